@@ -1,0 +1,87 @@
+#include "io/output_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+
+namespace shardfeed {
+
+absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return ErrnoStatus(errno, path, "create");
+  return std::unique_ptr<OutputFile>(new OutputFile(path, fd));
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::Status OutputFile::Append(std::string_view bytes) {
+  const uint64_t offset = size_;
+  size_ += bytes.size();
+  return WriteAt(offset, bytes);
+}
+
+absl::Status OutputFile::WriteAt(uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (n >= 0) {
+      offset += n;
+      bytes.remove_prefix(n);
+    } else if (errno != EINTR) {
+      return ErrnoStatus(errno, path_, fmt::format("write at byte {}", offset));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Sync() {
+  if (::fsync(fd_) != 0) return ErrnoStatus(errno, path_, "write to the device");
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::Close() {
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0 && errno != EINTR) return ErrnoStatus(errno, path_, "close");
+  return absl::OkStatus();
+}
+
+absl::Status SyncDirectory(const std::string& directory) {
+  const std::string path = directory.empty() ? "." : directory;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, path, "open the folder");
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems cannot do this and say so; their renames need no help.
+  if (result != 0 && error != EINVAL && error != EROFS) {
+    return ErrnoStatus(error, path, "write the folder to the device");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
+  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
+  if (!file.ok()) return file.status();
+  absl::Status status = (*file)->Append(bytes);
+  if (status.ok()) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, path, "replace");
+  }
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(std::filesystem::path(path).parent_path().string());
+}
+
+}  // namespace shardfeed
