@@ -43,24 +43,29 @@ class ExampleBuilder {
   void Clear();
 
  private:
-  // A serialised Feature: bytes [begin, end) of arena_.
+  // Name: [name, name + name_size) of names_; serialised Feature: [begin, end) of arena_.
   struct Entry {
-    std::string_view name() const { return {name_data, name_size}; }
-    const char* name_data;
+    size_t name;
     size_t name_size;
     size_t begin;
     size_t end;
   };
   struct StepList {
     std::string name;
-    std::string steps;  // FeatureList's serialised fields
+    std::string steps;  // the fields of the FeatureList
   };
 
+  std::string_view NameOf(const Entry& entry) const {
+    return std::string_view(names_).substr(entry.name, entry.name_size);
+  }
+  static size_t MapEntrySize(const Entry& entry);
   void AddFeature(std::string_view name, size_t begin);
+  void AppendStep(std::string_view list, std::string_view feature);
+  std::string& StepsOf(std::string_view list);
   void SerializeFeatures(int field, std::string* out);
-  StepList& FindList(std::string_view list);
 
   std::string arena_;
+  std::string names_;
   std::vector<Entry> entries_;
   std::vector<StepList> lists_;
 };

@@ -1,0 +1,544 @@
+#include "shard/spec.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <compare>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/file.h"
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMinDigits = 5;
+constexpr std::string_view kSidecarFolder = ".shardfeed";
+constexpr std::string_view kManifestEnding = ".manifest.json";
+constexpr std::string_view kStagingEnding = ".incomplete";
+// A manifest has some hundred bytes a shard.
+constexpr uint64_t kMaxJsonBytes = 1 << 30;
+// Names in one list of an error message.
+constexpr size_t kNamesShown = 5;
+
+// ---- Text
+
+struct PathParts {
+  std::string_view directory;
+  std::string_view name;
+};
+
+// The root keeps its slash.
+PathParts SplitPath(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == path.npos) return {"", path};
+  size_t end = slash;
+  while (end > 0 && path[end - 1] == '/') --end;
+  return {path.substr(0, std::max<size_t>(end, 1)), path.substr(slash + 1)};
+}
+
+std::string JoinPath(std::string_view directory, std::string_view name) {
+  const bool slash = !directory.empty() && directory.back() != '/';
+  return fmt::format("{}{}{}", directory, slash ? "/" : "", name);
+}
+
+bool HasWildcard(std::string_view text) { return text.find_first_of("*?[") != text.npos; }
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+size_t LeadingDigits(std::string_view text) {
+  return std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin();
+}
+
+size_t TrailingDigits(std::string_view text) {
+  return std::find_if_not(text.rbegin(), text.rend(), IsDigit) - text.rbegin();
+}
+
+// nullopt: not only digits, or more than 64 bits.
+std::optional<uint64_t> ParseNumber(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+// Takes `text` off the front of `rest` if it stands there.
+bool Consume(std::string_view& rest, std::string_view text) {
+  if (!rest.starts_with(text)) return false;
+  rest.remove_prefix(text.size());
+  return true;
+}
+
+// "a, b, c and 7 more" of `total` names, the first of which are given.
+std::string FirstOf(const std::vector<std::string>& names, uint64_t total) {
+  const size_t shown = std::min(names.size(), kNamesShown);
+  const std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  return total > shown ? fmt::format("{} and {} more", text, total - shown) : text;
+}
+
+std::string FirstOf(const std::vector<std::string>& names) { return FirstOf(names, names.size()); }
+
+// "1 file", "2 files"
+std::string Count(uint64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
+// ---- File names
+
+struct NameView {
+  std::string_view stem;
+  uint64_t index;
+  uint64_t count;
+  std::string_view suffix;
+};
+
+std::optional<NameView> ParseName(std::string_view name) {
+  constexpr std::string_view kOf = "-of-";
+  for (size_t of = name.rfind(kOf); of != name.npos && of > 0; of = name.rfind(kOf, of - 1)) {
+    const std::string_view before = name.substr(0, of);
+    const std::string_view after = name.substr(of + kOf.size());
+    const size_t index_digits = TrailingDigits(before);
+    const size_t count_digits = LeadingDigits(after);
+    if (index_digits < kMinDigits || count_digits < kMinDigits) continue;
+    if (before.size() < index_digits + 2 || before[before.size() - index_digits - 1] != '-') {
+      continue;
+    }
+    const std::string_view suffix = after.substr(count_digits);
+    if (!suffix.empty() && (suffix[0] != '.' || suffix.size() == 1)) continue;
+    const std::optional<uint64_t> index = ParseNumber(before.substr(before.size() - index_digits));
+    const std::optional<uint64_t> count = ParseNumber(after.substr(0, count_digits));
+    if (!index || !count) continue;
+    return NameView{before.substr(0, before.size() - index_digits - 1), *index, *count, suffix};
+  }
+  return std::nullopt;
+}
+
+// A file that Spark or Hadoop wrote: part-[r-]PART[-JOB][_BUCKET][-cFILE][.suffix]. One task writes
+// several buckets and, past maxRecordsPerFile, several files.
+struct SparkName {
+  std::string_view job;  // a UUID, empty where Hadoop wrote the file
+  uint64_t part = 0;
+  uint64_t bucket = 0;
+  uint64_t file = 0;
+};
+
+bool IsUuid(std::string_view text) {
+  if (text.size() != 36) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    const char c = text[i];
+    const bool hex = IsDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    if (dash ? c != '-' : !hex) return false;
+  }
+  return true;
+}
+
+std::optional<SparkName> ParseSparkName(std::string_view name) {
+  SparkName result;
+  std::string_view rest = name;
+  if (!Consume(rest, "part-")) return std::nullopt;
+  if (!Consume(rest, "r-")) Consume(rest, "m-");
+  const size_t digits = LeadingDigits(rest);
+  const std::optional<uint64_t> part = ParseNumber(rest.substr(0, digits));
+  if (digits < kMinDigits || !part) return std::nullopt;
+  result.part = *part;
+  rest.remove_prefix(digits);
+  if (rest.starts_with('-') && IsUuid(rest.substr(1, 36))) {
+    result.job = rest.substr(1, 36);
+    rest.remove_prefix(37);
+  }
+  // A number after `mark`, up to a character that ends it.
+  const auto number = [&rest](std::string_view mark, uint64_t& value) {
+    if (!rest.starts_with(mark)) return;
+    const std::string_view after = rest.substr(mark.size());
+    const size_t digits = LeadingDigits(after);
+    const std::optional<uint64_t> parsed = ParseNumber(after.substr(0, digits));
+    const bool ends = after.size() == digits || after[digits] == '.' || after[digits] == '-';
+    if (!parsed || !ends) return;
+    value = *parsed;
+    rest = after.substr(digits);
+  };
+  number("_", result.bucket);
+  const std::string_view before_file = rest;
+  number("-c", result.file);
+  // Spark writes ".c000" in partitioned output.
+  if (rest == before_file) number(".c", result.file);
+  if (!rest.empty() && rest[0] != '.') return std::nullopt;
+  return result;
+}
+
+// What lies beside shards without being one: hidden files, indexes, checksums, descriptions, marks,
+// files being written.
+bool IsSidecar(std::string_view name) {
+  return name.starts_with('.') || name.ends_with(".idx") || name.ends_with(".tfindex") ||
+         name.ends_with(".crc") || name.ends_with(".json") || name == "_SUCCESS" ||
+         name.find(".tmp") != name.npos;
+}
+
+// ---- Specs
+
+// The file name part of a spec with an '@'.
+struct AtForm {
+  std::string_view stem;
+  std::optional<uint64_t> count;  // none for '*'
+  std::string_view suffix;
+};
+
+// nullopt: what follows the last '@' is not N or *, then nothing or .suffix.
+std::optional<AtForm> ParseAtForm(std::string_view name) {
+  const size_t at = name.rfind('@');
+  if (at == name.npos) return std::nullopt;
+  AtForm form{.stem = name.substr(0, at), .count = {}, .suffix = name.substr(at + 1)};
+  if (!Consume(form.suffix, "*")) {
+    const size_t digits = LeadingDigits(form.suffix);
+    form.count = ParseNumber(form.suffix.substr(0, digits));
+    if (!form.count) return std::nullopt;
+    form.suffix.remove_prefix(digits);
+  }
+  if (!form.suffix.empty() && (form.suffix[0] != '.' || form.suffix.size() == 1)) {
+    return std::nullopt;
+  }
+  return form;
+}
+
+std::string AfterAtError(std::string_view name) {
+  return fmt::format(
+      "after '@' expected a number of shards or *, then nothing or .suffix, as in "
+      "train@64.tfrecord; found '{}'",
+      name.substr(name.rfind('@') + 1));
+}
+
+// ---- Folders
+
+struct Folder {
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+
+  bool HasFile(std::string_view name) const {
+    return std::find(files.begin(), files.end(), name) != files.end();
+  }
+  bool HasFolder(std::string_view name) const {
+    return std::find(folders.begin(), folders.end(), name) != folders.end();
+  }
+};
+
+// In no order. Pipes, sockets and devices are left out.
+absl::StatusOr<Folder> List(const std::string& path) {
+  const std::string display = path.empty() ? "." : path;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(display.c_str()), ::closedir);
+  if (directory == nullptr) return ErrnoStatus(errno, display, "list the folder");
+  Folder folder;
+  while (true) {
+    errno = 0;
+    const dirent* const entry = ::readdir(directory.get());
+    if (entry == nullptr) {
+      if (errno != 0) return ErrnoStatus(errno, display, "list the folder");
+      return folder;
+    }
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    bool is_folder = entry->d_type == DT_DIR;
+    bool is_file = entry->d_type == DT_REG;
+    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
+      struct stat info;
+      const bool found = ::fstatat(::dirfd(directory.get()), entry->d_name, &info, 0) == 0;
+      is_folder = found && S_ISDIR(info.st_mode);
+      is_file = !found || S_ISREG(info.st_mode);
+    }
+    if (is_folder) folder.folders.emplace_back(name);
+    if (is_file) folder.files.emplace_back(name);
+  }
+}
+
+// ---- Files sorted by what their names say
+
+struct SetKey {
+  std::string_view directory;
+  std::string_view stem;
+  std::string_view suffix;
+  uint64_t count;
+
+  auto operator<=>(const SetKey&) const = default;
+
+  std::string Spec() const { return FormatSpec(directory, stem, count, suffix); }
+};
+
+struct Member {
+  uint64_t index;
+  std::string_view name;
+
+  auto operator<=>(const Member&) const = default;
+};
+
+struct SparkFile {
+  std::string_view directory;
+  std::string_view name;
+  SparkName parsed;
+};
+
+// Views into the listing of the folders, which must outlive this.
+struct Names {
+  std::map<SetKey, std::vector<Member>> sets;
+  std::vector<SparkFile> spark;
+  std::vector<PathParts> plain;
+
+  void Add(std::string_view directory, std::string_view name) {
+    if (const std::optional<NameView> shard = ParseName(name)) {
+      sets[{directory, shard->stem, shard->suffix, shard->count}].push_back({shard->index, name});
+    } else if (const std::optional<SparkName> part = ParseSparkName(name)) {
+      spark.push_back({directory, name, *part});
+    } else {
+      plain.push_back({directory, name});
+    }
+  }
+
+  void AddAllButSidecars(std::string_view directory, const std::vector<std::string>& files) {
+    for (const std::string& name : files) {
+      if (!IsSidecar(name)) Add(directory, name);
+    }
+  }
+};
+
+std::vector<std::string> NamesOf(const std::vector<Member>& members) {
+  std::vector<std::string> names;
+  for (const Member& member : members) names.emplace_back(member.name);
+  return names;
+}
+
+// One text for each dataset that the names make up, and one for all other files.
+std::vector<std::string> Describe(const Names& names) {
+  std::vector<std::string> texts;
+  for (const auto& [key, unsorted] : names.sets) {
+    std::vector<Member> members = unsorted;
+    std::sort(members.begin(), members.end());
+    const bool whole = members.size() == key.count;
+    texts.push_back(fmt::format("{} ({} of {}{}{})", key.Spec(), members.size(),
+                                Count(key.count, "shard"), whole ? "" : ": ",
+                                whole ? "" : FirstOf(NamesOf(members))));
+  }
+  std::map<std::string_view, std::vector<std::string>> jobs;
+  for (const SparkFile& file : names.spark) {
+    jobs[file.parsed.job].push_back(JoinPath(file.directory, file.name));
+  }
+  for (auto& [job, paths] : jobs) {
+    std::sort(paths.begin(), paths.end());
+    texts.push_back(fmt::format("{} of Spark job {} ({})", Count(paths.size(), "file"),
+                                job.empty() ? "without an id" : job, FirstOf(paths)));
+  }
+  if (!names.plain.empty()) {
+    std::vector<std::string> paths;
+    for (const PathParts& file : names.plain) paths.push_back(JoinPath(file.directory, file.name));
+    std::sort(paths.begin(), paths.end());
+    texts.push_back(fmt::format("{} without a shard number ({})", Count(paths.size(), "file"),
+                                FirstOf(paths)));
+  }
+  return texts;
+}
+
+// ---- From names to a ShardSet
+
+// Checks that `members` are all shards of the set, each once. `advice` ends the message about
+// missing ones.
+absl::StatusOr<ShardSet> WholeSet(std::string_view spec, const SetKey& key,
+                                  std::vector<Member> members, std::string_view advice = "") {
+  std::sort(members.begin(), members.end());
+  const auto shard_name = [&key](uint64_t index) {
+    return ShardName(key.stem, index, key.count, key.suffix);
+  };
+
+  const auto past =
+      std::find_if(members.begin(), members.end(), [&](auto& m) { return m.index >= key.count; });
+  if (past != members.end()) {
+    std::string last;
+    if (key.count > 0) {
+      last =
+          fmt::format(", so the last of {} is {}", key.count, shard_name(key.count - 1));
+    }
+    return absl::DataLossError(fmt::format("{}: numbered past the total: {}; numbers start at 0{}",
+                                           spec, FirstOf(NamesOf({past, members.end()})), last));
+  }
+
+  std::vector<std::string> twice;
+  std::vector<std::string> missing;
+  uint64_t next = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const uint64_t index = members[i].index;
+    if ((i > 0 && members[i - 1].index == index) ||
+        (i + 1 < members.size() && members[i + 1].index == index)) {
+      twice.emplace_back(members[i].name);
+    }
+    for (; next < index && missing.size() < kNamesShown; ++next) {
+      missing.push_back(shard_name(next));
+    }
+    next = index + 1;
+  }
+  for (; next < key.count && missing.size() < kNamesShown; ++next) {
+    missing.push_back(shard_name(next));
+  }
+  if (!twice.empty()) {
+    return absl::DataLossError(fmt::format(
+        "{}: the same shard under more than one name: {}; remove the wrong one", spec,
+        FirstOf(twice)));
+  }
+  if (!missing.empty()) {
+    const uint64_t total = key.count - members.size();
+    return absl::DataLossError(fmt::format("{}: {} of {} {} missing: {}{}", spec, total,
+                                           Count(key.count, "shard"), total == 1 ? "is" : "are",
+                                           FirstOf(missing, total), advice));
+  }
+
+  ShardSet set{.directory = std::string(key.directory),
+               .stem = std::string(key.stem),
+               .suffix = std::string(key.suffix),
+               .paths = {},
+               .sharded_name = true};
+  set.paths.reserve(members.size());
+  for (const Member& member : members) set.paths.push_back(JoinPath(key.directory, member.name));
+  return set;
+}
+
+// The files of one Spark job in the order of their parts. Spark leaves empty parts out.
+absl::StatusOr<ShardSet> SparkSet(std::string_view spec, const Names& names) {
+  std::vector<SparkFile> files = names.spark;
+  const auto rank = [](const SparkFile& f) {
+    return std::tuple(f.directory, f.parsed.part, f.parsed.bucket, f.parsed.file);
+  };
+  std::sort(files.begin(), files.end(), [&](const SparkFile& a, const SparkFile& b) {
+    return std::tuple(rank(a), a.name) < std::tuple(rank(b), b.name);
+  });
+  for (const SparkFile& file : files) {
+    const std::string_view job = files[0].parsed.job;
+    if (file.parsed.job == job) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: files of more than one Spark job: {}; name those of one job by a glob, as "
+                    "in {}, or those of each by a glob of its own",
+                    spec, fmt::join(Describe(names), ", "),
+                    JoinPath(file.directory, fmt::format("part-*{}*", file.parsed.job.empty()
+                                                                          ? job
+                                                                          : file.parsed.job))));
+  }
+  ShardSet set;
+  set.directory = files[0].directory;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (i > 0 && rank(files[i - 1]) == rank(files[i])) {
+      return absl::DataLossError(
+          fmt::format("{}: the same part under more than one name: {}, {}; remove the wrong one",
+                      spec, files[i - 1].name, files[i].name));
+    }
+    set.paths.push_back(JoinPath(files[i].directory, files[i].name));
+  }
+  return set;
+}
+
+// ---- stem@10, stem@*
+
+// `a` and `b` may be two ways of writing one name: train, train.tfrecord.
+bool Related(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '.');
+}
+
+// What to say where `stem` was not found: sets of nearly that name, else any.
+std::string Hint(const std::string& directory, std::string_view stem, const Folder& folder) {
+  struct stat info;
+  const std::string staging = StagingPath(directory, stem);
+  if (::stat(staging.c_str(), &info) == 0) {
+    return fmt::format("; it is being written, or its writer did not finish: {} is there", staging);
+  }
+  Names names;
+  names.AddAllButSidecars(directory, folder.files);
+  std::string_view example;
+  std::vector<std::string> related;
+  std::vector<std::string> others;
+  for (const auto& [key, members] : names.sets) {
+    if (!Related(stem, key.stem)) {
+      others.push_back(key.Spec());
+      continue;
+    }
+    if (related.empty()) example = std::min_element(members.begin(), members.end())->name;
+    related.push_back(key.Spec());
+  }
+  if (!related.empty()) {
+    return fmt::format("; found {} ...; did you mean {}", example,
+                       fmt::join(related.begin(),
+                                 related.begin() + std::min(related.size(), kNamesShown), " or "));
+  }
+  return others.empty() ? "" : fmt::format("; the folder has {}", FirstOf(others));
+}
+
+absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& directory,
+                                   const Folder& folder, const AtForm& form) {
+  Names found;
+  for (const std::string& name : folder.files) {
+    const std::optional<NameView> shard = ParseName(name);
+    if (shard && shard->stem == form.stem && shard->suffix == form.suffix &&
+        (!form.count || shard->count == *form.count)) {
+      found.Add(directory, name);
+    }
+  }
+  if (found.sets.size() == 1) {
+    return WholeSet(spec, found.sets.begin()->first, found.sets.begin()->second);
+  }
+  if (found.sets.empty()) {
+    return absl::NotFoundError(
+        fmt::format("{}: no such shards{}", spec, Hint(directory, form.stem, folder)));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: shards of more than one set: {}; name one of them, or remove the leftovers",
+                  spec, fmt::join(Describe(found), ", ")));
+}
+
+// ---- Globs
+
+// The folders that a pattern names. Fails only where no wildcard leads: behind one, a name that is
+// not there is a name that does not match.
+absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern) {
+  std::vector<std::string> found = {pattern.starts_with('/') ? "/" : ""};
+  while (!pattern.empty()) {
+    const std::string part(pattern.substr(0, pattern.find('/')));
+    pattern.remove_prefix(std::min(part.size() + 1, pattern.size()));
+    if (part.empty()) continue;
+    std::vector<std::string> next;
+    for (const std::string& directory : found) {
+      if (!HasWildcard(part)) {
+        next.push_back(JoinPath(directory, part));
+        continue;
+      }
+      absl::StatusOr<Folder> folder = List(directory);
+      if (!folder.ok()) {
+        const bool absent = absl::IsNotFound(folder.status()) && found.size() > 1;
+        if (absent) continue;
+        return folder.status();
+      }
+      for (const std::string& name : folder->folders) {
+        if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0) {
+          next.push_back(JoinPath(directory, name));
+        }
+      }
+    }
+    found = std::move(next);
+  }
+  return found;
+}
+
+absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec) {
+  return absl::UnimplementedError(spec);
+}
+
+}  // namespace
+}  // namespace shardfeed

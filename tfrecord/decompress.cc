@@ -1,0 +1,328 @@
+#include "tfrecord/decompress.h"
+
+#include <snappy.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "tfrecord/gzip_members.h"
+#include "tfrecord/input_window.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kWindowBytes = 32 << 10;
+
+// What the decoders share: input, and decoded content that waits to be read.
+class BlockDecompressor : public Decompressor {
+ public:
+  BlockDecompressor(ByteSource* source, const RestartPoint& from, DecompressOptions options)
+      : input_(source, from.file_offset - (from.bits > 0 ? 1 : 0)),
+        options_(std::move(options)),
+        stream_offset_(from.stream_offset) {}
+
+  uint64_t file_offset() const override { return input_.offset(); }
+
+ protected:
+  // Hands out what is left of `content_`.
+  size_t Drain(absl::Span<char> dst) {
+    const size_t n = std::min(dst.size(), content_.size() - drained_);
+    std::copy_n(content_.data() + drained_, n, dst.data());
+    drained_ += n;
+    return n;
+  }
+  bool drained() const { return drained_ == content_.size(); }
+
+  // True when a restart point is due at the present stream offset.
+  bool RestartPointDue() const {
+    return options_.on_restart_point &&
+           (!last_point_ || stream_offset_ - *last_point_ >= options_.restart_interval);
+  }
+  void EmitRestartPoint(RestartPoint point) {
+    point.stream_offset = stream_offset_;
+    last_point_ = stream_offset_;
+    options_.on_restart_point(std::move(point));
+  }
+  void EmitHeaderPointIfDue() {
+    if (!RestartPointDue()) return;
+    RestartPoint point;
+    point.file_offset = input_.offset();
+    EmitRestartPoint(std::move(point));
+  }
+
+  InputWindow input_;
+  DecompressOptions options_;
+  uint64_t stream_offset_;  // of the content that is decoded next
+  std::optional<uint64_t> last_point_;
+  std::string content_;
+  size_t drained_ = 0;
+};
+
+// GZIP and ZLIB. Members that tell their size are inflated whole by libdeflate, twice as fast as
+// zlib; everything else by zlib, which can stop at block boundaries for restart points.
+class DeflateDecompressor : public BlockDecompressor {
+ public:
+  DeflateDecompressor(Compression compression, ByteSource* source, RestartPoint from,
+                      DecompressOptions options)
+      : BlockDecompressor(source, from, std::move(options)),
+        gzip_(compression == Compression::kGzip),
+        from_(std::move(from)) {}
+
+  ~DeflateDecompressor() override {
+    if (inflating_) inflateEnd(&zlib_);
+  }
+
+  absl::StatusOr<size_t> Read(absl::Span<char> dst) override {
+    if (dst.empty()) return 0;
+    while (true) {
+      if (!drained()) return Drain(dst);
+      if (inflating_) {
+        absl::StatusOr<size_t> n = Inflate(dst);
+        if (!n.ok() || *n > 0) return n;
+        continue;  // the member ended
+      }
+      absl::StatusOr<bool> more = Begin();
+      if (!more.ok()) return more.status();
+      if (!*more) return 0;
+    }
+  }
+
+  absl::StatusOr<bool> SkipToNextMember() override {
+    if (!gzip_) return false;
+    EndInflate();
+    content_.clear();
+    drained_ = 0;
+    // A damaged member starts where the input stands: look behind its header.
+    while (true) {
+      absl::StatusOr<bool> enough = input_.Ensure(kSizedMemberHeaderBytes + 1);
+      if (!enough.ok()) return enough.status();
+      if (!*enough) return false;
+      const size_t at = FindSizedMember(input_.view().substr(1));
+      if (at != std::string_view::npos) {
+        input_.Consume(1 + at);
+        return true;
+      }
+      // Keep what may be the beginning of a header.
+      input_.Consume(input_.view().size() - kSizedMemberHeaderBytes);
+    }
+  }
+
+ private:
+  absl::Status Damaged(std::string_view what) {
+    return absl::DataLossError(fmt::format("{} data is damaged at about byte {}: {}",
+                                           gzip_ ? "GZIP" : "ZLIB", input_.offset(), what));
+  }
+  absl::Status Cut() {
+    return absl::DataLossError(
+        fmt::format("{} data ends in the middle, at byte {}: the file is cut, or its writer was "
+                    "not closed",
+                    gzip_ ? "GZIP" : "ZLIB", input_.offset() + input_.view().size()));
+  }
+
+  // Enters the next member or the stream; false at the end of the file.
+  absl::StatusOr<bool> Begin() {
+    if (from_) {
+      const RestartPoint from = *std::exchange(from_, std::nullopt);
+      if (!from.at_header) return BeginInside(from);
+    }
+    absl::StatusOr<bool> any = input_.Ensure(1);
+    if (!any.ok() || !*any) return any;
+    if (began_ && !gzip_) {
+      return absl::DataLossError(fmt::format(
+          "bytes follow the end of the ZLIB stream, at byte {}; TensorFlow would ignore them",
+          input_.offset()));
+    }
+    if (gzip_ && began_ && input_.view()[0] != '\x1f') {
+      return absl::DataLossError(
+          fmt::format("bytes follow the last GZIP member, at byte {}", input_.offset()));
+    }
+    began_ = true;
+    EmitHeaderPointIfDue();
+    if (gzip_) {
+      absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
+      if (!header.ok()) return header.status();
+      if (const auto size = SizedMemberBytes(input_.view())) return InflateSizedMember(*size);
+    }
+    BeginInflate(gzip_ ? MAX_WBITS + 16 : MAX_WBITS);
+    return true;
+  }
+
+  absl::StatusOr<bool> InflateSizedMember(uint64_t size) {
+    absl::StatusOr<bool> whole = input_.Ensure(size);
+    if (!whole.ok()) return whole.status();
+    if (!*whole) return Cut();
+    content_.clear();
+    drained_ = 0;
+    absl::Status status = InflateMember(input_.view().substr(0, size), &content_);
+    if (!status.ok()) return Damaged(std::string(status.message()));
+    input_.Consume(size);
+    stream_offset_ += content_.size();
+    return true;
+  }
+
+  void BeginInflate(int window_bits) {
+    zlib_ = {};
+    if (inflateInit2(&zlib_, window_bits) != Z_OK) throw std::bad_alloc();
+    inflating_ = true;
+    raw_ = window_bits < 0;
+  }
+
+  void EndInflate() {
+    if (!inflating_) return;
+    inflateEnd(&zlib_);
+    inflating_ = false;
+  }
+
+  absl::StatusOr<bool> BeginInside(const RestartPoint& from) {
+    began_ = true;
+    BeginInflate(-MAX_WBITS);
+    if (from.bits > 0) {
+      absl::StatusOr<bool> any = input_.Ensure(1);
+      if (!any.ok()) return any.status();
+      if (!*any) return Cut();
+      const int byte = static_cast<unsigned char>(input_.view()[0]);
+      input_.Consume(1);
+      inflatePrime(&zlib_, from.bits, byte >> (8 - from.bits));
+    }
+    if (!from.window.empty()) {
+      inflateSetDictionary(&zlib_, reinterpret_cast<const Bytef*>(from.window.data()),
+                           static_cast<uInt>(from.window.size()));
+    }
+    return true;
+  }
+
+  // Fills dst from the member that was begun; 0 when it ended.
+  absl::StatusOr<size_t> Inflate(absl::Span<char> dst) {
+    dst = dst.subspan(0, size_t{1} << 30);  // zlib counts bytes in an unsigned int
+    zlib_.next_out = reinterpret_cast<Bytef*>(dst.data());
+    zlib_.avail_out = static_cast<uInt>(dst.size());
+    const bool want_blocks = static_cast<bool>(options_.on_restart_point);
+    while (zlib_.avail_out > 0) {
+      absl::StatusOr<bool> any = input_.Ensure(1);
+      if (!any.ok()) return any.status();
+      if (!*any) return Cut();
+      const std::string_view in = input_.view();
+      zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+      zlib_.avail_in = static_cast<uInt>(std::min<size_t>(in.size(), size_t{1} << 30));
+      const uInt given = zlib_.avail_in;
+      const uInt room = zlib_.avail_out;
+      const int result = inflate(&zlib_, want_blocks ? Z_BLOCK : Z_NO_FLUSH);
+      input_.Consume(given - zlib_.avail_in);
+      stream_offset_ += room - zlib_.avail_out;
+      if (result == Z_STREAM_END) {
+        EndInflate();
+        absl::Status trailer = raw_ ? SkipTrailer() : absl::OkStatus();
+        if (!trailer.ok()) return trailer;
+        break;
+      }
+      if (result != Z_OK && result != Z_BUF_ERROR) {
+        return Damaged(result == Z_NEED_DICT ? "it needs a preset dictionary"
+                                             : (zlib_.msg ? zlib_.msg : "not deflated data"));
+      }
+      const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
+      if (want_blocks && block_ended && RestartPointDue()) {
+        RestartPoint point;
+        point.file_offset = input_.offset();
+        point.bits = zlib_.data_type & 7;
+        point.at_header = false;
+        point.window.resize(kWindowBytes);
+        uInt size = 0;
+        inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
+        point.window.resize(size);
+        EmitRestartPoint(std::move(point));
+      }
+    }
+    return dst.size() - zlib_.avail_out;
+  }
+
+  // A member entered in its middle: its trailer cannot be checked, but must be there.
+  absl::Status SkipTrailer() {
+    const size_t size = gzip_ ? kGzipTrailerBytes : 4;
+    absl::StatusOr<bool> whole = input_.Ensure(size);
+    if (!whole.ok()) return whole.status();
+    if (!*whole) return Cut();
+    input_.Consume(size);
+    return absl::OkStatus();
+  }
+
+  const bool gzip_;
+  std::optional<RestartPoint> from_;
+  bool began_ = false;
+  bool inflating_ = false;
+  bool raw_ = false;
+  z_stream zlib_ = {};
+};
+
+// TensorFlow's SNAPPY: a 4-byte big-endian size and so many bytes of one raw Snappy block,
+// repeated.
+class SnappyDecompressor : public BlockDecompressor {
+ public:
+  using BlockDecompressor::BlockDecompressor;
+
+  absl::StatusOr<size_t> Read(absl::Span<char> dst) override {
+    if (dst.empty()) return 0;
+    while (drained()) {
+      absl::StatusOr<bool> any = input_.Ensure(1);
+      if (!any.ok()) return any.status();
+      if (!*any) return 0;
+      absl::Status status = Block();
+      if (!status.ok()) return status;
+    }
+    return Drain(dst);
+  }
+
+ private:
+  absl::Status Block() {
+    absl::StatusOr<bool> whole = input_.Ensure(4);
+    if (!whole.ok()) return whole.status();
+    if (!*whole) return Cut();
+    EmitHeaderPointIfDue();
+    size_t size = 0;
+    for (char byte : input_.view().substr(0, 4)) size = size << 8 | static_cast<uint8_t>(byte);
+    whole = input_.Ensure(4 + size);
+    if (!whole.ok()) return whole.status();
+    if (!*whole) return Cut();
+    size_t content = 0;
+    // Three bytes of a block make 64 at most: a larger claim is not to be allocated for.
+    if (!snappy::GetUncompressedLength(input_.view().data() + 4, size, &content) ||
+        content > 32 * size) {
+      return Damaged();
+    }
+    content_.resize(content);
+    drained_ = 0;
+    if (!snappy::RawUncompress(input_.view().data() + 4, size, content_.data())) {
+      content_.clear();
+      return Damaged();
+    }
+    input_.Consume(4 + size);
+    stream_offset_ += content;
+    return absl::OkStatus();
+  }
+
+  absl::Status Cut() {
+    return absl::DataLossError(
+        fmt::format("SNAPPY data ends in the middle of the block at byte {}", input_.offset()));
+  }
+  absl::Status Damaged() {
+    return absl::DataLossError(
+        fmt::format("SNAPPY data is damaged in the block at byte {}", input_.offset()));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Decompressor> MakeDecompressor(Compression compression, ByteSource* source,
+                                               RestartPoint from, DecompressOptions options) {
+  if (compression == Compression::kSnappy) {
+    return std::make_unique<SnappyDecompressor>(source, from, std::move(options));
+  }
+  return std::make_unique<DeflateDecompressor>(compression, source, std::move(from),
+                                               std::move(options));
+}
+
+}  // namespace shardfeed

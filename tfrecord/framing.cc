@@ -1,0 +1,82 @@
+#include "tfrecord/framing.h"
+
+#include <algorithm>
+
+namespace shardfeed {
+
+std::string_view FrameDefectName(FrameDefect defect) {
+  switch (defect) {
+    case FrameDefect::kNone:
+      return "none";
+    case FrameDefect::kCutHeader:
+      return "cut header";
+    case FrameDefect::kLengthCrc:
+      return "length CRC";
+    case FrameDefect::kCutPayload:
+      return "cut payload";
+    case FrameDefect::kCutFooter:
+      return "cut footer";
+    case FrameDefect::kPayloadCrc:
+      return "payload CRC";
+  }
+  return "unknown";
+}
+
+FrameScan ScanFrames(std::string_view bytes, uint64_t offset, bool at_end, CrcCheck check,
+                     size_t max_records, std::vector<Record>* records) {
+  FrameScan scan;
+  auto stop = [&scan](FrameDefect defect, uint64_t frame_bytes) {
+    scan.defect = defect;
+    scan.frame_bytes = frame_bytes;
+    return scan;
+  };
+  while (scan.consumed < bytes.size() && records->size() < max_records) {
+    const char* header = bytes.data() + scan.consumed;
+    const size_t available = bytes.size() - scan.consumed;
+    if (available < kHeaderBytes) {
+      return stop(at_end ? FrameDefect::kCutHeader : FrameDefect::kNone, kHeaderBytes);
+    }
+    const uint64_t length = LoadLittleEndian<uint64_t>(header);
+    if (check != CrcCheck::kNone &&
+        LoadLittleEndian<uint32_t>(header + 8) != MaskCrc(Crc32cU64(length))) {
+      return stop(FrameDefect::kLengthCrc, 0);
+    }
+    // A frame that would reach beyond 2^64 cannot be; without the CRC check, it can be claimed.
+    if (length > UINT64_MAX - kFrameBytes) return stop(FrameDefect::kLengthCrc, 0);
+    const uint64_t frame_bytes = length + kFrameBytes;
+    if (frame_bytes > available) {
+      FrameDefect cut = FrameDefect::kNone;
+      if (at_end) {
+        cut =
+            length > available - kHeaderBytes ? FrameDefect::kCutPayload : FrameDefect::kCutFooter;
+      }
+      return stop(cut, frame_bytes);
+    }
+    const std::string_view payload(header + kHeaderBytes, length);
+    if (check == CrcCheck::kAll &&
+        LoadLittleEndian<uint32_t>(payload.data() + length) != MaskCrc(Crc32c(payload))) {
+      return stop(FrameDefect::kPayloadCrc, frame_bytes);
+    }
+    records->push_back({payload, offset + scan.consumed});
+    scan.consumed += frame_bytes;
+  }
+  return scan;
+}
+
+size_t FindHeader(std::string_view bytes) {
+  uint64_t length;
+  for (size_t i = 0; i + kHeaderBytes <= bytes.size(); ++i) {
+    if (ReadHeader(bytes.data() + i, &length)) return i;
+  }
+  return std::string_view::npos;
+}
+
+void AppendFrame(std::string_view payload, std::string* out) {
+  char header[kHeaderBytes];
+  WriteHeader(payload.size(), header);
+  out->append(header, kHeaderBytes);
+  out->append(payload);
+  AppendLittleEndian(MaskCrc(Crc32c(payload)), out);
+}
+
+}  // namespace shardfeed

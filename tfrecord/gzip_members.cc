@@ -1,0 +1,119 @@
+#include "tfrecord/gzip_members.h"
+
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "tfrecord/little_endian.h"
+
+namespace shardfeed {
+namespace {
+
+// ID1 ID2, deflate, FLG = FEXTRA, no time, XFL 0, OS 255 (unknown, so that bytes do not depend on
+// the system), XLEN 12, "SF", 8 bytes of data.
+constexpr char kMemberStart[] = "\x1f\x8b\x08\x04\0\0\0\0\0\xff\x0c\0SF\x08\0";
+constexpr size_t kMemberStartBytes = sizeof(kMemberStart) - 1;
+static_assert(kMemberStartBytes + 8 == kSizedMemberHeaderBytes);
+
+// Deflate cannot expand by more than this.
+constexpr uint64_t kMaxExpansion = 1032;
+
+struct FreeCompressor {
+  void operator()(libdeflate_compressor* c) const { libdeflate_free_compressor(c); }
+};
+struct FreeDecompressor {
+  void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
+};
+
+libdeflate_compressor* ThreadCompressor(int level) {
+  thread_local std::array<std::unique_ptr<libdeflate_compressor, FreeCompressor>, 13> compressors;
+  level = std::clamp(level, 1, 12);
+  if (!compressors[level]) compressors[level].reset(libdeflate_alloc_compressor(level));
+  return compressors[level].get();
+}
+
+libdeflate_decompressor* ThreadDecompressor() {
+  thread_local std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor;
+  if (!decompressor) decompressor.reset(libdeflate_alloc_decompressor());
+  return decompressor.get();
+}
+
+}  // namespace
+
+void AppendGzipMember(std::string_view bytes, int level, std::string* out) {
+  libdeflate_compressor* compressor = ThreadCompressor(level);
+  const size_t begin = out->size();
+  const size_t bound = libdeflate_deflate_compress_bound(compressor, bytes.size());
+  out->resize(begin + kSizedMemberHeaderBytes + bound + kGzipTrailerBytes);
+  char* member = out->data() + begin;
+  const size_t deflated = libdeflate_deflate_compress(compressor, bytes.data(), bytes.size(),
+                                                      member + kSizedMemberHeaderBytes, bound);
+  const size_t size = kSizedMemberHeaderBytes + deflated + kGzipTrailerBytes;
+  std::memcpy(member, kMemberStart, kMemberStartBytes);
+  StoreLittleEndian<uint64_t>(size, member + kMemberStartBytes);
+  char* trailer = member + kSizedMemberHeaderBytes + deflated;
+  StoreLittleEndian<uint32_t>(libdeflate_crc32(0, bytes.data(), bytes.size()), trailer);
+  StoreLittleEndian<uint32_t>(static_cast<uint32_t>(bytes.size()), trailer + 4);
+  out->resize(begin + size);
+}
+
+std::optional<uint64_t> SizedMemberBytes(std::string_view header) {
+  if (header.size() < kSizedMemberHeaderBytes ||
+      std::memcmp(header.data(), kMemberStart, kMemberStartBytes) != 0) {
+    return std::nullopt;
+  }
+  const uint64_t size = LoadLittleEndian<uint64_t>(header.data() + kMemberStartBytes);
+  if (size < kSizedMemberHeaderBytes + kGzipTrailerBytes) return std::nullopt;
+  return size;
+}
+
+size_t FindSizedMember(std::string_view bytes) {
+  const std::string_view start(kMemberStart, kMemberStartBytes);
+  for (size_t at = bytes.find(start); at != std::string_view::npos;
+       at = bytes.find(start, at + 1)) {
+    if (SizedMemberBytes(bytes.substr(at))) return at;
+  }
+  return std::string_view::npos;
+}
+
+absl::Status InflateMember(std::string_view member, std::string* out) {
+  const std::optional<uint64_t> size = SizedMemberBytes(member);
+  if (!size || *size != member.size()) {
+    return absl::DataLossError("the member's size field does not match its size");
+  }
+  const char* trailer = member.data() + member.size() - kGzipTrailerBytes;
+  const uint32_t crc = LoadLittleEndian<uint32_t>(trailer);
+  const uint32_t size_mod = LoadLittleEndian<uint32_t>(trailer + 4);
+  const size_t deflated = member.size() - kSizedMemberHeaderBytes - kGzipTrailerBytes;
+  // The trailer has the size modulo 2^32. Try the sizes it can mean, smallest first; there is more
+  // than one only for members above 4 MiB.
+  const size_t begin = out->size();
+  const uint64_t most = deflated * kMaxExpansion;
+  for (uint64_t inflated = size_mod; inflated <= most; inflated += uint64_t{1} << 32) {
+    out->resize(begin + inflated);
+    size_t used = 0;
+    size_t written = 0;
+    const libdeflate_result result = libdeflate_deflate_decompress_ex(
+        ThreadDecompressor(), member.data() + kSizedMemberHeaderBytes, deflated,
+        out->data() + begin, inflated, &used, &written);
+    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) continue;
+    if (result != LIBDEFLATE_SUCCESS || used != deflated) break;
+    if (written != inflated) {
+      out->resize(begin);
+      return absl::DataLossError(
+          fmt::format("the member holds {} bytes, its trailer says {}", written, size_mod));
+    }
+    const uint32_t found = libdeflate_crc32(0, out->data() + begin, inflated);
+    if (found == crc) return absl::OkStatus();
+    out->resize(begin);
+    return absl::DataLossError(
+        fmt::format("CRC-32 of the member is {:#010x}, its trailer says {:#010x}", found, crc));
+  }
+  out->resize(begin);
+  return absl::DataLossError("the deflated data is damaged");
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,162 @@
+#include "tfrecord/record_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// What to say of the frame that starts with `bytes`.
+std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_bytes) {
+  switch (defect) {
+    case FrameDefect::kCutHeader:
+      return fmt::format("cut header: {} bytes where a header has {}", bytes.size(), kHeaderBytes);
+    case FrameDefect::kLengthCrc: {
+      const uint64_t length = LoadLittleEndian<uint64_t>(bytes.data());
+      return fmt::format("length CRC expected {:#010x}, found {:#010x} (length {})",
+                         MaskCrc(Crc32cU64(length)), LoadLittleEndian<uint32_t>(bytes.data() + 8),
+                         length);
+    }
+    case FrameDefect::kCutPayload:
+      return fmt::format("cut payload: {} bytes of {} are there", bytes.size() - kHeaderBytes,
+                         frame_bytes - kFrameBytes);
+    case FrameDefect::kCutFooter:
+      return fmt::format("cut footer: {} bytes of the payload's CRC are missing",
+                         frame_bytes - bytes.size());
+    case FrameDefect::kPayloadCrc: {
+      const std::string_view payload = bytes.substr(kHeaderBytes, frame_bytes - kFrameBytes);
+      return fmt::format(
+          "payload CRC expected {:#010x}, found {:#010x} (length {})", MaskCrc(Crc32c(payload)),
+          LoadLittleEndian<uint32_t>(payload.data() + payload.size()), payload.size());
+    }
+    case FrameDefect::kNone:
+      break;
+  }
+  return "no defect";
+}
+
+}  // namespace
+
+RecordStream::RecordStream(ByteSource* source, RecordStreamOptions options)
+    : source_(source),
+      options_(options),
+      buffer_(Buffer::Allocate(options.block_bytes)),
+      record_(options.first_record),
+      offset_(options.stream_offset) {}
+
+void RecordStream::Fill(uint64_t frame_bytes) {
+  const size_t unread = end_ - begin_;
+  // Grow for a frame that does not fit, but by no more than was really read.
+  size_t capacity = std::max(options_.block_bytes, buffer_->size());
+  if (buffer_->size() > 2 * options_.block_bytes && frame_bytes <= options_.block_bytes) {
+    capacity = options_.block_bytes;  // a huge record has passed: give its memory back
+  }
+  if (frame_bytes > capacity) {
+    capacity = std::min<uint64_t>(frame_bytes, std::max(2 * unread, capacity));
+  }
+  capacity = std::max(capacity, unread + 1);
+  // Views of a delivered block may be in use by others: only an unshared buffer is written again.
+  if (buffer_.use_count() > 1 || buffer_->size() != capacity) {
+    std::shared_ptr<Buffer> next = Buffer::Allocate(capacity);
+    std::memcpy(next->data(), buffer_->data() + begin_, unread);
+    buffer_ = std::move(next);
+  } else {
+    std::memmove(buffer_->data(), buffer_->data() + begin_, unread);
+  }
+  begin_ = 0;
+  end_ = unread;
+  while (end_ < buffer_->size()) {
+    absl::StatusOr<size_t> n =
+        source_->Read(absl::MakeSpan(buffer_->data() + end_, buffer_->size() - end_));
+    if (!n.ok()) {
+      // Deliver what came before the error first; the source reports it again.
+      source_error_ = n.status();
+      break;
+    }
+    if (*n == 0) {
+      source_ended_ = true;
+      break;
+    }
+    end_ += *n;
+  }
+}
+
+absl::Status RecordStream::Next(RecordBlock* block) {
+  block->buffer.reset();
+  block->records.clear();
+  block->first_record = record_;
+  defect_ = FrameDefect::kNone;
+  uint64_t wanted = 0;
+  while (true) {
+    const std::string_view unread = Unread();
+    const FrameScan scan =
+        ScanFrames(unread, offset_, source_ended_, options_.check, SIZE_MAX, &block->records);
+    begin_ += scan.consumed;
+    offset_ += scan.consumed;
+    record_ += block->records.size();
+    if (!block->records.empty()) {
+      block->buffer = buffer_;
+      return absl::OkStatus();
+    }
+    FrameDefect defect = scan.defect;
+    wanted = scan.frame_bytes;
+    const bool incomplete = defect == FrameDefect::kNone && wanted > 0;
+    if (incomplete && wanted > options_.max_frame_bytes) defect = FrameDefect::kCutPayload;
+    if (defect != FrameDefect::kNone) {
+      defect_ = defect;
+      defect_frame_bytes_ = wanted;
+      return absl::DataLossError(fmt::format("record {} at byte {}: {}", record_, offset_,
+                                             Describe(defect, unread, wanted)));
+    }
+    if (!source_error_.ok()) return source_error_;
+    if (source_ended_) return absl::OkStatus();  // unread is empty, or it would be a defect
+    Fill(wanted);
+  }
+}
+
+absl::StatusOr<uint64_t> RecordStream::Recover() {
+  uint64_t skipped = 0;
+  auto skip = [&](size_t bytes) {
+    begin_ += bytes;
+    offset_ += bytes;
+    skipped += bytes;
+  };
+  const FrameDefect defect = defect_;
+  defect_ = FrameDefect::kNone;
+  ++record_;
+  if (defect == FrameDefect::kPayloadCrc) {
+    skip(defect_frame_bytes_);
+    return skipped;
+  }
+  // The damaged header may stand in for a whole record or for none; the next sound one tells.
+  skip(std::min<size_t>(1, Unread().size()));
+  while (true) {
+    const size_t at = FindHeader(Unread());
+    if (at != std::string_view::npos) {
+      skip(at);
+      return skipped;
+    }
+    // Keep what may be the beginning of a header.
+    if (source_ended_) {
+      skip(Unread().size());
+      return skipped;
+    }
+    if (Unread().size() >= kHeaderBytes) skip(Unread().size() - (kHeaderBytes - 1));
+    if (!source_error_.ok()) return source_error_;
+    Fill(0);
+  }
+}
+
+uint64_t RecordStream::Restart() {
+  const uint64_t dropped = end_ - begin_;
+  offset_ += dropped;
+  begin_ = end_ = 0;
+  source_error_ = absl::OkStatus();
+  source_ended_ = false;
+  return dropped;
+}
+
+}  // namespace shardfeed
