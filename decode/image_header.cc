@@ -121,8 +121,8 @@ absl::StatusOr<ImageHeader> ReadPng(std::string_view bytes) {
     default:
       return absl::DataLossError(fmt::format("PNG has the unknown colour type {}", *colour));
   }
-  return Checked(
-      "PNG", {"png", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width), channels});
+  return Checked("PNG",
+                 {"png", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width), channels});
 }
 
 absl::StatusOr<ImageHeader> ReadGif(std::string_view bytes) {
@@ -174,7 +174,8 @@ absl::StatusOr<ImageHeader> ReadWebp(std::string_view bytes) {
     // 14 bits each; the two above them ask the viewer to scale.
     const uint64_t width = *Load(data, 6, 2, Order::kLittle) & 0x3fff;
     const uint64_t height = *Load(data, 8, 2, Order::kLittle) & 0x3fff;
-    return Checked("WebP", {"webp", static_cast<uint32_t>(height), static_cast<uint32_t>(width), 3});
+    return Checked("WebP",
+                   {"webp", static_cast<uint32_t>(height), static_cast<uint32_t>(width), 3});
   }
   if (chunk == "VP8L") {
     if (data.size() < 5) return EndsEarly("WebP", bytes);
@@ -254,33 +255,31 @@ absl::Status NotAPicture(std::string_view bytes) {
   return absl::DataLossError(fmt::format("not a picture: starts with bytes {}", hex));
 }
 
-bool StartsWith(std::string_view bytes, std::string_view magic) { return bytes.starts_with(magic); }
-
 // The start of a format's magic, and nothing else: a file cut so early that it could be any.
 bool IsCutMagic(std::string_view bytes) {
   for (std::string_view magic : {"\xff\xd8"sv, "\x89PNG\r\n\x1a\n"sv, "GIF87a"sv, "GIF89a"sv,
                                  "BM"sv, "RIFF"sv, "II*\0"sv, "MM\0*"sv}) {
     if (bytes.size() < magic.size() && magic.starts_with(bytes)) return true;
   }
-  return StartsWith(bytes, "RIFF") && bytes.size() < 12;
+  return bytes.starts_with("RIFF") && bytes.size() < 12;
 }
 
 }  // namespace
 
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
   if (bytes.empty()) return absl::DataLossError("the file is empty");
-  if (StartsWith(bytes, "\xff\xd8"sv)) return ReadJpeg(bytes);
-  if (StartsWith(bytes, "\x89PNG\r\n\x1a\n"sv)) return ReadPng(bytes);
-  if (StartsWith(bytes, "GIF87a"sv) || StartsWith(bytes, "GIF89a"sv)) return ReadGif(bytes);
-  if (StartsWith(bytes, "BM"sv)) return ReadBmp(bytes);
-  if (StartsWith(bytes, "RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
+  if (bytes.starts_with("\xff\xd8"sv)) return ReadJpeg(bytes);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return ReadPng(bytes);
+  if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return ReadGif(bytes);
+  if (bytes.starts_with("BM"sv)) return ReadBmp(bytes);
+  if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
     return ReadWebp(bytes);
   }
-  if (StartsWith(bytes, "II*\0"sv)) return ReadTiff(bytes, Order::kLittle, false);
-  if (StartsWith(bytes, "MM\0*"sv)) return ReadTiff(bytes, Order::kBig, false);
+  if (bytes.starts_with("II*\0"sv)) return ReadTiff(bytes, Order::kLittle, false);
+  if (bytes.starts_with("MM\0*"sv)) return ReadTiff(bytes, Order::kBig, false);
   // BigTIFF: version 43, then the size of its pointers and a zero.
-  if (StartsWith(bytes, "II+\0\x08\0\0\0"sv)) return ReadTiff(bytes, Order::kLittle, true);
-  if (StartsWith(bytes, "MM\0+\0\x08\0\0"sv)) return ReadTiff(bytes, Order::kBig, true);
+  if (bytes.starts_with("II+\0\x08\0\0\0"sv)) return ReadTiff(bytes, Order::kLittle, true);
+  if (bytes.starts_with("MM\0+\0\x08\0\0"sv)) return ReadTiff(bytes, Order::kBig, true);
   if (IsCutMagic(bytes)) {
     return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
   }

@@ -344,8 +344,8 @@ std::vector<std::string> Describe(const Names& names) {
     std::vector<std::string> paths;
     for (const PathParts& file : names.plain) paths.push_back(JoinPath(file.directory, file.name));
     std::sort(paths.begin(), paths.end());
-    texts.push_back(fmt::format("{} without a shard number ({})", Count(paths.size(), "file"),
-                                FirstOf(paths)));
+    texts.push_back(
+        fmt::format("{} without a shard number ({})", Count(paths.size(), "file"), FirstOf(paths)));
   }
   return texts;
 }
@@ -366,8 +366,7 @@ absl::StatusOr<ShardSet> WholeSet(std::string_view spec, const SetKey& key,
   if (past != members.end()) {
     std::string last;
     if (key.count > 0) {
-      last =
-          fmt::format(", so the last of {} is {}", key.count, shard_name(key.count - 1));
+      last = fmt::format(", so the last of {} is {}", key.count, shard_name(key.count - 1));
     }
     return absl::DataLossError(fmt::format("{}: numbered past the total: {}; numbers start at 0{}",
                                            spec, FirstOf(NamesOf({past, members.end()})), last));
@@ -391,9 +390,9 @@ absl::StatusOr<ShardSet> WholeSet(std::string_view spec, const SetKey& key,
     missing.push_back(shard_name(next));
   }
   if (!twice.empty()) {
-    return absl::DataLossError(fmt::format(
-        "{}: the same shard under more than one name: {}; remove the wrong one", spec,
-        FirstOf(twice)));
+    return absl::DataLossError(
+        fmt::format("{}: the same shard under more than one name: {}; remove the wrong one", spec,
+                    FirstOf(twice)));
   }
   if (!missing.empty()) {
     const uint64_t total = key.count - members.size();
@@ -424,13 +423,12 @@ absl::StatusOr<ShardSet> SparkSet(std::string_view spec, const Names& names) {
   for (const SparkFile& file : files) {
     const std::string_view job = files[0].parsed.job;
     if (file.parsed.job == job) continue;
-    return absl::InvalidArgumentError(
-        fmt::format("{}: files of more than one Spark job: {}; name those of one job by a glob, as "
-                    "in {}, or those of each by a glob of its own",
-                    spec, fmt::join(Describe(names), ", "),
-                    JoinPath(file.directory, fmt::format("part-*{}*", file.parsed.job.empty()
-                                                                          ? job
-                                                                          : file.parsed.job))));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: files of more than one Spark job: {}; name those of one job by a glob, as "
+        "in {}, or those of each by a glob of its own",
+        spec, fmt::join(Describe(names), ", "),
+        JoinPath(file.directory,
+                 fmt::format("part-*{}*", file.parsed.job.empty() ? job : file.parsed.job))));
   }
   ShardSet set;
   set.directory = files[0].directory;

@@ -38,7 +38,8 @@ struct ParsedName {
 // name of a shard. Where a name holds two numbers, the last counts and the first is in the stem.
 std::optional<ParsedName> ParseShardName(std::string_view file_name);
 
-// "directory/stem@10suffix", or "directory/stem@*suffix" without a count: the spec that names a set.
+// "directory/stem@10suffix", or "directory/stem@*suffix" without a count: the spec that names a
+// set.
 std::string FormatSpec(std::string_view directory, std::string_view stem,
                        std::optional<uint64_t> count, std::string_view suffix);
 
@@ -77,8 +78,8 @@ struct ShardSet {
 //   a folder            the one dataset in it: of shardfeed, of TFDS, of Spark, or a lone set
 //   a glob (* ? [)      the set or the Spark job that the files make up, or plain files, sorted
 //
-// Nothing is opened but manifests and dataset_info.json; a link that leads nowhere counts as a file,
-// so that opening it tells. Each folder is listed once.
+// Nothing is opened but manifests and dataset_info.json; a link that leads nowhere counts as a
+// file, so that opening it tells. Each folder is listed once.
 //
 // NotFound: nothing of that name, with what is there instead. DataLoss: shards are missing, there
 // twice or numbered past their total; a broken manifest. InvalidArgument: the spec cannot be read,

@@ -1,0 +1,288 @@
+#include "shard/index.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "tfrecord/crc32c.h"
+#include "tfrecord/little_endian.h"
+
+namespace shardfeed {
+namespace {
+
+// docs/index.md describes the layout; the numbers here are its offsets.
+constexpr char kMagic[8] = {'S', 'F', 'I', 'N', 'D', 'E', 'X', '1'};
+constexpr size_t kIndexHeaderBytes = 88;
+constexpr size_t kHeaderCrcAt = 84;
+constexpr size_t kGroupRecords = 128;
+constexpr size_t kGroupHeaderBytes = 17;  // base, step, width
+constexpr size_t kRestartBytes = 32;
+// Zeros after the groups, so that a packed number can be loaded as two words wherever it ends.
+constexpr size_t kPadding = 16;
+constexpr size_t kMaxWindow = 32 << 10;
+constexpr size_t kFlushBytes = 1 << 20;
+
+uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
+
+// Number `i` of those packed in `width` bits each from `packed` on.
+uint64_t Unpack(const char* packed, size_t i, int width) {
+  if (width == 0) return 0;
+  const size_t bit = i * width;
+  const char* at = packed + bit / 8;
+  const int shift = bit % 8;
+  uint64_t value = Load64(at) >> shift;
+  if (shift + width > 64) value |= Load64(at + 8) << (64 - shift);
+  return width == 64 ? value : value & ((uint64_t{1} << width) - 1);
+}
+
+void Pack(uint64_t value, size_t i, int width, std::string* packed) {
+  for (int b = 0; b < width; ++b) {
+    const size_t bit = i * width + b;
+    if (value >> b & 1) (*packed)[bit / 8] |= static_cast<char>(1 << (bit % 8));
+  }
+}
+
+}  // namespace
+
+absl::Status IndexBuilder::AddFrame(uint64_t frame_bytes) {
+  group_.push_back(frame_bytes);
+  ++records_;
+  stream_bytes_ += frame_bytes;
+  if (group_.size() == kGroupRecords) return EndGroup();
+  return absl::OkStatus();
+}
+
+absl::Status IndexBuilder::EndGroup() {
+  if (group_.empty()) return absl::OkStatus();
+  directory_.push_back(kIndexHeaderBytes + body_written_ + body_.size());
+  const uint64_t step = *std::min_element(group_.begin(), group_.end());
+  // What the frames before the last are longer than `step`, in all: the largest deviation.
+  uint64_t most = 0;
+  for (size_t i = 0; i + 1 < group_.size(); ++i) most += group_[i] - step;
+  const int width = std::bit_width(most);
+  AppendLittleEndian(group_base_, &body_);
+  AppendLittleEndian(step, &body_);
+  body_.push_back(static_cast<char>(width));
+  std::string packed((group_.size() * width + 7) / 8, '\0');
+  uint64_t deviation = 0;
+  for (size_t i = 0; i < group_.size(); ++i) {
+    Pack(deviation, i, width, &packed);
+    deviation += group_[i] - step;
+  }
+  body_ += packed;
+  group_.clear();
+  group_base_ = stream_bytes_;
+  return body_.size() >= kFlushBytes ? Flush() : absl::OkStatus();
+}
+
+absl::Status IndexBuilder::Flush() {
+  if (file_ == nullptr) return absl::OkStatus();
+  if (body_written_ == 0) {
+    absl::Status status = file_->Append(std::string(kIndexHeaderBytes, '\0'));
+    if (!status.ok()) return status;
+  }
+  body_crc_ = ExtendCrc32c(body_crc_, body_);
+  body_written_ += body_.size();
+  absl::Status status = file_->Append(body_);
+  body_.clear();
+  return status;
+}
+
+void IndexBuilder::AddRestartPoint(const RestartPoint& point) {
+  std::string window;
+  if (!point.window.empty()) {
+    uLongf size = compressBound(point.window.size());
+    window.resize(size);
+    compress2(reinterpret_cast<Bytef*>(window.data()), &size,
+              reinterpret_cast<const Bytef*>(point.window.data()), point.window.size(), 6);
+    window.resize(size);
+  }
+  AppendLittleEndian(point.file_offset, &restarts_);
+  AppendLittleEndian(point.stream_offset, &restarts_);
+  AppendLittleEndian<uint64_t>(windows_.size(), &restarts_);
+  AppendLittleEndian(static_cast<uint32_t>(window.size()), &restarts_);
+  restarts_.push_back(static_cast<char>(point.bits));
+  restarts_.push_back(static_cast<char>(point.at_header ? 1 : 0));
+  AppendLittleEndian(uint16_t{0}, &restarts_);
+  windows_ += window;
+}
+
+absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
+  absl::Status status = EndGroup();
+  if (!status.ok()) return status;
+  body_.append(kPadding, '\0');
+  const uint64_t directory_offset = kIndexHeaderBytes + body_written_ + body_.size();
+  for (uint64_t position : directory_) AppendLittleEndian(position, &body_);
+  const uint64_t restart_offset = kIndexHeaderBytes + body_written_ + body_.size();
+  body_ += restarts_;
+  body_ += windows_;
+  const uint64_t index_bytes = kIndexHeaderBytes + body_written_ + body_.size();
+
+  std::string header(kMagic, sizeof(kMagic));
+  AppendLittleEndian(static_cast<uint32_t>(summary.compression), &header);
+  AppendLittleEndian(summary.records_digest, &header);
+  AppendLittleEndian(summary.shard_bytes, &header);
+  AppendLittleEndian(stream_bytes_, &header);
+  AppendLittleEndian(records_, &header);
+  AppendLittleEndian(uint64_t{kGroupRecords}, &header);
+  AppendLittleEndian(directory_offset, &header);
+  AppendLittleEndian(restart_offset, &header);
+  AppendLittleEndian<uint64_t>(restarts_.size() / kRestartBytes, &header);
+  AppendLittleEndian(index_bytes, &header);
+  AppendLittleEndian(ExtendCrc32c(body_crc_, body_), &header);
+  AppendLittleEndian(Crc32c(header), &header);
+
+  if (file_ == nullptr) return header + body_;
+  status = Flush();
+  if (status.ok()) status = file_->WriteAt(0, header);
+  if (!status.ok()) return status;
+  return std::string();
+}
+
+absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, path, "open");
+  struct stat stat;
+  if (::fstat(fd, &stat) != 0) {
+    const int error = errno;
+    ::close(fd);
+    return ErrnoStatus(error, path, "read the size");
+  }
+  std::shared_ptr<ShardIndex> index(new ShardIndex());
+  if (stat.st_size > 0) {
+    void* mapping = ::mmap(nullptr, stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapping == MAP_FAILED) {
+      const int error = errno;
+      ::close(fd);
+      return ErrnoStatus(error, path, "map");
+    }
+    index->mapping_ = mapping;
+    index->bytes_ = {static_cast<const char*>(mapping), static_cast<size_t>(stat.st_size)};
+  }
+  ::close(fd);
+  absl::Status status = index->Parse(path);
+  if (!status.ok()) return status;
+  return index;
+}
+
+absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::FromBytes(std::string bytes,
+                                                                        const std::string& name) {
+  std::shared_ptr<ShardIndex> index(new ShardIndex());
+  index->owned_ = std::move(bytes);
+  index->bytes_ = index->owned_;
+  absl::Status status = index->Parse(name);
+  if (!status.ok()) return status;
+  return index;
+}
+
+ShardIndex::~ShardIndex() {
+  if (mapping_ != nullptr) ::munmap(mapping_, bytes_.size());
+}
+
+absl::Status ShardIndex::Parse(const std::string& name) {
+  const auto damaged = [&](std::string_view what) {
+    return absl::DataLossError(
+        fmt::format("{}: {}; make it anew with 'shardfeed index'", name, what));
+  };
+  if (bytes_.size() < kIndexHeaderBytes || std::memcmp(bytes_.data(), kMagic, 8) != 0) {
+    return damaged("not an index of a shard");
+  }
+  const char* header = bytes_.data();
+  if (LoadLittleEndian<uint32_t>(header + kHeaderCrcAt) != Crc32c(bytes_.substr(0, kHeaderCrcAt))) {
+    return damaged("the index's header is damaged");
+  }
+  const uint32_t compression = LoadLittleEndian<uint32_t>(header + 8);
+  if (compression > static_cast<uint32_t>(Compression::kSnappy)) {
+    return damaged("the index names an unknown compression");
+  }
+  summary_.compression = static_cast<Compression>(compression);
+  summary_.records_digest = LoadLittleEndian<uint32_t>(header + 12);
+  summary_.shard_bytes = Load64(header + 16);
+  summary_.stream_bytes = Load64(header + 24);
+  summary_.records = Load64(header + 32);
+  directory_offset_ = Load64(header + 48);
+  restart_offset_ = Load64(header + 56);
+  num_restart_points_ = Load64(header + 64);
+  if (Load64(header + 72) != bytes_.size()) return damaged("the index is cut");
+  if (LoadLittleEndian<uint32_t>(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
+    return damaged("the index's CRC does not match its content");
+  }
+  // With the CRCs right, only a wrong writer can have made these wrong; they are cheap to check.
+  const uint64_t groups = summary_.records / kGroupRecords + (summary_.records % kGroupRecords > 0);
+  const uint64_t size = bytes_.size();
+  bool sound = Load64(header + 40) == kGroupRecords && restart_offset_ <= size &&
+               directory_offset_ <= restart_offset_ &&
+               directory_offset_ >= kIndexHeaderBytes + kPadding && groups <= size / 8 &&
+               directory_offset_ + 8 * groups == restart_offset_ &&
+               num_restart_points_ <= (size - restart_offset_) / kRestartBytes;
+  for (uint64_t g = 0; sound && g < groups; ++g) {
+    const uint64_t at = Load64(bytes_.data() + directory_offset_ + 8 * g);
+    const uint64_t room = directory_offset_ - kPadding;
+    sound = at >= kIndexHeaderBytes && at + kGroupHeaderBytes <= room;
+    if (!sound) break;
+    const int width = static_cast<unsigned char>(bytes_[at + 16]);
+    const uint64_t n = std::min<uint64_t>(kGroupRecords, summary_.records - g * kGroupRecords);
+    sound = width <= 64 && at + kGroupHeaderBytes + (n * width + 7) / 8 <= room;
+  }
+  if (!sound) return damaged("the index contradicts itself");
+  return absl::OkStatus();
+}
+
+uint64_t ShardIndex::Offset(uint64_t record) const {
+  if (record == summary_.records) return summary_.stream_bytes;
+  const char* group =
+      bytes_.data() + Load64(bytes_.data() + directory_offset_ + 8 * (record / kGroupRecords));
+  const size_t i = record % kGroupRecords;
+  return Load64(group) + i * Load64(group + 8) +
+         Unpack(group + kGroupHeaderBytes, i, static_cast<unsigned char>(group[16]));
+}
+
+uint64_t ShardIndex::RecordAt(uint64_t offset) const {
+  uint64_t low = 0;
+  uint64_t high = summary_.records;
+  while (low + 1 < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    (Offset(middle) <= offset ? low : high) = middle;
+  }
+  return low;
+}
+
+RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset) const {
+  const char* points = bytes_.data() + restart_offset_;
+  uint64_t low = 0;
+  uint64_t high = num_restart_points_;
+  while (low + 1 < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    (Load64(points + middle * kRestartBytes + 8) <= stream_offset ? low : high) = middle;
+  }
+  RestartPoint point;
+  if (low >= num_restart_points_) return point;  // none: from the beginning
+  const char* entry = points + low * kRestartBytes;
+  point.file_offset = Load64(entry);
+  point.stream_offset = Load64(entry + 8);
+  const uint64_t window_offset =
+      restart_offset_ + num_restart_points_ * kRestartBytes + Load64(entry + 16);
+  const uint32_t window_bytes = LoadLittleEndian<uint32_t>(entry + 24);
+  point.bits = entry[28] & 7;
+  point.at_header = entry[29] != 0;
+  if (window_bytes > 0 && window_offset <= bytes_.size() &&
+      window_bytes <= bytes_.size() - window_offset) {
+    uLongf size = kMaxWindow;
+    point.window.resize(size);
+    uncompress(reinterpret_cast<Bytef*>(point.window.data()), &size,
+               reinterpret_cast<const Bytef*>(bytes_.data() + window_offset), window_bytes);
+    point.window.resize(size);
+  }
+  return point;
+}
+
+}  // namespace shardfeed

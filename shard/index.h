@@ -1,0 +1,111 @@
+// The index of one shard: where each record stands, in a few bytes a record.
+//
+// A sidecar file (IndexPath in spec.h), read by mmap. Layout and reasons: docs/index.md. It is
+// bound to its shard by the size of the file and by the digest of its records (RecordsDigest in
+// tfrecord/framing.h).
+
+#ifndef SHARDFEED_SHARD_INDEX_H_
+#define SHARDFEED_SHARD_INDEX_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/output_file.h"
+#include "tfrecord/compression.h"
+#include "tfrecord/decompress.h"
+
+namespace shardfeed {
+
+// What an index says of its shard as a whole.
+struct IndexSummary {
+  Compression compression = Compression::kNone;
+  uint32_t records_digest = 0;
+  uint64_t shard_bytes = 0;   // size of the file
+  uint64_t stream_bytes = 0;  // of all frames, before compression
+  uint64_t records = 0;
+};
+
+// An open index. Immutable, thread safe.
+class ShardIndex {
+ public:
+  // NotFound: no such file. DataLoss: not an index, or damaged; the remedy is to make it anew.
+  static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
+  // An index in memory; `name` is for messages.
+  static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
+                                                                     const std::string& name);
+  ~ShardIndex();
+  ShardIndex(const ShardIndex&) = delete;
+  ShardIndex& operator=(const ShardIndex&) = delete;
+
+  const IndexSummary& summary() const { return summary_; }
+  uint64_t records() const { return summary_.records; }
+
+  // Where the frame of `record` starts in the decompressed stream, in bytes; for record ==
+  // records(), where the stream ends. Constant time. `record` <= records().
+  uint64_t Offset(uint64_t record) const;
+  // The record whose frame holds byte `offset` of the stream, which is below stream_bytes.
+  uint64_t RecordAt(uint64_t offset) const;
+
+  // Compressed shards: the last point at or before `stream_offset`, with its window.
+  RestartPoint RestartBefore(uint64_t stream_offset) const;
+  uint64_t num_restart_points() const { return num_restart_points_; }
+
+  // The file's bytes, for tests and for comparing.
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  ShardIndex() = default;
+  absl::Status Parse(const std::string& name);
+
+  std::string owned_;
+  void* mapping_ = nullptr;
+  std::string_view bytes_;
+  IndexSummary summary_;
+  uint64_t directory_offset_ = 0;
+  uint64_t restart_offset_ = 0;
+  uint64_t num_restart_points_ = 0;
+};
+
+// Writes an index, record after record. Not thread safe.
+class IndexBuilder {
+ public:
+  // Into `file`, which must be empty and outlive the builder; or, without one, into memory. Memory
+  // for a file is 0.1 byte a record.
+  explicit IndexBuilder(OutputFile* file = nullptr) : file_(file) {}
+
+  // The next record's frame. Frames stand one after another from byte 0 of the stream.
+  absl::Status AddFrame(uint64_t frame_bytes);
+  void AddRestartPoint(const RestartPoint& point);
+
+  // `summary.records` and `summary.stream_bytes` are filled in. Returns the bytes of an index in
+  // memory, an empty string for one in a file (which is not synced).
+  absl::StatusOr<std::string> Finish(IndexSummary summary);
+
+  uint64_t records() const { return records_; }
+  uint64_t stream_bytes() const { return stream_bytes_; }
+
+ private:
+  absl::Status EndGroup();
+  absl::Status Flush();
+
+  OutputFile* file_;
+  std::string body_;  // not yet written; in memory: all after the header
+  uint64_t body_written_ = 0;
+  uint32_t body_crc_ = 0;
+  std::vector<uint64_t> group_;      // frame sizes
+  std::vector<uint64_t> directory_;  // where each group starts
+  std::string restarts_;
+  std::string windows_;
+  uint64_t records_ = 0;
+  uint64_t stream_bytes_ = 0;
+  uint64_t group_base_ = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_INDEX_H_

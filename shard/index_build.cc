@@ -1,0 +1,294 @@
+#include "shard/index_build.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/file.h"
+#include "io/parallel.h"
+#include "shard/shard_reader.h"
+#include "shard/spec.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+namespace {
+
+// Raw shards are walked in pieces of this size, so that several threads can work on one. A piece in
+// work holds 12 bytes for each of its records: 24 MiB if all records are empty.
+constexpr uint64_t kPieceBytes = 32 << 20;
+// Frames up to this size are read with everything between; of larger ones only the ends.
+constexpr uint64_t kReadThroughBytes = 16 << 10;
+constexpr size_t kReadBytes = 256 << 10;
+// How far a guess for the first record of a piece is looked for.
+constexpr size_t kGuessBytes = 1 << 20;
+
+// The frames of a raw shard that start in one piece.
+struct Piece {
+  uint64_t begin = 0;  // where the first frame starts
+  uint64_t end = 0;    // where the frame after the last one starts
+  std::vector<uint64_t> lengths;
+  std::vector<uint32_t> footers;
+};
+
+// Reads small parts of a file, in windows where they lie close together.
+class HeaderFile {
+ public:
+  HeaderFile(const File& file, const IndexBuildOptions& options) : file_(file), options_(options) {}
+
+  // `size` bytes from `offset` (both inside the file), valid until the next call. `near`: read on.
+  absl::StatusOr<const char*> Get(uint64_t offset, size_t size, bool near) {
+    if (offset < window_offset_ || offset + size > window_offset_ + window_.size()) {
+      const uint64_t want = near ? std::max(size, kReadBytes) : size;
+      window_.resize(std::min<uint64_t>(want, file_.size() - offset));
+      window_offset_ = offset;
+      absl::Status status = file_.ReadExactlyAt(offset, absl::MakeSpan(window_));
+      if (!status.ok()) return status;
+      if (options_.bytes_read != nullptr) *options_.bytes_read += window_.size();
+    }
+    return window_.data() + (offset - window_offset_);
+  }
+
+ private:
+  const File& file_;
+  const IndexBuildOptions& options_;
+  std::string window_;
+  uint64_t window_offset_ = 0;
+};
+
+// Walks the frames from `begin` on that start below `limit`.
+absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limit,
+                                 uint64_t first_record, const IndexBuildOptions& options) {
+  Piece piece;
+  piece.begin = begin;
+  HeaderFile bytes(file, options);
+  const auto defect = [&](uint64_t offset, std::string what) {
+    return absl::DataLossError(
+        fmt::format("{}: record {} at byte {}: {}; 'shardfeed verify' lists all defects",
+                    file.path(), first_record + piece.lengths.size(), offset, what));
+  };
+  uint64_t offset = begin;
+  bool near = true;
+  absl::StatusOr<const char*> at =
+      offset < file.size()
+          ? bytes.Get(offset, std::min<uint64_t>(kHeaderBytes, file.size() - offset), near)
+          : absl::StatusOr<const char*>(nullptr);
+  if (!at.ok()) return at.status();
+  while (offset < limit && offset < file.size()) {
+    if (file.size() - offset < kHeaderBytes) {
+      return defect(offset, fmt::format("cut header: {} bytes where a header has {}",
+                                        file.size() - offset, kHeaderBytes));
+    }
+    uint64_t length;
+    const char* header = *at;
+    if (!ReadHeader(header, &length)) {
+      return defect(offset, fmt::format("length CRC expected {:#010x}, found {:#010x} (length {})",
+                                        MaskCrc(Crc32cU64(length)),
+                                        LoadLittleEndian<uint32_t>(header + 8), length));
+    }
+    if (length > file.size() || file.size() - offset < length + kFrameBytes) {
+      return defect(offset, fmt::format("cut payload or footer: the record needs {} bytes, {} are "
+                                        "there",
+                                        length + kFrameBytes, file.size() - offset));
+    }
+    // The footer and the next header are neighbours: one read for both.
+    const uint64_t footer = offset + kHeaderBytes + length;
+    near = length <= kReadThroughBytes;
+    at = bytes.Get(footer, std::min<uint64_t>(kFooterBytes + kHeaderBytes, file.size() - footer),
+                   near);
+    if (!at.ok()) return at.status();
+    piece.lengths.push_back(length);
+    piece.footers.push_back(LoadLittleEndian<uint32_t>(*at));
+    *at += kFooterBytes;
+    offset = footer + kFooterBytes;
+    if ((piece.lengths.size() & 0xfff) == 0 && options.stop.stop_requested()) {
+      return absl::CancelledError("interrupted");
+    }
+  }
+  piece.end = offset;
+  return piece;
+}
+
+// A place at or after `begin` where a frame seems to start. Only a guess: a payload may itself hold
+// TFRecord frames, so whoever uses it compares it with where the piece before really ends.
+absl::StatusOr<std::optional<uint64_t>> GuessFrame(const File& file, uint64_t begin,
+                                                   const IndexBuildOptions& options) {
+  std::string bytes(std::min<uint64_t>(kGuessBytes, file.size() - begin), '\0');
+  absl::Status status = file.ReadExactlyAt(begin, absl::MakeSpan(bytes));
+  if (!status.ok()) return status;
+  if (options.bytes_read != nullptr) *options.bytes_read += bytes.size();
+  const size_t at = FindHeader(bytes);
+  if (at == std::string::npos) return std::optional<uint64_t>();
+  return std::optional<uint64_t>(begin + at);
+}
+
+absl::StatusOr<IndexSummary> IndexRaw(const File& file, const IndexBuildOptions& options,
+                                      IndexBuilder* builder) {
+  IndexSummary summary;
+  summary.shard_bytes = file.size();
+  RecordsDigest digest;
+  const auto take = [&](const Piece& piece) {
+    for (size_t i = 0; i < piece.lengths.size(); ++i) {
+      absl::Status status = builder->AddFrame(piece.lengths[i] + kFrameBytes);
+      if (!status.ok()) return status;
+      digest.Add(piece.lengths[i], piece.footers[i]);
+    }
+    if (options.bytes_passed != nullptr) *options.bytes_passed += piece.end - piece.begin;
+    return absl::OkStatus();
+  };
+  // A wave of pieces at a time: each thread guesses where its piece begins and walks it. Where a
+  // guess was wrong, the piece is walked again from where the one before it really ended.
+  uint64_t position = 0;
+  while (position < file.size()) {
+    const uint64_t wave = position;
+    const size_t pieces = std::min<uint64_t>(std::max(options.threads, 1),
+                                             (file.size() - wave + kPieceBytes - 1) / kPieceBytes);
+    std::vector<std::optional<Piece>> walked(pieces);
+    absl::Status status =
+        ParallelFor(pieces, static_cast<int>(pieces), options.stop, [&](size_t i) -> absl::Status {
+          const uint64_t begin = wave + i * kPieceBytes;
+          uint64_t start = begin;
+          if (i > 0) {
+            absl::StatusOr<std::optional<uint64_t>> guess = GuessFrame(file, begin, options);
+            if (!guess.ok()) return guess.status();
+            if (!*guess) return absl::OkStatus();
+            start = **guess;
+          }
+          absl::StatusOr<Piece> piece =
+              WalkFrames(file, start, begin + kPieceBytes, builder->records(), options);
+          if (piece.ok()) {
+            walked[i] = *std::move(piece);
+          } else if (i == 0 || !absl::IsDataLoss(piece.status())) {
+            return piece.status();  // what follows a guess may be no frame at all
+          }
+          return absl::OkStatus();
+        });
+    if (!status.ok()) return status;
+    for (size_t i = 0; i < pieces; ++i) {
+      const uint64_t limit = wave + (i + 1) * kPieceBytes;
+      if (position >= limit) continue;  // one record reaches over the whole piece
+      if (!walked[i] || walked[i]->begin != position) {
+        absl::StatusOr<Piece> piece =
+            WalkFrames(file, position, limit, builder->records(), options);
+        if (!piece.ok()) return piece.status();
+        walked[i] = *std::move(piece);
+      }
+      status = take(*walked[i]);
+      if (!status.ok()) return status;
+      position = walked[i]->end;
+      walked[i].reset();
+    }
+  }
+  summary.records_digest = digest.value();
+  return summary;
+}
+
+absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
+                                             const IndexBuildOptions& options,
+                                             IndexBuilder* builder) {
+  ShardReaderOptions reading;
+  reading.check = CrcCheck::kHeader;
+  reading.decompress.restart_interval = options.restart_interval;
+  reading.decompress.on_restart_point = [&](RestartPoint point) {
+    builder->AddRestartPoint(point);
+  };
+  absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(path, reading);
+  if (!reader.ok()) return reader.status();
+  IndexSummary summary;
+  summary.compression = (*reader)->compression();
+  summary.shard_bytes = (*reader)->file().size();
+  RecordsDigest digest;
+  RecordBlock block;
+  uint64_t passed = 0;
+  while (true) {
+    if (options.stop.stop_requested()) return absl::CancelledError("interrupted");
+    absl::Status status = (*reader)->Next(&block);
+    if (!status.ok()) return status;
+    if (block.records.empty()) break;
+    for (const Record& record : block.records) {
+      status = builder->AddFrame(record.payload.size() + kFrameBytes);
+      if (!status.ok()) return status;
+      digest.Add(record);
+    }
+    const uint64_t position = (*reader)->file_position();
+    if (options.bytes_passed != nullptr) *options.bytes_passed += position - passed;
+    if (options.bytes_read != nullptr) *options.bytes_read += position - passed;
+    passed = position;
+  }
+  summary.records_digest = digest.value();
+  return summary;
+}
+
+absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuildOptions& options,
+                                        IndexBuilder* builder) {
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Compression> compression = DetectShardCompression(**file);
+  if (!compression.ok()) return compression.status();
+  absl::StatusOr<IndexSummary> summary = *compression == Compression::kNone
+                                             ? IndexRaw(**file, options, builder)
+                                             : IndexCompressed(path, options, builder);
+  if (!summary.ok()) return summary;
+  summary->records = builder->records();
+  summary->stream_bytes = builder->stream_bytes();
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
+  const std::string index_path = IndexPath(path);
+  const std::filesystem::path directory = std::filesystem::path(index_path).parent_path();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return ErrnoStatus(error.value(), directory.string(), "create the folder");
+  const std::string temporary = fmt::format("{}.tmp{}", index_path, ::getpid());
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
+  if (!file.ok()) return file.status();
+  IndexBuilder builder(file->get());
+  absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
+  absl::Status status = summary.status();
+  if (status.ok()) status = builder.Finish(*summary).status();
+  if (status.ok()) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  if (status.ok() && ::rename(temporary.c_str(), index_path.c_str()) != 0) {
+    status = ErrnoStatus(errno, index_path, "replace");
+  }
+  if (!status.ok()) {
+    ::unlink(temporary.c_str());
+    return status;
+  }
+  status = SyncDirectory(directory.string());
+  if (!status.ok()) return status;
+  return summary;
+}
+
+absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
+                                                             const IndexBuildOptions& options) {
+  IndexBuilder builder;
+  absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
+  if (!summary.ok()) return summary.status();
+  absl::StatusOr<std::string> bytes = builder.Finish(*summary);
+  if (!bytes.ok()) return bytes.status();
+  return ShardIndex::FromBytes(*std::move(bytes), "index of " + path);
+}
+
+absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(
+    const std::string& path, const IndexBuildOptions& options) {
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(path));
+  if (index.ok()) {
+    absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+    if (!file.ok()) return file.status();
+    if ((*index)->summary().shard_bytes == (*file)->size()) return index;
+  }
+  return BuildIndex(path, options);
+}
+
+}  // namespace shardfeed

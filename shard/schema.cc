@@ -1,0 +1,117 @@
+#include "shard/schema.h"
+
+#include <algorithm>
+
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+
+FeatureSchema* Schema::Find(std::string_view name, size_t position) {
+  if (position < last_order_.size() && last_order_[position].name == name) {
+    return last_order_[position].schema;
+  }
+  auto it = features_.find(name);
+  if (it == features_.end()) it = features_.emplace(std::string(name), FeatureSchema()).first;
+  last_order_.resize(std::max(last_order_.size(), position + 1));
+  last_order_[position] = {&it->second, it->first};
+  return &it->second;
+}
+
+absl::Status Schema::AddRecord(std::string_view record) {
+  ++records_;
+  summaries_.clear();
+  absl::Status status =
+      VisitFeatures(record, [this](const FeatureSummary& s) { summaries_.push_back(s); });
+  if (!status.ok()) {
+    ++not_examples_;
+    return status;
+  }
+  for (size_t i = 0; i < summaries_.size(); ++i) {
+    const FeatureSummary& summary = summaries_[i];
+    // Of equal names the last counts. Writers put them in order or nearly so, and few: look ahead
+    // only among neighbours' equals.
+    const bool repeated =
+        std::any_of(summaries_.begin() + i + 1, summaries_.end(), [&](const FeatureSummary& later) {
+          return later.name == summary.name && later.is_list == summary.is_list;
+        });
+    if (repeated) continue;
+    FeatureSchema& feature = *Find(summary.name, i);
+    ++feature.records;
+    feature.is_list |= summary.is_list;
+    if (feature.kind == FeatureKind::kNone) feature.kind = summary.kind;
+    if (summary.kinds_differ ||
+        (summary.kind != FeatureKind::kNone && summary.kind != feature.kind)) {
+      ++feature.mixed_kinds;
+    }
+    feature.min_values = std::min(feature.min_values, summary.values);
+    feature.max_values = std::max(feature.max_values, summary.values);
+    if (summary.kind == FeatureKind::kBytes && summary.values > 0) {
+      feature.min_bytes = std::min(feature.min_bytes, summary.min_bytes);
+      feature.max_bytes = std::max(feature.max_bytes, summary.max_bytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Schema::Merge(const Schema& other) {
+  records_ += other.records_;
+  not_examples_ += other.not_examples_;
+  for (const auto& [name, theirs] : other.features_) {
+    FeatureSchema& ours = features_[name];
+    if (ours.kind == FeatureKind::kNone) ours.kind = theirs.kind;
+    ours.mixed_kinds += theirs.mixed_kinds;
+    if (theirs.kind != FeatureKind::kNone && theirs.kind != ours.kind) {
+      ours.mixed_kinds += theirs.records - theirs.mixed_kinds;
+    }
+    ours.is_list |= theirs.is_list;
+    ours.records += theirs.records;
+    ours.min_values = std::min(ours.min_values, theirs.min_values);
+    ours.max_values = std::max(ours.max_values, theirs.max_values);
+    ours.min_bytes = std::min(ours.min_bytes, theirs.min_bytes);
+    ours.max_bytes = std::max(ours.max_bytes, theirs.max_bytes);
+  }
+}
+
+nlohmann::json Schema::ToJson() const {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, feature] : features_) {
+    nlohmann::json& entry = json[name];
+    entry = {{"kind", FeatureKindName(feature.kind)},
+             {"records", feature.records},
+             {"min_values", feature.min_values},
+             {"max_values", feature.max_values}};
+    if (feature.is_list) entry["list"] = true;
+    if (feature.mixed_kinds > 0) entry["mixed_kinds"] = feature.mixed_kinds;
+    if (feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes) {
+      entry["min_bytes"] = feature.min_bytes;
+      entry["max_bytes"] = feature.max_bytes;
+    }
+  }
+  return json;
+}
+
+absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records) {
+  *this = Schema();
+  records_ = records;
+  try {
+    for (const auto& [name, entry] : json.items()) {
+      FeatureSchema& feature = features_[name];
+      const std::string kind = entry.at("kind");
+      for (FeatureKind k : {FeatureKind::kBytes, FeatureKind::kFloat, FeatureKind::kInt64}) {
+        if (kind == FeatureKindName(k)) feature.kind = k;
+      }
+      feature.records = entry.at("records");
+      feature.min_values = entry.at("min_values");
+      feature.max_values = entry.at("max_values");
+      feature.is_list = entry.value("list", false);
+      feature.mixed_kinds = entry.value("mixed_kinds", uint64_t{0});
+      feature.min_bytes = entry.value("min_bytes", UINT64_MAX);
+      feature.max_bytes = entry.value("max_bytes", uint64_t{0});
+    }
+  } catch (const nlohmann::json::exception& e) {
+    return absl::DataLossError(e.what());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

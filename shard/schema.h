@@ -1,0 +1,68 @@
+// What the records of a dataset hold: one line per feature, gathered over all records.
+
+#ifndef SHARDFEED_SHARD_SCHEMA_H_
+#define SHARDFEED_SHARD_SCHEMA_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "nlohmann/json_fwd.hpp"
+#include "tfrecord/example_reader.h"
+
+namespace shardfeed {
+
+// One feature over all records.
+struct FeatureSchema {
+  FeatureKind kind = FeatureKind::kNone;  // of the records that have a kind at all
+  bool is_list = false;                   // a feature list of SequenceExamples
+  uint64_t records = 0;                   // how many have it
+  uint64_t mixed_kinds = 0;               // how many have it with another kind than `kind`
+  // Values in a record that has the feature: fixed where both are equal.
+  uint64_t min_values = UINT64_MAX;
+  uint64_t max_values = 0;
+  // Size of a value; bytes features only.
+  uint64_t min_bytes = UINT64_MAX;
+  uint64_t max_bytes = 0;
+
+  friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
+};
+
+// Not thread safe: gather one per thread and Merge them; the order does not matter.
+class Schema {
+ public:
+  // DataLoss, and nothing is counted but the record itself, when it is not an Example.
+  absl::Status AddRecord(std::string_view record);
+  void Merge(const Schema& other);
+
+  uint64_t records() const { return records_; }
+  uint64_t not_examples() const { return not_examples_; }
+  const std::map<std::string, FeatureSchema, std::less<>>& features() const { return features_; }
+
+  // {"NAME": {"kind": "bytes", "records": 10, "min_values": 1, ...}}; the keys are explained in
+  // docs/manifest.md.
+  nlohmann::json ToJson() const;
+  // DataLoss when `json` is not what ToJson writes.
+  absl::Status FromJson(const nlohmann::json& json, uint64_t records);
+
+ private:
+  struct Seen {
+    FeatureSchema* schema;
+    std::string_view name;  // the map's key
+  };
+  FeatureSchema* Find(std::string_view name, size_t position);
+
+  uint64_t records_ = 0;
+  uint64_t not_examples_ = 0;
+  std::map<std::string, FeatureSchema, std::less<>> features_;
+  // Records mostly repeat the features of the one before in its order.
+  std::vector<Seen> last_order_;
+  std::vector<FeatureSummary> summaries_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_SCHEMA_H_

@@ -1,0 +1,94 @@
+#include "shard/shard_reader.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "tfrecord/detect.h"
+
+namespace shardfeed {
+namespace {
+
+absl::Status WithPath(const absl::Status& status, const std::string& path) {
+  if (status.ok()) return status;
+  const std::string message(status.message());
+  // Errors of reading the file name it already.
+  if (message.starts_with(path)) return status;
+  return absl::Status(status.code(), fmt::format("{}: {}", path, message));
+}
+
+}  // namespace
+
+absl::StatusOr<Compression> DetectShardCompression(const File& file) {
+  // A raw shard, by far the most common, shows itself in its first twelve bytes.
+  std::string first(kHeaderBytes, '\0');
+  absl::StatusOr<size_t> n = file.ReadAt(0, absl::MakeSpan(first));
+  if (!n.ok()) return n.status();
+  uint64_t length;
+  if (*n == kHeaderBytes && ReadHeader(first.data(), &length)) return Compression::kNone;
+  first.resize(kDetectBytes);
+  n = file.ReadAt(0, absl::MakeSpan(first));
+  if (!n.ok()) return n.status();
+  first.resize(*n);
+  absl::StatusOr<Compression> compression = DetectCompression(first);
+  if (!compression.ok()) return WithPath(compression.status(), file.path());
+  return compression;
+}
+
+absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::Open(const std::string& path,
+                                                               ShardReaderOptions options) {
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<Compression> compression = DetectShardCompression(**file);
+  if (!compression.ok()) return compression.status();
+  (*file)->Advise(File::Access::kSequential);
+  return OpenAt(*std::move(file), *compression, RestartPoint(), 0, 0, std::move(options));
+}
+
+absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
+    std::shared_ptr<const File> file, Compression compression, const RestartPoint& restart,
+    uint64_t stream_offset, uint64_t first_record, ShardReaderOptions options) {
+  std::unique_ptr<ShardReader> reader(new ShardReader());
+  reader->file_ = file;
+  reader->compression_ = compression;
+  RecordStreamOptions stream;
+  stream.check = options.check;
+  stream.block_bytes = options.block_bytes;
+  stream.stream_offset = stream_offset;
+  stream.first_record = first_record;
+  const uint64_t size = file->size();
+  if (compression == Compression::kNone) {
+    reader->source_ = std::make_unique<FileSource>(std::move(file), stream_offset, size);
+    stream.max_frame_bytes = size;
+    reader->stream_ = std::make_unique<RecordStream>(reader->source_.get(), stream);
+    return reader;
+  }
+  reader->source_ = std::make_unique<FileSource>(
+      std::move(file), restart.file_offset - (restart.bits > 0 ? 1 : 0), size);
+  reader->decompressor_ =
+      MakeDecompressor(compression, reader->source_.get(), restart, std::move(options.decompress));
+  // Content between the point and the record.
+  uint64_t skip = stream_offset - restart.stream_offset;
+  std::string scratch(std::min<uint64_t>(skip, 64 << 10), '\0');
+  while (skip > 0) {
+    absl::StatusOr<size_t> n = reader->decompressor_->Read(
+        absl::MakeSpan(scratch.data(), std::min<uint64_t>(skip, scratch.size())));
+    if (!n.ok()) return WithPath(n.status(), reader->file_->path());
+    if (*n == 0) {
+      return absl::DataLossError(fmt::format("{}: the decompressed data ends before byte {}",
+                                             reader->file_->path(), stream_offset));
+    }
+    skip -= *n;
+  }
+  reader->stream_ = std::make_unique<RecordStream>(reader->decompressor_.get(), stream);
+  return reader;
+}
+
+absl::Status ShardReader::Next(RecordBlock* block) {
+  return WithPath(stream_->Next(block), file_->path());
+}
+
+uint64_t ShardReader::file_position() const {
+  return decompressor_ ? decompressor_->file_offset() : source_->position();
+}
+
+}  // namespace shardfeed

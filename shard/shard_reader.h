@@ -1,0 +1,64 @@
+// One shard, front to back.
+
+#ifndef SHARDFEED_SHARD_SHARD_READER_H_
+#define SHARDFEED_SHARD_SHARD_READER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/file.h"
+#include "tfrecord/compression.h"
+#include "tfrecord/decompress.h"
+#include "tfrecord/record_stream.h"
+
+namespace shardfeed {
+
+// Tells the compression of a shard by its first bytes: see DetectCompression. Messages name the
+// file.
+absl::StatusOr<Compression> DetectShardCompression(const File& file);
+
+struct ShardReaderOptions {
+  CrcCheck check = CrcCheck::kAll;
+  size_t block_bytes = 1 << 20;
+  // For compressed shards: restart points as they are passed.
+  DecompressOptions decompress;
+};
+
+// Reads the blocks of one shard, raw or compressed. Not thread safe.
+class ShardReader {
+ public:
+  // Errors of File::Open and of DetectShardCompression.
+  static absl::StatusOr<std::unique_ptr<ShardReader>> Open(const std::string& path,
+                                                           ShardReaderOptions options = {});
+  // From record number `first_record`, whose frame starts at `stream_offset`. For a compressed
+  // shard, `restart` is a point at or before it.
+  static absl::StatusOr<std::unique_ptr<ShardReader>> OpenAt(
+      std::shared_ptr<const File> file, Compression compression, const RestartPoint& restart,
+      uint64_t stream_offset, uint64_t first_record, ShardReaderOptions options = {});
+
+  // As RecordStream::Next; messages begin with the path.
+  absl::Status Next(RecordBlock* block);
+
+  RecordStream& stream() { return *stream_; }
+  // Null for a raw shard.
+  Decompressor* decompressor() { return decompressor_.get(); }
+  const File& file() const { return *file_; }
+  Compression compression() const { return compression_; }
+  // Bytes of the file that were used up so far: for progress.
+  uint64_t file_position() const;
+
+ private:
+  ShardReader() = default;
+
+  std::shared_ptr<const File> file_;
+  Compression compression_ = Compression::kNone;
+  std::unique_ptr<FileSource> source_;
+  std::unique_ptr<Decompressor> decompressor_;
+  std::unique_ptr<RecordStream> stream_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_SHARD_READER_H_

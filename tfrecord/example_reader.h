@@ -1,0 +1,45 @@
+// Walks over a serialised tf.train.Example or tf.train.SequenceExample without building objects:
+// what schemas and checks need. Wire format: protobuf.dev/programming-guides/encoding.
+
+#ifndef SHARDFEED_TFRECORD_EXAMPLE_READER_H_
+#define SHARDFEED_TFRECORD_EXAMPLE_READER_H_
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace shardfeed {
+
+// kNone: a Feature without a list, which stands for a missing value.
+enum class FeatureKind : uint8_t { kNone, kBytes, kFloat, kInt64 };
+
+// "none", "bytes", "float", "int64".
+std::string_view FeatureKindName(FeatureKind kind);
+
+// What one feature of one record holds. For a feature list of a SequenceExample, all its steps
+// together.
+struct FeatureSummary {
+  std::string_view name;  // borrowed from the record
+  FeatureKind kind = FeatureKind::kNone;
+  bool is_list = false;       // a feature list; `steps` says how long
+  bool kinds_differ = false;  // steps of one list are of different kinds
+  uint64_t steps = 0;
+  uint64_t values = 0;
+  // Sizes of the shortest and longest value of a bytes feature; 0 when there is none.
+  uint64_t min_bytes = 0;
+  uint64_t max_bytes = 0;
+};
+
+// Calls `visit` for each feature as it stands in the record, map entries that are repeated
+// included (the last of equal names counts). Reads what Protocol Buffers would: packed and unpacked
+// lists, lists in several pieces, unknown fields.
+//
+// DataLoss: not a serialised Example or SequenceExample; the message names the byte.
+absl::Status VisitFeatures(std::string_view record,
+                           const std::function<void(const FeatureSummary&)>& visit);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_TFRECORD_EXAMPLE_READER_H_
