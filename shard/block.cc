@@ -1,0 +1,73 @@
+#include "shard/block.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tfrecord/gzip_members.h"
+
+namespace shardfeed {
+
+void RecordBatch::Add(std::string_view payload) {
+  char header[kHeaderBytes];
+  WriteHeader(payload.size(), header);
+  frames_.push_back(bytes_.size());
+  bytes_.append(header, kHeaderBytes);
+  bytes_.append(payload);
+  bytes_.append(kFooterBytes, '\0');
+}
+
+std::string* RecordBatch::Begin() {
+  frames_.push_back(bytes_.size());
+  bytes_.append(kHeaderBytes, '\0');
+  return &bytes_;
+}
+
+void RecordBatch::End() {
+  const size_t frame = frames_.back();
+  WriteHeader(bytes_.size() - frame - kHeaderBytes, bytes_.data() + frame);
+  bytes_.append(kFooterBytes, '\0');
+}
+
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options) {
+  EncodedBlock block;
+  block.stream_bytes = batch.bytes_.size();
+  block.frame_bytes.reserve(batch.frames_.size());
+  block.footers.reserve(batch.frames_.size());
+  for (size_t i = 0; i < batch.frames_.size(); ++i) {
+    const size_t begin = batch.frames_[i];
+    const size_t end = i + 1 < batch.frames_.size() ? batch.frames_[i + 1] : batch.bytes_.size();
+    const std::string_view payload(batch.bytes_.data() + begin + kHeaderBytes,
+                                   end - begin - kFrameBytes);
+    const uint32_t crc = MaskCrc(Crc32c(payload));
+    StoreLittleEndian(crc, batch.bytes_.data() + end - kFooterBytes);
+    block.frame_bytes.push_back(end - begin);
+    block.footers.push_back(crc);
+    // Records need not be Examples; the schema counts those that are not.
+    block.schema.AddRecord(payload).IgnoreError();
+  }
+  if (options.compression == Compression::kNone) {
+    block.bytes = std::move(batch.bytes_);
+    return block;
+  }
+  // Cut at records. What would be a small last piece stays with the one before it.
+  size_t begin = 0;
+  for (size_t i = 0; i < batch.frames_.size();) {
+    size_t end = begin;
+    while (i < batch.frames_.size() && (end - begin < options.member_bytes ||
+                                        batch.bytes_.size() - end < options.member_bytes / 2)) {
+      end += block.frame_bytes[i++];
+    }
+    const std::string_view content = std::string_view(batch.bytes_).substr(begin, end - begin);
+    block.restarts.push_back({block.bytes.size(), begin});
+    if (options.compression == Compression::kGzip) {
+      AppendGzipMember(content, options.compression_level, &block.bytes);
+    } else {
+      block.zlib_segments.push_back(
+          AppendZlibSegment(content, options.compression_level, &block.bytes));
+    }
+    begin = end;
+  }
+  return block;
+}
+
+}  // namespace shardfeed

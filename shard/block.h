@@ -1,0 +1,72 @@
+// Consecutive records of one shard, made ready to be appended to its file.
+
+#ifndef SHARDFEED_SHARD_BLOCK_H_
+#define SHARDFEED_SHARD_BLOCK_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shard/schema.h"
+#include "tfrecord/compression.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/zlib_stream.h"
+
+namespace shardfeed {
+
+struct EncodeOptions {
+  Compression compression = Compression::kNone;  // not kSnappy
+  // 1 (fast) to 9 (small); 6 gives the size that TensorFlow's writer gives.
+  int compression_level = 6;
+  // Frames per GZIP member or ZLIB segment: where a reader can start. At least one record.
+  size_t member_bytes = 256 << 10;
+};
+
+// Records being gathered, in frames that still lack the payloads' CRCs. Not thread safe.
+class RecordBatch {
+ public:
+  void Add(std::string_view payload);
+
+  // For a payload that is built in place: append it to the string that Begin returns, then call
+  // End. Nothing else may be done with the batch between.
+  std::string* Begin();
+  void End();
+
+  size_t num_records() const { return frames_.size(); }
+  // All frames, in bytes.
+  size_t size() const { return bytes_.size(); }
+  bool empty() const { return frames_.empty(); }
+
+ private:
+  friend struct EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options);
+
+  std::string bytes_;
+  std::vector<size_t> frames_;  // where each starts in bytes_
+};
+
+// What EncodeBlock makes of a batch.
+struct EncodedBlock {
+  std::string bytes;  // as they will stand in the file
+  std::vector<uint64_t> frame_bytes;
+  std::vector<uint32_t> footers;  // masked payload CRCs
+  uint64_t stream_bytes = 0;      // of all frames
+  Schema schema;
+
+  // Where decompression can start: offsets from the block's first byte, in the file and in the
+  // stream.
+  struct Restart {
+    uint64_t file_offset;
+    uint64_t stream_offset;
+  };
+  std::vector<Restart> restarts;
+  std::vector<ZlibSegment> zlib_segments;
+};
+
+// Computes the CRCs, gathers the schema and compresses: the expensive part of writing, safe to do
+// on any thread for any block, and a function of the batch alone.
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_BLOCK_H_

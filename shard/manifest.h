@@ -1,0 +1,54 @@
+// The manifest: one JSON document that says what a dataset holds. Format: docs/manifest.md.
+
+#ifndef SHARDFEED_SHARD_MANIFEST_H_
+#define SHARDFEED_SHARD_MANIFEST_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/schema.h"
+#include "tfrecord/compression.h"
+
+namespace shardfeed {
+
+struct ManifestShard {
+  std::string file;  // name, without folder
+  uint64_t bytes = 0;
+  uint64_t records = 0;
+  uint32_t records_digest = 0;  // RecordsDigest
+
+  friend bool operator==(const ManifestShard&, const ManifestShard&) = default;
+};
+
+// There is no date in it: equal input gives an equal manifest.
+struct Manifest {
+  std::string stem;
+  std::string suffix;
+  Compression compression = Compression::kNone;
+  std::vector<ManifestShard> shards;
+  Schema schema;
+  // How the dataset was made: "tool", "command", options and so on, as text.
+  std::map<std::string, std::string> made_by;
+  // What a user should know: for example files that were left out.
+  std::vector<std::string> notes;
+
+  uint64_t num_records() const;
+  uint64_t num_bytes() const;
+};
+
+std::string FormatManifest(const Manifest& manifest);
+
+// DataLoss: not a manifest; `path` is for the message.
+absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string& path);
+
+// NotFound: there is none. DataLoss: it cannot be read.
+absl::StatusOr<Manifest> ReadManifest(const std::string& path);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_MANIFEST_H_

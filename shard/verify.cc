@@ -1,0 +1,274 @@
+#include "shard/verify.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "fmt/format.h"
+#include "io/parallel.h"
+#include "shard/index_build.h"
+#include "shard/shard_reader.h"
+#include "tfrecord/example_reader.h"
+
+namespace shardfeed {
+namespace {
+
+class ShardVerifier {
+ public:
+  ShardVerifier(const std::string& path, const VerifyOptions& options) : options_(options) {
+    report_.shard = path;
+  }
+
+  absl::StatusOr<ShardReport> Verify() {
+    const std::string& path = report_.shard;
+    absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+    if (!file.ok()) return file.status();
+    report_.bytes = (*file)->size();
+    absl::StatusOr<Compression> compression = DetectShardCompression(**file);
+    if (absl::IsDataLoss(compression.status())) {
+      Add("not a TFRecord", 0, 0, std::string(compression.status().message()));
+      Pass(report_.bytes);
+      return report_;
+    }
+    if (!compression.ok()) return compression.status();
+    report_.compression = *compression;
+    if (options_.level == VerifyLevel::kHeaders && *compression == Compression::kNone) {
+      absl::StatusOr<bool> sound = VerifyHeaders();
+      if (!sound.ok()) return sound.status();
+      if (*sound) return report_;
+      // Something is wrong: read on record by record to find all of it.
+    }
+    absl::Status status = VerifyRecords();
+    if (!status.ok()) return status;
+    return report_;
+  }
+
+ private:
+  void Add(std::string kind, uint64_t record, uint64_t offset, std::string detail) {
+    ++report_.num_defects;
+    if (report_.defects.size() < options_.max_defects) {
+      report_.defects.push_back(
+          {report_.shard, std::move(kind), record, offset, std::move(detail)});
+    }
+  }
+  void Pass(uint64_t bytes) {
+    if (options_.bytes_passed != nullptr) *options_.bytes_passed += bytes;
+  }
+
+  // The quick way for a raw shard without damage.
+  absl::StatusOr<bool> VerifyHeaders() {
+    IndexBuildOptions walking;
+    walking.stop = options_.stop;
+    walking.bytes_passed = options_.bytes_passed;
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> found = BuildIndex(report_.shard, walking);
+    if (absl::IsDataLoss(found.status())) return false;
+    if (!found.ok()) return found.status();
+    report_.records = (*found)->records();
+    CompareIndex((*found)->summary());
+    return true;
+  }
+
+  absl::Status VerifyRecords() {
+    ShardReaderOptions reading;
+    reading.check = options_.level == VerifyLevel::kHeaders ? CrcCheck::kHeader : CrcCheck::kAll;
+    reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
+    absl::StatusOr<std::unique_ptr<ShardReader>> opened = ShardReader::Open(report_.shard, reading);
+    if (!opened.ok()) return opened.status();
+    ShardReader& reader = **opened;
+    RecordsDigest digest;
+    RecordBlock block;
+    uint64_t passed = 0;
+    while (true) {
+      if (options_.stop.stop_requested()) return absl::CancelledError("interrupted");
+      absl::Status status = reader.Next(&block);
+      const uint64_t position = std::max(reader.file_position(), passed);
+      Pass(position - passed);
+      passed = position;
+      if (status.ok() && block.records.empty()) break;
+      if (!status.ok()) {
+        status = GoOn(reader, status);
+        if (absl::IsOutOfRange(status)) break;
+        if (!status.ok()) return status;
+        continue;
+      }
+      report_.records += block.records.size();
+      for (const Record& record : block.records) digest.Add(record);
+      if (options_.level == VerifyLevel::kExamples) CheckExamples(block);
+    }
+    Pass(report_.bytes - passed);
+    IndexSummary found;
+    found.compression = report_.compression;
+    found.shard_bytes = report_.bytes;
+    found.records = report_.records;
+    found.stream_bytes = reader.stream().offset();
+    found.records_digest = digest.value();
+    if (report_.num_defects == 0) CompareIndex(found);
+    return absl::OkStatus();
+  }
+
+  void CheckExamples(const RecordBlock& block) {
+    for (size_t i = 0; i < block.records.size(); ++i) {
+      absl::Status status = VisitFeatures(block.records[i].payload, [](const FeatureSummary&) {});
+      if (status.ok()) continue;
+      const uint64_t number = block.first_record + i;
+      Add("not an Example", number, block.records[i].offset,
+          fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
+                      block.records[i].offset, std::string(status.message())));
+    }
+  }
+
+  // Notes what is wrong and goes to the next record that can be read; OutOfRange: there is none.
+  absl::Status GoOn(ShardReader& reader, const absl::Status& status) {
+    RecordStream& stream = reader.stream();
+    const std::string message(status.message());
+    if (stream.defect() != FrameDefect::kNone) {
+      Add(std::string(FrameDefectName(stream.defect())), stream.record(), stream.offset(), message);
+      absl::StatusOr<uint64_t> skipped = stream.Recover();
+      if (skipped.ok()) {
+        report_.skipped_bytes += *skipped;
+        return absl::OkStatus();
+      }
+      return GoOn(reader, skipped.status());
+    }
+    if (!absl::IsDataLoss(status) || reader.decompressor() == nullptr) return status;
+    const uint64_t at = reader.decompressor()->file_offset();
+    absl::StatusOr<bool> more = reader.decompressor()->SkipToNextMember();
+    if (!more.ok()) return more.status();
+    const uint64_t next = *more ? reader.decompressor()->file_offset() : report_.bytes;
+    Add("compressed data", stream.record(), stream.offset(),
+        fmt::format("{}; {} compressed bytes are lost{}", message, next - at,
+                    *more ? ", the records after them are numbered as if those were not there"
+                          : ", and with them all records from here to the end"));
+    report_.skipped_bytes += stream.Restart();
+    return *more ? absl::OkStatus() : absl::OutOfRangeError("end");
+  }
+
+  // `found`: what the shard, which has no defects, really holds.
+  void CompareIndex(const IndexSummary& found) {
+    report_.records_digest = found.records_digest;
+    const std::string index_path = IndexPath(report_.shard);
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(index_path);
+    if (absl::IsNotFound(index.status())) return;
+    std::string wrong;
+    if (!index.ok()) {
+      wrong = std::string(index.status().message());
+    } else {
+      const IndexSummary& stored = (*index)->summary();
+      const auto compare = [&](std::string_view what, uint64_t in_index, uint64_t in_shard) {
+        if (in_index == in_shard) return;
+        if (!wrong.empty()) wrong += ", ";
+        wrong += fmt::format("{} {} instead of {}", what, in_index, in_shard);
+      };
+      compare("size", stored.shard_bytes, found.shard_bytes);
+      compare("records", stored.records, found.records);
+      compare("stream bytes", stored.stream_bytes, found.stream_bytes);
+      compare("digest", stored.records_digest, found.records_digest);
+      if (stored.compression != found.compression) {
+        wrong += fmt::format("{}compression {}", wrong.empty() ? "" : ", ",
+                             CompressionName(stored.compression));
+      }
+      if (!wrong.empty()) {
+        wrong = fmt::format(
+            "{}: stale, does not match the shard: {}; make it anew with "
+            "'shardfeed index'",
+            index_path, wrong);
+      }
+    }
+    if (!wrong.empty()) Add("index", 0, 0, wrong);
+  }
+
+  const VerifyOptions& options_;
+  ShardReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options) {
+  return ShardVerifier(path, options).Verify();
+}
+
+uint64_t VerifyReport::num_defects() const {
+  uint64_t sum = manifest_defects.size();
+  for (const ShardReport& shard : shards) sum += shard.num_defects;
+  return sum;
+}
+
+uint64_t VerifyReport::num_records() const {
+  uint64_t sum = 0;
+  for (const ShardReport& shard : shards) sum += shard.records;
+  return sum;
+}
+
+uint64_t VerifyReport::num_bytes() const {
+  uint64_t sum = 0;
+  for (const ShardReport& shard : shards) sum += shard.bytes;
+  return sum;
+}
+
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+  VerifyReport report;
+  report.shards.resize(set.paths.size());
+  absl::Status status = ParallelFor(
+      set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
+        absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
+        if (shard.ok()) {
+          report.shards[i] = *std::move(shard);
+          return absl::OkStatus();
+        }
+        if (absl::IsCancelled(shard.status())) return shard.status();
+        ShardReport& unreadable = report.shards[i];
+        unreadable.shard = set.paths[i];
+        unreadable.num_defects = 1;
+        unreadable.defects.push_back(
+            {set.paths[i], "unreadable", 0, 0, std::string(shard.status().message())});
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  if (!set.sharded_name) return report;
+
+  const std::string manifest_path = ManifestPath(set.directory, set.stem);
+  const auto add = [&](std::string detail) {
+    report.manifest_defects.push_back({manifest_path, "manifest", 0, 0, std::move(detail)});
+  };
+  absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
+  if (absl::IsNotFound(manifest.status())) return report;
+  report.has_manifest = true;
+  if (!manifest.ok()) {
+    add(std::string(manifest.status().message()));
+    return report;
+  }
+  if (manifest->shards.size() != set.paths.size() || manifest->suffix != set.suffix) {
+    add(fmt::format(
+        "{}: describes {} shards named {}, but {} were verified", manifest_path,
+        manifest->shards.size(),
+        FormatSpec(set.directory, manifest->stem, manifest->shards.size(), manifest->suffix),
+        set.paths.size()));
+    return report;
+  }
+  for (size_t i = 0; i < set.paths.size(); ++i) {
+    const ManifestShard& stored = manifest->shards[i];
+    const ShardReport& found = report.shards[i];
+    std::string wrong;
+    const auto compare = [&](std::string_view what, uint64_t in_manifest, uint64_t in_shard) {
+      if (in_manifest == in_shard) return;
+      if (!wrong.empty()) wrong += ", ";
+      wrong += fmt::format("{} {} instead of {}", what, in_manifest, in_shard);
+    };
+    compare("bytes", stored.bytes, found.bytes);
+    // Damage in the shard is told as such; its count and digest then say nothing new.
+    if (found.num_defects == 0) {
+      compare("records", stored.records, found.records);
+      if (found.records_digest) {
+        compare("records digest", stored.records_digest, *found.records_digest);
+      }
+    }
+    if (!wrong.empty()) {
+      add(fmt::format("{}: says of {} what is not so: {}", manifest_path, stored.file, wrong));
+    }
+  }
+  return report;
+}
+
+}  // namespace shardfeed
