@@ -26,9 +26,7 @@ constexpr Magic kNotText[] = {
     {"\xfd"
      "7zXZ\0"sv,
      "is compressed with xz; decompress it first (xz -d)"},
-    {"BZh"sv, "is compressed with bzip2; decompress it first (bzip2 -d)"},
     {"PK\x03\x04"sv, "is a ZIP archive or an Excel workbook; unpack it, or save it as CSV"},
-    {"PAR1"sv, "is a Parquet file, not text"},
 };
 
 // Bytes at the end of `text` that start a character without ending it: 0 to 3.
@@ -159,6 +157,7 @@ absl::Status TextReader::CheckText(size_t from) {
         const std::string_view start = one.substr(0, middle);
         (IsUtf8(start.substr(0, middle - CutCharacter(start))) ? sound : bad) = middle;
       }
+      sound -= CutCharacter(one.substr(0, sound));
       return absl::DataLossError(
           fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x}); convert it, for "
                       "example with iconv -f LATIN1 -t UTF-8",

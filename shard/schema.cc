@@ -5,6 +5,23 @@
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
+namespace {
+
+// Hardly ever true, and then checked in detail: most writers sort the names.
+bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
+  const auto not_rising = [](const FeatureSummary& a, const FeatureSummary& b) {
+    return a.name >= b.name;
+  };
+  if (std::adjacent_find(summaries.begin(), summaries.end(), not_rising) == summaries.end()) {
+    return false;
+  }
+  std::vector<std::string_view> names;
+  for (const FeatureSummary& summary : summaries) names.push_back(summary.name);
+  std::sort(names.begin(), names.end());
+  return std::adjacent_find(names.begin(), names.end()) != names.end();
+}
+
+}  // namespace
 
 FeatureSchema* Schema::Find(std::string_view name, size_t position) {
   if (position < last_order_.size() && last_order_[position].name == name) {
@@ -26,15 +43,15 @@ absl::Status Schema::AddRecord(std::string_view record) {
     ++not_examples_;
     return status;
   }
+  const bool may_repeat = HasEqualNames(summaries_);
   for (size_t i = 0; i < summaries_.size(); ++i) {
     const FeatureSummary& summary = summaries_[i];
-    // Of equal names the last counts. Writers put them in order or nearly so, and few: look ahead
-    // only among neighbours' equals.
-    const bool repeated =
+    if (may_repeat &&
         std::any_of(summaries_.begin() + i + 1, summaries_.end(), [&](const FeatureSummary& later) {
           return later.name == summary.name && later.is_list == summary.is_list;
-        });
-    if (repeated) continue;
+        })) {
+      continue;  // of equal names, the last counts
+    }
     FeatureSchema& feature = *Find(summary.name, i);
     ++feature.records;
     feature.is_list |= summary.is_list;

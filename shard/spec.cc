@@ -534,9 +534,300 @@ absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern)
   return found;
 }
 
+// The set, the Spark job or the plain files that `names` are, whichever they all are.
+absl::StatusOr<ShardSet> OnlyOne(std::string_view spec, const Names& names,
+                                 std::string_view advice) {
+  const size_t kinds = names.sets.size() + !names.spark.empty() + !names.plain.empty();
+  if (kinds > 1) {
+    return absl::InvalidArgumentError(fmt::format("{}: files that do not belong together: {}; {}",
+                                                  spec, fmt::join(Describe(names), ", "), advice));
+  }
+  if (!names.sets.empty()) {
+    return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second);
+  }
+  if (!names.spark.empty()) return SparkSet(spec, names);
+  ShardSet set;
+  for (const PathParts& file : names.plain)
+    set.paths.push_back(JoinPath(file.directory, file.name));
+  std::sort(set.paths.begin(), set.paths.end());
+  set.directory = SplitPath(set.paths[0]).directory;
+  return set;
+}
+
 absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec) {
-  return absl::UnimplementedError(spec);
+  const PathParts parts = SplitPath(spec);
+  absl::StatusOr<std::vector<std::string>> directories = ExpandFolders(parts.directory);
+  if (!directories.ok()) return directories.status();
+  const std::string pattern(parts.name);
+  std::vector<std::pair<std::string, Folder>> listed;
+  for (const std::string& directory : *directories) {
+    absl::StatusOr<Folder> folder = List(directory);
+    if (absl::IsNotFound(folder.status()) && directories->size() > 1) continue;
+    if (!folder.ok()) return folder.status();
+    listed.emplace_back(directory, *std::move(folder));
+  }
+  Names names;
+  for (const auto& [directory, folder] : listed) {
+    for (const std::string& name : folder.files) {
+      if (!IsSidecar(name) && ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) {
+        names.Add(directory, name);
+      }
+    }
+  }
+  if (names.sets.empty() && names.spark.empty() && names.plain.empty()) {
+    return absl::NotFoundError(fmt::format("{}: no file matches", spec));
+  }
+  return OnlyOne(spec, names, "name one dataset by stem@N, or narrow the pattern");
+}
+
+// ---- Folders that are datasets
+
+absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder& folder,
+                                          const std::vector<std::string>& manifests) {
+  std::vector<std::string> specs;
+  for (const std::string& name : manifests) {
+    const std::string path = fmt::format("{}/{}/{}", spec, kSidecarFolder, name);
+    absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+    if (!text.ok()) return text.status();
+    const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("stem") || !json["stem"].is_string() ||
+        !json.contains("suffix") || !json["suffix"].is_string() || !json.contains("num_shards") ||
+        !json["num_shards"].is_number_unsigned()) {
+      return absl::DataLossError(fmt::format(
+          "{}: not a manifest of shardfeed; name the shards by stem@N instead of the folder",
+          path));
+    }
+    specs.push_back(FormatSpec(spec, json["stem"].get<std::string>(),
+                               json["num_shards"].get<uint64_t>(),
+                               json["suffix"].get<std::string>()));
+  }
+  if (specs.size() > 1) {
+    std::sort(specs.begin(), specs.end());
+    return absl::InvalidArgumentError(fmt::format("{}: holds {} datasets; name one of them: {}",
+                                                  spec, specs.size(), FirstOf(specs)));
+  }
+  const std::string_view name = SplitPath(specs[0]).name;
+  return ResolveAt(specs[0], spec, folder, *ParseAtForm(name));
+}
+
+// A TFDS folder; formats: tensorflow_datasets' dataset_info.proto as JSON, where 64-bit numbers are
+// strings.
+absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& folder) {
+  const std::string path = JoinPath(spec, "dataset_info.json");
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  if (!text.ok()) return text.status();
+  std::vector<std::string> specs;
+  try {
+    const Json json = Json::parse(*text);
+    for (const Json& split : json.at("splits")) {
+      std::string shard_name =
+          split.value("filepathTemplate", "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}");
+      const std::pair<std::string_view, std::string> fields[] = {
+          {"{DATASET}", json.at("name").get<std::string>()},
+          {"{SPLIT}", split.at("name").get<std::string>()},
+          {"{FILEFORMAT}", json.value("fileFormat", "tfrecord")},
+          {"{SHARD_X_OF_Y}", fmt::format("@{}", split.at("shardLengths").size())},
+      };
+      for (const auto& [field, value] : fields) {
+        const size_t at = shard_name.find(field);
+        if (at != shard_name.npos) shard_name.replace(at, field.size(), value);
+      }
+      // The template has a dash before the numbers, a spec has not.
+      const size_t dash = shard_name.find("-@");
+      if (dash != shard_name.npos) shard_name.erase(dash, 1);
+      specs.push_back(JoinPath(spec, shard_name));
+    }
+  } catch (const Json::exception& e) {
+    return absl::DataLossError(
+        fmt::format("{}: cannot be read as TFDS's description of a dataset: {}", path, e.what()));
+  }
+  if (specs.size() != 1) {
+    return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {}; name one: {}", spec,
+                                                  Count(specs.size(), "split"),
+                                                  fmt::join(specs, ", ")));
+  }
+  const std::optional<AtForm> form = ParseAtForm(SplitPath(specs[0]).name);
+  if (!form) {
+    return absl::DataLossError(fmt::format("{}: its filepathTemplate is not understood", path));
+  }
+  return ResolveAt(specs[0], spec, folder, *form);
+}
+
+absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
+  absl::StatusOr<Folder> folder = List(spec);
+  if (!folder.ok()) return folder.status();
+  if (folder->HasFolder(kSidecarFolder)) {
+    absl::StatusOr<Folder> sidecars = List(JoinPath(spec, kSidecarFolder));
+    if (!sidecars.ok()) return sidecars.status();
+    std::vector<std::string> manifests;
+    for (const std::string& name : sidecars->files) {
+      if (name.ends_with(kManifestEnding)) manifests.push_back(name);
+    }
+    if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
+  }
+  if (folder->HasFile("dataset_info.json")) return ResolveTfds(spec, *folder);
+  Names names;
+  names.AddAllButSidecars(spec, folder->files);
+  if (!names.spark.empty() && names.sets.empty()) {
+    if (!folder->HasFile("_SUCCESS")) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: the Spark job that wrote it did not finish: there is no _SUCCESS; to read what is "
+          "there all the same, name the files by a glob: {}",
+          spec, JoinPath(spec, "part-*")));
+    }
+    names.plain.clear();
+    return SparkSet(spec, names);
+  }
+  if (names.sets.size() == 1) {
+    return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second);
+  }
+  if (!names.sets.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: holds several sets of shards; name one of "
+                    "them: {}",
+                    spec, fmt::join(Describe(names), ", ")));
+  }
+  if (names.plain.empty()) {
+    return absl::NotFoundError(fmt::format("{}: the folder holds no shards", spec));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: the folder holds no set of shards, but {}; name files by a glob", spec,
+                  fmt::join(Describe(names), ", ")));
 }
 
 }  // namespace
+
+std::string ShardName(std::string_view stem, uint64_t index, uint64_t count,
+                      std::string_view suffix) {
+  const size_t width = std::max(kMinDigits, fmt::formatted_size("{}", count));
+  return fmt::format("{}-{:0{}}-of-{:0{}}{}", stem, index, width, count, width, suffix);
+}
+
+std::optional<ParsedName> ParseShardName(std::string_view file_name) {
+  const std::optional<NameView> name = ParseName(file_name);
+  if (!name) return std::nullopt;
+  return ParsedName{std::string(name->stem), name->index, name->count, std::string(name->suffix)};
+}
+
+std::string FormatSpec(std::string_view directory, std::string_view stem,
+                       std::optional<uint64_t> count, std::string_view suffix) {
+  return JoinPath(directory, count ? fmt::format("{}@{}{}", stem, *count, suffix)
+                                   : fmt::format("{}@*{}", stem, suffix));
+}
+
+absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
+  const PathParts parts = SplitPath(spec);
+  const auto wrong = [&spec](std::string_view what) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", spec, what));
+  };
+  OutputSpec output;
+  output.directory = parts.directory;
+  if (parts.name.find('@') == std::string_view::npos) {
+    output.stem = parts.name;
+  } else {
+    const std::optional<AtForm> form = ParseAtForm(parts.name);
+    if (!form) return wrong(AfterAtError(parts.name));
+    if (form->count && (*form->count == 0 || *form->count > kMaxShards)) {
+      return wrong(
+          fmt::format("the number of shards is {}, and must be 1 to {}", *form->count, kMaxShards));
+    }
+    output.stem = form->stem;
+    output.suffix = form->suffix;
+    output.count = form->count;
+  }
+  if (output.stem.empty()) {
+    return wrong("a name is missing: write it as folder/name@N, for example out/train@16");
+  }
+  if (output.stem.find('@') != std::string::npos || HasWildcard(output.stem) ||
+      HasWildcard(output.suffix)) {
+    return wrong("a dataset's name must not contain @, *, ? or [");
+  }
+  const std::string name = ShardName(output.stem, 0, output.count.value_or(1), output.suffix);
+  if (IsSidecar(name)) {
+    return wrong("files of this name would be taken for hidden files or sidecars");
+  }
+  const std::optional<NameView> parsed = ParseName(name);
+  if (!parsed || parsed->stem != output.stem || parsed->suffix != output.suffix) {
+    return wrong("shards of this name could not be told apart again");
+  }
+  return output;
+}
+
+absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
+  if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
+  std::string path = spec;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  struct stat info;
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  const PathParts parts = SplitPath(path);
+  if (exists && !S_ISDIR(info.st_mode)) {
+    ShardSet set;
+    set.directory = parts.directory;
+    set.stem = parts.name;
+    set.paths = {path};
+    return set;
+  }
+  if (exists) return ResolveFolder(path);
+  const std::optional<AtForm> form = ParseAtForm(parts.name);
+  if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
+    if (form->stem.empty()) {
+      return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
+    }
+    absl::StatusOr<Folder> folder = List(std::string(parts.directory));
+    if (!folder.ok()) return folder.status();
+    return ResolveAt(path, std::string(parts.directory), *folder, *form);
+  }
+  if (HasWildcard(path)) return ResolveGlob(path);
+  if (parts.name.find('@') != std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", spec, AfterAtError(parts.name)));
+  }
+  absl::StatusOr<Folder> folder = List(std::string(parts.directory));
+  if (!folder.ok()) return folder.status();
+  return absl::NotFoundError(fmt::format("{}: no such file or folder{}", spec,
+                                         Hint(std::string(parts.directory), parts.name, *folder)));
+}
+
+absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
+  if (specs.empty()) return absl::InvalidArgumentError("no dataset is named");
+  if (specs.size() == 1) return ResolveSpec(specs[0]);
+  ShardSet all;
+  for (const std::string& spec : specs) {
+    absl::StatusOr<ShardSet> set = ResolveSpec(spec);
+    if (!set.ok()) return set.status();
+    if (all.paths.empty()) all.directory = set->directory;
+    all.paths.insert(all.paths.end(), set->paths.begin(), set->paths.end());
+  }
+  std::vector<std::string_view> sorted(all.paths.begin(), all.paths.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
+    return absl::InvalidArgumentError(fmt::format("{}: named twice", *twice));
+  }
+  // What the shell made of a glob: one whole set, in its order?
+  const PathParts first = SplitPath(all.paths[0]);
+  const std::optional<NameView> shard = ParseName(first.name);
+  if (!shard || shard->count != all.paths.size()) return all;
+  for (size_t i = 0; i < all.paths.size(); ++i) {
+    const std::string name = ShardName(shard->stem, i, shard->count, shard->suffix);
+    if (all.paths[i] != JoinPath(first.directory, name)) return all;
+  }
+  all.stem = shard->stem;
+  all.suffix = shard->suffix;
+  all.sharded_name = true;
+  return all;
+}
+
+std::string IndexPath(std::string_view shard_path) {
+  const PathParts parts = SplitPath(shard_path);
+  return JoinPath(parts.directory, fmt::format("{}/{}.index", kSidecarFolder, parts.name));
+}
+
+std::string ManifestPath(std::string_view directory, std::string_view stem) {
+  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kManifestEnding));
+}
+
+std::string StagingPath(std::string_view directory, std::string_view stem) {
+  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kStagingEnding));
+}
+
 }  // namespace shardfeed

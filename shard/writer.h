@@ -66,6 +66,9 @@ class DatasetWriter {
   // Completes the dataset and makes it visible. `manifest` brings made_by and notes.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
+  // A folder for what the caller must put aside meanwhile; removed with the writer.
+  const std::string& staging_directory() const { return staging_; }
+
   size_t num_shards() const { return shards_.size(); }
   // Bytes and records appended so far. Thread safe.
   uint64_t bytes_written() const { return bytes_written_; }

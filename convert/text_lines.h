@@ -1,0 +1,28 @@
+// Text files: one record per line.
+//
+// Each record has one feature, "text": the line without its break (LF or CRLF). Blank lines are
+// records too, so that record n is line n of the file; the last line need not have a break. UTF-8
+// without NUL; a byte order mark is skipped.
+
+#ifndef SHARDFEED_CONVERT_TEXT_LINES_H_
+#define SHARDFEED_CONVERT_TEXT_LINES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/source.h"
+
+namespace shardfeed {
+
+// The lines of the files one after another. An item's bytes are a line. Each pass reads the files
+// front to back with a buffer of 1 MiB that grows for longer lines, up to 1 GiB.
+//
+// InvalidArgument: no files. Scan and ForEach tell the rest with "FILE:LINE: ...".
+// FailedPrecondition: a file has changed since Scan.
+absl::StatusOr<std::unique_ptr<Source>> MakeTextLinesSource(std::vector<std::string> paths);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_TEXT_LINES_H_

@@ -1,0 +1,34 @@
+// Every record of a dataset, shards in parallel.
+
+#ifndef SHARDFEED_READER_SCAN_H_
+#define SHARDFEED_READER_SCAN_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+
+#include "absl/status/status.h"
+#include "shard/spec.h"
+#include "tfrecord/record_stream.h"
+
+namespace shardfeed {
+
+struct ScanOptions {
+  int threads = 0;
+  CrcCheck check = CrcCheck::kAll;
+  std::stop_token stop;
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // of the files: for progress
+};
+
+// Hands each shard's blocks, in order, to `consume`; each thread reads one shard at a time, so
+// calls for different shards come at once from several threads. `shard` counts in the set.
+//
+// DataLoss at the first defect; errors of `consume` end the scan and are returned.
+absl::Status ScanDataset(
+    const ShardSet& set, const ScanOptions& options,
+    const std::function<absl::Status(size_t shard, const RecordBlock& block)>& consume);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_SCAN_H_
