@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -76,25 +77,20 @@ class CsvSource : public Source {
 absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const {
   const std::string_view before = reader.window().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
-  switch (split.result) {
-    case CsvSplit::kOpenQuote:
-      return files_.ErrorAt(file, line, "a quote opens here and is never closed");
-    case CsvSplit::kAfterQuote:
-      return files_.ErrorAt(
-          file, line,
-          fmt::format("{} follows a closing quote, where a delimiter ({}) or the end of the row is "
-                      "expected; a quote inside quotes is written twice",
-                      Excerpt(reader.window().substr(split.bytes, 10)),
-                      Excerpt({&options_.delimiter, 1})));
-    case CsvSplit::kLoneCr:
-      return files_.ErrorAt(file, line,
-                            "a carriage return without a line feed, outside quotes; lines end in "
-                            "LF or CRLF");
-    case CsvSplit::kRow:
-    case CsvSplit::kIncomplete:
-      break;
+  if (split.result == CsvSplit::kOpenQuote) {
+    return files_.ErrorAt(file, line, "a quote opens here and is never closed");
   }
-  return absl::InternalError("no error in the row");
+  if (split.result == CsvSplit::kLoneCr) {
+    return files_.ErrorAt(file, line,
+                          "a carriage return without a line feed, outside quotes; lines end in LF "
+                          "or CRLF");
+  }
+  return files_.ErrorAt(
+      file, line,
+      fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the row is "
+                  "expected; a quote inside quotes is written twice",
+                  Excerpt(reader.window().substr(split.bytes, 10)),
+                  Excerpt({&options_.delimiter, 1})));
 }
 
 bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells,
@@ -108,7 +104,8 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row, std::vector
     const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.delimiter, cells);
     if (split.result == CsvSplit::kIncomplete) {
       if (!reader.Extend() && !reader.status().ok()) {
-        if (absl::IsResourceExhausted(reader.status()) && window.find('"') != window.npos) {
+        if (absl::IsResourceExhausted(reader.status()) &&
+            reader.window().find('"') != std::string_view::npos) {
           *error = absl::ResourceExhaustedError(
               fmt::format("{}; is a quote opened there and never closed?",
                           std::string(reader.status().message())));
@@ -200,7 +197,7 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
   if (!NextRow(file, reader, &row, &cells, &error)) {
     if (!error.ok()) return error;
     if (!reader.status().ok()) return reader.status();
-    return files_.ErrorAt(file, 1, "the file is empty; its first row must name the columns");
+    return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
   }
   if (absl::Status status = ReadHeader(file, row, cells); !status.ok()) return status;
 
@@ -239,7 +236,7 @@ absl::Status CsvSource::Scan(std::stop_token stop,
     if (absl::Status status = ScanFile(file, **reader); !status.ok()) return status;
   }
   if (num_records_ == 0) {
-    return files_.ErrorAt(0, 1, "no records: nothing comes after the header");
+    return files_.ErrorAt(0, 0, "no records: nothing comes after the header");
   }
   return absl::OkStatus();
 }
@@ -248,14 +245,14 @@ std::vector<std::string> CsvSource::notes() const {
   std::vector<std::string> notes;
   for (const TextColumn& column : columns_) {
     if (column.empty()) {
-      notes.push_back(fmt::format("column {} is empty in every row: no record has it",
-                                  Excerpt(column.name())));
+      notes.push_back(
+          fmt::format("column {} is empty in every row: no record has it", Excerpt(column.name())));
     } else if (column.numbers_before_text() > 0) {
       const Place place = column.first_text_place();
       notes.push_back(fmt::format(
           "column {} is bytes because of {} at {}:{}; the {} values before it are numbers",
-          Excerpt(column.name()), Excerpt(column.first_text()), files_.path(place.file),
-          place.line, column.numbers_before_text()));
+          Excerpt(column.name()), Excerpt(column.first_text()), files_.path(place.file), place.line,
+          column.numbers_before_text()));
     }
   }
   return notes;

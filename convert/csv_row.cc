@@ -19,9 +19,9 @@ const char* FindCellEnd(const char* at, const char* end, char delimiter) {
   const __m128i crs = _mm_set1_epi8('\r');
   for (; end - at >= 16; at += 16) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
-    const __m128i found = _mm_or_si128(
-        _mm_cmpeq_epi8(bytes, delimiters),
-        _mm_or_si128(_mm_cmpeq_epi8(bytes, lfs), _mm_cmpeq_epi8(bytes, crs)));
+    const __m128i found =
+        _mm_or_si128(_mm_cmpeq_epi8(bytes, delimiters),
+                     _mm_or_si128(_mm_cmpeq_epi8(bytes, lfs), _mm_cmpeq_epi8(bytes, crs)));
     const unsigned mask = _mm_movemask_epi8(found);
     if (mask != 0) return at + std::countr_zero(mask);
   }

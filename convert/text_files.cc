@@ -69,7 +69,8 @@ absl::Status TextFiles::Changed(size_t i) const {
 }
 
 absl::Status TextFiles::ErrorAt(size_t i, uint64_t line, std::string_view what) const {
-  return absl::DataLossError(fmt::format("{}:{}: {}", paths_[i], line, what));
+  return absl::DataLossError(line == 0 ? fmt::format("{}: {}", paths_[i], what)
+                                       : fmt::format("{}:{}: {}", paths_[i], line, what));
 }
 
 }  // namespace shardfeed

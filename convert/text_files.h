@@ -46,7 +46,7 @@ class TextFiles {
   // What CheckUnchanged fails with.
   absl::Status Changed(size_t i) const;
 
-  // "FILE:LINE: WHAT" as DataLoss.
+  // "FILE:LINE: WHAT" as DataLoss; "FILE: WHAT" where `line` is 0.
   absl::Status ErrorAt(size_t i, uint64_t line, std::string_view what) const;
 
  private:

@@ -7,7 +7,6 @@
 #include "absl/status/status.h"
 #include "convert/text_files.h"
 #include "convert/text_reader.h"
-#include "fmt/format.h"
 
 namespace shardfeed {
 namespace {
@@ -32,7 +31,7 @@ class TextLinesSource : public Source {
       num_records_ += num_lines;
     }
     if (num_records_ == 0) {
-      return absl::DataLossError(fmt::format("{}: no records: the file is empty", files_.path(0)));
+      return files_.ErrorAt(0, 0, "no records: the file is empty");
     }
     return absl::OkStatus();
   }

@@ -56,8 +56,7 @@ absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& 
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
   if (!file.ok()) return file.status();
   (*file)->Advise(File::Access::kSequential);
-  auto reader =
-      std::unique_ptr<TextReader>(new TextReader(*std::move(file), std::move(options)));
+  auto reader = std::unique_ptr<TextReader>(new TextReader(*std::move(file), std::move(options)));
   reader->Extend();
   if (!reader->status_.ok()) return reader->status_;
   return reader;
@@ -145,9 +144,9 @@ absl::Status TextReader::CheckText(size_t from) {
     if (nul != std::string_view::npos || !IsUtf8(one)) {
       const uint64_t offset = source_.position() - (buffer_->data() + end_ - one.data());
       if (nul != std::string_view::npos && IsUtf8(one.substr(0, nul))) {
-        return absl::DataLossError(fmt::format(
-            "{}:{}: a NUL byte, at byte {} of the file; is it binary, or UTF-16?", file_->path(),
-            line, offset + nul));
+        return absl::DataLossError(
+            fmt::format("{}:{}: a NUL byte, at byte {} of the file; is it binary, or UTF-16?",
+                        file_->path(), line, offset + nul));
       }
       // The first bad byte is behind the longest sound start.
       size_t sound = 0;
@@ -161,8 +160,7 @@ absl::Status TextReader::CheckText(size_t from) {
       return absl::DataLossError(
           fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x}); convert it, for "
                       "example with iconv -f LATIN1 -t UTF-8",
-                      file_->path(), line, offset + sound,
-                      static_cast<unsigned char>(one[sound])));
+                      file_->path(), line, offset + sound, static_cast<unsigned char>(one[sound])));
     }
     if (one.size() == text.size()) return absl::OkStatus();
     text.remove_prefix(one.size() + 1);

@@ -53,6 +53,11 @@ absl::Status OutputFile::Close() {
   return absl::OkStatus();
 }
 
+absl::Status MoveFile(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, to, "move the finished file into place");
+}
+
 absl::Status SyncDirectory(const std::string& directory) {
   const std::string path = directory.empty() ? "." : directory;
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -74,9 +79,7 @@ absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes
   absl::Status status = (*file)->Append(bytes);
   if (status.ok()) status = (*file)->Sync();
   if (status.ok()) status = (*file)->Close();
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, path, "replace");
-  }
+  if (status.ok()) status = MoveFile(temporary, path);
   if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status;

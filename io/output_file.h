@@ -45,6 +45,9 @@ class OutputFile {
   uint64_t size_ = 0;
 };
 
+// Renames a file, replacing what is there, within one file system.
+absl::Status MoveFile(const std::string& from, const std::string& to);
+
 // Makes a rename or a new file inside `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 

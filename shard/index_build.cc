@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -258,9 +256,7 @@ absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuil
   if (status.ok()) status = builder.Finish(*summary).status();
   if (status.ok()) status = (*file)->Sync();
   if (status.ok()) status = (*file)->Close();
-  if (status.ok() && ::rename(temporary.c_str(), index_path.c_str()) != 0) {
-    status = ErrnoStatus(errno, index_path, "replace");
-  }
+  if (status.ok()) status = MoveFile(temporary, index_path);
   if (!status.ok()) {
     ::unlink(temporary.c_str());
     return status;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -36,11 +35,6 @@ void RaiseFileLimit() {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-}
-
-absl::Status Rename(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-  return ErrnoStatus(errno, to, "move the finished file into place");
 }
 
 std::string Joined(const std::string& directory, const std::string& name) {
@@ -391,8 +385,8 @@ absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     const std::string base = fmt::format("{}/{:05}", staging_, i);
     const std::string path = Joined(spec_.directory, manifest.shards[i].file);
-    absl::Status status = Rename(base + ".index", IndexPath(path));
-    if (status.ok()) status = Rename(base + ".shard", path);
+    absl::Status status = MoveFile(base + ".index", IndexPath(path));
+    if (status.ok()) status = MoveFile(base + ".shard", path);
     if (!status.ok()) return status;
   }
   absl::Status status = SyncDirectory(spec_.directory);

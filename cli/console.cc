@@ -1,0 +1,127 @@
+#include "cli/console.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cli/units.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+std::stop_source& InterruptSource() {
+  static std::stop_source* source = new std::stop_source();
+  return *source;
+}
+
+}  // namespace
+
+int ReportError(const absl::Status& status) {
+  fmt::print(stderr, "shardfeed: {}\n", std::string(status.message()));
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitDone;
+    case absl::StatusCode::kCancelled:
+      return kExitInterrupted;
+    case absl::StatusCode::kDataLoss:
+      return kExitDefects;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+      return kExitUsage;
+    default:
+      return kExitIo;
+  }
+}
+
+void StartInterruptHandler() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  // All threads inherit the mask; one waits for the signals, as a handler could hardly do anything.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write, not the end of the process
+  std::thread([signals] {
+    int signal_number;
+    sigwait(&signals, &signal_number);
+    InterruptSource().request_stop();
+    sigwait(&signals, &signal_number);
+    _exit(kExitInterrupted);
+  }).detach();
+}
+
+std::stop_token InterruptToken() { return InterruptSource().get_token(); }
+
+ProgressDisplay::ProgressDisplay(const CommandOptions& options, std::function<State()> state)
+    : state_(std::move(state)),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      start_(std::chrono::steady_clock::now()),
+      what_start_(start_) {
+  if (!options.quiet) thread_ = std::thread([this] { Run(); });
+}
+
+ProgressDisplay::~ProgressDisplay() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+  }
+  ended_changed_.notify_all();
+  thread_.join();
+  if (terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressDisplay::Run() {
+  using std::chrono::milliseconds;
+  std::unique_lock<std::mutex> lock(mutex_);
+  // Work that is over at once shows nothing.
+  milliseconds wait(terminal_ ? 200 : 5000);
+  while (!ended_changed_.wait_for(lock, wait, [this] { return ended_; })) {
+    const State state = state_();
+    if (state.what != what_) {
+      what_ = state.what;
+      what_start_ = std::chrono::steady_clock::now() - wait;
+    }
+    if (terminal_) {
+      fmt::print(stderr, "\r\033[K{}", Line(state));
+    } else {
+      fmt::print(stderr, "{}\n", Line(state));
+    }
+    std::fflush(stderr);
+    wait = milliseconds(terminal_ ? 200 : 10000);
+  }
+}
+
+std::string ProgressDisplay::Line(const State& state) const {
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - what_start_).count();
+  const double rate = seconds > 0 ? static_cast<double>(state.done) / seconds : 0;
+  const auto amount = [&](uint64_t n) {
+    return state.bytes ? FormatSize(n) : fmt::format("{} {}", FormatCount(n), state.unit);
+  };
+  std::string line = fmt::format("{}: {}", state.what, amount(state.done));
+  if (state.total > 0) {
+    line += fmt::format(" of {} ({:.0f} %)", amount(state.total),
+                        100.0 * static_cast<double>(state.done) / static_cast<double>(state.total));
+  }
+  line += fmt::format(", {}/s", amount(static_cast<uint64_t>(rate)));
+  if (state.total > state.done && rate > 0) {
+    line += fmt::format(", {} left",
+                        FormatDuration(static_cast<double>(state.total - state.done) / rate));
+  }
+  return line;
+}
+
+uint64_t PeakResidentBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace shardfeed

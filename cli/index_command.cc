@@ -1,0 +1,114 @@
+#include <charconv>
+#include <filesystem>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "io/file.h"
+#include "io/output_file.h"
+#include "io/parallel.h"
+#include "nlohmann/json.hpp"
+#include "shard/index_build.h"
+#include "shard/spec.h"
+#include "shard/text_index.h"
+
+namespace shardfeed {
+namespace {
+
+struct IndexFlags {
+  std::vector<std::string> specs;
+  std::string export_format;
+  bool import = false;
+};
+
+int Index(const IndexFlags& flags, const CommandOptions& options) {
+  const Stopwatch watch;
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
+  if (!set.ok()) return ReportError(set.status());
+  uint64_t total = 0;
+  for (const std::string& path : set->paths) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) total += size;
+  }
+  std::atomic<uint64_t> passed{0};
+  std::atomic<uint64_t> bytes_read{0};
+  std::atomic<uint64_t> records{0};
+  std::atomic<uint64_t> index_bytes{0};
+  // Threads go to shards first; what is left over, as with one huge shard, works inside each.
+  const int threads = ThreadCount(options.threads);
+  IndexBuildOptions building;
+  building.threads = std::max<int>(1, threads / static_cast<int>(set->paths.size()));
+  building.stop = InterruptToken();
+  building.bytes_passed = &passed;
+  building.bytes_read = &bytes_read;
+  absl::Status status;
+  {
+    ProgressDisplay display(options, [&] {
+      return ProgressDisplay::State{
+          .what = "indexing", .done = passed, .total = total, .bytes = true};
+    });
+    status =
+        ParallelFor(set->paths.size(), threads, InterruptToken(), [&](size_t i) -> absl::Status {
+          const std::string& path = set->paths[i];
+          absl::StatusOr<IndexSummary> summary = WriteIndex(path, building);
+          if (!summary.ok()) return summary.status();
+          records += summary->records;
+          absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
+              ShardIndex::Open(IndexPath(path));
+          if (!index.ok()) return index.status();
+          index_bytes += (*index)->bytes().size();
+          if (flags.import) {
+            absl::Status matches = CompareTextIndex(path, **index);
+            if (!matches.ok()) return matches;
+          }
+          if (flags.export_format.empty()) return absl::OkStatus();
+          return WriteTextIndex(TextIndexPath(path, flags.export_format), **index);
+        });
+  }
+  if (!status.ok()) return ReportError(status);
+  const double seconds = watch.Seconds();
+  if (options.json) {
+    const nlohmann::ordered_json json = {{"shards", set->paths.size()},
+                                         {"records", records.load()},
+                                         {"bytes", total},
+                                         {"bytes_read", bytes_read.load()},
+                                         {"index_bytes", index_bytes.load()},
+                                         {"seconds", seconds},
+                                         {"peak_rss_bytes", PeakResidentBytes()}};
+    fmt::print("{}\n", json.dump(1));
+  } else if (!options.quiet) {
+    fmt::print("{} shards, {} records indexed in {} ({} of {} read), {} of indexes\n",
+               set->paths.size(), FormatCount(records), FormatDuration(seconds),
+               FormatSize(bytes_read), FormatSize(total), FormatSize(index_bytes));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command =
+      app.add_subcommand("index", "Write an index beside each shard, whoever wrote the shards");
+  auto flags = std::make_shared<IndexFlags>();
+  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+      ->required();
+  command
+      ->add_option(
+          "--export", flags->export_format,
+          "also write text indexes: dali (SHARD.idx) or tfindex (for the tfrecord package)")
+      ->check(CLI::IsMember({"dali", "tfindex"}));
+  command->add_flag("--import", flags->import,
+                    "compare each text index (.idx or .tfindex) with its shard");
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Indexes go to .shardfeed/ beside the shards. Raw shards: headers only, payloads of large\n"
+      "records are not read. Compressed shards get points from which reading can start.\n\n"
+      "Examples:\n"
+      "  shardfeed index 'old/train-*'\n"
+      "  shardfeed index out/train@64 --export dali\n");
+  command->callback([flags, &options, exit] { *exit = Index(*flags, options); });
+}
+
+}  // namespace shardfeed

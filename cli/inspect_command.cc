@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cli/commands.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "reader/random_access.h"
+#include "reader/scan.h"
+#include "shard/manifest.h"
+#include "shard/spec.h"
+#include "tfrecord/example_text.h"
+
+namespace shardfeed {
+namespace {
+
+struct InspectFlags {
+  std::vector<std::string> specs;
+  uint64_t records = 2;
+  std::string feature;
+};
+
+// Payload sizes by powers of two.
+struct Histogram {
+  std::array<uint64_t, 65> counts = {};
+  uint64_t min = UINT64_MAX;
+  uint64_t max = 0;
+  uint64_t sum = 0;
+  uint64_t n = 0;
+
+  void Add(uint64_t size) {
+    ++counts[std::bit_width(size)];
+    min = std::min(min, size);
+    max = std::max(max, size);
+    sum += size;
+    ++n;
+  }
+};
+
+// "1", "3 to 7"
+std::string Span(uint64_t min, uint64_t max) {
+  return min == max ? FormatCount(min)
+                    : fmt::format("{} to {}", FormatCount(min), FormatCount(max));
+}
+
+std::string Shape(const FeatureSchema& feature) {
+  if (feature.is_list) return "list";
+  if (feature.records == 0) return "";
+  if (feature.min_values != feature.max_values) {
+    return fmt::format("[{}]", Span(feature.min_values, feature.max_values));
+  }
+  return feature.min_values == 1 ? "scalar" : fmt::format("[{}]", FormatCount(feature.min_values));
+}
+
+void PrintSchema(const Schema& schema, const std::string& only) {
+  size_t width = 7;
+  for (const auto& [name, feature] : schema.features()) width = std::max(width, name.size());
+  fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", "feature", width, "kind", "values",
+             "bytes a value", "records");
+  for (const auto& [name, feature] : schema.features()) {
+    if (!only.empty() && name != only) continue;
+    const std::string bytes =
+        feature.kind == FeatureKind::kBytes && feature.min_bytes <= feature.max_bytes
+            ? Span(feature.min_bytes, feature.max_bytes)
+            : "";
+    std::string records =
+        feature.records == schema.records()
+            ? "all"
+            : fmt::format("{} of {}", FormatCount(feature.records), FormatCount(schema.records()));
+    if (feature.mixed_kinds > 0) {
+      records += fmt::format(", {} of another kind", FormatCount(feature.mixed_kinds));
+    }
+    fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", name, width, FeatureKindName(feature.kind),
+               Shape(feature), bytes, records);
+  }
+  if (schema.not_examples() > 0) {
+    fmt::print("  {} records are no tf.train.Examples\n", FormatCount(schema.not_examples()));
+  }
+}
+
+void PrintHistogram(const Histogram& histogram) {
+  if (histogram.n == 0) return;
+  fmt::print("record size: {} to {}, mean {}\n", FormatSize(histogram.min),
+             FormatSize(histogram.max), FormatSize(histogram.sum / histogram.n));
+  const uint64_t most = *std::max_element(histogram.counts.begin(), histogram.counts.end());
+  for (size_t i = 0; i < histogram.counts.size(); ++i) {
+    if (histogram.counts[i] == 0) continue;
+    const std::string below = i >= 64 ? "2^64" : FormatSize(uint64_t{1} << i);
+    fmt::print("  below {:>8}  {:<40}  {}\n", below,
+               std::string(std::max<uint64_t>(1, histogram.counts[i] * 40 / most), '#'),
+               FormatCount(histogram.counts[i]));
+  }
+}
+
+int Inspect(const InspectFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
+  if (!set.ok()) return ReportError(set.status());
+  absl::StatusOr<std::unique_ptr<RandomAccess>> access = RandomAccess::Open(*set, options.threads);
+  if (!access.ok()) return ReportError(access.status());
+  Histogram histogram;
+  uint64_t bytes = 0;
+  Compression compression = Compression::kNone;
+  for (size_t i = 0; i < (*access)->num_shards(); ++i) {
+    const ShardIndex& index = (*access)->index(i);
+    bytes += index.summary().shard_bytes;
+    compression = index.summary().compression;
+    uint64_t offset = 0;
+    for (uint64_t record = 0; record < index.records(); ++record) {
+      const uint64_t next = index.Offset(record + 1);
+      histogram.Add(next - offset - kFrameBytes);
+      offset = next;
+    }
+  }
+
+  // The manifest knows the schema; without one, every record is looked at.
+  Schema schema;
+  std::map<std::string, std::string> made_by;
+  std::vector<std::string> notes;
+  bool has_manifest = false;
+  if (set->sharded_name) {
+    absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
+    if (manifest.ok() && manifest->suffix == set->suffix &&
+        manifest->shards.size() == set->paths.size() &&
+        manifest->num_records() == (*access)->num_records()) {
+      schema = manifest->schema;
+      made_by = manifest->made_by;
+      notes = manifest->notes;
+      has_manifest = true;
+    } else if (!manifest.ok() && !absl::IsNotFound(manifest.status())) {
+      return ReportError(manifest.status());
+    }
+  }
+  if (!has_manifest) {
+    std::atomic<uint64_t> passed{0};
+    std::vector<Schema> schemas(set->paths.size());
+    ScanOptions scanning;
+    scanning.threads = options.threads;
+    scanning.stop = InterruptToken();
+    scanning.bytes_passed = &passed;
+    absl::Status status;
+    {
+      ProgressDisplay display(options, [&] {
+        return ProgressDisplay::State{
+            .what = "inspecting", .done = passed, .total = bytes, .bytes = true};
+      });
+      status = ScanDataset(*set, scanning, [&](size_t shard, const RecordBlock& block) {
+        for (const Record& record : block.records) {
+          schemas[shard].AddRecord(record.payload).IgnoreError();
+        }
+        return absl::OkStatus();
+      });
+    }
+    if (!status.ok()) return ReportError(status);
+    for (const Schema& part : schemas) schema.Merge(part);
+  }
+  if (!flags.feature.empty() && !schema.features().contains(flags.feature)) {
+    return ReportError(absl::InvalidArgumentError(
+        fmt::format("no record has a feature named '{}'", flags.feature)));
+  }
+
+  const uint64_t shown = std::min(flags.records, (*access)->num_records());
+  if (options.json) {
+    nlohmann::ordered_json json = {{"shards", set->paths.size()},
+                                   {"records", (*access)->num_records()},
+                                   {"bytes", bytes},
+                                   {"compression", CompressionName(compression)},
+                                   {"not_examples", schema.not_examples()},
+                                   {"features", schema.ToJson()}};
+    if (histogram.n > 0) {
+      nlohmann::ordered_json counts = nlohmann::ordered_json::array();
+      for (size_t i = 0; i < histogram.counts.size(); ++i) {
+        if (histogram.counts[i] == 0) continue;
+        counts.push_back(
+            {{"at_least", i == 0 ? 0 : uint64_t{1} << (i - 1)}, {"records", histogram.counts[i]}});
+      }
+      json["record_bytes"] = {{"min", histogram.min},
+                              {"max", histogram.max},
+                              {"sum", histogram.sum},
+                              {"histogram", counts}};
+    }
+    if (has_manifest) json["made_by"] = made_by;
+    if (!notes.empty()) json["notes"] = notes;
+    nlohmann::ordered_json& samples = json["samples"] = nlohmann::ordered_json::array();
+    absl::Status status = (*access)->Read(0, shown, [&](uint64_t, std::string_view payload) {
+      absl::StatusOr<std::string> text = ExampleToJson(payload);
+      if (!text.ok()) return absl::OkStatus();
+      nlohmann::ordered_json sample = nlohmann::ordered_json::parse(*text);
+      if (!flags.feature.empty()) {
+        sample = {{flags.feature, sample.value(flags.feature, nlohmann::ordered_json())}};
+      }
+      samples.push_back(std::move(sample));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return ReportError(status);
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return kExitDone;
+  }
+
+  fmt::print("{} shards, {} records, {}{}\n", set->paths.size(),
+             FormatCount((*access)->num_records()), FormatSize(bytes),
+             compression == Compression::kNone
+                 ? ""
+                 : fmt::format(" of {}, {} inflated", CompressionName(compression),
+                               FormatSize(histogram.sum + kFrameBytes * histogram.n)));
+  for (const auto& [key, value] : made_by) fmt::print("{}: {}\n", key, value);
+  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  PrintSchema(schema, flags.feature);
+  PrintHistogram(histogram);
+  absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
+    absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
+    fmt::print("record {} ({})\n{}", number, FormatSize(payload.size()),
+               text.ok() ? *text : fmt::format("  {}\n", std::string(text.status().message())));
+    return absl::OkStatus();
+  });
+  return status.ok() ? kExitDone : ReportError(status);
+}
+
+}  // namespace
+
+void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show schema, counts, record sizes and sample records");
+  auto flags = std::make_shared<InspectFlags>();
+  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+      ->required();
+  command->add_option("--records", flags->records, "how many sample records to show")
+      ->capture_default_str();
+  command->add_option("--feature", flags->feature, "show this feature only");
+  AddCommonOptions(*command, options);
+  command->footer(
+      "The schema comes from the manifest; without one, all records are read.\n\n"
+      "Examples:\n"
+      "  shardfeed inspect out/train@64\n"
+      "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
+  command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
+}
+
+}  // namespace shardfeed

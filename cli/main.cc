@@ -1,0 +1,70 @@
+// shardfeed: raw data to sharded TFRecord, and back.
+
+#include "CLI/CLI.hpp"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+
+void AddCommonOptions(CLI::App& command, CommandOptions& options) {
+  command.add_flag("--json", options.json, "print one JSON object on standard output");
+  command.add_flag("-q,--quiet", options.quiet, "print errors only");
+  command.add_option("-j,--jobs", options.threads, "threads; default: one per processor")
+      ->check(CLI::PositiveNumber);
+}
+
+namespace {
+
+int Run(int argc, char** argv) {
+  CLI::App app(
+      "Turns raw data into sharded TFRecord datasets, and indexes, verifies and reads them.",
+      "shardfeed");
+  app.footer(
+      "Examples:\n"
+      "  shardfeed convert imagefolder photos/ out/train@64\n"
+      "  shardfeed verify out/train@64\n"
+      "  shardfeed index 'old/train-*'\n"
+      "  shardfeed inspect out/train@64 --records 3\n"
+      "  shardfeed cat out/train@64 --records 0,10-19\n"
+      "  shardfeed read out/train@64\n"
+      "\n"
+      "Each command has a --help of its own.\n"
+      "Exit status: 0 done, 1 defects found in data, 2 wrong use, 3 input or output failed,\n"
+      "130 interrupted.");
+  app.set_version_flag("--version", std::string("shardfeed ") + kVersion);
+  app.require_subcommand(1);
+  CommandOptions options;
+  int exit = kExitDone;
+  AddConvertCommand(app, options, &exit);
+  AddVerifyCommand(app, options, &exit);
+  AddIndexCommand(app, options, &exit);
+  AddInspectCommand(app, options, &exit);
+  AddCatCommand(app, options, &exit);
+  AddReadCommand(app, options, &exit);
+  StartInterruptHandler();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int status = app.exit(e);
+    return status == 0 ? kExitDone : kExitUsage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "shardfeed: out of memory; fewer --jobs need less\n");
+    return kExitIo;
+  }
+  return exit;
+}
+
+}  // namespace
+}  // namespace shardfeed
+
+int main(int argc, char** argv) {
+  const int status = shardfeed::Run(argc, argv);
+  std::fflush(stdout);
+  // What was printed may not have arrived (a full disk behind a redirection).
+  if (std::ferror(stdout) && status == shardfeed::kExitDone) {
+    fmt::print(stderr, "shardfeed: cannot write to standard output\n");
+    return shardfeed::kExitIo;
+  }
+  return status;
+}

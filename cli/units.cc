@@ -1,0 +1,92 @@
+#include "cli/units.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+
+std::optional<uint64_t> ParseSize(std::string_view text) {
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number >= 0) || std::isinf(number)) return std::nullopt;
+  std::string_view unit = text.substr(rest - text.data());
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  double factor = 1;
+  if (!unit.empty() && unit != "B") {
+    constexpr std::string_view kPrefixes = "KMGT";
+    const size_t power = kPrefixes.find(unit[0] == 'k' ? 'K' : unit[0]);
+    if (power == std::string_view::npos) return std::nullopt;
+    const std::string_view ending = unit.substr(1);
+    if (ending != "" && ending != "iB" && ending != "B") return std::nullopt;
+    factor = std::pow(ending == "B" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+  }
+  const double bytes = number * factor;
+  if (bytes >= 18446744073709551616.0) return std::nullopt;
+  return static_cast<uint64_t>(bytes);
+}
+
+std::string FormatSize(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return value < 10 ? fmt::format("{:.1f} {}", value, kUnits[unit])
+                    : fmt::format("{:.0f} {}", value, kUnits[unit]);
+}
+
+std::string FormatCount(uint64_t n) {
+  std::string digits = fmt::format("{}", n);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string FormatDuration(double seconds) {
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  const uint64_t whole = static_cast<uint64_t>(seconds + 0.5);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total) {
+  std::vector<Range> ranges;
+  const auto wrong = [&] {
+    return absl::InvalidArgumentError(
+        fmt::format("'{}' is not a list of record numbers such as 0,5,10-19 or 100-", text));
+  };
+  std::string_view rest = text;
+  while (true) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    const char* const end = part.data() + part.size();
+    Range range;
+    auto [at, error] = std::from_chars(part.data(), end, range.begin);
+    if (error != std::errc()) return wrong();
+    if (at == end) {
+      range.end = range.begin + 1;
+    } else if (*at == '-' && at + 1 == end) {
+      range.end = total;
+    } else if (*at == '-') {
+      uint64_t last;
+      auto [stop, last_error] = std::from_chars(at + 1, end, last);
+      if (last_error != std::errc() || stop != end || last < range.begin) return wrong();
+      range.end = last + 1;
+    } else {
+      return wrong();
+    }
+    if (range.begin >= total || range.end > total) {
+      return absl::OutOfRangeError(
+          fmt::format("record {} is asked for, but there are {} records, numbered from 0",
+                      range.begin >= total ? range.begin : range.end - 1, total));
+    }
+    ranges.push_back(range);
+    if (part.size() == rest.size()) return ranges;
+    rest.remove_prefix(part.size() + 1);
+  }
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,35 @@
+// Sizes, counts and times as people write and read them.
+
+#ifndef SHARDFEED_CLI_UNITS_H_
+#define SHARDFEED_CLI_UNITS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+// "4096", "256KiB", "1.5 GiB", "100MB"; the short forms K, M, G, T are binary. nullopt: none of
+// these.
+std::optional<uint64_t> ParseSize(std::string_view text);
+
+std::string FormatSize(uint64_t bytes);      // "1.4 GiB"
+std::string FormatCount(uint64_t n);         // "1,234,567"
+std::string FormatDuration(double seconds);  // "3.2 s", "4 min 10 s"
+
+struct Range {
+  uint64_t begin;
+  uint64_t end;  // not included
+};
+
+// "5", "10-19" (both ends included), "7-" (to `total`), several by commas, in the order written.
+// InvalidArgument: none of these. OutOfRange: a number that is not below `total`.
+absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_UNITS_H_

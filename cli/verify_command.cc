@@ -1,0 +1,136 @@
+#include <map>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "shard/spec.h"
+#include "shard/verify.h"
+
+namespace shardfeed {
+namespace {
+
+struct VerifyFlags {
+  std::vector<std::string> specs;
+  VerifyLevel level = VerifyLevel::kPayload;
+};
+
+nlohmann::ordered_json ToJson(const Defect& defect) {
+  return {{"shard", defect.shard},
+          {"kind", defect.kind},
+          {"record", defect.record},
+          {"offset", defect.offset},
+          {"detail", defect.detail}};
+}
+
+int Verify(const VerifyFlags& flags, const CommandOptions& options) {
+  const Stopwatch watch;
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
+  if (!set.ok()) return ReportError(set.status());
+  std::atomic<uint64_t> passed{0};
+  uint64_t total = 0;
+  for (const std::string& path : set->paths) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    if (!error) total += size;
+  }
+  VerifyOptions verifying;
+  verifying.level = flags.level;
+  verifying.threads = options.threads;
+  verifying.stop = InterruptToken();
+  verifying.bytes_passed = &passed;
+  absl::StatusOr<VerifyReport> report;
+  {
+    ProgressDisplay display(options, [&] {
+      return ProgressDisplay::State{
+          .what = "verifying", .done = passed, .total = total, .bytes = true};
+    });
+    report = VerifyDataset(*set, verifying);
+  }
+  if (!report.ok()) return ReportError(report.status());
+  const double seconds = watch.Seconds();
+
+  uint64_t skipped = 0;
+  bool unreadable = false;
+  std::map<std::string, uint64_t> compressions;
+  for (const ShardReport& shard : report->shards) {
+    skipped += shard.skipped_bytes;
+    ++compressions[std::string(CompressionName(shard.compression))];
+    for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
+  }
+  if (options.json) {
+    nlohmann::ordered_json defects = nlohmann::ordered_json::array();
+    for (const ShardReport& shard : report->shards) {
+      for (const Defect& defect : shard.defects) defects.push_back(ToJson(defect));
+    }
+    for (const Defect& defect : report->manifest_defects) defects.push_back(ToJson(defect));
+    const nlohmann::ordered_json json = {
+        {"shards", report->shards.size()},      {"records", report->num_records()},
+        {"bytes", report->num_bytes()},         {"skipped_bytes", skipped},
+        {"num_defects", report->num_defects()}, {"defects", defects},
+        {"manifest", report->has_manifest},     {"seconds", seconds},
+        {"peak_rss_bytes", PeakResidentBytes()}};
+    // File names need not be UTF-8.
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    for (const ShardReport& shard : report->shards) {
+      for (const Defect& defect : shard.defects) {
+        fmt::print("{}: {}\n", defect.kind, defect.detail);
+      }
+      if (shard.num_defects > shard.defects.size()) {
+        fmt::print("{}: {} more defects\n", shard.shard,
+                   FormatCount(shard.num_defects - shard.defects.size()));
+      }
+    }
+    for (const Defect& defect : report->manifest_defects) {
+      fmt::print("{}: {}\n", defect.kind, defect.detail);
+    }
+  }
+  if (!options.json && !options.quiet) {
+    std::string kinds;
+    for (const auto& [name, count] : compressions) {
+      if (name != "none") kinds += fmt::format(", {} {}", count, name);
+    }
+    fmt::print("{} shards{}, {} records, {} in {} ({}/s): {}\n", report->shards.size(), kinds,
+               FormatCount(report->num_records()), FormatSize(report->num_bytes()),
+               FormatDuration(seconds),
+               FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
+               report->num_defects() == 0
+                   ? (report->has_manifest ? "all sound, as the manifest says" : "all sound")
+                   : fmt::format("{} defects, {} of records skipped",
+                                 FormatCount(report->num_defects()), FormatSize(skipped)));
+  }
+  if (report->num_defects() == 0) return kExitDone;
+  return unreadable ? kExitIo : kExitDefects;
+}
+
+}  // namespace
+
+void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command = app.add_subcommand("verify", "Check every byte and locate each defect");
+  auto flags = std::make_shared<VerifyFlags>();
+  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+      ->required();
+  const std::map<std::string, VerifyLevel> levels = {{"headers", VerifyLevel::kHeaders},
+                                                     {"payload", VerifyLevel::kPayload},
+                                                     {"examples", VerifyLevel::kExamples}};
+  command
+      ->add_option("--level", flags->level,
+                   "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
+                   "data; examples: every record is a tf.train.Example, too")
+      ->transform(CLI::CheckedTransformer(levels))
+      ->type_name("LEVEL")
+      ->default_str("payload");
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Reads past damage: a bad payload loses its record alone, a bad length the bytes up to the\n"
+      "next record. Indexes and the manifest are compared with the data. Exit status 1 on any\n"
+      "defect.\n\n"
+      "Examples:\n"
+      "  shardfeed verify out/train@64\n"
+      "  shardfeed verify 'old/*.tfrecord.gz' --level examples --json\n");
+  command->callback([flags, &options, exit] { *exit = Verify(*flags, options); });
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,354 @@
+#include "convert/imagefolder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "convert/excerpt.h"
+#include "convert/folder_walk.h"
+#include "decode/image_header.h"
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "simdjson.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
+                                                       "webp", "gif",  "tif", "tiff"};
+// Protocol Buffers end at 2 GiB; the rest of the record is small.
+constexpr uint64_t kMaxPictureBytes = (uint64_t{1} << 31) - (1 << 20);
+
+bool IsPictureName(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos || path.size() - dot - 1 > 4) return false;
+  char lower[4];
+  size_t n = 0;
+  for (char c : path.substr(dot + 1)) lower[n++] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+  return std::find(kSuffixes.begin(), kSuffixes.end(), std::string_view(lower, n)) !=
+         kSuffixes.end();
+}
+
+// How many there are of something, and the names of the first few.
+class Named {
+ public:
+  void Add(std::string_view name) {
+    constexpr uint64_t kShown = 3;
+    if (count_++ < kShown) {
+      names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", name);
+    } else if (count_ == kShown + 1) {
+      names_ += ", ...";
+    }
+  }
+  uint64_t count() const { return count_; }
+  // "3 files that WHAT: a, b, c".
+  std::string Text(std::string_view one, std::string_view many, std::string_view what) const {
+    return fmt::format("{} {} {}: {}", count_, count_ == 1 ? one : many, what, names_);
+  }
+
+ private:
+  uint64_t count_ = 0;
+  std::string names_;
+};
+
+// The bytes of a file in memory of the thread that is used again for its next file.
+class FileBuffer {
+ public:
+  absl::StatusOr<std::string_view> Read(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ErrnoStatus(errno, path, "open");
+    absl::StatusOr<std::string_view> bytes = ReadAll(fd, path);
+    ::close(fd);
+    return bytes;
+  }
+
+ private:
+  absl::StatusOr<std::string_view> ReadAll(int fd, const std::string& path) {
+    struct stat stat;
+    if (::fstat(fd, &stat) != 0) return ErrnoStatus(errno, path, "read the size");
+    const uint64_t size = stat.st_size;
+    if (size > kMaxPictureBytes) {
+      return absl::DataLossError(
+          fmt::format("{}: {} bytes, but a record holds at most 2 GiB", path, size));
+    }
+    // One byte more, so that one call also finds the end.
+    Reserve(size + 1);
+    size_t done = 0;
+    while (done <= size) {
+      const ssize_t n = ::read(fd, bytes_.get() + done, size + 1 - done);
+      if (n == 0) break;
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return ErrnoStatus(errno, path, "read");
+      done += n;
+      if (done == size) break;
+    }
+    if (done != size) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: changed while it was being read", path));
+    }
+    return std::string_view(bytes_.get(), size);
+  }
+
+  void Reserve(size_t size) {
+    // A rare huge picture does not hold its memory for ever.
+    constexpr size_t kKept = size_t{64} << 20;
+    if (size <= capacity_ && capacity_ <= kKept) return;
+    capacity_ = std::max(size + size / 4, size_t{1} << 20);
+    bytes_.reset(new char[capacity_]);
+  }
+
+  std::unique_ptr<char[]> bytes_;
+  size_t capacity_ = 0;
+};
+
+class ImageFolderSource : public Source {
+ public:
+  explicit ImageFolderSource(std::vector<std::string> folders) : roots_(std::move(folders)) {
+    for (std::string& root : roots_) {
+      while (root.size() > 1 && root.ends_with('/')) root.pop_back();
+    }
+  }
+
+  absl::Status Scan(std::stop_token stop,
+                    const std::function<void(uint64_t bytes)>& progress) override;
+  uint64_t num_records() const override { return num_records_; }
+  uint64_t num_bytes() const override { return num_bytes_; }
+  std::vector<std::string> notes() const override;
+  absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
+  absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+
+ private:
+  // The folder of a class in one of the roots, in the order of reading.
+  struct ClassFolder {
+    uint32_t root = 0;
+    uint32_t label = 0;
+    uint64_t num_pictures = 0;
+  };
+  // What stands in front of the path in an item's bytes.
+  struct ItemPrefix {
+    uint32_t root;
+    uint32_t label;
+  };
+
+  absl::Status FindClasses();
+  absl::Status ScanClass(ClassFolder& folder, std::stop_token stop,
+                         const std::function<void(uint64_t bytes)>& progress);
+  std::string PathOf(const ClassFolder& folder) const {
+    return fmt::format("{}/{}", roots_[folder.root], classes_[folder.label]);
+  }
+
+  std::vector<std::string> roots_;
+  std::vector<std::string> classes_;
+  std::vector<ClassFolder> class_folders_;
+  uint64_t num_records_ = 0;
+  uint64_t num_bytes_ = 0;
+  uint64_t num_in_class_folders_ = 0;  // and not deeper
+  Named not_pictures_;
+  Named outside_classes_;
+  Named loops_;
+};
+
+absl::Status ImageFolderSource::FindClasses() {
+  std::map<std::string, std::vector<uint32_t>, std::less<>> roots_of_class;
+  for (uint32_t root = 0; root < roots_.size(); ++root) {
+    const std::string& path = roots_[root];
+    const std::string wanted = fmt::format(
+        "one folder for each class is wanted, as in {}/cat/1.jpg", path == "/" ? "" : path);
+    absl::StatusOr<FolderListing> listing = FolderListing::Read(path, /*with_sizes=*/false);
+    if (!listing.ok()) {
+      if (absl::IsFailedPrecondition(listing.status())) {
+        return absl::FailedPreconditionError(fmt::format("{}: not a folder; {}", path, wanted));
+      }
+      return listing.status();
+    }
+    bool has_classes = false;
+    Named pictures;
+    for (size_t i = 0; i < listing->size(); ++i) {
+      const std::string_view name = listing->name(i);
+      if (listing->kind(i) != EntryKind::kFolder) {
+        const bool is_picture = listing->kind(i) == EntryKind::kFile && IsPictureName(name);
+        if (is_picture) pictures.Add(name);
+        (is_picture ? outside_classes_ : not_pictures_).Add(fmt::format("{}/{}", path, name));
+        continue;
+      }
+      has_classes = true;
+      if (!simdjson::validate_utf8(name.data(), name.size())) {
+        return absl::DataLossError(fmt::format(
+            "{}: the name of the folder {} is not UTF-8; rename it", path, Excerpt(name)));
+      }
+      roots_of_class[std::string(name)].push_back(root);
+    }
+    if (has_classes) continue;
+    if (pictures.count() > 0) {
+      return absl::DataLossError(fmt::format(
+          "{}: {}; {}", path, pictures.Text("picture", "pictures", "in no class folder"), wanted));
+    }
+    return absl::DataLossError(fmt::format(
+        "{}: {}; {}", path,
+        listing->size() == 0 ? "the folder is empty" : "the folder holds no folders", wanted));
+  }
+  for (const auto& [name, roots] : roots_of_class) {
+    const auto label = static_cast<uint32_t>(classes_.size());
+    classes_.push_back(name);
+    for (uint32_t root : roots) class_folders_.push_back({root, label, 0});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token stop,
+                                          const std::function<void(uint64_t bytes)>& progress) {
+  const std::string& root = roots_[folder.root];
+  const std::string& name = classes_[folder.label];
+  uint64_t num_files = 0;
+  absl::Status status = WalkFolder(
+      root, name, /*with_sizes=*/true,
+      [&](const WalkedFile& file) -> absl::Status {
+        if (++num_files % 1024 == 0) {
+          if (stop.stop_requested()) return absl::CancelledError("interrupted");
+          if (progress) progress(num_bytes_);
+        }
+        const bool named_picture = IsPictureName(file.path);
+        if (named_picture && file.kind == EntryKind::kBrokenLink) {
+          return absl::NotFoundError(
+              fmt::format("{}/{}: the link leads to no file", root, file.path));
+        }
+        if (!named_picture || file.kind != EntryKind::kFile) {
+          not_pictures_.Add(fmt::format("{}/{}", root, file.path));
+          return absl::OkStatus();
+        }
+        if (file.size == 0) {
+          return absl::DataLossError(fmt::format(
+              "{}/{}: the file is empty; remove it, or get the picture again", root, file.path));
+        }
+        ++folder.num_pictures;
+        num_bytes_ += file.size;
+        if (file.path.find('/', name.size() + 1) == std::string_view::npos) {
+          ++num_in_class_folders_;
+        }
+        return absl::OkStatus();
+      },
+      [&](std::string_view path) { loops_.Add(fmt::format("{}/{}", root, path)); });
+  if (!status.ok()) return status;
+  if (folder.num_pictures == 0) {
+    return absl::DataLossError(
+        fmt::format("{}: no pictures (files named {}) in the folder of a class; remove it, or add "
+                    "some",
+                    PathOf(folder), fmt::join(kSuffixes, ", ")));
+  }
+  num_records_ += folder.num_pictures;
+  return absl::OkStatus();
+}
+
+absl::Status ImageFolderSource::Scan(std::stop_token stop,
+                                     const std::function<void(uint64_t bytes)>& progress) {
+  classes_.clear();
+  class_folders_.clear();
+  num_records_ = num_bytes_ = num_in_class_folders_ = 0;
+  not_pictures_ = outside_classes_ = loops_ = Named();
+  if (absl::Status status = FindClasses(); !status.ok()) return status;
+  for (ClassFolder& folder : class_folders_) {
+    if (stop.stop_requested()) return absl::CancelledError("interrupted");
+    if (absl::Status status = ScanClass(folder, stop, progress); !status.ok()) return status;
+    if (progress) progress(num_bytes_);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> ImageFolderSource::notes() const {
+  std::vector<std::string> notes;
+  if (not_pictures_.count() > 0) {
+    notes.push_back("skipped " + not_pictures_.Text("file", "files", "not named like a picture"));
+  }
+  if (outside_classes_.count() > 0) {
+    notes.push_back("skipped " +
+                    outside_classes_.Text("picture", "pictures", "outside the class folders"));
+  }
+  if (loops_.count() > 0) {
+    notes.push_back("skipped " +
+                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+  }
+  if (num_in_class_folders_ == 0 && num_records_ > 0) {
+    notes.push_back(fmt::format(
+        "the folders taken for classes ({}{}) hold no pictures themselves, only folders; if those "
+        "are the classes, convert each by itself",
+        fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
+        classes_.size() > 3 ? ", ..." : ""));
+  }
+  return notes;
+}
+
+absl::Status ImageFolderSource::ForEach(
+    const std::function<absl::Status(const Item&)>& sink) const {
+  std::string bytes;
+  for (const ClassFolder& folder : class_folders_) {
+    const ItemPrefix prefix{folder.root, folder.label};
+    bytes.assign(reinterpret_cast<const char*>(&prefix), sizeof(prefix));
+    uint64_t num_pictures = 0;
+    const auto visit = [&](const WalkedFile& file) -> absl::Status {
+      if (!IsPictureName(file.path) || file.kind != EntryKind::kFile) return absl::OkStatus();
+      ++num_pictures;
+      bytes.resize(sizeof(prefix));
+      bytes += file.path;
+      Item item;
+      item.bytes = bytes;
+      item.file = folder.root;
+      return sink(item);
+    };
+    absl::Status status = WalkFolder(roots_[folder.root], classes_[folder.label],
+                                     /*with_sizes=*/false, visit, [](std::string_view) {});
+    if (!status.ok()) return status;
+    if (num_pictures != folder.num_pictures) {
+      return absl::FailedPreconditionError(
+          fmt::format("{}: changed while it was being read: {} pictures at first, then {}; run "
+                      "again once it is complete",
+                      PathOf(folder), folder.num_pictures, num_pictures));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder) const {
+  thread_local FileBuffer buffer;
+  thread_local std::string path;
+  ItemPrefix prefix;
+  std::memcpy(&prefix, item.bytes.data(), sizeof(prefix));
+  const std::string_view name = item.bytes.substr(sizeof(prefix));
+  path.assign(roots_[prefix.root]);
+  path += '/';
+  path += name;
+  absl::StatusOr<std::string_view> bytes = buffer.Read(path);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<ImageHeader> header = ReadImageHeader(*bytes);
+  if (!header.ok()) {
+    return absl::Status(header.status().code(),
+                        fmt::format("{}: {}", path, std::string(header.status().message())));
+  }
+  // In the order of their names, which is that of the record.
+  builder.AddInt64("image/class/label", prefix.label);
+  builder.AddBytes("image/class/text", classes_[prefix.label]);
+  builder.AddBytes("image/encoded", *bytes);
+  builder.AddBytes("image/filename", name);
+  builder.AddBytes("image/format", header->format);
+  builder.AddInt64("image/height", header->height);
+  builder.AddInt64("image/width", header->width);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders) {
+  if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
+  return std::make_unique<ImageFolderSource>(std::move(folders));
+}
+
+}  // namespace shardfeed

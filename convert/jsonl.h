@@ -1,0 +1,40 @@
+// JSON Lines files: one record per line, one feature per key.
+//
+// Each line that is not blank holds one JSON object (RFC 8259), in UTF-8; a byte order mark at the
+// front of a file is skipped. Keys and values become features so:
+//
+//   string                bytes
+//   true, false           int64, 1 and 0
+//   integer               int64; an error outside its range
+//   other number          float, that is float32; an error outside its range
+//   null                  a missing value: the record lacks the feature
+//   object                its keys, named "outer.inner"
+//   list of the above     a list; without null, lists or objects in it. [] is an empty list
+//
+// A key has one kind over all files: where integers and other numbers meet, float; text and
+// numbers cannot meet. A single value is the same as a list of one.
+
+#ifndef SHARDFEED_CONVERT_JSONL_H_
+#define SHARDFEED_CONVERT_JSONL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/source.h"
+
+namespace shardfeed {
+
+// The objects of the files one after another. An item's bytes are a line. Each pass reads the files
+// front to back with a buffer of 1 MiB that grows for longer lines, up to 1 GiB. The keys are held
+// in memory; more than a hundred thousand different ones are an error.
+//
+// InvalidArgument: no files. Scan and ForEach tell the rest with "FILE:LINE: ...", or
+// "FILE:LINE:COLUMN: ..." where the JSON is not valid; columns count bytes from 1.
+// FailedPrecondition: a file has changed since Scan.
+absl::StatusOr<std::unique_ptr<Source>> MakeJsonlSource(std::vector<std::string> paths);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_JSONL_H_

@@ -1,0 +1,175 @@
+#include "tfrecord/example_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "absl/strings/escaping.h"
+#include "fmt/format.h"
+#include "google/protobuf/text_format.h"
+#include "nlohmann/json.hpp"
+#include "tfrecord/example.pb.h"
+
+namespace shardfeed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The two messages differ in field 2 only, which an Example does not have.
+absl::StatusOr<SequenceExample> Parse(std::string_view record) {
+  SequenceExample message;
+  if (!message.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+    return absl::DataLossError("not a tf.train.Example");
+  }
+  return message;
+}
+
+bool IsUtf8(std::string_view bytes) {
+  // nlohmann's serialiser is the judge: it throws on what is not UTF-8.
+  try {
+    Json(std::string(bytes)).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+Json BytesToJson(const std::string& bytes) {
+  if (IsUtf8(bytes)) return bytes;
+  return {{"base64", absl::Base64Escape(bytes)}};
+}
+
+Json FloatToJson(float value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  // Through the shortest decimal: 0.1f is 0.1, not 0.10000000149011612.
+  return Json::parse(fmt::format("{}", value));
+}
+
+Json ToJson(const Feature& feature) {
+  Json values = Json::array();
+  for (const std::string& value : feature.bytes_list().value())
+    values.push_back(BytesToJson(value));
+  for (float value : feature.float_list().value()) values.push_back(FloatToJson(value));
+  for (int64_t value : feature.int64_list().value()) values.push_back(value);
+  return values;
+}
+
+Json ToJson(const Features& features) {
+  std::map<std::string, const Feature*> sorted;
+  for (const auto& [name, feature] : features.feature()) sorted[name] = &feature;
+  Json json = Json::object();
+  for (const auto& [name, feature] : sorted) json[name] = ToJson(*feature);
+  return json;
+}
+
+// Names may hold anything; what is not UTF-8 is replaced rather than refused.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+constexpr int kValuesShown = 8;
+constexpr size_t kTextShown = 60;
+constexpr size_t kBytesShown = 12;
+
+std::string BytesSummary(const std::string& bytes) {
+  const bool text = IsUtf8(bytes) && std::none_of(bytes.begin(), bytes.end(), [](unsigned char c) {
+                      return c < 0x20 && c != '\n' && c != '\t' && c != '\r';
+                    });
+  if (text && bytes.size() <= kTextShown) return Dump(Json(bytes));
+  if (text) {
+    size_t cut = kTextShown;
+    while (cut > 0 && (bytes[cut] & 0xc0) == 0x80) --cut;  // not inside a character
+    return fmt::format("{}... ({} bytes)", Dump(Json(bytes.substr(0, cut))), bytes.size());
+  }
+  std::string hex;
+  for (size_t i = 0; i < std::min(bytes.size(), kBytesShown); ++i) {
+    hex += fmt::format("{:02x}", static_cast<unsigned char>(bytes[i]));
+  }
+  return fmt::format("<{} bytes: {}{}>", bytes.size(), hex,
+                     bytes.size() > kBytesShown ? "..." : "");
+}
+
+std::string ValuesSummary(const Feature& feature) {
+  std::string kind = "none";
+  int size = 0;
+  std::string values;
+  const auto list = [&](const char* name, const auto& all, const auto& format) {
+    kind = name;
+    size = all.size();
+    for (int i = 0; i < std::min(size, kValuesShown); ++i) {
+      values += (i > 0 ? ", " : "") + format(all.Get(i));
+    }
+  };
+  switch (feature.kind_case()) {
+    case Feature::kBytesList:
+      list("bytes", feature.bytes_list().value(), BytesSummary);
+      break;
+    case Feature::kFloatList:
+      list("float", feature.float_list().value(), [](float v) { return fmt::format("{}", v); });
+      break;
+    case Feature::kInt64List:
+      list("int64", feature.int64_list().value(), [](int64_t v) { return fmt::format("{}", v); });
+      break;
+    case Feature::KIND_NOT_SET:
+      break;
+  }
+  if (size > kValuesShown) values += fmt::format(", ... ({} values)", size);
+  return fmt::format("{:<5}  {}", kind, size == 1 ? values : "[" + values + "]");
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExampleToJson(std::string_view record) {
+  absl::StatusOr<SequenceExample> message = Parse(record);
+  if (!message.ok()) return message.status();
+  if (!message->has_feature_lists()) return Dump(ToJson(message->context()));
+  std::map<std::string, const FeatureList*> sorted;
+  for (const auto& [name, list] : message->feature_lists().feature_list()) sorted[name] = &list;
+  Json lists = Json::object();
+  for (const auto& [name, list] : sorted) {
+    Json& steps = lists[name] = Json::array();
+    for (const Feature& step : list->feature()) steps.push_back(ToJson(step));
+  }
+  return Dump({{"context", ToJson(message->context())}, {"feature_lists", lists}});
+}
+
+absl::StatusOr<std::string> ExampleToTextProto(std::string_view record) {
+  absl::StatusOr<SequenceExample> sequence = Parse(record);
+  if (!sequence.ok()) return sequence.status();
+  std::string text;
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseUtf8StringEscaping(true);
+  if (sequence->has_feature_lists()) {
+    printer.PrintToString(*sequence, &text);
+  } else {
+    Example example;
+    *example.mutable_features() = sequence->context();
+    printer.PrintToString(example, &text);
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::string_view only) {
+  absl::StatusOr<SequenceExample> message = Parse(record);
+  if (!message.ok()) return message.status();
+  std::map<std::string, std::string> lines;
+  for (const auto& [name, feature] : message->context().feature()) {
+    lines[name] = ValuesSummary(feature);
+  }
+  for (const auto& [name, list] : message->feature_lists().feature_list()) {
+    lines[name] = fmt::format(
+        "{} steps{}", list.feature_size(),
+        list.feature_size() > 0 ? ", the first: " + ValuesSummary(list.feature(0)) : "");
+  }
+  size_t width = 0;
+  for (const auto& [name, text] : lines) width = std::max(width, name.size());
+  std::string summary;
+  for (const auto& [name, text] : lines) {
+    if (only.empty() || name == only) summary += fmt::format("  {:<{}}  {}\n", name, width, text);
+  }
+  return summary;
+}
+
+}  // namespace shardfeed
