@@ -113,7 +113,8 @@ absl::StatusOr<ColumnKind> KindOfList(std::string_view name, array list) {
 template <typename Visit>
 bool ForEachValue(element value, Visit visit) {
   if (value.type() != element_type::ARRAY) return visit(value);
-  for (element one : value.get_array().value_unsafe()) {
+  const simdjson::dom::array list = value.get_array().value_unsafe();
+  for (element one : list) {
     if (!visit(one)) return false;
   }
   return true;

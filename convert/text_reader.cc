@@ -137,7 +137,7 @@ absl::Status TextReader::CheckText(size_t from) {
   if (IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr) return absl::OkStatus();
 
   // Characters do not reach over line breaks, so the first bad line can be found by itself.
-  uint64_t line = line_ + std::count(buffer_->data() + begin_, text.data(), '\n');
+  uint64_t line = line_ + std::count(window().data(), text.data(), '\n');
   while (true) {
     const std::string_view one = text.substr(0, text.find('\n'));
     const size_t nul = one.find('\0');

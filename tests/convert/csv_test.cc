@@ -1,0 +1,317 @@
+#include "convert/csv.h"
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "convert/csv_row.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/convert/source_fixture.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CsvTest : public SourceTest {
+ protected:
+  static std::unique_ptr<Source> Make(std::vector<std::string> paths, char delimiter = ',') {
+    absl::StatusOr<std::unique_ptr<Source>> source = MakeCsvSource(std::move(paths), {delimiter});
+    EXPECT_TRUE(source.ok()) << source.status();
+    return *std::move(source);
+  }
+  std::unique_ptr<Source> Open(std::string_view content, char delimiter = ',') {
+    return Make({Write("a.csv", content)}, delimiter);
+  }
+  // The records of a file, as text.
+  std::vector<std::string> Read(std::string_view content, char delimiter = ',') {
+    return Texts(Convert(*Open(content, delimiter)));
+  }
+  void ExpectScanError(std::string_view content, const std::string& message) {
+    ExpectError(Scan(*Open(content)), absl::StatusCode::kDataLoss, message);
+  }
+};
+
+TEST_F(CsvTest, InfersTheKindOfEachColumn) {
+  EXPECT_THAT(Read("id,score,name,code\n1,0.5,anna,007\n-2,3,bert,12\n"),
+              ElementsAre("code=bytes[007] id=int64[1] name=bytes[anna] score=float[0.5]",
+                          "code=bytes[12] id=int64[-2] name=bytes[bert] score=float[3]"));
+}
+
+TEST_F(CsvTest, InfersOverTheWholeFile) {
+  EXPECT_THAT(
+      Read("a,b\n1,1\n2,2\n3.5,x\n"),
+      ElementsAre("a=float[1] b=bytes[1]", "a=float[2] b=bytes[2]", "a=float[3.5] b=bytes[x]"));
+}
+
+TEST_F(CsvTest, TakesNanAndInfForFloats) {
+  EXPECT_THAT(Read("a\nnan\n1\n-inf\n"),
+              ElementsAre("a=float[nan]", "a=float[1]", "a=float[-inf]"));
+}
+
+TEST_F(CsvTest, AnEmptyCellIsMissing) {
+  EXPECT_THAT(Read("a,b\n1,\n,x\n\"\",\"\"\n"), ElementsAre("a=int64[1]", "b=bytes[x]", ""));
+}
+
+TEST_F(CsvTest, AnEmptyColumnIsAbsentEverywhereAndNoted) {
+  auto source = Open("a,b\n1,\n2,\"\"\n");
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("a=int64[1]", "a=int64[2]"));
+  EXPECT_THAT(source->notes(), ElementsAre("column \"b\" is empty in every row: no record has it"));
+}
+
+TEST_F(CsvTest, NotesAColumnThatOneCellTurnsIntoBytes) {
+  auto source = Open("age,name\n31,x\n32,y\nn/a,z\n33,1\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(),
+              ElementsAre("column \"age\" is bytes because of \"n/a\" at " + Path("a.csv") +
+                          ":4; the 2 values before it are numbers"));
+}
+
+TEST_F(CsvTest, ReadsQuotedCells) {
+  EXPECT_THAT(Read("a,b\n\"x,y\",\"he said \"\"hi\"\"\"\n\"1\",\"\"\"\"\n"),
+              ElementsAre("a=bytes[x,y] b=bytes[he said \"hi\"]", "a=bytes[1] b=bytes[\"]"));
+  // Quotes alone do not make text of numbers.
+  EXPECT_THAT(Read("\"a\"\n\"1\"\n2\n"), ElementsAre("a=int64[1]", "a=int64[2]"));
+}
+
+TEST_F(CsvTest, KeepsLineBreaksInsideQuotesAndCountsThem) {
+  auto source = Open("a,b\r\n\"one\r\ntwo\n\",1\r\nx,2\r\n");
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=bytes[one\r\ntwo\n] b=int64[1]", "a=bytes[x] b=int64[2]"));
+  const std::vector<Kept> items = Items(*source);
+  EXPECT_EQ(items[0].line, 2);
+  EXPECT_EQ(items[1].line, 5);
+}
+
+TEST_F(CsvTest, KeepsSpacesAndStrayQuotes) {
+  EXPECT_THAT(Read("size,b\n5\" disk, 1\n6\"\"x,2 \n"),
+              ElementsAre("b=bytes[ 1] size=bytes[5\" disk]", "b=bytes[2 ] size=bytes[6\"\"x]"));
+}
+
+TEST_F(CsvTest, TheLastLineNeedsNoBreak) {
+  EXPECT_THAT(Read("a\n1\n2"), ElementsAre("a=int64[1]", "a=int64[2]"));
+  EXPECT_THAT(Read("a,b\n1,2\r"), ElementsAre("a=int64[1] b=int64[2]"));
+  EXPECT_THAT(Read("a,b\n1,"), ElementsAre("a=int64[1]"));
+  EXPECT_THAT(Read("a,b\n1,\"2\""), ElementsAre("a=int64[1] b=int64[2]"));
+}
+
+TEST_F(CsvTest, SkipsBlankLinesAndAByteOrderMark) {
+  auto source = Open("\xef\xbb\xbf\n\r\na\n\n1\r\n\r\n2\n\n");
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("a=int64[1]", "a=int64[2]"));
+  EXPECT_EQ(Items(*source)[1].line, 7);
+}
+
+TEST_F(CsvTest, AQuotedEmptyLineIsARecord) {
+  EXPECT_THAT(Read("a\n1\n\"\"\n"), ElementsAre("a=int64[1]", ""));
+}
+
+TEST_F(CsvTest, SplitsAtAnotherDelimiter) {
+  EXPECT_THAT(Read("a\tb\n1,5\t\"x\ty\"\n", '\t'), ElementsAre("a=bytes[1,5] b=bytes[x\ty]"));
+  EXPECT_THAT(Read("a;b\n1;2\n", ';'), ElementsAre("a=int64[1] b=int64[2]"));
+}
+
+TEST_F(CsvTest, KeepsNamesAndTextInUtf8) {
+  EXPECT_THAT(Read("gr\u00f6\u00dfe\n\u20ac\n"), ElementsAre("gr\u00f6\u00dfe=bytes[\u20ac]"));
+}
+
+TEST_F(CsvTest, ReadsSeveralFilesAsOne) {
+  auto source = Make({Write("a.csv", "x,y\n1,1\n"), Write("b.csv", "\"x\",y\r\n2.5,2\r\n3,z")});
+  EXPECT_THAT(
+      Texts(Convert(*source)),
+      ElementsAre("x=float[1] y=bytes[1]", "x=float[2.5] y=bytes[2]", "x=float[3] y=bytes[z]"));
+  EXPECT_EQ(source->num_records(), 3);
+  EXPECT_EQ(source->num_bytes(), 8 + 19);
+  const std::vector<Kept> items = Items(*source);
+  EXPECT_EQ(items[2].file, 1);
+  EXPECT_EQ(items[2].line, 3);
+}
+
+TEST_F(CsvTest, NamesTheRowWithTooManyOrTooFewCells) {
+  ExpectScanError(
+      "a,b\n1,2\n\"x\ny\",2\n1,2,3\n",
+      "a.csv:5: 3 cells where the header has 2; is a cell that holds \",\" not quoted?");
+  ExpectScanError("a,b\n1,2\n3\n", "a.csv:3: 1 cells where the header has 2");
+}
+
+TEST_F(CsvTest, NamesTheLineWhereAQuoteIsLeftOpen) {
+  ExpectScanError("a,b\n1,2\n\"x\ny\",\"never closed\n3,4\n",
+                  "a.csv:4: a quote opens here and is never closed");
+}
+
+TEST_F(CsvTest, NamesTextAfterAClosingQuote) {
+  ExpectScanError("a,b\n\"x\n\"y,2\n", "a.csv:3: \"y,2\\n\" after a closing quote");
+}
+
+TEST_F(CsvTest, NamesALoneCarriageReturn) {
+  ExpectScanError("a,b\n1,2\n3\r4,5\n", "a.csv:3: a carriage return without a line feed");
+}
+
+TEST_F(CsvTest, NamesWhatIsNotUtf8) {
+  ExpectScanError("a\nx\n\xff\n", "a.csv:3: not UTF-8 at byte 4");
+  ExpectScanError("\xff\xfe"s + "a\0\n\0"s, "a.csv: looks like UTF-16");
+  ExpectScanError("a\nx\0y\n"s, "a.csv:2: a NUL byte");
+}
+
+TEST_F(CsvTest, RefusesAFileWithoutHeaderOrRecords) {
+  ExpectScanError("", "a.csv: the file is empty; its first row must name the columns");
+  ExpectScanError("\n\n", "a.csv: the file is empty");
+  ExpectScanError("a,b\n", "a.csv: no records: nothing comes after the header");
+}
+
+TEST_F(CsvTest, RefusesHeadersWithEmptyOrEqualNames) {
+  ExpectScanError("a,,c\n1,2,3\n", "a.csv:1: column 2 of 3 has no name");
+  ExpectScanError("\na,b,a\n1,2,3\n", "a.csv:2: columns 1 and 3 are both named \"a\"");
+}
+
+TEST_F(CsvTest, RefusesFilesWithDifferentHeaders) {
+  const std::string a = Write("a.csv", "x,y\n1,2\n");
+  ExpectError(Scan(*Make({a, Write("b.csv", "x,z\n1,2\n")})), absl::StatusCode::kDataLoss,
+              "b.csv:1: column 2 is named \"z\", in " + a + " it is \"y\"");
+  ExpectError(Scan(*Make({a, Write("b.csv", "x\n1\n")})), absl::StatusCode::kDataLoss,
+              "b.csv:1: the header has 1 columns, that of " + a + " has 2");
+}
+
+TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
+  ExpectError(Scan(*Make({Path("none.csv")})), absl::StatusCode::kNotFound, "none.csv");
+  ExpectError(Scan(*Make({Path("")})), absl::StatusCode::kFailedPrecondition, "Is a directory");
+  ExpectError(Scan(*Make({"/dev/null"})), absl::StatusCode::kFailedPrecondition,
+              "/dev/null: not a regular file");
+}
+
+TEST_F(CsvTest, RefusesOptionsThatCannotBe) {
+  ExpectError(MakeCsvSource({}).status(), absl::StatusCode::kInvalidArgument, "no CSV files");
+  for (char delimiter : {'"', '\n', '\r', '\0', '\xe4'}) {
+    ExpectError(MakeCsvSource({"a.csv"}, {delimiter}).status(), absl::StatusCode::kInvalidArgument,
+                "cannot be used");
+  }
+}
+
+TEST_F(CsvTest, NoticesThatAFileChanged) {
+  auto source = Open("a\n1\n2\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  Write("a.csv", "a\n1\n2\n3\n");
+  const auto ignore = [](const Item&) { return absl::OkStatus(); };
+  ExpectError(source->ForEach(ignore), absl::StatusCode::kFailedPrecondition,
+              "a.csv: changed while it was being read");
+  // A row that does not go with what Scan saw.
+  ExpectError(BuildItem(*source, {"x", 0, 2}).status(), absl::StatusCode::kFailedPrecondition,
+              "changed while it was being read");
+  ExpectError(BuildItem(*source, {"1,2", 0, 2}).status(), absl::StatusCode::kFailedPrecondition,
+              "changed while it was being read");
+}
+
+TEST_F(CsvTest, StopsAtTheFirstErrorOfTheSink) {
+  auto source = Open("a\n1\n2\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  int calls = 0;
+  ExpectError(source->ForEach([&](const Item&) {
+    ++calls;
+    return absl::UnavailableError("full");
+  }),
+              absl::StatusCode::kUnavailable, "full");
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(CsvTest, StopsWhenAskedTo) {
+  auto source = Open("a\n1\n");
+  std::stop_source stop;
+  stop.request_stop();
+  ExpectError(source->Scan(stop.get_token(), {}), absl::StatusCode::kCancelled, "interrupted");
+}
+
+TEST_F(CsvTest, TellsItsProgressOverAllFiles) {
+  auto source = Make({Write("a.csv", "x\n1\n"), Write("b.csv", "x\n2\n")});
+  std::vector<uint64_t> progress;
+  ASSERT_TRUE(source->Scan({}, [&](uint64_t bytes) { progress.push_back(bytes); }).ok());
+  EXPECT_THAT(progress, ElementsAre(4, 8));
+}
+
+TEST_F(CsvTest, ScansAgainFromTheStart) {
+  auto source = Open("a\n1\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  Write("a.csv", "b\nx\ny\n");
+  EXPECT_THAT(Texts(Convert(*source)), ElementsAre("b=bytes[x]", "b=bytes[y]"));
+}
+
+// Random tables written with every freedom that CSV gives, larger than the read buffer.
+TEST_F(CsvTest, ReadsBackRandomTables) {
+  std::mt19937 random(1);
+  const std::vector<std::string> pieces = {"a",  ",", "\"", "\n",     "\r\n",     "\u00e9",
+                                           "\t", " ", "7",  "\u20ac", "some text"};
+  for (int table = 0; table < 30; ++table) {
+    const size_t num_columns = 2 + random() % 5;
+    const size_t num_rows = table % 10 == 0 ? 60000 : random() % 50 + 1;
+    std::string csv;
+    for (size_t c = 0; c < num_columns; ++c) csv += (c > 0 ? ",c" : "c") + std::to_string(c);
+    csv += "\n";
+    std::vector<std::string> expected;
+    for (size_t r = 0; r < num_rows; ++r) {
+      std::string text;
+      for (size_t c = 0; c < num_columns; ++c) {
+        std::string cell = c == 0 ? "x" : "";
+        for (int n = random() % 8; n > 0; --n) cell += pieces[random() % pieces.size()];
+        if (!cell.empty()) {
+          text += (text.empty() ? "c" : " c") + std::to_string(c) + "=bytes[" + cell + "]";
+        }
+        std::string written;
+        if (cell.find_first_of(",\"\r\n") != cell.npos || random() % 3 == 0) {
+          for (char character : cell)
+            written += character == '"' ? "\"\"" : std::string(1, character);
+          written = "\"" + written + "\"";
+        } else {
+          written = cell;
+        }
+        csv += (c > 0 ? "," : "") + written;
+      }
+      csv += random() % 2 == 0 ? "\n" : "\r\n";
+      if (random() % 10 == 0) csv += "\n";
+      expected.push_back(text);
+    }
+    auto source = Open(csv);
+    std::vector<std::string> found = Texts(Convert(*source));
+    // A column of digits alone becomes int64, with few rows: its text is the same.
+    for (std::string& text : found) {
+      for (size_t at = 0; (at = text.find("=int64[", at)) != text.npos;)
+        text.replace(at, 7, "=bytes[");
+    }
+    ASSERT_EQ(found, expected);
+  }
+}
+
+// Any bytes end in records or an error, and the passes agree on what the rows are.
+TEST_F(CsvTest, SurvivesGarbage) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 3000; ++i) {
+    std::string content = "a,b\n";
+    for (int n = random() % 40; n > 0; --n) content += ",\"\n\r1x."[random() % 7];
+    auto source = Open(content);
+    if (Scan(*source).ok()) {
+      EXPECT_EQ(Convert(*source).size(), source->num_records());
+    }
+  }
+}
+
+TEST(SplitCsvRowTest, AsksForMoreTextWhereverARowIsCut) {
+  const std::string row = "ab,\"c\"\"d\n\",,e\r\n";
+  std::vector<CsvCell> cells;
+  for (size_t size = 0; size < row.size(); ++size) {
+    EXPECT_EQ(SplitCsvRow(row.substr(0, size), false, ',', &cells).result, CsvSplit::kIncomplete)
+        << size;
+  }
+  const CsvSplit split = SplitCsvRow(row + "next", false, ',', &cells);
+  EXPECT_EQ(split.result, CsvSplit::kRow);
+  EXPECT_EQ(split.bytes, row.size());
+  ASSERT_EQ(cells.size(), 4);
+  EXPECT_EQ(cells[1].text, "c\"\"d\n");
+  EXPECT_TRUE(cells[1].doubled_quotes);
+  EXPECT_EQ(cells[3].text, "e");
+}
+
+}  // namespace
+}  // namespace shardfeed

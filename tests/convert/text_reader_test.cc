@@ -1,0 +1,179 @@
+#include "convert/text_reader.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/convert/source_fixture.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class TextReaderTest : public SourceTest {
+ protected:
+  using Lines = std::vector<std::pair<uint64_t, std::string>>;
+
+  std::unique_ptr<TextReader> Open(const std::string& content, TextReaderOptions options = {}) {
+    absl::StatusOr<std::unique_ptr<TextReader>> reader =
+        TextReader::Open(Write("a.txt", content), std::move(options));
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return *std::move(reader);
+  }
+
+  static TextReaderOptions SmallBuffer() {
+    TextReaderOptions options;
+    options.buffer_bytes = 4096;
+    return options;
+  }
+
+  // All lines with their numbers; the status stays with the reader.
+  static Lines ReadLines(TextReader& reader) {
+    Lines lines;
+    TextReader::Line line;
+    while (reader.NextLine(&line)) lines.emplace_back(line.number, line.text);
+    return lines;
+  }
+
+  // The failure of reading `content`, wherever it comes.
+  absl::Status Failure(const std::string& content, TextReaderOptions options = {}) {
+    absl::StatusOr<std::unique_ptr<TextReader>> reader =
+        TextReader::Open(Write("a.txt", content), std::move(options));
+    if (!reader.ok()) return reader.status();
+    ReadLines(**reader);
+    return (*reader)->status();
+  }
+};
+
+TEST_F(TextReaderTest, SplitsAtBothKindsOfLineBreak) {
+  auto reader = Open("one\ntwo\r\n\n\r\nfi\rve\r\r\nlast");
+  EXPECT_THAT(ReadLines(*reader), ElementsAre(Pair(1, "one"), Pair(2, "two"), Pair(3, ""),
+                                              Pair(4, ""), Pair(5, "fi\rve\r"), Pair(6, "last")));
+  EXPECT_TRUE(reader->status().ok());
+}
+
+TEST_F(TextReaderTest, ALineBreakAtTheEndStartsNoLine) {
+  EXPECT_THAT(ReadLines(*Open("one\n")), ElementsAre(Pair(1, "one")));
+  EXPECT_THAT(ReadLines(*Open("\n")), ElementsAre(Pair(1, "")));
+  EXPECT_THAT(ReadLines(*Open("")), ElementsAre());
+}
+
+TEST_F(TextReaderTest, SkipsAByteOrderMark) {
+  EXPECT_THAT(ReadLines(*Open("\xef\xbb\xbfone\ntwo")),
+              ElementsAre(Pair(1, "one"), Pair(2, "two")));
+  EXPECT_THAT(ReadLines(*Open("\xef\xbb\xbf")), ElementsAre());
+}
+
+TEST_F(TextReaderTest, JoinsLinesAcrossReads) {
+  std::mt19937 random(1);
+  Lines expected;
+  std::string content;
+  for (uint64_t number = 1; number <= 3000; ++number) {
+    std::string line;
+    // Characters of one to four bytes, so that reads cut them everywhere.
+    for (int i = random() % 60; i > 0; --i) {
+      line += std::vector<std::string>{"a", "\u00e9", "\u20ac", "\U0001f600"}[random() % 4];
+    }
+    if (number % 500 == 0) line.append(20000, 'x');
+    content += line + (random() % 2 == 0 ? "\n" : "\r\n");
+    expected.emplace_back(number, line);
+  }
+  auto reader = Open(content, SmallBuffer());
+  EXPECT_EQ(ReadLines(*reader), expected);
+  EXPECT_TRUE(reader->status().ok()) << reader->status();
+}
+
+TEST_F(TextReaderTest, NamesLineAndByteOfWhatIsNotUtf8) {
+  ExpectError(Failure("good\nba\xe9"
+                      "d\nmore\n"),
+              absl::StatusCode::kDataLoss, "a.txt:2: not UTF-8 at byte 7 of the file (found 0xe9)");
+  // A cut character before a line break, a stray continuation, an overlong form, a surrogate.
+  ExpectError(Failure("\xe2\x82\nx"), absl::StatusCode::kDataLoss, "a.txt:1: not UTF-8 at byte 0 ");
+  ExpectError(Failure("ab\n\x80"), absl::StatusCode::kDataLoss, "a.txt:2: not UTF-8 at byte 3 ");
+  ExpectError(Failure("a\xc0\xaf"), absl::StatusCode::kDataLoss, "a.txt:1: not UTF-8 at byte 1 ");
+  ExpectError(Failure("\xed\xa0\x80"), absl::StatusCode::kDataLoss, "a.txt:1: not UTF-8 at byte 0");
+  // At the end of the file, where no next byte tells.
+  ExpectError(Failure("a\nb\xf0\x9f\x98"), absl::StatusCode::kDataLoss,
+              "a.txt:2: not UTF-8 at byte 3 ");
+}
+
+TEST_F(TextReaderTest, NamesLineAndByteInLaterReads) {
+  std::string content;
+  for (int i = 0; i < 5000; ++i) content += "line " + std::to_string(i) + "\n";
+  const size_t at = content.find("line 4321");
+  content[at] = '\xff';
+  ExpectError(Failure(content, SmallBuffer()), absl::StatusCode::kDataLoss,
+              "a.txt:4322: not UTF-8 at byte " + std::to_string(at) + " of the file (found 0xff)");
+  content[at] = '\0';
+  ExpectError(Failure(content, SmallBuffer()), absl::StatusCode::kDataLoss,
+              "a.txt:4322: a NUL byte, at byte " + std::to_string(at) + " of the file");
+}
+
+TEST_F(TextReaderTest, LinesBeforeABadReadAreHandedOut) {
+  std::string content(5000, '\n');
+  content += "\xff";
+  auto reader = Open(content, SmallBuffer());
+  EXPECT_GE(ReadLines(*reader).size(), 4000);
+  EXPECT_FALSE(reader->status().ok());
+  TextReader::Line line;
+  EXPECT_FALSE(reader->NextLine(&line));
+}
+
+TEST_F(TextReaderTest, RecognisesWhatIsNotUtf8Text) {
+  ExpectError(Failure("\xff\xfeh\0i\0"s), absl::StatusCode::kDataLoss,
+              "a.txt: looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)");
+  ExpectError(Failure("\xfe\xff\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
+  ExpectError(Failure("h\0i\0"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
+  ExpectError(Failure("\0h\0i"s), absl::StatusCode::kDataLoss, "looks like UTF-16");
+  ExpectError(Failure("\x1f\x8b\x08"), absl::StatusCode::kDataLoss, "is compressed with gzip");
+  ExpectError(Failure("\x28\xb5\x2f\xfd\x24"), absl::StatusCode::kDataLoss, "with Zstandard");
+  ExpectError(Failure("PK\x03\x04"), absl::StatusCode::kDataLoss, "an Excel workbook");
+}
+
+TEST_F(TextReaderTest, RefusesALineAboveTheLimit) {
+  TextReaderOptions options = SmallBuffer();
+  options.max_line_bytes = 10000;
+  ExpectError(Failure("short\n" + std::string(50000, 'x') + "\n", options),
+              absl::StatusCode::kResourceExhausted,
+              "a.txt:2: more than 10000 bytes without the end of the record");
+  auto reader = Open("short\n" + std::string(9000, 'x') + "\nshort", options);
+  EXPECT_EQ(ReadLines(*reader).size(), 3);
+  EXPECT_TRUE(reader->status().ok());
+}
+
+TEST_F(TextReaderTest, TellsHowFarItHasRead) {
+  std::vector<uint64_t> offsets;
+  TextReaderOptions options = SmallBuffer();
+  options.on_read = [&](uint64_t offset) {
+    offsets.push_back(offset);
+    return absl::OkStatus();
+  };
+  ReadLines(*Open(std::string(20000, '\n'), options));
+  EXPECT_GE(offsets.size(), 4);
+  EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
+  EXPECT_EQ(offsets.back(), 20000);
+}
+
+TEST_F(TextReaderTest, EndsWhenItsListenerFails) {
+  TextReaderOptions options = SmallBuffer();
+  options.on_read = [&](uint64_t offset) {
+    return offset > 8000 ? absl::CancelledError("enough") : absl::OkStatus();
+  };
+  ExpectError(Failure(std::string(20000, '\n'), options), absl::StatusCode::kCancelled, "enough");
+}
+
+TEST_F(TextReaderTest, AMissingFileIsNotFound) {
+  ExpectError(TextReader::Open(Path("none.txt"), {}).status(), absl::StatusCode::kNotFound,
+              "none.txt: cannot open: No such file");
+}
+
+}  // namespace
+}  // namespace shardfeed
