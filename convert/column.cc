@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <system_error>
 
 #include "absl/strings/charconv.h"
@@ -121,13 +120,6 @@ std::optional<float> ParseFloat(std::string_view text) {
   const ColumnKind kind = KindOfSpelling(text, &far);
   if (kind != ColumnKind::kInt64 && kind != ColumnKind::kFloat) return std::nullopt;
   return ToFloat(ParseDouble(text));
-}
-
-std::optional<float> ToFloat(double value) {
-  // Half a unit in the last place above the largest float: from here on, rounding gives infinity.
-  constexpr double kTooLarge = 0x1.ffffffp127;
-  if (std::isfinite(value) && std::abs(value) >= kTooLarge) return std::nullopt;
-  return static_cast<float>(value);
 }
 
 void TextColumn::AddUnsettled(std::string_view cell, Place place) {

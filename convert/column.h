@@ -6,10 +6,12 @@
 #ifndef SHARDFEED_CONVERT_COLUMN_H_
 #define SHARDFEED_CONVERT_COLUMN_H_
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace shardfeed {
 
@@ -39,7 +41,12 @@ std::optional<int64_t> ParseInt64(std::string_view text);
 std::optional<float> ParseFloat(std::string_view text);
 
 // `value` as the nearest float; nothing when it is finite and beyond float's range.
-std::optional<float> ToFloat(double value);
+inline std::optional<float> ToFloat(double value) {
+  // Half a unit in the last place above the largest float: from here on, rounding gives infinity.
+  constexpr double kTooLarge = 0x1.ffffffp127;
+  if (std::abs(value) >= kTooLarge && std::isfinite(value)) return std::nullopt;
+  return static_cast<float>(value);
+}
 
 // Where a value stands: an index of a file, and a 1-based line in it.
 struct Place {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -70,6 +71,8 @@ class CsvSource : public Source {
   TextFiles files_;
   CsvOptions options_;
   std::vector<TextColumn> columns_;
+  // Indices of columns_ by name: records have their features in this order.
+  std::vector<size_t> by_name_;
   std::vector<uint64_t> records_of_file_;
   uint64_t num_records_ = 0;
 };
@@ -172,6 +175,10 @@ absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
   }
   if (file == 0) {
     columns_ = std::move(header);
+    by_name_.resize(columns_.size());
+    std::iota(by_name_.begin(), by_name_.end(), 0);
+    std::sort(by_name_.begin(), by_name_.end(),
+              [this](size_t a, size_t b) { return columns_[a].name() < columns_[b].name(); });
     return absl::OkStatus();
   }
   if (header.size() != columns_.size()) {
@@ -287,7 +294,7 @@ absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
   if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
     return files_.Changed(item.file);
   }
-  for (size_t i = 0; i < cells.size(); ++i) {
+  for (size_t i : by_name_) {
     if (cells[i].text.empty()) continue;
     const std::string& name = columns_[i].name();
     switch (columns_[i].kind()) {

@@ -80,7 +80,8 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
         return broken("a records_digest is not a hexadecimal number");
       }
     }
-    absl::Status schema = manifest.schema.FromJson(json.at("features"), manifest.num_records());
+    absl::Status schema = manifest.schema.FromJson(json.at("features"), manifest.num_records(),
+                                                   json.at("not_examples"));
     if (!schema.ok()) return broken(std::string(schema.message()));
   } catch (const nlohmann::json::exception& e) {
     return broken(e.what());

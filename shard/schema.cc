@@ -107,9 +107,11 @@ nlohmann::json Schema::ToJson() const {
   return json;
 }
 
-absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records) {
+absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records,
+                              uint64_t not_examples) {
   *this = Schema();
   records_ = records;
+  not_examples_ = not_examples;
   try {
     for (const auto& [name, entry] : json.items()) {
       FeatureSchema& feature = features_[name];

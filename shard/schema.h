@@ -46,7 +46,7 @@ class Schema {
   // docs/manifest.md.
   nlohmann::json ToJson() const;
   // DataLoss when `json` is not what ToJson writes.
-  absl::Status FromJson(const nlohmann::json& json, uint64_t records);
+  absl::Status FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples = 0);
 
  private:
   struct Seen {

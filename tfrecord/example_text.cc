@@ -43,8 +43,10 @@ Json BytesToJson(const std::string& bytes) {
 Json FloatToJson(float value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  // Through the shortest decimal: 0.1f is 0.1, not 0.10000000149011612.
-  return Json::parse(fmt::format("{}", value));
+  // Through the shortest decimal: 0.1f is 0.1, not 0.10000000149011612. A float stays one: 3.0.
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return Json::parse(text);
 }
 
 Json ToJson(const Feature& feature) {

@@ -126,7 +126,7 @@ TEST_F(CsvTest, ReadsSeveralFilesAsOne) {
       Texts(Convert(*source)),
       ElementsAre("x=float[1] y=bytes[1]", "x=float[2.5] y=bytes[2]", "x=float[3] y=bytes[z]"));
   EXPECT_EQ(source->num_records(), 3);
-  EXPECT_EQ(source->num_bytes(), 8 + 19);
+  EXPECT_EQ(source->num_bytes(), 8 + 17);
   const std::vector<Kept> items = Items(*source);
   EXPECT_EQ(items[2].file, 1);
   EXPECT_EQ(items[2].line, 3);
@@ -246,7 +246,7 @@ TEST_F(CsvTest, ReadsBackRandomTables) {
                                            "\t", " ", "7",  "\u20ac", "some text"};
   for (int table = 0; table < 30; ++table) {
     const size_t num_columns = 2 + random() % 5;
-    const size_t num_rows = table % 10 == 0 ? 60000 : random() % 50 + 1;
+    const size_t num_rows = table == 0 ? 40000 : random() % 50 + 1;
     std::string csv;
     for (size_t c = 0; c < num_columns; ++c) csv += (c > 0 ? ",c" : "c") + std::to_string(c);
     csv += "\n";
@@ -301,10 +301,12 @@ TEST(SplitCsvRowTest, AsksForMoreTextWhereverARowIsCut) {
   const std::string row = "ab,\"c\"\"d\n\",,e\r\n";
   std::vector<CsvCell> cells;
   for (size_t size = 0; size < row.size(); ++size) {
-    EXPECT_EQ(SplitCsvRow(row.substr(0, size), false, ',', &cells).result, CsvSplit::kIncomplete)
+    EXPECT_EQ(SplitCsvRow(std::string_view(row).substr(0, size), false, ',', &cells).result,
+              CsvSplit::kIncomplete)
         << size;
   }
-  const CsvSplit split = SplitCsvRow(row + "next", false, ',', &cells);
+  const std::string text = row + "next";
+  const CsvSplit split = SplitCsvRow(text, false, ',', &cells);
   EXPECT_EQ(split.result, CsvSplit::kRow);
   EXPECT_EQ(split.bytes, row.size());
   ASSERT_EQ(cells.size(), 4);

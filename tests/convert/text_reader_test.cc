@@ -118,10 +118,10 @@ TEST_F(TextReaderTest, NamesLineAndByteInLaterReads) {
 }
 
 TEST_F(TextReaderTest, LinesBeforeABadReadAreHandedOut) {
-  std::string content(5000, '\n');
+  std::string content(20000, '\n');
   content += "\xff";
   auto reader = Open(content, SmallBuffer());
-  EXPECT_GE(ReadLines(*reader).size(), 4000);
+  EXPECT_GE(ReadLines(*reader).size(), 8000);
   EXPECT_FALSE(reader->status().ok());
   TextReader::Line line;
   EXPECT_FALSE(reader->NextLine(&line));
@@ -157,7 +157,7 @@ TEST_F(TextReaderTest, TellsHowFarItHasRead) {
     return absl::OkStatus();
   };
   ReadLines(*Open(std::string(20000, '\n'), options));
-  EXPECT_GE(offsets.size(), 4);
+  EXPECT_GE(offsets.size(), 3);
   EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
   EXPECT_EQ(offsets.back(), 20000);
 }

@@ -1,0 +1,164 @@
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cerrno>
+#include <vector>
+
+#include "io/buffer.h"
+#include "io/errno_status.h"
+#include "io/file.h"
+#include "io/output_file.h"
+#include "io/parallel.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+using testing::ReadBytes;
+using testing::TestFolder;
+
+TEST(ErrnoStatus, NamesPathActionReasonAndRemedy) {
+  EXPECT_FAILS(ErrnoStatus(ENOSPC, "a/b", "write"), kResourceExhausted,
+               "a/b: cannot write: No space left on device; free some space");
+  EXPECT_FAILS(ErrnoStatus(ENOENT, "x", "open"), kNotFound, "x: cannot open");
+  EXPECT_FAILS(ErrnoStatus(EACCES, "x", "open"), kPermissionDenied, "Permission denied");
+  EXPECT_FAILS(ErrnoStatus(EFBIG, "x", "write"), kResourceExhausted, "ulimit -f");
+  EXPECT_FAILS(ErrnoStatus(EIO, "x", "read"), kUnavailable, "Input/output error");
+}
+
+TEST(File, ReadsAtAnyPosition) {
+  TestFolder folder;
+  auto file = File::Open(folder.Write("f", "0123456789"));
+  ASSERT_OK(file);
+  EXPECT_EQ((*file)->size(), 10);
+  std::string bytes(4, ' ');
+  EXPECT_EQ(*(*file)->ReadAt(3, absl::MakeSpan(bytes)), 4);
+  EXPECT_EQ(bytes, "3456");
+}
+
+TEST(File, ReadAtTheEndIsShort) {
+  TestFolder folder;
+  auto file = File::Open(folder.Write("f", "0123456789"));
+  std::string bytes(4, ' ');
+  EXPECT_EQ(*(*file)->ReadAt(8, absl::MakeSpan(bytes)), 2);
+  EXPECT_EQ(*(*file)->ReadAt(20, absl::MakeSpan(bytes)), 0);
+}
+
+TEST(File, ReadExactlyPastTheEndIsDataLoss) {
+  TestFolder folder;
+  auto file = File::Open(folder.Write("f", "0123456789"));
+  std::string bytes(4, ' ');
+  EXPECT_FAILS((*file)->ReadExactlyAt(8, absl::MakeSpan(bytes)), kDataLoss,
+               "file ends at byte 10, but is needed up to byte 12");
+}
+
+TEST(File, MissingFileIsNotFound) {
+  TestFolder folder;
+  EXPECT_FAILS(File::Open(folder / "none"), kNotFound, "none: cannot open: No such file");
+}
+
+TEST(File, FolderIsNotAFile) {
+  TestFolder folder;
+  EXPECT_FAILS(File::Open(folder.path()), kFailedPrecondition, "Is a directory");
+}
+
+TEST(FileSource, DeliversAPart) {
+  TestFolder folder;
+  auto file = File::Open(folder.Write("f", "0123456789"));
+  FileSource source(*file, 2, 7);
+  std::string bytes(3, ' ');
+  EXPECT_EQ(*source.Read(absl::MakeSpan(bytes)), 3);
+  EXPECT_EQ(bytes, "234");
+  EXPECT_EQ(*source.Read(absl::MakeSpan(bytes)), 2);
+  EXPECT_EQ(*source.Read(absl::MakeSpan(bytes)), 0);
+}
+
+TEST(ReadFile, RefusesMoreThanExpected) {
+  TestFolder folder;
+  const std::string path = folder.Write("f", "0123456789");
+  EXPECT_EQ(*ReadFile(path, 10), "0123456789");
+  EXPECT_FAILS(ReadFile(path, 9), kResourceExhausted, "10 bytes where at most 9");
+}
+
+TEST(OutputFile, AppendsAndOverwrites) {
+  TestFolder folder;
+  auto file = OutputFile::Create(folder / "f");
+  ASSERT_OK(file);
+  EXPECT_OK((*file)->Append("hello "));
+  EXPECT_OK((*file)->Append("world"));
+  EXPECT_OK((*file)->WriteAt(0, "J"));
+  EXPECT_EQ((*file)->size(), 11);
+  EXPECT_OK((*file)->Sync());
+  EXPECT_OK((*file)->Close());
+  EXPECT_EQ(ReadBytes(folder / "f"), "Jello world");
+}
+
+TEST(OutputFile, FileSizeLimitIsResourceExhausted) {
+  TestFolder folder;
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit old;
+  getrlimit(RLIMIT_FSIZE, &old);
+  const rlimit small = {4096, old.rlim_max};
+  auto file = OutputFile::Create(folder / "f");
+  setrlimit(RLIMIT_FSIZE, &small);
+  const absl::Status status = (*file)->Append(std::string(10000, 'x'));
+  setrlimit(RLIMIT_FSIZE, &old);
+  EXPECT_FAILS(status, kResourceExhausted, "cannot write at byte 4096: File too large");
+}
+
+TEST(WriteFileAtomically, ReplacesAndLeavesNothingBehind) {
+  TestFolder folder;
+  folder.Write("f", "old");
+  EXPECT_OK(WriteFileAtomically(folder / "f", "new"));
+  EXPECT_EQ(ReadBytes(folder / "f"), "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(WriteFileAtomically, MissingFolderIsNotFound) {
+  TestFolder folder;
+  EXPECT_FAILS(WriteFileAtomically(folder / "no/f", "x"), kNotFound, "cannot create");
+}
+
+TEST(Buffer, IsAlignedAndRoundedUp) {
+  for (size_t size : {0, 1, 4096, 5000}) {
+    auto buffer = Buffer::Allocate(size);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Buffer::kAlignment, 0);
+    EXPECT_GE(buffer->size(), std::max<size_t>(size, 1));
+    EXPECT_EQ(buffer->size() % Buffer::kAlignment, 0);
+  }
+}
+
+TEST(ParallelFor, RunsEachIndexOnce) {
+  std::vector<std::atomic<int>> runs(1000);
+  EXPECT_OK(ParallelFor(runs.size(), 8, {}, [&](size_t i) {
+    ++runs[i];
+    return absl::OkStatus();
+  }));
+  for (const auto& n : runs) EXPECT_EQ(n, 1);
+}
+
+TEST(ParallelFor, ReturnsTheFailureWithTheLowestIndex) {
+  for (int round = 0; round < 20; ++round) {
+    EXPECT_FAILS(ParallelFor(100, 8, {},
+                             [](size_t i) {
+                               return i % 2 == 1 ? absl::DataLossError(std::to_string(i))
+                                                 : absl::OkStatus();
+                             }),
+                 kDataLoss, "1");
+  }
+}
+
+TEST(ParallelFor, StopsWhenAskedTo) {
+  std::stop_source stop;
+  std::atomic<int> runs = 0;
+  const absl::Status status = ParallelFor(1000000, 4, stop.get_token(), [&](size_t) {
+    if (++runs == 10) stop.request_stop();
+    return absl::OkStatus();
+  });
+  EXPECT_FAILS(status, kCancelled, "interrupted");
+  EXPECT_LT(runs, 1000);
+}
+
+}  // namespace
+}  // namespace shardfeed

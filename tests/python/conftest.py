@@ -1,0 +1,55 @@
+"""Fixtures of the tests that run the program and compare it with TensorFlow."""
+
+import os
+import pathlib
+
+import pytest
+
+# Before anything imports TensorFlow: no GPU, no chatter.
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import harness
+
+
+def pytest_configure(config):
+    if not harness.BINARY.exists():
+        pytest.exit(f"{harness.BINARY} is missing: build it with 'bazel build --config=opt "
+                    "//cli:shardfeed', or set SHARDFEED_BIN", returncode=3)
+
+
+@pytest.fixture(scope="session")
+def tf():
+    """TensorFlow, imported by the first test that needs it."""
+    return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+
+@pytest.fixture(scope="session")
+def large(tf, tmp_path_factory):
+    """Three shards of 20,000 small records each, raw and GZIP (one member): the records in order,
+    and per compression the folder."""
+    folder = tmp_path_factory.mktemp("large")
+    records = [harness.example(tf, number=[i], text=[b"x" * (i % 97)]) for i in range(60_000)]
+    for kind in ("", "GZIP"):
+        for shard in range(3):
+            path = folder / (kind or "none") / f"train-{shard:05}-of-00003"
+            path.parent.mkdir(exist_ok=True)
+            harness.write_by_tensorflow(tf, path, records[shard * 20_000:(shard + 1) * 20_000],
+                                        kind)
+    return records, folder
+
+
+@pytest.fixture
+def out(tmp_path) -> pathlib.Path:
+    """A folder to write datasets to, which is not there yet."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def copy_of(tmp_path):
+    """Copies a file of testdata to where indexes may be written beside it."""
+    def copy(name):
+        target = tmp_path / pathlib.Path(name).name
+        target.write_bytes((harness.TESTDATA / name).read_bytes())
+        return target
+    return copy

@@ -1,0 +1,220 @@
+"""Verbs of the tests: run the program, look at TFRecord bytes, compare folders."""
+
+import base64
+import json
+import os
+import pathlib
+import struct
+import subprocess
+from dataclasses import dataclass
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+TESTDATA = REPOSITORY / "testdata"
+BINARY = pathlib.Path(os.environ.get("SHARDFEED_BIN", REPOSITORY / "bazel-bin/cli/shardfeed"))
+
+DONE, DEFECTS, USAGE, IO_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+HEADER = 12
+FOOTER = 4
+
+PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
+
+
+@dataclass
+class Result:
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    @property
+    def lines(self):
+        """Standard output as one JSON value a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def command(*arguments):
+    return [str(BINARY), *map(str, arguments)]
+
+
+def run(*arguments, cwd=None, preexec=None, timeout=120):
+    """Runs shardfeed to its end, whatever that is."""
+    done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, timeout=timeout,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+    return Result(done.returncode, done.stdout, done.stderr.decode())
+
+
+def succeed(*arguments, **options):
+    """Runs shardfeed where only success is right."""
+    result = run(*arguments, **options)
+    assert result.status == DONE, result.err + result.out.decode(errors="replace")
+    return result
+
+
+def fail(status, *arguments, **options):
+    """Runs shardfeed where it must end with `status`; returns its one line of explanation."""
+    result = run(*arguments, **options)
+    assert result.status == status, (result.status, result.err, result.out)
+    assert result.err.startswith("shardfeed: "), result.err
+    assert result.err.count("\n") == 1, result.err
+    return result.err.removeprefix("shardfeed: ").rstrip("\n")
+
+
+def convert(kind, source, spec, *options, **others):
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    return succeed("convert", kind, *sources, spec, "-q", *options, **others)
+
+
+def verify(dataset, *options, status=DONE):
+    """The report of `verify --json`."""
+    datasets = dataset if isinstance(dataset, (list, tuple)) else [dataset]
+    result = run("verify", *datasets, "--json", *options)
+    assert result.status == status, (result.status, result.err, result.out)
+    return result.json
+
+
+def payloads(dataset, *options):
+    """All records as `cat` reads them; in JSON, so that it tells one from the next."""
+    return succeed("cat", dataset, *options).lines
+
+
+# ---- TFRecord bytes, by the book and by nothing else
+
+
+def frames(raw):
+    """(offset, payload) of each whole frame; CRCs are not looked at."""
+    found = []
+    offset = 0
+    while offset + HEADER <= len(raw):
+        length, = struct.unpack_from("<Q", raw, offset)
+        if offset + HEADER + length + FOOTER > len(raw):
+            break
+        found.append((offset, raw[offset + HEADER:offset + HEADER + length]))
+        offset += HEADER + length + FOOTER
+    return found
+
+
+# ---- TensorFlow
+
+
+def example(tf, **features):
+    message = tf.train.Example()
+    for name, values in features.items():
+        feature = message.features.feature[name]
+        if not values:
+            feature.SetInParent()
+        elif isinstance(values[0], bytes):
+            feature.bytes_list.value.extend(values)
+        elif isinstance(values[0], float):
+            feature.float_list.value.extend(values)
+        else:
+            feature.int64_list.value.extend(values)
+    return message.SerializeToString(deterministic=True)
+
+
+def write_by_tensorflow(tf, path, records, compression=""):
+    with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def read_by_tensorflow(tf, paths, compression=""):
+    paths = [str(path) for path in paths]
+    return list(tf.data.TFRecordDataset(paths, compression_type=compression).as_numpy_iterator())
+
+
+def decoded(tf, record):
+    """The features of an Example as Python values."""
+    features = tf.train.Example.FromString(record).features.feature
+    return {name: list(getattr(f, f.WhichOneof("kind")).value) if f.WhichOneof("kind") else []
+            for name, f in features.items()}
+
+
+def as_cat_prints(features):
+    """Decoded features as `cat --format json` is to print them."""
+    def value(v):
+        if not isinstance(v, bytes):
+            return v
+        try:
+            return v.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(v).decode()}
+    return {name: [value(v) for v in values] for name, values in features.items()}
+
+
+def shards(folder, stem):
+    return sorted(path for path in folder.glob(f"{stem}-*-of-*"))
+
+
+# ---- folders
+
+
+def tree(folder):
+    """Every file below `folder`, hidden ones too, with its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def looks_complete(folder, stem):
+    """Whether anything could take what is in `folder` for the dataset `stem`."""
+    if (folder / ".shardfeed" / f"{stem}.manifest.json").exists():
+        return True
+    return folder.exists() and run("verify", folder / f"{stem}@*").status == DONE
+
+
+def flip(path, offset, mask=0x10):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= mask
+    path.write_bytes(data)
+
+
+# ---- CRC-32C, the slow way
+
+
+def _crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+_TABLE = _crc_table()
+
+
+def masked_crc(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def header(length):
+    """A sound header of a record of `length` bytes."""
+    number = struct.pack("<Q", length)
+    return number + struct.pack("<I", masked_crc(number))
+
+
+def frame(payload):
+    return header(len(payload)) + payload + struct.pack("<I", masked_crc(payload))
+
+
+# ---- GZIP as shardfeed writes it
+
+
+def members(data):
+    """(offset, content) of each member, by the size that its "SF" field tells."""
+    import gzip
+    found = []
+    offset = 0
+    while offset < len(data):
+        assert data[offset:offset + 2] == b"\x1f\x8b" and data[offset + 12:offset + 14] == b"SF"
+        size, = struct.unpack_from("<Q", data, offset + 16)
+        found.append((offset, gzip.decompress(data[offset:offset + size])))
+        offset += size
+    return found

@@ -1,0 +1,247 @@
+#include "shard/index.h"
+
+#include <random>
+
+#include "shard/index_build.h"
+#include "shard/spec.h"
+#include "shard/text_index.h"
+#include "tests/testing/files.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/gzip_members.h"
+
+namespace shardfeed {
+namespace {
+
+using testing::ReadBytes;
+using testing::TestFolder;
+
+std::shared_ptr<const ShardIndex> IndexOf(const std::vector<uint64_t>& frames,
+                                          const std::vector<RestartPoint>& points = {}) {
+  IndexBuilder builder;
+  for (uint64_t frame : frames) EXPECT_OK(builder.AddFrame(frame));
+  for (const RestartPoint& point : points) builder.AddRestartPoint(point);
+  auto bytes = builder.Finish({.records_digest = 0x12345678, .shard_bytes = 99});
+  EXPECT_OK(bytes);
+  auto index = ShardIndex::FromBytes(*bytes, "test");
+  EXPECT_OK(index);
+  return *index;
+}
+
+void ExpectOffsets(const std::vector<uint64_t>& frames) {
+  const auto index = IndexOf(frames);
+  ASSERT_EQ(index->records(), frames.size());
+  uint64_t offset = 0;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    ASSERT_EQ(index->Offset(i), offset) << i;
+    ASSERT_EQ(index->RecordAt(offset), i);
+    ASSERT_EQ(index->RecordAt(offset + frames[i] - 1), i);
+    offset += frames[i];
+  }
+  EXPECT_EQ(index->Offset(frames.size()), offset);
+  EXPECT_EQ(index->summary().stream_bytes, offset);
+}
+
+TEST(ShardIndex, GivesEachOffsetBack) {
+  std::mt19937_64 random(1);
+  for (size_t n : {0, 1, 2, 127, 128, 129, 256, 1000}) {
+    ExpectOffsets(std::vector<uint64_t>(n, 246));
+    for (int bits : {4, 17, 33, 45}) {
+      std::vector<uint64_t> frames;
+      for (size_t i = 0; i < n; ++i) frames.push_back(16 + random() % (uint64_t{1} << bits));
+      ExpectOffsets(frames);
+    }
+  }
+}
+
+TEST(ShardIndex, OffsetsOfSixtyFourBits) {
+  // Deviations of up to 61 bits, packed at every bit position.
+  std::vector<uint64_t> frames(100, 16);
+  frames[3] = uint64_t{1} << 60;
+  frames[50] = (uint64_t{1} << 60) + 12345;
+  ExpectOffsets(frames);
+}
+
+TEST(ShardIndex, TakesFewBytesARecord) {
+  std::mt19937 random(1);
+  std::vector<uint64_t> equal(10000, 246);
+  EXPECT_LT(IndexOf(equal)->bytes().size(), 10000 * 0.3);
+  std::vector<uint64_t> pictures;
+  for (int i = 0; i < 10000; ++i) pictures.push_back(20000 + random() % 200000);
+  EXPECT_LT(IndexOf(pictures)->bytes().size(), 10000 * 3.5);
+}
+
+TEST(ShardIndex, FindsTheRestartPointBefore) {
+  std::vector<RestartPoint> points;
+  for (uint64_t i = 0; i < 5; ++i) {
+    points.push_back({.file_offset = 10 * i,
+                      .stream_offset = 1000 * i,
+                      .bits = static_cast<int>(i),
+                      .at_header = i == 0,
+                      .window = std::string(i * 100, static_cast<char>('a' + i))});
+  }
+  const auto index = IndexOf({5000}, points);
+  EXPECT_EQ(index->num_restart_points(), 5);
+  for (uint64_t i = 0; i < 5; ++i) {
+    for (uint64_t offset : {1000 * i, 1000 * i + 999}) {
+      const RestartPoint found = index->RestartBefore(offset);
+      EXPECT_EQ(found.file_offset, 10 * i);
+      EXPECT_EQ(found.stream_offset, 1000 * i);
+      EXPECT_EQ(found.bits, i);
+      EXPECT_EQ(found.at_header, i == 0);
+      EXPECT_EQ(found.window, points[i].window);
+    }
+  }
+}
+
+TEST(ShardIndex, EveryFlippedByteIsFound) {
+  const std::string sound(IndexOf({100, 200, 300})->bytes());
+  for (size_t i = 0; i < sound.size(); ++i) {
+    std::string bytes = sound;
+    bytes[i] ^= 0x40;
+    EXPECT_FAILS(ShardIndex::FromBytes(bytes, "test"), kDataLoss, "make it anew");
+  }
+  for (size_t size = 0; size < sound.size(); ++size) {
+    EXPECT_FAILS(ShardIndex::FromBytes(sound.substr(0, size), "test"), kDataLoss, "test: ");
+  }
+}
+
+class BuildTest : public ::testing::Test {
+ protected:
+  std::string WriteShard(std::string_view name, const std::vector<std::string>& payloads) {
+    std::string bytes;
+    for (const std::string& payload : payloads) AppendFrame(payload, &bytes);
+    return folder_.Write(name, bytes);
+  }
+
+  TestFolder folder_;
+};
+
+TEST_F(BuildTest, IndexOfARawShard) {
+  const std::string path = WriteShard("s", {"abc", "", std::string(100000, 'x'), "end"});
+  const auto summary = WriteIndex(path, {});
+  ASSERT_OK(summary);
+  EXPECT_EQ(summary->records, 4);
+  const auto index = ShardIndex::Open(IndexPath(path));
+  ASSERT_OK(index);
+  EXPECT_EQ((*index)->Offset(1), 19);
+  EXPECT_EQ((*index)->Offset(3), 19 + 16 + 100016);
+  EXPECT_EQ((*index)->summary().shard_bytes, ReadBytes(path).size());
+}
+
+TEST_F(BuildTest, EmptyShard) {
+  const auto index = BuildIndex(folder_.Write("s", ""), {});
+  ASSERT_OK(index);
+  EXPECT_EQ((*index)->records(), 0);
+}
+
+TEST_F(BuildTest, LargeRecordsAreNotRead) {
+  std::vector<std::string> payloads(50, std::string(110000, 'x'));
+  const std::string path = WriteShard("s", payloads);
+  std::atomic<uint64_t> bytes_read{0};
+  ASSERT_OK(WriteIndex(path, {.bytes_read = &bytes_read}));
+  EXPECT_LT(bytes_read, 50 * 110000 / 20);
+}
+
+// Small pieces are not to be had from outside: a shard of several pieces it must be.
+TEST_F(BuildTest, ManyThreadsInOneShardAgreeWithOne) {
+  std::mt19937 random(2);
+  std::string bytes;
+  std::string nested;
+  for (int i = 0; i < 2000; ++i) AppendFrame("inner record", &nested);
+  while (bytes.size() < (100u << 20)) {
+    switch (random() % 8) {
+      case 0:
+        AppendFrame(nested, &bytes);  // a payload that looks like records
+        break;
+      case 1:
+        AppendFrame(std::string(random() % 3000000, 'x'), &bytes);
+        break;
+      default:
+        for (int i = 0; i < 500; ++i) AppendFrame(std::string(random() % 300, 'y'), &bytes);
+    }
+  }
+  const std::string path = folder_.Write("s", bytes);
+  const auto one = BuildIndex(path, {.threads = 1});
+  const auto four = BuildIndex(path, {.threads = 4});
+  ASSERT_OK(one);
+  ASSERT_OK(four);
+  EXPECT_TRUE((*one)->bytes() == (*four)->bytes());
+}
+
+TEST_F(BuildTest, DamageIsLocated) {
+  std::string bytes;
+  AppendFrame("abc", &bytes);
+  AppendFrame("def", &bytes);
+  std::string damaged = bytes;
+  damaged[19] ^= 1;
+  EXPECT_FAILS(BuildIndex(folder_.Write("a", damaged), {}), kDataLoss,
+               "record 1 at byte 19: length CRC expected");
+  EXPECT_FAILS(BuildIndex(folder_.Write("b", bytes.substr(0, 25)), {}), kDataLoss,
+               "record 1 at byte 19: cut header: 6 bytes");
+  EXPECT_FAILS(BuildIndex(folder_.Write("c", bytes.substr(0, 33)), {}), kDataLoss,
+               "record 1 at byte 19: cut payload or footer");
+  EXPECT_FAILS(BuildIndex(folder_.Write("d", "some text that is no record"), {}), kDataLoss,
+               "d: not a TFRecord file");
+}
+
+TEST_F(BuildTest, FailureLeavesNoIndexAndKeepsTheOldOne) {
+  const std::string path = WriteShard("s", {"abc", "def"});
+  ASSERT_OK(WriteIndex(path, {}));
+  const std::string before = ReadBytes(IndexPath(path));
+  std::string bytes = ReadBytes(path);
+  bytes[19] ^= 1;
+  folder_.Write("s", bytes);
+  EXPECT_FAILS(WriteIndex(path, {}), kDataLoss, "length CRC");
+  EXPECT_EQ(ReadBytes(IndexPath(path)), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / ".shardfeed"), {}), 1);
+}
+
+TEST_F(BuildTest, CompressedShardHasRestartPoints) {
+  std::string frames;
+  std::string file;
+  for (int i = 0; i < 1000; ++i) {
+    AppendFrame(std::string(1000, static_cast<char>(i)), &frames);
+    if (frames.size() < 100000) continue;
+    AppendGzipMember(frames, 6, &file);
+    frames.clear();
+  }
+  AppendGzipMember(frames, 6, &file);
+  const auto index = BuildIndex(folder_.Write("s.gz", file), {.restart_interval = 150000});
+  ASSERT_OK(index);
+  EXPECT_EQ((*index)->records(), 1000);
+  EXPECT_EQ((*index)->summary().compression, Compression::kGzip);
+  EXPECT_GE((*index)->num_restart_points(), 4);
+}
+
+TEST_F(BuildTest, StaleIndexIsNotUsed) {
+  const std::string path = WriteShard("s", {"abc"});
+  ASSERT_OK(WriteIndex(path, {}));
+  WriteShard("s", {"abc", "def"});
+  EXPECT_EQ((*OpenOrBuildIndex(path, {}))->records(), 2);
+}
+
+TEST_F(BuildTest, TextIndexGoesBothWays) {
+  const std::string path = WriteShard("s.tfrecord", {"abc", "", "0123456789"});
+  const auto index = BuildIndex(path, {});
+  const std::string text = TextIndexPath(path, "dali");
+  EXPECT_EQ(text, path + ".idx");
+  EXPECT_EQ(TextIndexPath(path, "tfindex"), folder_ / "s.tfindex");
+  ASSERT_OK(WriteTextIndex(text, **index));
+  EXPECT_EQ(ReadBytes(text), "0 19\n19 16\n35 26\n");
+  EXPECT_OK(CompareTextIndex(path, **index));
+  folder_.Write("s.tfrecord.idx", "0 19\n19 17\n35 26\n");
+  EXPECT_FAILS(CompareTextIndex(path, **index), kDataLoss,
+               "line 2 says '19 17', but the record stands at 19 and has 16 bytes");
+  folder_.Write("s.tfrecord.idx", "0 19\n19 16\n");
+  EXPECT_FAILS(CompareTextIndex(path, **index), kDataLoss, "has 2 lines, but the shard has 3");
+  folder_.Write("s.tfrecord.idx", "0 19\n19 16\n35 26\n61 16\n");
+  EXPECT_FAILS(CompareTextIndex(path, **index), kDataLoss, "line 4 says '61 16'");
+}
+
+TEST_F(BuildTest, NoTextIndexIsNotFound) {
+  const std::string path = WriteShard("s", {"abc"});
+  EXPECT_FAILS(CompareTextIndex(path, **BuildIndex(path, {})), kNotFound, "there is neither");
+}
+
+}  // namespace
+}  // namespace shardfeed

@@ -1,0 +1,281 @@
+#include "shard/writer.h"
+
+#include <map>
+
+#include "reader/random_access.h"
+#include "reader/scan.h"
+#include "shard/index.h"
+#include "shard/verify.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+using testing::ReadBytes;
+using testing::TestFolder;
+
+std::string Payload(int i) { return "record " + std::to_string(i) + std::string(i % 700, 'x'); }
+
+class WriterTest : public ::testing::Test {
+ protected:
+  OutputSpec Spec(const std::string& name) { return *ParseOutputSpec(folder_ / name); }
+
+  absl::StatusOr<Manifest> Write(const std::string& name, int n,
+                                 DatasetWriterOptions options = {}) {
+    auto writer = DatasetWriter::Create(Spec(name), options);
+    if (!writer.ok()) return writer.status();
+    for (int i = 0; i < n; ++i) {
+      absl::Status status = (*writer)->Write(Payload(i));
+      if (!status.ok()) return status;
+    }
+    return (*writer)->Finish({});
+  }
+
+  // Every file in the folder, sidecars included.
+  std::map<std::string, std::string> Files() {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (!entry.is_regular_file()) continue;
+      files[std::filesystem::relative(entry.path(), folder_.path()).string()] =
+          ReadBytes(entry.path().string());
+    }
+    return files;
+  }
+
+  TestFolder folder_;
+};
+
+class EveryCompression : public WriterTest, public ::testing::WithParamInterface<Compression> {};
+
+INSTANTIATE_TEST_SUITE_P(Writer, EveryCompression,
+                         ::testing::Values(Compression::kNone, Compression::kGzip,
+                                           Compression::kZlib),
+                         [](const auto& info) { return std::string(CompressionName(info.param)); });
+
+TEST_P(EveryCompression, RecordsGoRoundTheShardsAndVerify) {
+  const auto manifest = Write("d@3", 5000, {.encode = {.compression = GetParam()}});
+  ASSERT_OK(manifest);
+  EXPECT_EQ(manifest->num_records(), 5000);
+  const auto set = ResolveSpec(folder_ / "d@3");
+  ASSERT_OK(set);
+  const auto report = VerifyDataset(*set, {});
+  ASSERT_OK(report);
+  EXPECT_EQ(report->num_defects(), 0);
+  EXPECT_TRUE(report->has_manifest);
+  std::vector<int> next = {0, 1, 2};
+  ASSERT_OK(ScanDataset(*set, {.threads = 2}, [&](size_t shard, const RecordBlock& block) {
+    for (const Record& record : block.records) {
+      EXPECT_EQ(record.payload, Payload(next[shard]));
+      next[shard] += 3;
+    }
+    return absl::OkStatus();
+  }));
+  EXPECT_EQ(next[0] + next[1] + next[2], 5001 + 5002 + 5000);
+}
+
+TEST_P(EveryCompression, FilesDoNotDependOnThreads) {
+  ASSERT_OK(Write("d@4", 3000, {.encode = {.compression = GetParam()}, .threads = 1}));
+  const auto one = Files();
+  ASSERT_OK(
+      Write("d@4", 3000, {.encode = {.compression = GetParam()}, .threads = 5, .overwrite = true}));
+  EXPECT_EQ(Files(), one);
+}
+
+TEST_P(EveryCompression, AnyRecordIsReadByItsNumber) {
+  ASSERT_OK(Write("d@2", 3000, {.encode = {.compression = GetParam(), .member_bytes = 10000}}));
+  const auto set = ResolveSpec(folder_ / "d@2");
+  for (bool with_index : {true, false}) {
+    if (!with_index) {
+      for (const std::string& path : set->paths) std::filesystem::remove(IndexPath(path));
+    }
+    const auto access = RandomAccess::Open(*set, 1);
+    ASSERT_OK(access);
+    ASSERT_EQ((*access)->num_records(), 3000);
+    for (uint64_t number : {0, 1, 777, 1499, 1500, 2999}) {
+      // Shard 0 holds the even records, shard 1 the odd ones.
+      const int expected = number < 1500 ? 2 * number : 2 * (number - 1500) + 1;
+      int calls = 0;
+      ASSERT_OK((*access)->Read(number, number + 1, [&](uint64_t n, std::string_view payload) {
+        EXPECT_EQ(n, number);
+        EXPECT_EQ(payload, Payload(expected));
+        ++calls;
+        return absl::OkStatus();
+      }));
+      EXPECT_EQ(calls, 1);
+    }
+    int calls = 0;
+    ASSERT_OK((*access)->Read(1400, 1600, [&](uint64_t, std::string_view) {
+      ++calls;
+      return absl::OkStatus();
+    }));
+    EXPECT_EQ(calls, 200);
+  }
+}
+
+TEST_F(WriterTest, ReadingBeyondTheEndIsOutOfRange) {
+  ASSERT_OK(Write("d@2", 10));
+  const auto access = RandomAccess::Open(*ResolveSpec(folder_ / "d@2"), 1);
+  EXPECT_FAILS((*access)->Read(5, 11, [](uint64_t, std::string_view) { return absl::OkStatus(); }),
+               kOutOfRange, "there are 10 records");
+}
+
+TEST_F(WriterTest, IndexThatDoesNotFitIsFoundWhenReading) {
+  ASSERT_OK(Write("d@1", 10));
+  ASSERT_OK(Write("e@1", 10));
+  const auto set = ResolveSpec(folder_ / "d@1");
+  // Same size, other records: exchange the first two.
+  std::string bytes = ReadBytes(set->paths[0]);
+  std::string frames;
+  AppendFrame(Payload(1), &frames);
+  AppendFrame(Payload(0), &frames);
+  frames += bytes.substr(frames.size());
+  std::ofstream(set->paths[0], std::ios::binary) << frames;
+  const auto access = RandomAccess::Open(*set, 1);
+  EXPECT_FAILS((*access)->Read(1, 3, [](uint64_t, std::string_view) { return absl::OkStatus(); }),
+               kDataLoss, "");
+  const auto report = VerifyDataset(*set, {});
+  ASSERT_OK(report);
+  ASSERT_GT(report->num_defects(), 0);
+  EXPECT_EQ(report->shards[0].defects[0].kind, "index");
+  EXPECT_THAT(report->shards[0].defects[0].detail, ::testing::HasSubstr("stale"));
+}
+
+TEST_F(WriterTest, ShardsWithoutRecordsAreFiles) {
+  ASSERT_OK(Write("d@5", 2));
+  const auto set = ResolveSpec(folder_ / "d@5");
+  ASSERT_OK(set);
+  EXPECT_EQ(set->paths.size(), 5);
+  EXPECT_EQ(VerifyDataset(*set, {})->num_defects(), 0);
+}
+
+TEST_F(WriterTest, ExistingDatasetIsRefused) {
+  ASSERT_OK(Write("d@2", 10));
+  const auto before = Files();
+  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "--overwrite replaces it");
+  EXPECT_FAILS(Write("d@3", 5), kAlreadyExists, "--overwrite replaces it");
+  EXPECT_EQ(Files(), before);
+}
+
+TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
+  folder_.Write("d-00000-of-00007", "");
+  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there are shards of this name");
+}
+
+TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {
+  ASSERT_OK(Write("d@7", 100));
+  ASSERT_OK(Write("d@2", 100, {.overwrite = true}));
+  EXPECT_EQ(Files().size(), 5);  // two shards, two indexes, one manifest
+  EXPECT_EQ(ResolveSpec(folder_ / "d@*")->paths.size(), 2);
+}
+
+TEST_F(WriterTest, UnfinishedWriterLeavesNothing) {
+  {
+    auto writer = DatasetWriter::Create(Spec("d@2"), {});
+    ASSERT_OK(writer);
+    for (int i = 0; i < 10000; ++i) ASSERT_OK((*writer)->Write(Payload(i)));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(WriterTest, WhatAKilledProcessLeftIsRemoved) {
+  folder_.Write(".shardfeed/d.incomplete/00000.shard", "half a shard");
+  folder_.Write(".shardfeed/d.incomplete/00009.shard", "another");
+  EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kNotFound, "its writer did not finish");
+  ASSERT_OK(Write("d@2", 100));
+  EXPECT_EQ(Files().size(), 5);
+}
+
+TEST_F(WriterTest, TwoWritersOfOneDatasetAreRefused) {
+  auto first = DatasetWriter::Create(Spec("d@2"), {});
+  ASSERT_OK(first);
+  EXPECT_FAILS(DatasetWriter::Create(Spec("d@2"), {}), kFailedPrecondition,
+               "another process is writing this dataset");
+}
+
+TEST_F(WriterTest, ErrorOfABlockIsTheEarliest) {
+  auto writer = DatasetWriter::Create(Spec("d@2"), {.threads = 4});
+  ASSERT_OK(writer);
+  absl::Status status;
+  for (int i = 0; i < 100 && status.ok(); ++i) {
+    status = (*writer)->Submit(i % 2, [i](RecordBatch& batch) {
+      batch.Add("x");
+      return i >= 3 ? absl::DataLossError("block " + std::to_string(i)) : absl::OkStatus();
+    });
+  }
+  status = (*writer)->Finish({}).status();
+  EXPECT_FAILS(status, kDataLoss, "block 3");
+}
+
+TEST_F(WriterTest, StopIsCancelled) {
+  std::stop_source stop;
+  auto writer = DatasetWriter::Create(Spec("d@2"), {.stop = stop.get_token()});
+  ASSERT_OK(writer);
+  stop.request_stop();
+  absl::Status status;
+  for (int i = 0; i < 100000 && status.ok(); ++i) status = (*writer)->Write(Payload(i));
+  EXPECT_FAILS(status, kCancelled, "nothing was kept");
+}
+
+TEST_F(WriterTest, WrongOptionsAreRefused) {
+  EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression = Compression::kSnappy}}), kInvalidArgument,
+               "SNAPPY can be read, but not written");
+  EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression_level = 10}}), kInvalidArgument,
+               "compression_level 10 is outside 1 to 9");
+  EXPECT_FAILS(Write("d", 1), kInvalidArgument, "number of shards");
+}
+
+TEST_F(WriterTest, RecordLargerThanABatch) {
+  auto writer = DatasetWriter::Create(Spec("d@1"), {.encode = {.compression = Compression::kGzip}});
+  const std::string large(5 << 20, 'z');
+  ASSERT_OK((*writer)->Write("small"));
+  ASSERT_OK((*writer)->Write(large));
+  ASSERT_OK((*writer)->Write(""));
+  const auto manifest = (*writer)->Finish({});
+  ASSERT_OK(manifest);
+  EXPECT_EQ(manifest->num_records(), 3);
+  const auto access = RandomAccess::Open(*ResolveSpec(folder_ / "d@1"), 1);
+  ASSERT_OK((*access)->Read(1, 2, [&](uint64_t, std::string_view payload) {
+    EXPECT_TRUE(payload == large);
+    return absl::OkStatus();
+  }));
+}
+
+TEST_F(WriterTest, ManifestGoesBothWays) {
+  const auto written = Write("d@2", 10);
+  ASSERT_OK(written);
+  const auto read = ReadManifest(ManifestPath(folder_.path(), "d"));
+  ASSERT_OK(read);
+  EXPECT_EQ(read->shards, written->shards);
+  EXPECT_EQ(read->stem, "d");
+  EXPECT_EQ(FormatManifest(*read), FormatManifest(*written));
+}
+
+TEST_F(WriterTest, BrokenManifestIsDataLoss) {
+  EXPECT_FAILS(ParseManifest("{", "m"), kDataLoss, "m: not a manifest of shardfeed");
+  EXPECT_FAILS(ParseManifest(R"({"format":"other"})", "m"), kDataLoss, "another format");
+  EXPECT_FAILS(ReadManifest(folder_ / "none"), kNotFound, "none");
+}
+
+TEST(EncodeBlock, MembersEndWithRecordsAndAreNotTooSmall) {
+  RecordBatch batch;
+  for (int i = 0; i < 100; ++i) batch.Add(std::string(1000, 'a'));
+  const EncodedBlock block =
+      EncodeBlock(batch, {.compression = Compression::kGzip, .member_bytes = 10000});
+  // Ten frames reach the 10,000 bytes, so ten members; none is left over.
+  EXPECT_EQ(block.restarts.size(), 10);
+  for (size_t i = 0; i < block.restarts.size(); ++i) {
+    EXPECT_EQ(block.restarts[i].stream_offset, i * 10 * 1016);
+  }
+}
+
+TEST(RecordBatch, PayloadBuiltInPlaceEqualsOneAdded) {
+  RecordBatch added;
+  added.Add("abc");
+  RecordBatch built;
+  built.Begin()->append("abc");
+  built.End();
+  EXPECT_EQ(EncodeBlock(added, {}).bytes, EncodeBlock(built, {}).bytes);
+}
+
+}  // namespace
+}  // namespace shardfeed

@@ -1,0 +1,83 @@
+// What tests do with files, and how they look at a Status.
+
+#ifndef SHARDFEED_TESTS_TESTING_FILES_H_
+#define SHARDFEED_TESTS_TESTING_FILES_H_
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace shardfeed::testing {
+
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+#define EXPECT_OK(expression)                                                \
+  do {                                                                       \
+    const absl::Status status_ = ::shardfeed::testing::StatusOf(expression); \
+    EXPECT_TRUE(status_.ok()) << status_.ToString();                         \
+  } while (false)
+#define ASSERT_OK(expression)                                                \
+  do {                                                                       \
+    const absl::Status status_ = ::shardfeed::testing::StatusOf(expression); \
+    ASSERT_TRUE(status_.ok()) << status_.ToString();                         \
+  } while (false)
+
+// The expression fails with `code`, and its message contains `text`.
+#define EXPECT_FAILS(expression, code_, text)                                 \
+  do {                                                                        \
+    const absl::Status status_ = ::shardfeed::testing::StatusOf(expression);  \
+    EXPECT_EQ(status_.code(), absl::StatusCode::code_) << status_.ToString(); \
+    EXPECT_THAT(std::string(status_.message()), ::testing::HasSubstr(text));  \
+  } while (false)
+
+// A folder of the test's own, empty at first, removed with it.
+class TestFolder {
+ public:
+  TestFolder() {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::string name = std::string(info->test_suite_name()) + "." + info->name();
+    for (char& c : name) {
+      if (c == '/') c = '_';
+    }
+    path_ = std::filesystem::path(::testing::TempDir()) / name;
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TestFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+  std::string Write(std::string_view name, std::string_view bytes) const {
+    const std::filesystem::path path = path_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary).write(bytes.data(), bytes.size());
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_TESTING_FILES_H_

@@ -1,0 +1,301 @@
+#include "tfrecord/compression.h"
+
+#include <snappy.h>
+#include <zlib.h>
+
+#include <random>
+
+#include "tests/testing/files.h"
+#include "tfrecord/decompress.h"
+#include "tfrecord/detect.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/gzip_members.h"
+#include "tfrecord/zlib_stream.h"
+
+namespace shardfeed {
+namespace {
+
+// Compressible, but not trivially.
+std::string Content(size_t size) {
+  std::mt19937 random(3);
+  std::string content;
+  while (content.size() < size) {
+    std::string word(3 + random() % 6, ' ');
+    for (char& c : word) c = static_cast<char>('a' + random() % 20);
+    AppendFrame(word, &content);
+  }
+  content.resize(size);
+  return content;
+}
+
+// By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib.
+std::string Deflate(std::string_view content, int window_bits) {
+  z_stream stream = {};
+  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 9, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, content.size()) + 100, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+  stream.avail_in = content.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Members(std::string_view content, size_t member) {
+  std::string out;
+  for (size_t at = 0; at < content.size(); at += member) {
+    AppendGzipMember(content.substr(at, member), 6, &out);
+  }
+  return out;
+}
+
+std::string ZlibSegments(std::string_view content, size_t size) {
+  std::string out;
+  AppendZlibHeader(&out);
+  uint32_t adler = 1;
+  for (size_t at = 0; at < content.size(); at += size) {
+    adler = CombineAdler32(adler, AppendZlibSegment(content.substr(at, size), 6, &out));
+  }
+  AppendZlibEnd(adler, &out);
+  return out;
+}
+
+std::string SnappyBlocks(std::string_view content, size_t block) {
+  std::string out;
+  for (size_t at = 0; at < content.size(); at += block) {
+    std::string packed;
+    const std::string_view piece = content.substr(at, block);
+    snappy::Compress(piece.data(), piece.size(), &packed);
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      out.push_back(static_cast<char>(packed.size() >> shift));
+    }
+    out += packed;
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> Decompress(Compression compression, std::string_view bytes,
+                                       RestartPoint from = {}, DecompressOptions options = {}) {
+  MemorySource source(absl::MakeConstSpan(bytes).subspan(from.file_offset - (from.bits > 0)));
+  auto content = MakeDecompressor(compression, &source, from, options);
+  std::string out;
+  std::string piece(10007, '\0');
+  while (true) {
+    absl::StatusOr<size_t> n = content->Read(absl::MakeSpan(piece));
+    if (!n.ok()) return n.status();
+    if (*n == 0) return out;
+    out.append(piece, 0, *n);
+  }
+}
+
+struct Form {
+  std::string name;
+  Compression compression;
+  std::string (*write)(std::string_view content);
+};
+
+class EveryForm : public ::testing::TestWithParam<Form> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Decompress, EveryForm,
+    ::testing::Values(Form{"GzipOneMember", Compression::kGzip,
+                           [](std::string_view c) { return Deflate(c, 31); }},
+                      Form{"GzipOurMembers", Compression::kGzip,
+                           [](std::string_view c) { return Members(c, 30000); }},
+                      Form{"GzipMixedMembers", Compression::kGzip,
+                           [](std::string_view c) {
+                             return Deflate(c.substr(0, c.size() / 3), 31) +
+                                    Members(c.substr(c.size() / 3), 20000);
+                           }},
+                      Form{"ZlibOneStream", Compression::kZlib,
+                           [](std::string_view c) { return Deflate(c, 15); }},
+                      Form{"ZlibOurSegments", Compression::kZlib,
+                           [](std::string_view c) { return ZlibSegments(c, 30000); }},
+                      Form{"Snappy", Compression::kSnappy,
+                           [](std::string_view c) { return SnappyBlocks(c, 30000); }}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(EveryForm, GivesTheContentBack) {
+  for (size_t size : {1, 100, 29999, 300000}) {
+    const std::string content = Content(size);
+    absl::StatusOr<std::string> found =
+        Decompress(GetParam().compression, GetParam().write(content));
+    ASSERT_OK(found);
+    EXPECT_TRUE(*found == content) << size;
+  }
+}
+
+TEST_P(EveryForm, IsDetected) {
+  EXPECT_EQ(*DetectCompression(GetParam().write(Content(100000))), GetParam().compression);
+}
+
+TEST_P(EveryForm, CutAnywhereIsDataLoss) {
+  const std::string bytes = GetParam().write(Content(70000));
+  const std::string content = Content(70000);
+  for (size_t size = 1; size < bytes.size();
+       size += size < 40 || size + 40 > bytes.size() ? 1 : 97) {
+    absl::StatusOr<std::string> found =
+        Decompress(GetParam().compression, std::string_view(bytes).substr(0, size));
+    // Between members and blocks nothing tells that more was to come; the records do.
+    if (found.ok()) {
+      EXPECT_LT(found->size(), content.size());
+      EXPECT_NE(GetParam().compression, Compression::kZlib);
+    } else {
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+}
+
+TEST_P(EveryForm, FlippedBytesAreNeverTakenForContent) {
+  if (GetParam().compression == Compression::kSnappy) GTEST_SKIP() << "has no checksum of its own";
+  const std::string content = Content(20000);
+  const std::string bytes = GetParam().write(content);
+  for (size_t at = 0; at < bytes.size(); at += 13) {
+    std::string damaged = bytes;
+    damaged[at] ^= 0x10;
+    absl::StatusOr<std::string> found = Decompress(GetParam().compression, damaged);
+    if (found.ok()) {
+      EXPECT_TRUE(*found == content) << at;  // a byte of a header that nobody reads
+    }
+  }
+}
+
+TEST_P(EveryForm, StartsAtEachRestartPoint) {
+  const std::string content = Content(400000);
+  const std::string bytes = GetParam().write(content);
+  std::vector<RestartPoint> points;
+  DecompressOptions options;
+  options.restart_interval = 20000;
+  options.on_restart_point = [&](RestartPoint point) { points.push_back(point); };
+  ASSERT_OK(Decompress(GetParam().compression, bytes, {}, options));
+  ASSERT_GT(points.size(), 3);
+  for (const RestartPoint& point : points) {
+    absl::StatusOr<std::string> found = Decompress(GetParam().compression, bytes, point);
+    ASSERT_OK(found);
+    EXPECT_TRUE(*found == content.substr(point.stream_offset)) << point.stream_offset;
+  }
+}
+
+TEST(Gzip, WrongTrailerIsDataLoss) {
+  std::string bytes = Deflate("hello", 31);
+  bytes[bytes.size() - 8] ^= 1;
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "incorrect data check");
+  bytes = Deflate("hello", 31);
+  bytes[bytes.size() - 1] ^= 1;
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "incorrect length check");
+}
+
+TEST(Gzip, MissingTrailerIsDataLoss) {
+  const std::string bytes = Deflate("hello", 31);
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes.substr(0, bytes.size() - 8)), kDataLoss,
+               "ends in the middle");
+}
+
+TEST(Gzip, ZerosAfterTheLastMemberAreDataLoss) {
+  EXPECT_FAILS(Decompress(Compression::kGzip, Deflate("hello", 31) + std::string(8, '\0')),
+               kDataLoss, "bytes follow the last GZIP member");
+}
+
+TEST(GzipMembers, WrongTrailerIsDataLoss) {
+  std::string bytes = Members("hello", 100);
+  bytes[bytes.size() - 8] ^= 1;
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "CRC-32 of the member");
+  bytes = Members("hello", 100);
+  bytes[bytes.size() - 4] ^= 2;
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "damaged");
+}
+
+TEST(GzipMembers, DamageIsLimitedToItsMember) {
+  const std::string content = Content(100000);
+  std::string bytes = Members(content, 20000);
+  const size_t second = *SizedMemberBytes(bytes);
+  bytes[second + 500] ^= 1;
+  MemorySource source(bytes);
+  auto stream = MakeDecompressor(Compression::kGzip, &source);
+  std::string found;
+  std::string piece(1 << 20, '\0');
+  bool failed = false;
+  while (true) {
+    absl::StatusOr<size_t> n = stream->Read(absl::MakeSpan(piece));
+    if (!n.ok()) {
+      EXPECT_FALSE(failed);
+      failed = true;
+      EXPECT_EQ(stream->file_offset(), second);
+      ASSERT_TRUE(*stream->SkipToNextMember());
+      continue;
+    }
+    if (*n == 0) break;
+    found.append(piece, 0, *n);
+  }
+  EXPECT_TRUE(failed);
+  EXPECT_TRUE(found == content.substr(0, 20000) + content.substr(40000));
+}
+
+TEST(GzipMembers, EqualInputGivesEqualBytes) {
+  EXPECT_EQ(Members(Content(50000), 10000), Members(Content(50000), 10000));
+}
+
+TEST(Zlib, WrongAdlerIsDataLoss) {
+  std::string bytes = ZlibSegments(Content(1000), 300);
+  bytes.back() ^= 1;
+  EXPECT_FAILS(Decompress(Compression::kZlib, bytes), kDataLoss, "incorrect data check");
+}
+
+TEST(Zlib, SecondStreamIsDataLoss) {
+  EXPECT_FAILS(Decompress(Compression::kZlib, Deflate("hello", 15) + Deflate("world", 15)),
+               kDataLoss, "bytes follow the end of the ZLIB stream");
+}
+
+TEST(Zlib, SegmentsAreOneStreamForEveryone) {
+  const std::string content = Content(100000);
+  const std::string bytes = ZlibSegments(content, 10000);
+  std::string found(content.size() + 1, '\0');
+  uLongf size = found.size();
+  ASSERT_EQ(uncompress(reinterpret_cast<Bytef*>(found.data()), &size,
+                       reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()),
+            Z_OK);
+  EXPECT_TRUE(found.substr(0, size) == content);
+}
+
+TEST(Snappy, ClaimOfHugeContentIsRefused) {
+  // A block of six bytes whose varint claims 4 GiB - 1.
+  const std::string block("\xff\xff\xff\xff\x0f\x00", 6);
+  EXPECT_FAILS(Decompress(Compression::kSnappy, std::string("\0\0\0\x06", 4) + block), kDataLoss,
+               "SNAPPY data is damaged");
+}
+
+TEST(Detect, RawAndEmpty) {
+  std::string bytes;
+  AppendFrame("abc", &bytes);
+  EXPECT_EQ(*DetectCompression(bytes), Compression::kNone);
+  EXPECT_EQ(*DetectCompression(""), Compression::kNone);
+}
+
+TEST(Detect, RawWithADamagedFirstHeader) {
+  std::string bytes;
+  AppendFrame("abc", &bytes);
+  AppendFrame("def", &bytes);
+  bytes[0] ^= 1;
+  EXPECT_EQ(*DetectCompression(bytes), Compression::kNone);
+}
+
+TEST(Detect, OtherFilesAreNotTFRecord) {
+  EXPECT_FAILS(DetectCompression("Just some text, nothing more."), kDataLoss,
+               "not a TFRecord file: starts with 4a 75 73 74 20 73 6f 6d");
+  EXPECT_FAILS(DetectCompression("abc"), kDataLoss, "3 bytes");
+  EXPECT_FAILS(DetectCompression(Deflate("text that is long enough to be told", 31)), kDataLoss,
+               "GZIP, but what it holds does not start with a record");
+}
+
+TEST(Compression, NamesGoBothWays) {
+  for (Compression c :
+       {Compression::kNone, Compression::kGzip, Compression::kZlib, Compression::kSnappy}) {
+    EXPECT_EQ(ParseCompression(CompressionName(c)), c);
+  }
+  EXPECT_EQ(ParseCompression("lz4"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace shardfeed
