@@ -32,10 +32,10 @@ def inflated(path, compression):
         data)
 
 
-def read_back(tf, folder, stem, compression):
+def read_back(tf, folder, stem, compression, suffix=""):
     """The records of all shards in order, by tf.data; also looked at by verify and by Python."""
     paths = harness.shards(folder, stem)
-    report = verify(folder / f"{stem}@*", "--level", "examples")
+    report = verify(folder / f"{stem}@*{suffix}", "--level", "examples")
     records = harness.read_by_tensorflow(tf, paths, TF_NAME[compression])
     assert report["records"] == len(records)
     assert report["manifest"] is True
@@ -113,7 +113,7 @@ CITY_KINDS = {
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_table_rows_become_records_of_their_cells(tf, out, compression):
     convert("csv", CITIES, out / "cities@3.tfrecord", "--compression", compression)
-    records = read_back(tf, out, "cities", compression)
+    records = read_back(tf, out, "cities", compression, ".tfrecord")
     expected = [{name: [CITY_KINDS[name](cell)] for name, cell in row.items() if cell != ""}
                 for row in rows()]
     assert [harness.decoded(tf, record) for record in records] == expected
