@@ -47,7 +47,7 @@ def test_same_size_with_other_content_contradicts_the_digest(dataset):
     assert changed != frames[0][1]
     path.write_bytes(harness.frame(changed) + path.read_bytes()[frames[1][0]:])
     found = defects(dataset)
-    assert "digest" in found["index"]["detail"] and "size" not in found["index"]["detail"]
+    assert "does not match the shard: digest " in found["index"]["detail"]
     assert "records digest" in found["manifest"]["detail"]
 
 

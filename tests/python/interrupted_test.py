@@ -1,0 +1,215 @@
+"""Convert is interrupted or killed: nothing half done may pass for a dataset."""
+
+import base64
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import harness
+import pytest
+from harness import INTERRUPTED, TESTDATA, convert
+
+POEM = TESTDATA / "tables/poem.txt"
+EVENTS = TESTDATA / "tables/events.jsonl"
+
+
+@pytest.fixture(scope="module")
+def slow_source(tmp_path_factory):
+    """Text that takes some seconds to compress."""
+    path = tmp_path_factory.mktemp("slow") / "text"
+    block = base64.b64encode(random.Random(1).randbytes(1 << 20))
+    lines = b"\n".join(block[i:i + 100] for i in range(0, len(block), 100)) + b"\n"
+    path.write_bytes(lines * 60)
+    return path
+
+
+def start(*arguments):
+    return subprocess.Popen(harness.command(*arguments), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def wait_for(process, condition):
+    """Returns once `condition` holds, while `process` still runs."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, "it ended too soon: " + process.stderr.read().decode()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def staged_bytes(out):
+    """What is in staging, as far as it can be seen while it changes."""
+    try:
+        return sum(path.stat().st_size for path in out.glob(".shardfeed/*.incomplete/*"))
+    except FileNotFoundError:
+        return 0
+
+
+SLOW = ["--compression", "gzip", "--level", "9", "-j", "1", "-q"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("options", [[], ["--shuffle", "1"]], ids=["order", "shuffled"])
+def test_interrupt_ends_convert_and_leaves_nothing(slow_source, out, name, options):
+    process = start("convert", "text", slow_source, out / "x@3", *SLOW, *options)
+    wait_for(process, lambda: staged_bytes(out) > 0)
+    process.send_signal(getattr(signal, name))
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == INTERRUPTED, error
+    assert error == "shardfeed: interrupted; nothing was kept\n"
+    assert harness.tree(out) == {}
+    assert not (out / ".shardfeed").exists()
+    convert("text", POEM, out / "x@3")
+
+
+def test_interrupt_of_overwrite_keeps_the_old_dataset(slow_source, out):
+    convert("text", POEM, out / "x@3")
+    before = harness.tree(out)
+    process = start("convert", "text", slow_source, out / "x@3", "--overwrite", *SLOW)
+    wait_for(process, lambda: staged_bytes(out) > 0)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    assert harness.tree(out) == before
+
+
+def test_two_writers_of_one_dataset_do_not_mix(slow_source, out):
+    process = start("convert", "text", slow_source, out / "x@3", *SLOW)
+    wait_for(process, lambda: staged_bytes(out) > 0)
+    message = harness.fail(harness.USAGE, "convert", "text", POEM, out / "x@3")
+    assert "another process is writing this dataset" in message
+    message = harness.fail(harness.IO_FAILED, "verify", out / "x@3")
+    assert "it is being written, or its writer did not finish" in message
+    convert("text", POEM, out / "y@3")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+
+
+@pytest.mark.parametrize("bytes_seen", [0, 1, 2_000_000])
+def test_killed_convert_looks_incomplete_and_can_be_run_again(slow_source, out, bytes_seen):
+    process = start("convert", "text", slow_source, out / "x@3", *SLOW)
+    wait_for(process, lambda: (out / ".shardfeed/x.incomplete").exists() and
+             staged_bytes(out) >= bytes_seen)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not harness.looks_complete(out, "x")
+    message = harness.fail(harness.IO_FAILED, "verify", out / "x@*")
+    assert "its writer did not finish" in message
+    convert("text", POEM, out / "x@3")
+    convert("text", POEM, out.parent / "fresh/x@3")
+    assert harness.tree(out) == harness.tree(out.parent / "fresh")
+
+
+# ---- at every single step
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler, so convert cannot be killed at a chosen step")
+    library = tmp_path_factory.mktemp("shim") / "kill_at.so"
+    source = harness.REPOSITORY / "tests/python/kill_at.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
+                   check=True)
+    return library
+
+
+def run_with(shim, arguments, **environment):
+    return subprocess.run(harness.command(*arguments), capture_output=True, timeout=60,
+                          env={**os.environ, "LD_PRELOAD": str(shim), **environment}).returncode
+
+
+def each_step(shim, arguments, prepare, folder):
+    """Runs the command once whole, to count its steps, and then once killed before each step."""
+    prepare()
+    count_to = folder.parent / "count"
+    assert run_with(shim, arguments, COUNT_TO=str(count_to)) == harness.DONE
+    steps = int(count_to.read_text())
+    if steps == 0:
+        pytest.skip("the program cannot be preloaded into: it is linked statically")
+    for step in range(1, steps + 1):
+        shutil.rmtree(folder, ignore_errors=True)
+        prepare()
+        if run_with(shim, arguments, KILL_AT=str(step)) == -signal.SIGKILL:
+            yield step
+
+
+def is_whole(out, expected):
+    """Whether the shards are those of `expected`, whatever stands beside them."""
+    shards = {name: data for name, data in expected.items() if "/" not in name}
+    there = harness.tree(out)
+    return all(there.get(name) == data for name, data in shards.items())
+
+
+def test_killed_at_any_step_nothing_half_done_looks_complete(shim, out, tmp_path):
+    arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
+    convert("text", POEM, tmp_path / "fresh/x@3")
+    expected = harness.tree(tmp_path / "fresh")
+    steps = 0
+    for step in each_step(shim, arguments, lambda: None, out):
+        steps += 1
+        # Once the last shard is in place the dataset is whole, with or without its manifest.
+        assert is_whole(out, expected) or not harness.looks_complete(out, "x"), step
+        # The manifest is last.
+        if (out / ".shardfeed/x.manifest.json").exists():
+            assert is_whole(out, expected), step
+    assert steps > 10
+
+
+def test_killed_at_any_step_the_next_overwrite_leaves_no_trace(shim, out, tmp_path):
+    arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
+    convert("text", POEM, tmp_path / "fresh/x@3")
+    expected = harness.tree(tmp_path / "fresh")
+    traces = {}
+    for step in each_step(shim, arguments, lambda: None, out):
+        convert("text", POEM, out / "x@3", "--overwrite")
+        if harness.tree(out) != expected:
+            traces[step] = sorted(set(harness.tree(out)) - set(expected))
+    assert traces == {}
+
+
+def test_killed_at_any_step_the_next_convert_needs_no_overwrite(shim, out, tmp_path):
+    """What a killed process left is no dataset, so there is nothing to protect."""
+    arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
+    refused = {}
+    for step in each_step(shim, arguments, lambda: None, out):
+        if (out / ".shardfeed/x.manifest.json").exists():
+            continue
+        again = harness.run("convert", "text", POEM, out / "x@3", "-q")
+        if again.status != harness.DONE:
+            refused[step] = again.err
+    assert refused == {}
+
+
+def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new_or_none(shim, out, tmp_path):
+    convert("jsonl", EVENTS, tmp_path / "old/x@2")
+    convert("text", POEM, tmp_path / "new/x@2")
+    old, new = harness.tree(tmp_path / "old"), harness.tree(tmp_path / "new")
+    arguments = ["convert", "text", POEM, out / "x@2", "-q", "-j", "1", "--overwrite"]
+    seen = set()
+    for step in each_step(shim, arguments, lambda: shutil.copytree(tmp_path / "old", out), out):
+        if not harness.looks_complete(out, "x"):
+            seen.add("none")
+            continue
+        seen.add("old" if is_whole(out, old) else "new")
+        assert is_whole(out, old) or is_whole(out, new), step
+        assert harness.run("verify", out / "x@2").status == harness.DONE, step
+    assert seen == {"old", "none", "new"}
+
+
+def test_killed_index_leaves_the_old_index_or_none(shim, tmp_path):
+    shard = tmp_path / "data/x.tfrecord"
+
+    def prepare():
+        shard.parent.mkdir()
+        shard.write_bytes((TESTDATA / "tensorflow/examples.tfrecord").read_bytes())
+
+    for _ in each_step(shim, ["index", shard, "-q"], prepare, shard.parent):
+        assert harness.verify(shard)["num_defects"] == 0
+        harness.succeed("index", shard)
+        assert harness.verify(shard.parent / "x*")["num_defects"] == 0

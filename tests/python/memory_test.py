@@ -1,0 +1,70 @@
+"""Memory stays bounded, whatever the size of the data."""
+
+import json
+import subprocess
+
+import harness
+import pytest
+
+LIMIT = 256 << 20
+SIZE = 600_000_000
+
+
+def peak(*arguments):
+    """Runs the command and returns its report, with the most memory it had, in bytes."""
+    # Through a shell that stays: a process started straight from here would count the memory of
+    # Python and TensorFlow, which Linux carries over from before exec.
+    done = subprocess.run(["sh", "-c", '"$@"; exit $?', "sh", *harness.command(*arguments),
+                           "--json"], capture_output=True, timeout=300)
+    assert done.returncode == harness.DONE, done.stderr.decode()
+    report = json.loads(done.stdout)
+    return report["peak_rss_bytes"], report
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "text"
+    line = b"0123456789abcdef" * 37 + b"\n"
+    block = line * (1_000_000 // len(line))
+    with open(path, "wb") as file:
+        for _ in range(SIZE // len(block)):
+            file.write(block)
+    yield path
+    path.unlink()
+
+
+@pytest.fixture(scope="module")
+def dataset(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted")
+    used, report = peak("convert", "text", source, folder / "x@2", "-j", "4")
+    yield folder, used, report
+    for path in folder.glob("x-*"):
+        path.unlink()
+
+
+def test_convert_stays_below_the_limit(dataset):
+    _, used, report = dataset
+    assert report["bytes"] > SIZE
+    assert used < LIMIT
+
+
+@pytest.mark.parametrize("command", ["verify", "index", "read"])
+def test_reading_stays_below_the_limit(dataset, command):
+    folder, _, converted = dataset
+    used, report = peak(command, folder / "x@2", "-j", "4")
+    assert report["records"] == converted["records"]
+    assert used < LIMIT
+
+
+def test_shuffle_and_compression_stay_below_the_limit(source, tmp_path):
+    used, _ = peak("convert", "text", source, tmp_path / "x@2", "-j", "4", "--shuffle", "1",
+                   "--compression", "gzip", "--level", "1")
+    assert used < LIMIT
+
+
+def test_reported_memory_is_that_of_the_program(tmp_path):
+    """Not that of who started it: 400 MB here."""
+    ballast = bytearray(400 << 20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    report = harness.verify(harness.TESTDATA / "tensorflow/examples.tfrecord")
+    assert len(ballast) > 0 and report["peak_rss_bytes"] < 100 << 20
