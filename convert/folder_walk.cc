@@ -99,7 +99,8 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
   FolderListing listing;
   while (true) {
     errno = 0;
-    const dirent* entry = ::readdir(open.get());
+    // Safe where threads do not share the DIR, as POSIX.1-2024 has it.
+    const dirent* entry = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe)
     if (entry == nullptr) {
       if (errno != 0) return ErrnoStatus(errno, folder, "list the folder");
       break;

@@ -258,11 +258,9 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
     };
     compare("bytes", stored.bytes, found.bytes);
     // Damage in the shard is told as such; its count and digest then say nothing new.
-    if (found.num_defects == 0) {
+    if (found.records_digest) {
       compare("records", stored.records, found.records);
-      if (found.records_digest) {
-        compare("records digest", stored.records_digest, *found.records_digest);
-      }
+      compare("records digest", stored.records_digest, *found.records_digest);
     }
     if (!wrong.empty()) {
       add(fmt::format("{}: says of {} what is not so: {}", manifest_path, stored.file, wrong));

@@ -41,7 +41,7 @@ struct ShardReport {
   uint64_t bytes = 0;                      // of the file
   uint64_t records = 0;                    // sound ones
   uint64_t skipped_bytes = 0;              // of the stream, in no sound record
-  std::optional<uint32_t> records_digest;  // of a shard without defects
+  std::optional<uint32_t> records_digest;  // of a shard whose data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
 };

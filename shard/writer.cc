@@ -16,6 +16,7 @@
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "shard/index.h"
+#include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
 namespace {
@@ -272,12 +273,14 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   // A shard without records is still a file.
   absl::Status status = shard.file == nullptr ? Append(shard, EncodedBlock()) : absl::OkStatus();
   if (!status.ok()) return status;
-  if (options_.encode.compression == Compression::kZlib) {
-    std::string end;
-    AppendZlibEnd(shard.adler32, &end);
-    status = shard.file->Append(end);
-    if (!status.ok()) return status;
+  std::string end;
+  if (options_.encode.compression == Compression::kZlib) AppendZlibEnd(shard.adler32, &end);
+  // A file without any member would not be GZIP.
+  if (options_.encode.compression == Compression::kGzip && shard.records == 0) {
+    AppendGzipMember("", options_.encode.compression_level, &end);
   }
+  status = shard.file->Append(end);
+  if (!status.ok()) return status;
   shard.bytes = shard.file->size();
   IndexSummary summary;
   summary.compression = options_.encode.compression;

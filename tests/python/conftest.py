@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import shutil
+import subprocess
 
 import pytest
 
@@ -53,3 +55,16 @@ def copy_of(tmp_path):
         target.write_bytes((harness.TESTDATA / name).read_bytes())
         return target
     return copy
+
+
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory):
+    """A library to preload, see faults.c."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler for faults.c")
+    library = tmp_path_factory.mktemp("faults") / "faults.so"
+    source = pathlib.Path(__file__).with_name("faults.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
+                   check=True)
+    return library

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TESTDATA = REPOSITORY / "testdata"
 BINARY = pathlib.Path(os.environ.get("SHARDFEED_BIN", REPOSITORY / "bazel-bin/cli/shardfeed"))
+# bazel-bin is a link that the next build may turn elsewhere.
+BINARY = BINARY.resolve()
 
 DONE, DEFECTS, USAGE, IO_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 

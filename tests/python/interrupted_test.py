@@ -107,35 +107,23 @@ def test_killed_convert_looks_incomplete_and_can_be_run_again(slow_source, out, 
 # ---- at every single step
 
 
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory):
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler, so convert cannot be killed at a chosen step")
-    library = tmp_path_factory.mktemp("shim") / "kill_at.so"
-    source = harness.REPOSITORY / "tests/python/kill_at.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
-                   check=True)
-    return library
-
-
-def run_with(shim, arguments, **environment):
+def run_with(faults, arguments, **environment):
     return subprocess.run(harness.command(*arguments), capture_output=True, timeout=60,
-                          env={**os.environ, "LD_PRELOAD": str(shim), **environment}).returncode
+                          env={**os.environ, "LD_PRELOAD": str(faults), **environment}).returncode
 
 
-def each_step(shim, arguments, prepare, folder):
+def each_step(faults, arguments, prepare, folder):
     """Runs the command once whole, to count its steps, and then once killed before each step."""
     prepare()
     count_to = folder.parent / "count"
-    assert run_with(shim, arguments, COUNT_TO=str(count_to)) == harness.DONE
+    assert run_with(faults, arguments, COUNT_TO=str(count_to)) == harness.DONE
     steps = int(count_to.read_text())
     if steps == 0:
         pytest.skip("the program cannot be preloaded into: it is linked statically")
     for step in range(1, steps + 1):
         shutil.rmtree(folder, ignore_errors=True)
         prepare()
-        if run_with(shim, arguments, KILL_AT=str(step)) == -signal.SIGKILL:
+        if run_with(faults, arguments, KILL_AT=str(step)) == -signal.SIGKILL:
             yield step
 
 
@@ -146,12 +134,12 @@ def is_whole(out, expected):
     return all(there.get(name) == data for name, data in shards.items())
 
 
-def test_killed_at_any_step_nothing_half_done_looks_complete(shim, out, tmp_path):
+def test_killed_at_any_step_nothing_half_done_looks_complete(faults, out, tmp_path):
     arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
     convert("text", POEM, tmp_path / "fresh/x@3")
     expected = harness.tree(tmp_path / "fresh")
     steps = 0
-    for step in each_step(shim, arguments, lambda: None, out):
+    for step in each_step(faults, arguments, lambda: None, out):
         steps += 1
         # Once the last shard is in place the dataset is whole, with or without its manifest.
         assert is_whole(out, expected) or not harness.looks_complete(out, "x"), step
@@ -161,23 +149,23 @@ def test_killed_at_any_step_nothing_half_done_looks_complete(shim, out, tmp_path
     assert steps > 10
 
 
-def test_killed_at_any_step_the_next_overwrite_leaves_no_trace(shim, out, tmp_path):
+def test_killed_at_any_step_the_next_overwrite_leaves_no_trace(faults, out, tmp_path):
     arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
     convert("text", POEM, tmp_path / "fresh/x@3")
     expected = harness.tree(tmp_path / "fresh")
     traces = {}
-    for step in each_step(shim, arguments, lambda: None, out):
+    for step in each_step(faults, arguments, lambda: None, out):
         convert("text", POEM, out / "x@3", "--overwrite")
         if harness.tree(out) != expected:
             traces[step] = sorted(set(harness.tree(out)) - set(expected))
     assert traces == {}
 
 
-def test_killed_at_any_step_the_next_convert_needs_no_overwrite(shim, out, tmp_path):
+def test_killed_at_any_step_the_next_convert_needs_no_overwrite(faults, out, tmp_path):
     """What a killed process left is no dataset, so there is nothing to protect."""
     arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
     refused = {}
-    for step in each_step(shim, arguments, lambda: None, out):
+    for step in each_step(faults, arguments, lambda: None, out):
         if (out / ".shardfeed/x.manifest.json").exists():
             continue
         again = harness.run("convert", "text", POEM, out / "x@3", "-q")
@@ -186,13 +174,13 @@ def test_killed_at_any_step_the_next_convert_needs_no_overwrite(shim, out, tmp_p
     assert refused == {}
 
 
-def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new_or_none(shim, out, tmp_path):
+def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new_or_none(faults, out, tmp_path):
     convert("jsonl", EVENTS, tmp_path / "old/x@2")
     convert("text", POEM, tmp_path / "new/x@2")
     old, new = harness.tree(tmp_path / "old"), harness.tree(tmp_path / "new")
     arguments = ["convert", "text", POEM, out / "x@2", "-q", "-j", "1", "--overwrite"]
     seen = set()
-    for step in each_step(shim, arguments, lambda: shutil.copytree(tmp_path / "old", out), out):
+    for step in each_step(faults, arguments, lambda: shutil.copytree(tmp_path / "old", out), out):
         if not harness.looks_complete(out, "x"):
             seen.add("none")
             continue
@@ -202,14 +190,14 @@ def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new_or_none(shim, ou
     assert seen == {"old", "none", "new"}
 
 
-def test_killed_index_leaves_the_old_index_or_none(shim, tmp_path):
+def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):
     shard = tmp_path / "data/x.tfrecord"
 
     def prepare():
         shard.parent.mkdir()
         shard.write_bytes((TESTDATA / "tensorflow/examples.tfrecord").read_bytes())
 
-    for _ in each_step(shim, ["index", shard, "-q"], prepare, shard.parent):
+    for _ in each_step(faults, ["index", shard, "-q"], prepare, shard.parent):
         assert harness.verify(shard)["num_defects"] == 0
         harness.succeed("index", shard)
         assert harness.verify(shard.parent / "x*")["num_defects"] == 0
