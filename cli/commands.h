@@ -4,6 +4,8 @@
 #ifndef SHARDFEED_CLI_COMMANDS_H_
 #define SHARDFEED_CLI_COMMANDS_H_
 
+#include <cstdint>
+
 #include "CLI/CLI.hpp"
 #include "cli/console.h"
 
@@ -19,6 +21,9 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit);
 
 // --json, --quiet and --jobs, which all of them have.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
+
+// Accepts whole numbers from `least` on.
+CLI::Validator WholeNumber(uint64_t least);
 
 inline constexpr char kVersion[] = "0.1.0";
 

@@ -153,11 +153,14 @@ void AddKind(CLI::App& convert, const std::string& kind, const std::string& help
   command->add_option(
       "--member-size", flags->member_size,
       "what compressed data is cut into, and a reader can start at; default 256KiB");
-  command->add_option(
-      "--shuffle", flags->shuffle,
-      default_shuffle ? "seed of the shuffle, which is on by default" : "shuffle, with this seed");
+  command
+      ->add_option("--shuffle", flags->shuffle,
+                   default_shuffle ? "seed of the shuffle, which is on by default"
+                                   : "shuffle, with this seed")
+      ->check(WholeNumber(0));
   command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source");
-  command->add_option("--limit", flags->limit, "write so many records at most");
+  command->add_option("--limit", flags->limit, "write so many records at most")
+      ->check(WholeNumber(0));
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
   AddCommonOptions(*command, options);
   command->footer(details);

@@ -228,6 +228,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
       ->required();
   command->add_option("--records", flags->records, "how many sample records to show")
+      ->check(WholeNumber(0))
       ->capture_default_str();
   command->add_option("--feature", flags->feature, "show this feature only");
   AddCommonOptions(*command, options);

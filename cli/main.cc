@@ -1,5 +1,7 @@
 // shardfeed: raw data to sharded TFRecord, and back.
 
+#include <charconv>
+
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -11,7 +13,18 @@ void AddCommonOptions(CLI::App& command, CommandOptions& options) {
   command.add_flag("--json", options.json, "print one JSON object on standard output");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_option("-j,--jobs", options.threads, "threads; default: one per processor")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
+}
+
+CLI::Validator WholeNumber(uint64_t least) {
+  const auto check = [least](const std::string& text) {
+    uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= least) return std::string();
+    return fmt::format("'{}' is not a whole number from {} on", text, least);
+  };
+  return CLI::Validator(check, "");
 }
 
 namespace {

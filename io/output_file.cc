@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "fmt/format.h"
@@ -70,21 +69,6 @@ absl::Status SyncDirectory(const std::string& directory) {
     return ErrnoStatus(error, path, "write the folder to the device");
   }
   return absl::OkStatus();
-}
-
-absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
-  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Append(bytes);
-  if (status.ok()) status = (*file)->Sync();
-  if (status.ok()) status = (*file)->Close();
-  if (status.ok()) status = MoveFile(temporary, path);
-  if (!status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  return SyncDirectory(std::filesystem::path(path).parent_path().string());
 }
 
 }  // namespace shardfeed

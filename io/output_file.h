@@ -51,10 +51,6 @@ absl::Status MoveFile(const std::string& from, const std::string& to);
 // Makes a rename or a new file inside `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
-// Replaces `path` by `bytes` in one step: a reader, or a machine that loses its power, sees the old
-// file or the new one and nothing between.
-absl::Status WriteFileAtomically(const std::string& path, std::string_view bytes);
-
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_IO_OUTPUT_FILE_H_

@@ -194,7 +194,7 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
   ShardReaderOptions reading;
   reading.check = CrcCheck::kHeader;
   reading.decompress.restart_interval = options.restart_interval;
-  reading.decompress.on_restart_point = [&](RestartPoint point) {
+  reading.decompress.on_restart_point = [&](const RestartPoint& point) {
     builder->AddRestartPoint(point);
   };
   absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(path, reading);

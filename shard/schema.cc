@@ -107,8 +107,7 @@ nlohmann::json Schema::ToJson() const {
   return json;
 }
 
-absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records,
-                              uint64_t not_examples) {
+absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples) {
   *this = Schema();
   records_ = records;
   not_examples_ = not_examples;

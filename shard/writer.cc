@@ -13,6 +13,7 @@
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "shard/index.h"
@@ -28,6 +29,11 @@ namespace fs = std::filesystem;
 constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kMinBatchBytes = 4 << 10;
 constexpr size_t kPendingBudget = 64 << 20;
+
+// A file in the staging folder that is there while shards are moved into place; it holds their
+// spec.
+constexpr char kMovingMark[] = "moving";
+constexpr uint64_t kMaxMarkBytes = 64 << 10;
 
 // Many shards are open at once: take as many files as the system lets us.
 void RaiseFileLimit() {
@@ -53,7 +59,7 @@ struct DatasetWriter::Task {
 
 struct DatasetWriter::Shard {
   size_t number;
-  // Used by the caller's thread only.
+  // Used by the caller's thread alone.
   RecordBatch pending;
   uint64_t submitted = 0;
 
@@ -126,10 +132,6 @@ absl::Status DatasetWriter::Prepare() {
   std::error_code error;
   if (!spec_.directory.empty()) fs::create_directories(spec_.directory, error);
   if (error) return ErrnoStatus(error.value(), spec_.directory, "create the folder");
-  if (!options_.overwrite) {
-    absl::Status status = CheckNameIsFree();
-    if (!status.ok()) return status;
-  }
   fs::create_directories(staging_, error);
   if (error) return ErrnoStatus(error.value(), staging_, "create the folder");
   const std::string lock = staging_ + "/lock";
@@ -142,16 +144,37 @@ absl::Status DatasetWriter::Prepare() {
     return absl::FailedPreconditionError(
         fmt::format("{}: another process is writing this dataset", staging_));
   }
-  // Whatever else is here was left by a process that was killed.
-  for (fs::directory_iterator it(staging_, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename() != "lock") fs::remove_all(it->path(), error);
-  }
+  absl::Status status = RemoveLeftovers();
+  if (status.ok() && !options_.overwrite) status = CheckNameIsFree();
+  if (!status.ok()) return status;
   for (size_t i = 0; i < *spec_.count; ++i) {
     shards_.push_back(std::make_unique<Shard>());
     shards_.back()->number = i;
   }
   const int threads = ThreadCount(options_.threads);
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  return absl::OkStatus();
+}
+
+// What a killed process left: all of the staging folder and, where it was killed while it moved the
+// shards into place, those that it had moved.
+absl::Status DatasetWriter::RemoveLeftovers() {
+  std::error_code error;
+  const std::string mark = staging_ + "/" + kMovingMark;
+  absl::StatusOr<std::string> spec = ReadFile(mark, kMaxMarkBytes);
+  if (spec.ok() && !fs::exists(ManifestPath(spec_.directory, spec_.stem), error)) {
+    const absl::StatusOr<OutputSpec> moved = ParseOutputSpec(*spec);
+    for (uint64_t i = 0; moved.ok() && i < moved->count.value_or(0); ++i) {
+      const std::string path =
+          Joined(spec_.directory, ShardName(moved->stem, i, *moved->count, moved->suffix));
+      fs::remove(path, error);
+      fs::remove(IndexPath(path), error);
+    }
+  }
+  for (fs::directory_iterator it(staging_, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() != "lock") fs::remove_all(it->path(), error);
+  }
+  if (error) return ErrnoStatus(error.value(), staging_, "clear the folder");
   return absl::OkStatus();
 }
 
@@ -188,13 +211,14 @@ void DatasetWriter::Work() {
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     if (failure_.ok()) {
+      ++running_;
       const uint64_t number = task.number;
       lock.unlock();
       absl::Status status = Run(task);
       lock.lock();
+      --running_;
       if (!status.ok()) Fail(number, std::move(status));
     }
-    --in_flight_;
     progress_.notify_all();
   }
 }
@@ -221,6 +245,12 @@ absl::Status DatasetWriter::Run(Task& task) {
     lock.unlock();
     status = node.mapped() ? Append(shard, *node.mapped()) : Close(shard);
     node = {};
+    {
+      // Told at once: whoever waits to submit need not wait until this thread finds nothing more.
+      std::lock_guard<std::mutex> all(mutex_);
+      --in_flight_;
+    }
+    progress_.notify_all();
     lock.lock();
   }
   shard.appending = false;
@@ -334,7 +364,8 @@ absl::Status DatasetWriter::CloseShard(size_t shard) {
 
 absl::Status DatasetWriter::WaitForAll() {
   std::unique_lock<std::mutex> lock(mutex_);
-  progress_.wait(lock, [this] { return in_flight_ == 0; });
+  // After a failure, blocks may be left that wait for one that will never come.
+  progress_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
   return failure_;
 }
 
@@ -360,42 +391,70 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   return manifest;
 }
 
+absl::Status DatasetWriter::RemoveOldDataset() {
+  // It ends before the new one begins: first its manifest, then its shards.
+  const std::string manifest_path = ManifestPath(spec_.directory, spec_.stem);
+  std::error_code error;
+  const std::string directory = spec_.directory.empty() ? "." : spec_.directory;
+  std::vector<std::string> old;
+  absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
+  if (manifest.ok()) {
+    for (const ManifestShard& shard : manifest->shards) {
+      old.push_back(Joined(spec_.directory, shard.file));
+    }
+  }
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    const auto name = ParseShardName(file);
+    if (name && name->stem == spec_.stem && name->suffix == spec_.suffix) {
+      old.push_back(Joined(spec_.directory, file));
+    }
+  }
+  fs::remove(manifest_path, error);
+  absl::Status status = SyncDirectory(fs::path(manifest_path).parent_path().string());
+  if (!status.ok()) return status;
+  for (const std::string& path : old) {
+    fs::remove(IndexPath(path), error);
+    if (!fs::remove(path, error) && error) {
+      return ErrnoStatus(error.value(), path, "remove the old shard");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DatasetWriter::WriteStaged(const std::string& name, std::string_view bytes) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(staging_ + "/" + name);
+  if (!file.ok()) return file.status();
+  absl::Status status = (*file)->Append(bytes);
+  if (status.ok() && options_.sync) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  return status;
+}
+
 absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   const std::string manifest_path = ManifestPath(spec_.directory, spec_.stem);
   const std::string sidecars = fs::path(manifest_path).parent_path().string();
-  std::error_code error;
-  if (options_.overwrite) {
-    // The old dataset ends before the new one begins: first its manifest, then its shards.
-    fs::remove(manifest_path, error);
-    absl::Status status = SyncDirectory(sidecars);
-    if (!status.ok()) return status;
-    std::vector<fs::path> old;
-    const std::string directory = spec_.directory.empty() ? "." : spec_.directory;
-    for (fs::directory_iterator it(directory, error), end; !error && it != end;
-         it.increment(error)) {
-      const auto name = ParseShardName(it->path().filename().string());
-      if (name && name->stem == spec_.stem && name->suffix == spec_.suffix) {
-        old.push_back(it->path());
-      }
-    }
-    for (const fs::path& path : old) {
-      fs::remove(IndexPath(path.string()), error);
-      if (!fs::remove(path, error) && error) {
-        return ErrnoStatus(error.value(), path.string(), "remove the old shard");
-      }
-    }
+  absl::Status status = WriteStaged("manifest", FormatManifest(manifest));
+  if (status.ok() && options_.overwrite) status = RemoveOldDataset();
+  // From here on, shards without a manifest are known to be leftovers.
+  if (status.ok()) {
+    status = WriteStaged(kMovingMark, FormatSpec("", spec_.stem, shards_.size(), spec_.suffix));
   }
-  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+  if (status.ok()) status = SyncDirectory(staging_);
+  for (size_t i = 0; status.ok() && i < manifest.shards.size(); ++i) {
     const std::string base = fmt::format("{}/{:05}", staging_, i);
     const std::string path = Joined(spec_.directory, manifest.shards[i].file);
-    absl::Status status = MoveFile(base + ".index", IndexPath(path));
+    status = MoveFile(base + ".index", IndexPath(path));
     if (status.ok()) status = MoveFile(base + ".shard", path);
-    if (!status.ok()) return status;
   }
-  absl::Status status = SyncDirectory(spec_.directory);
+  if (status.ok()) status = SyncDirectory(spec_.directory);
   if (status.ok()) status = SyncDirectory(sidecars);
-  if (!status.ok()) return status;
-  return WriteFileAtomically(manifest_path, FormatManifest(manifest));
+  if (!status.ok()) {
+    RemoveLeftovers().IgnoreError();  // the failure before matters more
+    return status;
+  }
+  status = MoveFile(staging_ + "/manifest", manifest_path);
+  return status.ok() ? SyncDirectory(sidecars) : status;
 }
 
 }  // namespace shardfeed

@@ -86,8 +86,11 @@ class DatasetWriter {
   absl::Status Close(Shard& shard);
   absl::Status FlushPending(size_t shard);
   absl::Status WaitForAll();
-  absl::Status MoveIntoPlace(const Manifest& manifest);
+  absl::Status RemoveLeftovers();
   absl::Status CheckNameIsFree() const;
+  absl::Status RemoveOldDataset();
+  absl::Status WriteStaged(const std::string& name, std::string_view bytes);
+  absl::Status MoveIntoPlace(const Manifest& manifest);
   void Fail(uint64_t number, absl::Status status);
 
   const OutputSpec spec_;
@@ -104,7 +107,8 @@ class DatasetWriter {
   std::condition_variable work_or_stop_;
   std::condition_variable progress_;
   std::deque<Task> tasks_;
-  size_t in_flight_ = 0;
+  size_t running_ = 0;    // tasks that threads work on
+  size_t in_flight_ = 0;  // submitted and not yet appended
   size_t max_in_flight_;
   uint64_t next_number_ = 0;
   bool stopping_ = false;

@@ -81,6 +81,7 @@ class DeflateDecompressor : public BlockDecompressor {
     if (dst.empty()) return 0;
     while (true) {
       if (!drained()) return Drain(dst);
+      if (!error_.ok()) return error_;
       if (inflating_) {
         absl::StatusOr<size_t> n = Inflate(dst);
         if (!n.ok() || *n > 0) return n;
@@ -95,6 +96,7 @@ class DeflateDecompressor : public BlockDecompressor {
   absl::StatusOr<bool> SkipToNextMember() override {
     if (!gzip_) return false;
     EndInflate();
+    error_ = absl::OkStatus();
     content_.clear();
     drained_ = 0;
     // A damaged member starts where the input stands: look behind its header.
@@ -196,48 +198,53 @@ class DeflateDecompressor : public BlockDecompressor {
     return true;
   }
 
-  // Fills dst from the member that was begun; 0 when it ended.
+  // Fills dst from the member that was begun; 0 when it ended. Content before an error is delivered
+  // first.
   absl::StatusOr<size_t> Inflate(absl::Span<char> dst) {
     dst = dst.subspan(0, size_t{1} << 30);  // zlib counts bytes in an unsigned int
     zlib_.next_out = reinterpret_cast<Bytef*>(dst.data());
     zlib_.avail_out = static_cast<uInt>(dst.size());
+    while (zlib_.avail_out > 0 && inflating_ && error_.ok()) error_ = InflateSome();
+    const size_t inflated = dst.size() - zlib_.avail_out;
+    if (inflated == 0 && !error_.ok()) return error_;
+    return inflated;
+  }
+
+  // Inflates from the input at hand, up to the end of a block or of the member.
+  absl::Status InflateSome() {
+    absl::StatusOr<bool> any = input_.Ensure(1);
+    if (!any.ok()) return any.status();
+    if (!*any) return Cut();
     const bool want_blocks = static_cast<bool>(options_.on_restart_point);
-    while (zlib_.avail_out > 0) {
-      absl::StatusOr<bool> any = input_.Ensure(1);
-      if (!any.ok()) return any.status();
-      if (!*any) return Cut();
-      const std::string_view in = input_.view();
-      zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
-      zlib_.avail_in = static_cast<uInt>(std::min<size_t>(in.size(), size_t{1} << 30));
-      const uInt given = zlib_.avail_in;
-      const uInt room = zlib_.avail_out;
-      const int result = inflate(&zlib_, want_blocks ? Z_BLOCK : Z_NO_FLUSH);
-      input_.Consume(given - zlib_.avail_in);
-      stream_offset_ += room - zlib_.avail_out;
-      if (result == Z_STREAM_END) {
-        EndInflate();
-        absl::Status trailer = raw_ ? SkipTrailer() : absl::OkStatus();
-        if (!trailer.ok()) return trailer;
-        break;
-      }
-      if (result != Z_OK && result != Z_BUF_ERROR) {
-        return Damaged(result == Z_NEED_DICT ? "it needs a preset dictionary"
-                                             : (zlib_.msg ? zlib_.msg : "not deflated data"));
-      }
-      const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
-      if (want_blocks && block_ended && RestartPointDue()) {
-        RestartPoint point;
-        point.file_offset = input_.offset();
-        point.bits = zlib_.data_type & 7;
-        point.at_header = false;
-        point.window.resize(kWindowBytes);
-        uInt size = 0;
-        inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
-        point.window.resize(size);
-        EmitRestartPoint(std::move(point));
-      }
+    const std::string_view in = input_.view();
+    zlib_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
+    zlib_.avail_in = static_cast<uInt>(std::min<size_t>(in.size(), size_t{1} << 30));
+    const uInt given = zlib_.avail_in;
+    const uInt room = zlib_.avail_out;
+    const int result = inflate(&zlib_, want_blocks ? Z_BLOCK : Z_NO_FLUSH);
+    input_.Consume(given - zlib_.avail_in);
+    stream_offset_ += room - zlib_.avail_out;
+    if (result == Z_STREAM_END) {
+      EndInflate();
+      return raw_ ? SkipTrailer() : absl::OkStatus();
     }
-    return dst.size() - zlib_.avail_out;
+    if (result != Z_OK && result != Z_BUF_ERROR) {
+      return Damaged(result == Z_NEED_DICT ? "it needs a preset dictionary"
+                                           : (zlib_.msg ? zlib_.msg : "not deflated data"));
+    }
+    const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
+    if (want_blocks && block_ended && RestartPointDue()) {
+      RestartPoint point;
+      point.file_offset = input_.offset();
+      point.bits = zlib_.data_type & 7;
+      point.at_header = false;
+      point.window.resize(kWindowBytes);
+      uInt size = 0;
+      inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
+      point.window.resize(size);
+      EmitRestartPoint(std::move(point));
+    }
+    return absl::OkStatus();
   }
 
   // A member entered in its middle: its trailer cannot be checked, but must be there.
@@ -255,6 +262,7 @@ class DeflateDecompressor : public BlockDecompressor {
   bool began_ = false;
   bool inflating_ = false;
   bool raw_ = false;
+  absl::Status error_;  // what stopped the inflating
   z_stream zlib_ = {};
 };
 

@@ -107,17 +107,20 @@ TEST(OutputFile, FileSizeLimitIsResourceExhausted) {
   EXPECT_FAILS(status, kResourceExhausted, "cannot write at byte 4096: File too large");
 }
 
-TEST(WriteFileAtomically, ReplacesAndLeavesNothingBehind) {
+TEST(MoveFile, ReplacesWhatIsThere) {
   TestFolder folder;
-  folder.Write("f", "old");
-  EXPECT_OK(WriteFileAtomically(folder / "f", "new"));
-  EXPECT_EQ(ReadBytes(folder / "f"), "new");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  folder.Write("a", "new");
+  folder.Write("b", "old");
+  EXPECT_OK(MoveFile(folder / "a", folder / "b"));
+  EXPECT_EQ(ReadBytes(folder / "b"), "new");
+  EXPECT_FAILS(MoveFile(folder / "a", folder / "b"), kNotFound,
+               "b: cannot move the finished file into place");
 }
 
-TEST(WriteFileAtomically, MissingFolderIsNotFound) {
+TEST(SyncDirectory, MissingFolderIsNotFound) {
   TestFolder folder;
-  EXPECT_FAILS(WriteFileAtomically(folder / "no/f", "x"), kNotFound, "cannot create");
+  EXPECT_OK(SyncDirectory(folder.path()));
+  EXPECT_FAILS(SyncDirectory(folder / "no"), kNotFound, "cannot open the folder");
 }
 
 TEST(Buffer, IsAlignedAndRoundedUp) {

@@ -1,9 +1,11 @@
 """What convert refuses, how it says so, and that it leaves nothing behind."""
 
 import os
+import pathlib
 import resource
 import shutil
 import subprocess
+import tempfile
 
 import harness
 import pytest
@@ -104,26 +106,29 @@ def test_files_that_are_no_pictures_are_left_out_and_told(tmp_path, out):
     assert any("Thumbs.db" in note for note in report["notes"])
 
 
-def test_unreadable_file_is_named(tmp_path, out):
-    if os.geteuid() == 0:
-        # Root reads everything: as nobody, in a folder that nobody may write.
-        if subprocess.run(["setpriv", "--version"], capture_output=True).returncode != 0:
-            pytest.skip("run by root, and there is no setpriv to become somebody else")
-    source = tmp_path / "secret.txt"
+@pytest.fixture
+def open_folder():
+    """A folder that every user may reach and write to, unlike tmp_path."""
+    with tempfile.TemporaryDirectory() as name:
+        pathlib.Path(name).chmod(0o777)
+        yield pathlib.Path(name)
+
+
+def test_unreadable_file_is_named(open_folder):
+    source = open_folder / "secret.txt"
     source.write_text("secret\n")
     source.chmod(0)
-    for folder in [tmp_path, *tmp_path.parents][:-2]:
-        if folder.stat().st_uid == os.geteuid():
-            folder.chmod(folder.stat().st_mode | 0o055)
-    tmp_path.chmod(0o777)
-    binary = tmp_path / "shardfeed"
-    shutil.copy(harness.BINARY, binary)
-    arguments = [binary, "convert", "text", source, out / "x@2", "-q"]
-    if os.geteuid() == 0:
-        arguments = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *arguments]
-    done = subprocess.run(arguments, capture_output=True, text=True)
+    become = []
+    if os.geteuid() == 0:  # who may read everything
+        if shutil.which("setpriv") is None:
+            pytest.skip("run by root, and there is no setpriv to become somebody else")
+        become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    binary = shutil.copy(harness.BINARY, open_folder / "shardfeed")
+    done = subprocess.run([*become, binary, "convert", "text", source, open_folder / "x@2", "-q"],
+                          capture_output=True, text=True)
     assert done.returncode == IO_FAILED, done.stderr
-    assert f"{source}: cannot open: Permission denied" in done.stderr
+    assert done.stderr == f"shardfeed: {source}: cannot open: Permission denied\n"
+    assert harness.shards(open_folder, "x") == []
 
 
 # ---- text
@@ -224,6 +229,15 @@ def test_overwrite_leaves_nothing_of_the_old_dataset(out, tmp_path, count):
     convert("jsonl", EVENTS, out / f"x@{count}", "--overwrite")
     convert("jsonl", EVENTS, tmp_path / f"fresh/x@{count}")
     assert harness.tree(out) == other | harness.tree(tmp_path / "fresh")
+
+
+def test_overwrite_under_another_suffix_leaves_nothing_of_the_old_dataset(out):
+    """There is one manifest of a name, so there is one dataset of a name."""
+    convert("text", POEM, out / "x@3.tfrecord")
+    convert("jsonl", EVENTS, out / "x@2", "--overwrite")
+    assert [path.name for path in harness.shards(out, "x")] == ["x-00000-of-00002",
+                                                                "x-00001-of-00002"]
+    assert verify(out)["records"] == 200
 
 
 def test_overwrite_that_fails_keeps_the_old_dataset(out, tmp_path):
@@ -333,6 +347,14 @@ def test_read_only_output_folder_is_named(tmp_path):
     finally:
         if os.geteuid() == 0:
             subprocess.run(["umount", folder], check=True)
+
+
+def test_more_shards_than_files_may_be_open(out):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+    convert("text", POEM, out / "x@61", preexec=limit)
+    for command in ("verify", "index", "inspect", "cat", "read"):
+        harness.succeed(command, out / "x@61", preexec=limit)
 
 
 def test_output_below_a_file_is_refused(tmp_path):

@@ -1,4 +1,11 @@
-"""Fixtures of the tests that run the program and compare it with TensorFlow."""
+"""Fixtures of the tests that run the program and compare it with TensorFlow.
+
+    bazel build --config=opt //cli:shardfeed
+    python3 -m pytest tests/python
+
+Needs pytest, Pillow and, for all tests to run, TensorFlow. SHARDFEED_BIN names another binary. As
+root, more is tested: full and read-only disks.
+"""
 
 import os
 import pathlib

@@ -183,6 +183,62 @@ def test_every_cut_is_found(tmp_path):
         assert defect["kind"].startswith("cut ")
 
 
+def test_all_defects_are_counted_and_the_first_hundred_listed(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes((harness.frame(b"sound") + harness.frame(b"x")[:-1] + b"!") * 150)
+    report = verify(path, status=DEFECTS)
+    assert (report["records"], report["num_defects"], len(report["defects"])) == (150, 150, 100)
+    lines = harness.run("verify", path).out.decode().splitlines()
+    assert len(lines) == 102
+    assert lines[100] == f"{path}: 50 more defects"
+
+
+def test_a_shard_that_cannot_be_read_does_not_keep_the_others_from_it(tmp_path):
+    (tmp_path / "x-00000-of-00002").write_bytes(RAW)
+    (tmp_path / "x-00001-of-00002").symlink_to(tmp_path / "nowhere")
+    report = verify(tmp_path / "x@2", status=harness.IO_FAILED)
+    defect, = report["defects"]
+    assert (defect["kind"], report["records"]) == ("unreadable", 40)
+    assert "x-00001-of-00002: cannot open: No such file" in defect["detail"]
+
+
+@pytest.mark.parametrize("name", ["examples.tfrecord.gz", "examples.tfrecord.zlib",
+                                  "examples.tfrecord.snappy"])
+def test_any_cut_or_flipped_bit_of_compressed_data_is_found(tmp_path, name):
+    sound = (TESTDATA / "tensorflow" / name).read_bytes()
+    path = tmp_path / name
+    rng = random.Random(name)
+    for _ in range(15):
+        path.write_bytes(sound[:rng.randrange(1, len(sound))])
+        assert verify(path, status=DEFECTS)["num_defects"] >= 1
+        path.write_bytes(sound)
+        # The first ten bytes of GZIP hold a time and a system, which mean nothing here.
+        harness.flip(path, rng.randrange(10, len(sound)), 1 << rng.randrange(8))
+        assert verify(path, status=DEFECTS)["num_defects"] >= 1
+
+
+def test_cut_snappy_keeps_the_blocks_before(tmp_path):
+    sound = (TESTDATA / "tensorflow/examples.tfrecord.snappy").read_bytes()
+    first = 4 + int.from_bytes(sound[:4], "big")
+    (tmp_path / "x").write_bytes(sound[:first + 100])
+    report, defect = only_defect(tmp_path / "x")
+    before = len(harness.frames(RAW[:4096]))
+    assert (report["records"], defect["record"], defect["offset"]) == (before, before,
+                                                                       OFFSETS[before])
+
+
+def test_large_cut_gzip_keeps_the_records_before(large, tmp_path):
+    records, folder = large
+    sound = (folder / "GZIP/train-00000-of-00003").read_bytes()
+    cut = sound[:len(sound) * 2 // 3]
+    path = tmp_path / "x.gz"
+    path.write_bytes(cut)
+    before = len(harness.frames(zlib.decompressobj(31).decompress(cut)))
+    assert 0 < before < 20_000
+    report, defect = only_defect(path)
+    assert (report["records"], defect["record"]) == (before, before)
+
+
 # ---- GZIP of shardfeed
 
 

@@ -185,6 +185,19 @@ def test_record_number_past_the_end_is_refused():
     assert "40" in message
 
 
+def test_ranges_may_overlap_and_go_back():
+    records = golden_records()
+    result = succeed("cat", TESTDATA / "tensorflow/examples.tfrecord.gz", "-r", "30,2-4,3,0,38-",
+                     "--format", "payload")
+    assert result.out == b"".join(records[i] for i in [30, 2, 3, 4, 3, 0, 38, 39])
+
+
+def test_range_that_ends_past_the_end_is_refused():
+    path = TESTDATA / "tensorflow/examples.tfrecord"
+    message = harness.fail(harness.USAGE, "cat", path, "-r", "5-40")
+    assert "record 40 is asked for, but there are 40 records, numbered from 0" in message
+
+
 def test_range_that_is_none_is_refused():
     path = TESTDATA / "tensorflow/examples.tfrecord"
     assert "x" in harness.fail(harness.USAGE, "cat", path, "-r", "x")

@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import io
 import json
+import random
 import struct
 import subprocess
 import zlib
@@ -129,6 +131,28 @@ def test_missing_cells_get_the_default_of_the_reader(tf, out):
         assert features["founded"] == int(row["founded"] or -1)
         assert features["motto"].decode() == (row["motto"] or "none")
         assert features["population"] == int(row["population"])
+
+
+def test_any_table_is_read_as_python_reads_it(tf, tmp_path, out):
+    rng = random.Random(1)
+    pieces = ["a", '"', ",", "\n", "\r\n", " ", "é", "日", "'", "\t", "1"]
+    for round in range(30):
+        width = rng.randrange(2, 5)
+        text = io.StringIO(newline="")
+        table = csv.writer(text, lineterminator=rng.choice(["\n", "\r\n"]),
+                           quoting=rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+        table.writerow([f"column {i}" for i in range(width)])
+        table.writerow(["text"] * width)  # so that all columns are bytes
+        for _ in range(rng.randrange(30)):
+            table.writerow(["".join(rng.choices(pieces, k=rng.randrange(6)))
+                            for _ in range(width)])
+        (tmp_path / "t.csv").write_bytes(text.getvalue().encode())
+        convert("csv", tmp_path / "t.csv", out / f"t{round}@1")
+        text.seek(0)
+        expected = [{name: [cell.encode()] for name, cell in row.items() if cell}
+                    for row in csv.DictReader(text)]
+        records = harness.read_by_tensorflow(tf, harness.shards(out, f"t{round}"))
+        assert [harness.decoded(tf, record) for record in records] == expected, text.getvalue()
 
 
 def flattened(value, prefix=""):
