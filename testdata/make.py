@@ -313,9 +313,9 @@ def make_bad(raw, gz, z):
 def write_readme():
     lines = [
         "# Test data", "",
-        "Written by `python3 testdata/make.py` (deterministic for one set of versions), by programs",
-        "other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one defect in",
-        "each file. No file here comes from elsewhere.", "",
+        "Written by `python3 testdata/make.py` (the same bytes each time with the same versions), by",
+        "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
+        "defect in each file. All pictures, tables and texts are made by the script.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
     ]

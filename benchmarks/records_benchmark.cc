@@ -1,0 +1,252 @@
+// The parts of shardfeed that write, verify and index, beside the loops and programs that bound
+// them. Each run prints one JSON object; run.py alternates and sums up.
+//
+//   records_benchmark make large|small FOLDER BYTES   a dataset of 16 shards
+//   records_benchmark write FOLDER OUT                DatasetWriter, and cp of the result
+//   records_benchmark gzip FOLDER OUT                 DatasetWriter with GZIP
+//   records_benchmark verify FOLDER THREADS           VerifyDataset, and a loop that only reads and
+//                                                     computes the CRCs, in turn
+//   records_benchmark index FOLDER                    WriteIndex on one thread
+
+#include <isa-l/crc.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "io/file.h"
+#include "io/parallel.h"
+#include "reader/scan.h"
+#include "shard/index_build.h"
+#include "shard/spec.h"
+#include "shard/verify.h"
+#include "shard/writer.h"
+#include "tfrecord/example_builder.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr int kRounds = 5;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  if (result.ok()) return *std::move(result);
+  fmt::print(stderr, "records_benchmark: {}\n", std::string(result.status().message()));
+  std::exit(1);
+}
+void Check(const absl::Status& status) {
+  Value(status.ok() ? absl::StatusOr<int>(0) : absl::StatusOr<int>(status));
+}
+
+std::string List(const std::vector<double>& values) {
+  return fmt::format("[{:.5f}]", fmt::join(values, ", "));
+}
+
+std::unique_ptr<DatasetWriter> Writer(const std::string& folder,
+                                      Compression compression = Compression::kNone) {
+  DatasetWriterOptions options;
+  options.encode.compression = compression;
+  options.overwrite = true;
+  options.sync = false;
+  return Value(DatasetWriter::Create(Value(ParseOutputSpec(folder + "/data@16")), options));
+}
+
+// large: 110 KB of bytes that do not compress, as pictures do not. small: 50 floats and a label.
+void Make(const std::string& kind, const std::string& folder, uint64_t bytes) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<std::string> records;
+  for (int i = 0; i < (kind == "large" ? 200 : 4096); ++i) {
+    ExampleBuilder builder;
+    if (kind == "large") {
+      std::string picture(100000 + random() % 20000, '\0');
+      for (char& c : picture) c = static_cast<char>(random());
+      builder.AddBytes("image/encoded", picture);
+      builder.AddInt64("image/class/label", i);
+    } else {
+      std::vector<float> x(50);
+      for (float& value : x) value = normal(random);
+      builder.AddFloatList("x", x);
+      builder.AddInt64("y", i % 10);
+    }
+    builder.SerializeExample(&records.emplace_back());
+  }
+  auto writer = Writer(folder);
+  uint64_t written = 0;
+  uint64_t n = 0;
+  for (; written < bytes; ++n) {
+    const std::string& record = records[n % records.size()];
+    Check(writer->Write(record));
+    written += record.size();
+  }
+  Value(writer->Finish({}));
+  fmt::print("{{\"records\": {}, \"bytes\": {}}}\n", n, written);
+}
+
+// In memory, as a program that makes them would have them.
+std::vector<std::string> ReadRecords(const std::string& folder) {
+  std::vector<std::string> records;
+  Check(ScanDataset(Value(ResolveSpec(folder + "/data@16")), {.threads = 1},
+                    [&](size_t, const RecordBlock& block) {
+                      for (const Record& r : block.records) records.emplace_back(r.payload);
+                      return absl::OkStatus();
+                    }));
+  return records;
+}
+
+void Write(const std::string& folder, const std::string& out) {
+  const std::vector<std::string> records = ReadRecords(folder);
+  std::vector<double> write;
+  std::vector<double> cp;
+  for (int round = 0; round < kRounds; ++round) {
+    std::filesystem::remove_all(out);
+    double start = Now();
+    auto writer = Writer(out + "/written");
+    for (const std::string& record : records) Check(writer->Write(record));
+    Value(writer->Finish({}));
+    writer.reset();
+    write.push_back(Now() - start);
+    std::filesystem::create_directories(out + "/copied");
+    const std::string command =
+        fmt::format("cp --reflink=never {0}/written/data-* {0}/copied/", out);
+    start = Now();
+    if (std::system(command.c_str()) != 0) std::exit(1);
+    cp.push_back(Now() - start);
+  }
+  std::filesystem::remove_all(out);
+  fmt::print("{{\"records\": {}, \"write\": {}, \"cp\": {}}}\n", records.size(), List(write),
+             List(cp));
+}
+
+void WriteGzip(const std::string& folder, const std::string& out) {
+  const std::vector<std::string> records = ReadRecords(folder);
+  std::filesystem::remove_all(out);
+  const double start = Now();
+  auto writer = Writer(out, Compression::kGzip);
+  for (const std::string& record : records) Check(writer->Write(record));
+  const Manifest manifest = Value(writer->Finish({}));
+  fmt::print("{{\"records\": {}, \"bytes\": {}, \"seconds\": {}}}\n", records.size(),
+             manifest.num_bytes(), Now() - start);
+  writer.reset();
+  std::filesystem::remove_all(out);
+}
+
+// What any reader must do at the least: read, and compute each record's two CRCs. Returns how many
+// records there are.
+uint64_t CrcLoop(const ShardSet& set, int threads) {
+  std::atomic<uint64_t> records{0};
+  Check(ParallelFor(set.paths.size(), threads, {}, [&](size_t i) -> absl::Status {
+    const auto file = Value(File::Open(set.paths[i]));
+    std::string buffer(1 << 20, '\0');
+    const auto crc = [](const char* bytes, size_t size) {
+      return ~crc32_iscsi(reinterpret_cast<unsigned char*>(const_cast<char*>(bytes)),
+                          static_cast<int>(size), ~0u);
+    };
+    uint64_t offset = 0;
+    uint64_t n = 0;
+    while (offset < file->size()) {
+      const size_t size = Value(file->ReadAt(offset, absl::MakeSpan(buffer)));
+      size_t at = 0;
+      while (size - at >= kFrameBytes) {
+        const char* frame = buffer.data() + at;
+        const uint64_t length = LoadLittleEndian<uint64_t>(frame);
+        if (length + kFrameBytes > size - at) break;
+        if (MaskCrc(crc(frame, 8)) != LoadLittleEndian<uint32_t>(frame + 8) ||
+            MaskCrc(crc(frame + kHeaderBytes, length)) !=
+                LoadLittleEndian<uint32_t>(frame + kHeaderBytes + length)) {
+          return absl::DataLossError("wrong CRC");
+        }
+        at += length + kFrameBytes;
+        ++n;
+      }
+      offset += at;
+    }
+    records += n;
+    return absl::OkStatus();
+  }));
+  return records;
+}
+
+void Verify(const std::string& folder, int threads) {
+  const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
+  std::vector<double> loop;
+  std::vector<double> verify;
+  uint64_t records = 0;
+  for (int round = 0; round <= 2 * kRounds; ++round) {
+    double start = Now();
+    const uint64_t expected = CrcLoop(set, threads);
+    const double loop_seconds = Now() - start;
+    start = Now();
+    const VerifyReport report = Value(VerifyDataset(set, {.threads = threads}));
+    const double verify_seconds = Now() - start;
+    records = report.num_records();
+    if (report.num_defects() != 0 || records != expected) {
+      fmt::print(stderr, "records_benchmark: the two do not agree\n");
+      std::exit(1);
+    }
+    if (round == 0) continue;  // warms the page cache
+    loop.push_back(loop_seconds);
+    verify.push_back(verify_seconds);
+  }
+  fmt::print("{{\"records\": {}, \"crc_loop\": {}, \"verify\": {}}}\n", records, List(loop),
+             List(verify));
+}
+
+void Index(const std::string& folder) {
+  const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
+  std::vector<double> seconds;
+  uint64_t records = 0;
+  uint64_t bytes = 0;
+  std::atomic<uint64_t> bytes_read{0};
+  for (int round = 0; round < kRounds; ++round) {
+    records = bytes = bytes_read = 0;
+    const double start = Now();
+    for (const std::string& path : set.paths) {
+      const IndexSummary summary = Value(WriteIndex(path, {.bytes_read = &bytes_read}));
+      records += summary.records;
+      bytes += summary.shard_bytes;
+    }
+    seconds.push_back(Now() - start);
+  }
+  fmt::print("{{\"records\": {}, \"bytes\": {}, \"bytes_read\": {}, \"index\": {}}}\n", records,
+             bytes, bytes_read.load(), List(seconds));
+}
+
+int Run(const std::vector<std::string>& arguments) {
+#ifndef NDEBUG
+  fmt::print(stderr, "records_benchmark: a debug build measures nothing; use --config=opt\n");
+  return 1;
+#endif
+  const auto is = [&](std::string_view command, size_t count) {
+    return arguments.size() == count + 1 && arguments[0] == command;
+  };
+  if (is("make", 3)) {
+    Make(arguments[1], arguments[2], std::stoull(arguments[3]));
+  } else if (is("write", 2)) {
+    Write(arguments[1], arguments[2]);
+  } else if (is("gzip", 2)) {
+    WriteGzip(arguments[1], arguments[2]);
+  } else if (is("verify", 2)) {
+    Verify(arguments[1], std::stoi(arguments[2]));
+  } else if (is("index", 1)) {
+    Index(arguments[1]);
+  } else {
+    fmt::print(stderr, "usage: see the top of records_benchmark.cc, or run.py --help\n");
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace shardfeed
+
+int main(int argc, char** argv) { return shardfeed::Run({argv + 1, argv + argc}); }

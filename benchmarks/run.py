@@ -1,0 +1,223 @@
+"""Measures shardfeed beside the references, on the same data in the same run, from the page cache.
+
+  .venv/bin/python benchmarks/run.py --pictures FOLDER [--data DIR] [--quick] [--json FILE]
+
+FOLDER is a folder of class folders of pictures; it is read over and over until there are 2,000. Prints a
+table of ratios: the median over the rounds, and the lowest and highest. Needs the environment that
+scripts/setup --tests makes.
+"""
+
+import argparse
+import glob
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def build():
+    subprocess.run(
+        ["bazel", "build", "--config=opt", "--noshow_progress", "--ui_event_filters=-info",
+         "//benchmarks:records_benchmark", "//cli:shardfeed"],
+        cwd=ROOT, check=True)
+    folder = subprocess.run(["bazel", "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout.strip()
+    return f"{folder}/benchmarks/records_benchmark", f"{folder}/cli/shardfeed"
+
+
+def run_json(*command):
+    return json.loads(subprocess.run([str(c) for c in command], check=True,
+                                     capture_output=True, text=True).stdout)
+
+
+def timed(work):
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def read_records(folder):
+    import tensorflow as tf
+    files = sorted(glob.glob(f"{folder}/data-*"))
+    return [r.numpy() for r in tf.data.TFRecordDataset(files)]
+
+
+def write_tensorflow(records, folder, compression=""):
+    """TFRecordWriter over 16 shards in turn: what a plain script does."""
+    import tensorflow as tf
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    options = tf.io.TFRecordOptions(compression_type=compression)
+    writers = [tf.io.TFRecordWriter(f"{folder}/data-{i:05d}-of-00016", options) for i in range(16)]
+    for i, record in enumerate(records):
+        writers[i % 16].write(record)
+    for writer in writers:
+        writer.close()
+
+
+def iterate_tf_data(folder, batch):
+    """tf.data with its best settings: shards interleaved, in parallel, batched, prefetched."""
+    import tensorflow as tf
+    files = sorted(glob.glob(f"{folder}/data-*"))
+    ds = tf.data.TFRecordDataset(files, num_parallel_reads=16, buffer_size=8 << 20)
+    if batch:
+        ds = ds.batch(batch)
+    n = 0
+    for element in ds.prefetch(tf.data.AUTOTUNE):
+        n += int(element.shape[0]) if batch else 1
+    return n
+
+
+def convert_by_script(pictures, folder):
+    """A folder of class folders to TFRecord as people write it: read, look at the size, build, write."""
+    import PIL.Image
+    import tensorflow as tf
+
+    def feature(value):
+        if isinstance(value, int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    writers = [tf.io.TFRecordWriter(f"{folder}/data-{i:05d}-of-00016") for i in range(16)]
+    n = 0
+    for label, name in enumerate(sorted(os.listdir(pictures))):
+        for file in sorted(os.listdir(f"{pictures}/{name}")):
+            path = f"{pictures}/{name}/{file}"
+            data = open(path, "rb").read()
+            with PIL.Image.open(path) as image:
+                width, height = image.size
+            example = tf.train.Example(features=tf.train.Features(feature={
+                "image/encoded": feature(data), "image/format": feature(b"jpeg"),
+                "image/height": feature(height), "image/width": feature(width),
+                "image/class/label": feature(label), "image/class/text": feature(name.encode()),
+                "image/filename": feature(f"{name}/{file}".encode())}))
+            writers[n % 16].write(example.SerializeToString())
+            n += 1
+    for writer in writers:
+        writer.close()
+    return n
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, ratios, bar, unit="x"):
+        median = statistics.median(ratios)
+        self.rows.append({"what": what, "median": median, "low": min(ratios), "high": max(ratios),
+                          "bar": bar, "unit": unit})
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        print(f"{what:<62} {median:8.2f} {unit:<6} {spread:<18} {bar}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pictures", required=True, help="a folder of class folders of pictures")
+    parser.add_argument("--data", help="where to put data (needs 5 GB); default: a temporary folder")
+    parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
+    parser.add_argument("--json", help="also write the figures to this file")
+    options = parser.parse_args()
+    bench, shardfeed = build()
+    data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
+    size = (100 if options.quick else 1000) * 1000 * 1000
+    rounds = 2 if options.quick else 3
+    table = Table()
+    print(f"{'ratio (higher is better)':<62} {'median':>8} {'':<6} {'range':<18} promised")
+    try:
+        made = {}
+        for kind in ("large", "small"):
+            made[kind] = run_json(bench, "make", kind, f"{data}/{kind}", size)
+
+        for kind in ("large", "small"):
+            result = run_json(bench, "verify", f"{data}/{kind}", 2)
+            assert result["records"] == made[kind]["records"]
+            table.add(f"verify {kind} / loop of read and CRC, 2 threads",
+                      [a / b for a, b in zip(result["crc_loop"], result["verify"])], "0.85")
+            verify = statistics.median(result["verify"])
+            tf_data = []
+            for _ in range(rounds):
+                seconds, n = timed(lambda: iterate_tf_data(f"{data}/{kind}",
+                                                           1024 if kind == "small" else 0))
+                assert n == made[kind]["records"]
+                tf_data.append(seconds)
+            table.add(f"verify {kind} / iterating tf.data", [t / verify for t in tf_data],
+                      "3" if kind == "large" else "25")
+
+        result = run_json(bench, "index", f"{data}/small")
+        table.add("index small, records/s on one core",
+                  [result["records"] / s / 1e6 for s in result["index"]], "5", "M/s")
+        result = run_json(bench, "index", f"{data}/large")
+        table.add("index large, share of the bytes that is read",
+                  [100 * result["bytes_read"] / result["bytes"]], "below 5", "%")
+
+        for kind in ("large", "small"):
+            result = run_json(bench, "write", f"{data}/{kind}", f"{data}/out")
+            if kind == "large":
+                table.add("write large / cp of the same bytes",
+                          [c / w for c, w in zip(result["cp"], result["write"])], "0.8")
+            write = statistics.median(result["write"])
+            records = read_records(f"{data}/{kind}")
+            seconds = [timed(lambda: write_tensorflow(records, f"{data}/tf"))[0]
+                       for _ in range(rounds)]
+            table.add(f"write {kind} / TensorFlow's TFRecordWriter", [s / write for s in seconds],
+                      "8" if kind == "small" else "")
+
+            few = records[: len(records) // 5]
+            del records
+            seconds, _ = timed(lambda: write_tensorflow(few, f"{data}/tf", "GZIP"))
+            theirs = sum(os.path.getsize(f) for f in glob.glob(f"{data}/tf/data-*"))
+            write_tensorflow(few, f"{data}/raw")
+            ours_seconds = []
+            for _ in range(rounds):
+                result = run_json(bench, "gzip", f"{data}/raw", f"{data}/out")
+                ours_seconds.append(result["seconds"])
+            table.add(f"GZIP write {kind} / TensorFlow's", [seconds / s for s in ours_seconds], "3")
+            table.add(f"GZIP size {kind}, more than TensorFlow's",
+                      [100 * (result["bytes"] / theirs - 1)], "within 1", "%")
+            shutil.rmtree(f"{data}/raw")
+
+        pictures = f"{data}/pictures"
+        sources = sorted(p for p in glob.glob(f"{options.pictures}/*/*") if os.path.isfile(p))
+        for n in range(400 if options.quick else 2000):
+            source = sources[n % len(sources)]
+            folder = f"{pictures}/{os.path.basename(os.path.dirname(source))}"
+            os.makedirs(folder, exist_ok=True)
+            shutil.copy(source, f"{folder}/{n}-{os.path.basename(source)}")
+        ratios = []
+        peak = 0
+        for _ in range(rounds):
+            theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
+            ours, report = timed(lambda: run_json(
+                shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--overwrite",
+                "--json"))
+            assert report["records"] == n
+            ratios.append(theirs / ours)
+            peak = max(peak, report["peak_rss_bytes"])
+        table.add("convert imagefolder (with fsync) / Python and TFRecordWriter", ratios, "4")
+        for command in (["verify"], ["index"]):
+            report = run_json(shardfeed, *command, f"{data}/small/data@16", "--json")
+            peak = max(peak, report["peak_rss_bytes"])
+        table.add("peak memory of convert, verify, index", [peak / (1 << 20)], "below 256", "MiB")
+    finally:
+        if not options.data:
+            shutil.rmtree(data, ignore_errors=True)
+    if options.json:
+        with open(options.json, "w") as out:
+            json.dump(table.rows, out, indent=1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
