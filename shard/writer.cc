@@ -331,7 +331,11 @@ absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(Reco
   if (failure_.ok() && options_.stop.stop_requested()) {
     Fail(next_number_, absl::CancelledError("interrupted; nothing was kept"));
   }
-  if (!failure_.ok()) return failure_;
+  if (!failure_.ok()) {
+    // What was started before may still fail, and would then be the earlier failure.
+    progress_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+    return failure_;
+  }
   tasks_.push_back({next_number_++, shard, shards_[shard]->submitted++, std::move(fill)});
   ++in_flight_;
   lock.unlock();

@@ -97,8 +97,12 @@ class RecordsDigest {
   }
   // `record` must be a view of a whole frame, as ScanFrames gives it.
   void Add(const Record& record) {
-    const char* end = record.payload.data() + record.payload.size();
-    Add(record.payload.size(), LoadLittleEndian<uint32_t>(end));
+    const char* const header = record.payload.data() - kHeaderBytes;
+    const char* const footer = record.payload.data() + record.payload.size();
+    crc_ = ExtendCrc32cU64(crc_, LoadLittleEndian<uint64_t>(header));
+    crc_ =
+        ExtendCrc32cU64(crc_, LoadLittleEndian<uint32_t>(header + 8) |
+                                  static_cast<uint64_t>(LoadLittleEndian<uint32_t>(footer)) << 32);
   }
   uint32_t value() const { return crc_; }
 

@@ -170,8 +170,12 @@ TEST_F(VerifyDatasetTest, DamageInAZlibStreamLosesTheRest) {
   Write(Compression::kZlib);
   Damage(1, 300);
   const VerifyReport report = Verify();
-  ASSERT_EQ(report.num_defects(), 1);
-  EXPECT_THAT(report.shards[1].defects[0].detail, ::testing::HasSubstr("all records from here"));
+  // What zlib inflates before it notices may show up as damaged records first.
+  ASSERT_GE(report.num_defects(), 1);
+  EXPECT_EQ(report.shards[0].num_defects, 0);
+  EXPECT_EQ(report.shards[1].defects.back().kind, "compressed data");
+  EXPECT_THAT(report.shards[1].defects.back().detail,
+              ::testing::HasSubstr("all records from here"));
 }
 
 TEST_F(VerifyDatasetTest, ShardReplacedByAnotherIsToldByIndexAndManifest) {
