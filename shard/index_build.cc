@@ -213,8 +213,8 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
     for (const Record& record : block.records) {
       status = builder->AddFrame(record.payload.size() + kFrameBytes);
       if (!status.ok()) return status;
-      digest.Add(record);
     }
+    digest.Add(block.records);
     const uint64_t position = (*reader)->file_position();
     if (options.bytes_passed != nullptr) *options.bytes_passed += position - passed;
     if (options.bytes_read != nullptr) *options.bytes_read += position - passed;

@@ -94,7 +94,7 @@ class ShardVerifier {
         continue;
       }
       report_.records += block.records.size();
-      for (const Record& record : block.records) digest.Add(record);
+      digest.Add(block.records);
       if (options_.level == VerifyLevel::kExamples) CheckExamples(block);
     }
     Pass(report_.bytes - passed);

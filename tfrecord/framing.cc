@@ -1,8 +1,59 @@
 #include "tfrecord/framing.h"
 
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
 #include <algorithm>
 
 namespace shardfeed {
+namespace {
+
+// The 16 bytes of framing around a payload, as two numbers.
+struct Framing {
+  explicit Framing(const Record& record) {
+    const char* const header = record.payload.data() - kHeaderBytes;
+    const char* const footer = record.payload.data() + record.payload.size();
+    first = LoadLittleEndian<uint64_t>(header);
+    second = LoadLittleEndian<uint32_t>(header + 8) |
+             static_cast<uint64_t>(LoadLittleEndian<uint32_t>(footer)) << 32;
+  }
+  uint64_t first;
+  uint64_t second;
+};
+
+uint32_t ExtendDigest(uint32_t crc, const std::vector<Record>& records) {
+  for (const Record& record : records) {
+    const Framing framing(record);
+    crc = ExtendCrc32cU64(ExtendCrc32cU64(crc, framing.first), framing.second);
+  }
+  return crc;
+}
+
+#if defined(__x86_64__)
+// Each step needs the one before, so what counts is latency: three cycles by the instruction.
+[[gnu::target("sse4.2")]] uint32_t ExtendDigestSse42(uint32_t crc,
+                                                     const std::vector<Record>& records) {
+  uint64_t state = static_cast<uint32_t>(~crc);
+  for (const Record& record : records) {
+    const Framing framing(record);
+    state = _mm_crc32_u64(_mm_crc32_u64(state, framing.first), framing.second);
+  }
+  return ~static_cast<uint32_t>(state);
+}
+#endif
+
+}  // namespace
+
+void RecordsDigest::Add(const std::vector<Record>& records) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("sse4.2")) {
+    crc_ = ExtendDigestSse42(crc_, records);
+    return;
+  }
+#endif
+  crc_ = ExtendDigest(crc_, records);
+}
 
 std::string_view FrameDefectName(FrameDefect defect) {
   switch (defect) {

@@ -95,15 +95,8 @@ class RecordsDigest {
     crc_ = ExtendCrc32cU64(
         crc_, MaskCrc(Crc32cU64(length)) | static_cast<uint64_t>(masked_payload_crc) << 32);
   }
-  // `record` must be a view of a whole frame, as ScanFrames gives it.
-  void Add(const Record& record) {
-    const char* const header = record.payload.data() - kHeaderBytes;
-    const char* const footer = record.payload.data() + record.payload.size();
-    crc_ = ExtendCrc32cU64(crc_, LoadLittleEndian<uint64_t>(header));
-    crc_ =
-        ExtendCrc32cU64(crc_, LoadLittleEndian<uint32_t>(header + 8) |
-                                  static_cast<uint64_t>(LoadLittleEndian<uint32_t>(footer)) << 32);
-  }
+  // The records must be views of whole frames, as ScanFrames gives them.
+  void Add(const std::vector<Record>& records);
   uint32_t value() const { return crc_; }
 
  private:

@@ -145,6 +145,21 @@ TEST(RecordsDigest, DependsOnContentAndOrder) {
   EXPECT_EQ(digest({"abc"}), Crc32c(Hex("0300000000000000b099490e6e57f121")));
 }
 
+TEST(RecordsDigest, ManyRecordsAtOnceAgreeWithOneAfterTheOther) {
+  std::string bytes;
+  RecordsDigest one;
+  for (int i = 0; i < 100; ++i) {
+    const std::string payload(i * 3, static_cast<char>(i));
+    AppendFrame(payload, &bytes);
+    one.Add(payload.size(), MaskCrc(Crc32c(payload)));
+  }
+  std::vector<Record> records;
+  ScanFrames(bytes, 0, true, CrcCheck::kAll, SIZE_MAX, &records);
+  RecordsDigest all;
+  all.Add(records);
+  EXPECT_EQ(all.value(), one.value());
+}
+
 // Gives its bytes in pieces of the sizes 1, 2, 3 ... over and over.
 class TricklingSource : public ByteSource {
  public:
