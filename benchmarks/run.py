@@ -133,7 +133,7 @@ def main():
     bench, shardfeed = build()
     data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
     size = (100 if options.quick else 1000) * 1000 * 1000
-    rounds = 2 if options.quick else 3
+    rounds = 3
     table = Table()
     print(f"{'ratio (higher is better)':<62} {'median':>8} {'':<6} {'range':<18} promised")
     try:

@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kBatchBytes = 1 << 20;
 constexpr uint64_t kMaxBatchItems = 4096;
 constexpr int kSampledItems = 1000;
+constexpr uint64_t kSampledBytes = 4 << 20;
 
 // Items that are built together.
 struct ItemBatch {
@@ -57,7 +58,10 @@ absl::StatusOr<uint64_t> SampleFrameBytes(const Source& source) {
   });
   if (!status.ok() && !absl::IsOutOfRange(status)) return status;
   uint64_t frames = 0;
+  uint64_t sampled = 0;
   for (const ItemBatch::Place& place : items.places) {
+    if (frames >= kSampledBytes) break;  // of large records, a few tell enough
+    ++sampled;
     ItemBatch one;
     one.Add(
         {std::string_view(items.bytes).substr(place.begin, place.size), place.file, place.line});
@@ -66,7 +70,7 @@ absl::StatusOr<uint64_t> SampleFrameBytes(const Source& source) {
     if (!status.ok()) return status;
     frames += record.size();
   }
-  return frames / std::max<uint64_t>(1, items.places.size());
+  return frames / std::max<uint64_t>(1, sampled);
 }
 
 }  // namespace

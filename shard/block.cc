@@ -28,7 +28,7 @@ void RecordBatch::End() {
   bytes_.append(kFooterBytes, '\0');
 }
 
-EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options) {
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare) {
   EncodedBlock block;
   block.stream_bytes = batch.bytes_.size();
   block.frame_bytes.reserve(batch.frames_.size());
@@ -47,8 +47,11 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options) {
   }
   if (options.compression == Compression::kNone) {
     block.bytes = std::move(batch.bytes_);
+    block.spare = std::move(spare);
     return block;
   }
+  block.bytes = std::move(spare);
+  block.bytes.clear();
   // Cut at records. What would be a small last piece stays with the one before it.
   size_t begin = 0;
   for (size_t i = 0; i < batch.frames_.size();) {
@@ -67,6 +70,7 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options) {
     }
     begin = end;
   }
+  block.spare = std::move(batch.bytes_);
   return block;
 }
 

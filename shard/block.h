@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shard/schema.h"
@@ -26,6 +27,11 @@ struct EncodeOptions {
 // Records being gathered, in frames that still lack the payloads' CRCs. Not thread safe.
 class RecordBatch {
  public:
+  RecordBatch() = default;
+  // Uses the memory of `spare`, whose content is dropped: fresh memory costs more than framing
+  // does.
+  explicit RecordBatch(std::string spare) : bytes_(std::move(spare)) { bytes_.clear(); }
+
   void Add(std::string_view payload);
 
   // For a payload that is built in place: append it to the string that Begin returns, then call
@@ -39,7 +45,8 @@ class RecordBatch {
   bool empty() const { return frames_.empty(); }
 
  private:
-  friend struct EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options);
+  friend struct EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options,
+                                         std::string spare);
 
   std::string bytes_;
   std::vector<size_t> frames_;  // where each starts in bytes_
@@ -51,6 +58,7 @@ struct EncodedBlock {
   std::vector<uint64_t> frame_bytes;
   std::vector<uint32_t> footers;  // masked payload CRCs
   uint64_t stream_bytes = 0;      // of all frames
+  std::string spare;              // memory that is not needed any more
   Schema schema;
 
   // Where decompression can start: offsets from the block's first byte, in the file and in the
@@ -64,8 +72,9 @@ struct EncodedBlock {
 };
 
 // Computes the CRCs, gathers the schema and compresses: the expensive part of writing, safe to do
-// on any thread for any block, and a function of the batch alone.
-EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options);
+// on any thread for any block, and a function of the batch alone. `spare`: memory for compressed
+// bytes.
+EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare = {});
 
 }  // namespace shardfeed
 

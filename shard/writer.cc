@@ -227,11 +227,13 @@ absl::Status DatasetWriter::Run(Task& task) {
   Shard& shard = *shards_[task.shard];
   std::optional<EncodedBlock> block;
   if (task.fill) {
-    RecordBatch batch;
+    RecordBatch batch(TakeSpare());
     absl::Status status = task.fill(batch);
     if (!status.ok()) return status;
     task.fill = nullptr;
-    block = EncodeBlock(std::move(batch), options_.encode);
+    const bool compressed = options_.encode.compression != Compression::kNone;
+    block =
+        EncodeBlock(std::move(batch), options_.encode, compressed ? TakeSpare() : std::string());
   }
   // Whoever finds the next block in line ready appends it, and those after it that wait.
   std::unique_lock<std::mutex> lock(shard.mutex);
@@ -244,6 +246,10 @@ absl::Status DatasetWriter::Run(Task& task) {
     ++shard.next;
     lock.unlock();
     status = node.mapped() ? Append(shard, *node.mapped()) : Close(shard);
+    if (node.mapped()) {
+      Recycle(std::move(node.mapped()->bytes));
+      Recycle(std::move(node.mapped()->spare));
+    }
     node = {};
     {
       // Told at once: whoever waits to submit need not wait until this thread finds nothing more.
@@ -343,12 +349,28 @@ absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(Reco
   return absl::OkStatus();
 }
 
+std::string DatasetWriter::TakeSpare() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spares_.empty()) return std::string();
+  std::string spare = std::move(spares_.back());
+  spares_.pop_back();
+  return spare;
+}
+
+void DatasetWriter::Recycle(std::string memory) {
+  // Neither what is too small to matter, nor what one huge record took.
+  if (memory.capacity() < kMinBatchBytes || memory.capacity() > 4 * kBatchBytes) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (spares_.size() < max_in_flight_) spares_.push_back(std::move(memory));
+}
+
 absl::Status DatasetWriter::FlushPending(size_t shard) {
   if (shards_[shard]->pending.empty()) return absl::OkStatus();
   // std::function wants to copy what it holds.
-  auto batch = std::make_shared<RecordBatch>(std::exchange(shards_[shard]->pending, {}));
+  auto batch = std::make_shared<RecordBatch>(
+      std::exchange(shards_[shard]->pending, RecordBatch(TakeSpare())));
   return Submit(shard, [batch](RecordBatch& out) {
-    out = std::move(*batch);
+    std::swap(out, *batch);
     return absl::OkStatus();
   });
 }

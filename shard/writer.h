@@ -85,6 +85,8 @@ class DatasetWriter {
   absl::Status Append(Shard& shard, const EncodedBlock& block);
   absl::Status Close(Shard& shard);
   absl::Status FlushPending(size_t shard);
+  std::string TakeSpare();
+  void Recycle(std::string memory);
   absl::Status WaitForAll();
   absl::Status RemoveLeftovers();
   absl::Status CheckNameIsFree() const;
@@ -107,8 +109,9 @@ class DatasetWriter {
   std::condition_variable work_or_stop_;
   std::condition_variable progress_;
   std::deque<Task> tasks_;
-  size_t running_ = 0;    // tasks that threads work on
-  size_t in_flight_ = 0;  // submitted and not yet appended
+  std::vector<std::string> spares_;  // memory of blocks that were appended
+  size_t running_ = 0;               // tasks that threads work on
+  size_t in_flight_ = 0;             // submitted and not yet appended
   size_t max_in_flight_;
   uint64_t next_number_ = 0;
   bool stopping_ = false;
