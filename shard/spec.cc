@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <system_error>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -32,6 +33,7 @@ constexpr std::string_view kManifestEnding = ".manifest.json";
 constexpr std::string_view kStagingEnding = ".incomplete";
 // A manifest has some hundred bytes a shard.
 constexpr uint64_t kMaxJsonBytes = 1 << 30;
+constexpr char kNulError[] = "the name of a dataset has a NUL character in it";
 // Names in one list of an error message.
 constexpr size_t kNamesShown = 5;
 
@@ -503,10 +505,20 @@ absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& dir
 
 // ---- Globs
 
-// The folders that a pattern names. Fails only where no wildcard leads: behind one, a name that is
-// not there is a name that does not match.
+// The listing of a folder that a wildcard led to: empty where there is no such folder, for then the
+// name just does not match. A folder that the user wrote out must be there.
+absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard) {
+  absl::StatusOr<Folder> folder = List(path);
+  const bool absent =
+      absl::IsNotFound(folder.status()) || absl::IsFailedPrecondition(folder.status());
+  if (behind_wildcard && absent) return Folder();
+  return folder;
+}
+
+// The folders that a pattern names; behind a wildcard, not all of them need to exist.
 absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern) {
   std::vector<std::string> found = {pattern.starts_with('/') ? "/" : ""};
+  bool behind_wildcard = false;
   while (!pattern.empty()) {
     const std::string part(pattern.substr(0, pattern.find('/')));
     pattern.remove_prefix(std::min(part.size() + 1, pattern.size()));
@@ -517,18 +529,15 @@ absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern)
         next.push_back(JoinPath(directory, part));
         continue;
       }
-      absl::StatusOr<Folder> folder = List(directory);
-      if (!folder.ok()) {
-        const bool absent = absl::IsNotFound(folder.status()) && found.size() > 1;
-        if (absent) continue;
-        return folder.status();
-      }
+      absl::StatusOr<Folder> folder = ListMatch(directory, behind_wildcard);
+      if (!folder.ok()) return folder.status();
       for (const std::string& name : folder->folders) {
         if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0) {
           next.push_back(JoinPath(directory, name));
         }
       }
     }
+    behind_wildcard |= HasWildcard(part);
     found = std::move(next);
   }
   return found;
@@ -543,114 +552,188 @@ absl::StatusOr<ShardSet> OnlyOne(std::string_view spec, const Names& names,
                                                   spec, fmt::join(Describe(names), ", "), advice));
   }
   if (!names.sets.empty()) {
-    return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second);
+    return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second,
+                    "; to read a part of the set, name its files one by one");
   }
   if (!names.spark.empty()) return SparkSet(spec, names);
   ShardSet set;
-  for (const PathParts& file : names.plain)
+  for (const PathParts& file : names.plain) {
     set.paths.push_back(JoinPath(file.directory, file.name));
+  }
   std::sort(set.paths.begin(), set.paths.end());
   set.directory = SplitPath(set.paths[0]).directory;
   return set;
 }
 
 absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec) {
+  // fnmatch would take it for '*', and what lies deeper would be left out without a word.
+  if (fmt::format("/{}/", spec).find("/**/") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: '**' is not known; write one * for each level of folders", spec));
+  }
   const PathParts parts = SplitPath(spec);
   absl::StatusOr<std::vector<std::string>> directories = ExpandFolders(parts.directory);
   if (!directories.ok()) return directories.status();
   const std::string pattern(parts.name);
+  const auto matches = [&pattern](const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
+  };
   std::vector<std::pair<std::string, Folder>> listed;
   for (const std::string& directory : *directories) {
-    absl::StatusOr<Folder> folder = List(directory);
-    if (absl::IsNotFound(folder.status()) && directories->size() > 1) continue;
+    absl::StatusOr<Folder> folder = ListMatch(directory, HasWildcard(parts.directory));
     if (!folder.ok()) return folder.status();
     listed.emplace_back(directory, *std::move(folder));
   }
   Names names;
+  std::vector<std::string> left_out;
   for (const auto& [directory, folder] : listed) {
     for (const std::string& name : folder.files) {
-      if (!IsSidecar(name) && ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) {
+      if (!matches(name)) continue;
+      if (IsSidecar(name)) {
+        left_out.push_back(name);
+      } else {
         names.Add(directory, name);
       }
     }
+    for (const std::string& name : folder.folders) {
+      if (matches(name)) left_out.push_back(name + "/");
+    }
   }
   if (names.sets.empty() && names.spark.empty() && names.plain.empty()) {
-    return absl::NotFoundError(fmt::format("{}: no file matches", spec));
+    std::sort(left_out.begin(), left_out.end());
+    return absl::NotFoundError(fmt::format(
+        "{}: no file matches{}{}", spec,
+        left_out.empty() ? "" : "; folders and sidecars are left out: ", FirstOf(left_out)));
   }
   return OnlyOne(spec, names, "name one dataset by stem@N, or narrow the pattern");
 }
 
 // ---- Folders that are datasets
 
-absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder& folder,
-                                          const std::vector<std::string>& manifests) {
-  std::vector<std::string> specs;
-  for (const std::string& name : manifests) {
-    const std::string path = fmt::format("{}/{}/{}", spec, kSidecarFolder, name);
-    absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
-    if (!text.ok()) return text.status();
-    const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("stem") || !json["stem"].is_string() ||
-        !json.contains("suffix") || !json["suffix"].is_string() || !json.contains("num_shards") ||
-        !json["num_shards"].is_number_unsigned()) {
-      return absl::DataLossError(fmt::format(
-          "{}: not a manifest of shardfeed; name the shards by stem@N instead of the folder",
-          path));
-    }
-    specs.push_back(FormatSpec(spec, json["stem"].get<std::string>(),
-                               json["num_shards"].get<uint64_t>(),
-                               json["suffix"].get<std::string>()));
+// A dataset in a folder, as a description there tells.
+struct Described {
+  std::string stem;
+  std::optional<uint64_t> count;
+  std::string suffix;
+
+  std::string Spec(std::string_view directory) const {
+    return FormatSpec(directory, stem, count, suffix);
   }
-  if (specs.size() > 1) {
-    std::sort(specs.begin(), specs.end());
-    return absl::InvalidArgumentError(fmt::format("{}: holds {} datasets; name one of them: {}",
-                                                  spec, specs.size(), FirstOf(specs)));
+  absl::StatusOr<ShardSet> Resolve(const std::string& directory, const Folder& folder) const {
+    return ResolveAt(Spec(directory), directory, folder, {stem, count, suffix});
   }
-  const std::string_view name = SplitPath(specs[0]).name;
-  return ResolveAt(specs[0], spec, folder, *ParseAtForm(name));
+};
+
+// The member `key` where it is a text, else nothing.
+std::string TextOf(const Json& object, const char* key) {
+  const auto member = object.find(key);
+  return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// A TFDS folder; formats: tensorflow_datasets' dataset_info.proto as JSON, where 64-bit numbers are
-// strings.
-absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& folder) {
-  const std::string path = JoinPath(spec, "dataset_info.json");
+absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
-  std::vector<std::string> specs;
-  try {
-    const Json json = Json::parse(*text);
-    for (const Json& split : json.at("splits")) {
-      std::string shard_name =
-          split.value("filepathTemplate", "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}");
-      const std::pair<std::string_view, std::string> fields[] = {
-          {"{DATASET}", json.at("name").get<std::string>()},
-          {"{SPLIT}", split.at("name").get<std::string>()},
-          {"{FILEFORMAT}", json.value("fileFormat", "tfrecord")},
-          {"{SHARD_X_OF_Y}", fmt::format("@{}", split.at("shardLengths").size())},
-      };
-      for (const auto& [field, value] : fields) {
-        const size_t at = shard_name.find(field);
-        if (at != shard_name.npos) shard_name.replace(at, field.size(), value);
-      }
-      // The template has a dash before the numbers, a spec has not.
-      const size_t dash = shard_name.find("-@");
-      if (dash != shard_name.npos) shard_name.erase(dash, 1);
-      specs.push_back(JoinPath(spec, shard_name));
-    }
-  } catch (const Json::exception& e) {
+  // Keeps the members of the document itself, and not the list of shards, which may be long.
+  const auto shallow = [](int depth, Json::parse_event_t event, Json&) {
+    return depth == 0 || (event != Json::parse_event_t::object_start &&
+                          event != Json::parse_event_t::array_start);
+  };
+  const Json json = Json::parse(*text, shallow, /*allow_exceptions=*/false);
+  const std::string stem = TextOf(json, "stem");
+  const auto suffix = json.find("suffix");
+  const auto count = json.find("num_shards");
+  if (stem.empty() || suffix == json.end() || !suffix->is_string() || count == json.end() ||
+      !count->is_number_unsigned()) {
+    return absl::DataLossError(fmt::format(
+        "{}: not a manifest of shardfeed; name the shards by stem@N instead of the folder", path));
+  }
+  if (SplitPath(path).name != stem + std::string(kManifestEnding)) {
     return absl::DataLossError(
-        fmt::format("{}: cannot be read as TFDS's description of a dataset: {}", path, e.what()));
+        fmt::format("{}: describes '{}'; was it renamed? Name the shards by stem@N instead of the "
+                    "folder",
+                    path, stem));
   }
-  if (specs.size() != 1) {
-    return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {}; name one: {}", spec,
-                                                  Count(specs.size(), "split"),
-                                                  fmt::join(specs, ", ")));
+  return Described{stem, count->get<uint64_t>(), suffix->get<std::string>()};
+}
+
+absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder& folder,
+                                          const std::vector<std::string>& manifests) {
+  std::vector<Described> datasets;
+  for (const std::string& name : manifests) {
+    absl::StatusOr<Described> dataset =
+        ReadManifestName(fmt::format("{}/{}", JoinPath(spec, kSidecarFolder), name));
+    if (!dataset.ok()) return dataset.status();
+    datasets.push_back(*std::move(dataset));
   }
-  const std::optional<AtForm> form = ParseAtForm(SplitPath(specs[0]).name);
-  if (!form) {
-    return absl::DataLossError(fmt::format("{}: its filepathTemplate is not understood", path));
+  if (datasets.size() == 1) return datasets[0].Resolve(spec, folder);
+  std::vector<std::string> specs;
+  for (const Described& dataset : datasets) specs.push_back(dataset.Spec(spec));
+  std::sort(specs.begin(), specs.end());
+  return absl::InvalidArgumentError(fmt::format("{}: holds {} datasets; name one of them: {}", spec,
+                                                specs.size(), FirstOf(specs)));
+}
+
+// `text` with each {NAME} replaced. nullopt: a name that is not known.
+std::optional<std::string> Fill(std::string_view text,
+                                const std::map<std::string_view, std::string_view>& values) {
+  std::string filled;
+  while (!text.empty()) {
+    if (text[0] != '{') {
+      filled += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    const size_t end = text.find('}');
+    if (end == text.npos) return std::nullopt;
+    const auto value = values.find(text.substr(1, end - 1));
+    if (value == values.end()) return std::nullopt;
+    filled += value->second;
+    text.remove_prefix(end + 1);
   }
-  return ResolveAt(specs[0], spec, folder, *form);
+  return filled;
+}
+
+// `info` is tensorflow_datasets' DatasetInfo as proto3 JSON: 64-bit numbers are strings, and what
+// is empty is left out.
+absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& folder,
+                                     const std::string& path, const Json& info) {
+  const std::string dataset = TextOf(info, "name");
+  std::string format = TextOf(info, "fileFormat");
+  if (format.empty()) format = "tfrecord";
+  if (format != "tfrecord") {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the shards are {} files; only tfrecord files can be read", path, format));
+  }
+  std::vector<Described> splits;
+  for (const Json& split : info.at("splits")) {
+    const std::string name = TextOf(split, "name");
+    std::string pattern = TextOf(split, "filepathTemplate");
+    if (pattern.empty()) pattern = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}";
+    // The name of some shard tells what all of them share.
+    const std::optional<std::string> example = Fill(pattern, {{"DATASET", dataset},
+                                                              {"SPLIT", name},
+                                                              {"FILEFORMAT", format},
+                                                              {"SHARD_X_OF_Y", "00000-of-00001"},
+                                                              {"SHARD_INDEX", "00000"},
+                                                              {"NUM_SHARDS", "00001"}});
+    const std::optional<NameView> shard = example ? ParseName(*example) : std::nullopt;
+    if (name.empty() || !shard || example->find('/') != std::string::npos) {
+      return absl::DataLossError(
+          fmt::format("{}: the files of split '{}' cannot be told from its filepathTemplate '{}'; "
+                      "name them by a glob",
+                      path, name, pattern));
+    }
+    const auto lengths = split.find("shardLengths");
+    std::optional<uint64_t> count;
+    if (lengths != split.end() && lengths->is_array()) count = lengths->size();
+    splits.push_back({std::string(shard->stem), count, std::string(shard->suffix)});
+  }
+  if (splits.size() == 1) return splits[0].Resolve(spec, folder);
+  if (splits.empty()) return absl::NotFoundError(fmt::format("{}: lists no splits", path));
+  std::vector<std::string> specs;
+  for (const Described& split : splits) specs.push_back(split.Spec(spec));
+  return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {} splits; name one: {}",
+                                                spec, specs.size(), fmt::join(specs, ", ")));
 }
 
 absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
@@ -665,7 +748,20 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
     }
     if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
   }
-  if (folder->HasFile("dataset_info.json")) return ResolveTfds(spec, *folder);
+  if (folder->HasFile("dataset_info.json")) {
+    const std::string path = JoinPath(spec, "dataset_info.json");
+    absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+    if (!text.ok()) return text.status();
+    const Json info = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (info.is_discarded()) {
+      return absl::DataLossError(fmt::format(
+          "{}: cannot be read as TFDS's description of a dataset: it is not JSON", path));
+    }
+    // Hugging Face has a file of this name too; its splits are not a list, and say nothing of
+    // files.
+    const auto splits = info.find("splits");
+    if (splits != info.end() && splits->is_array()) return ResolveTfds(spec, *folder, path, info);
+  }
   Names names;
   names.AddAllButSidecars(spec, folder->files);
   if (!names.spark.empty() && names.sets.empty()) {
@@ -678,21 +774,57 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
     names.plain.clear();
     return SparkSet(spec, names);
   }
-  if (names.sets.size() == 1) {
+  if (names.sets.size() == 1 && names.spark.empty()) {
     return WholeSet(spec, names.sets.begin()->first, names.sets.begin()->second);
   }
   if (!names.sets.empty()) {
+    names.plain.clear();
     return absl::InvalidArgumentError(
-        fmt::format("{}: holds several sets of shards; name one of "
-                    "them: {}",
-                    spec, fmt::join(Describe(names), ", ")));
+        fmt::format("{}: holds several sets of shards; name one of them: {}", spec,
+                    fmt::join(Describe(names), ", ")));
   }
   if (names.plain.empty()) {
-    return absl::NotFoundError(fmt::format("{}: the folder holds no shards", spec));
+    std::vector<std::string> below;
+    for (const std::string& name : folder->folders) {
+      if (!name.starts_with('.')) below.push_back(JoinPath(spec, name));
+    }
+    std::sort(below.begin(), below.end());
+    return absl::NotFoundError(fmt::format("{}: the folder holds no shards{}{}", spec,
+                                           below.empty() ? "" : "; the folders in it are ",
+                                           FirstOf(below)));
   }
   return absl::InvalidArgumentError(
       fmt::format("{}: the folder holds no set of shards, but {}; name files by a glob", spec,
                   fmt::join(Describe(names), ", ")));
+}
+
+// ---- Lists of files
+
+// One file under two spellings of its folder counts as twice.
+absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
+  std::unordered_map<std::string_view, std::string> real_folders;
+  std::vector<std::pair<std::string, std::string_view>> files;  // the real path, and as written
+  files.reserve(paths.size());
+  for (const std::string& path : paths) {
+    const PathParts parts = SplitPath(path);
+    const auto [folder, added] = real_folders.try_emplace(parts.directory, parts.directory);
+    if (added) {
+      std::error_code error;
+      const std::filesystem::path written(parts.directory.empty() ? "." : parts.directory);
+      const std::filesystem::path real = std::filesystem::canonical(written, error);
+      if (!error) folder->second = real.string();
+    }
+    files.emplace_back(JoinPath(folder->second, parts.name), path);
+  }
+  std::sort(files.begin(), files.end());
+  for (size_t i = 1; i < files.size(); ++i) {
+    if (files[i - 1].first != files[i].first) continue;
+    const bool same = files[i - 1].second == files[i].second;
+    return absl::InvalidArgumentError(fmt::format("{}: named twice{}{}", files[i - 1].second,
+                                                  same ? "" : ", also as ",
+                                                  same ? "" : files[i].second));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -716,6 +848,7 @@ std::string FormatSpec(std::string_view directory, std::string_view stem,
 }
 
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
+  if (spec.find('\0') != spec.npos) return absl::InvalidArgumentError(kNulError);
   const PathParts parts = SplitPath(spec);
   const auto wrong = [&spec](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", spec, what));
@@ -742,6 +875,11 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
       HasWildcard(output.suffix)) {
     return wrong("a dataset's name must not contain @, *, ? or [");
   }
+  if (const std::optional<NameView> shard = ParseName(output.stem)) {
+    return wrong(fmt::format("this is the name of one shard; name the dataset, as in {}",
+                             FormatSpec(output.directory, shard->stem,
+                                        std::max<uint64_t>(shard->count, 1), shard->suffix)));
+  }
   const std::string name = ShardName(output.stem, 0, output.count.value_or(1), output.suffix);
   if (IsSidecar(name)) {
     return wrong("files of this name would be taken for hidden files or sidecars");
@@ -757,9 +895,19 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
   if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
   std::string path = spec;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
   struct stat info;
   const bool exists = ::stat(path.c_str(), &info) == 0;
+  // A glob may be longer than a name can be.
+  if (!exists && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
+    return ErrnoStatus(errno, path, "look up");
+  }
   const PathParts parts = SplitPath(path);
+  // A disk has a size and can be read anywhere, as a file can; a pipe cannot.
+  if (exists && !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: neither a file nor a folder; write what it gives to a file first", spec));
+  }
   if (exists && !S_ISDIR(info.st_mode)) {
     ShardSet set;
     set.directory = parts.directory;
@@ -797,12 +945,7 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
     if (all.paths.empty()) all.directory = set->directory;
     all.paths.insert(all.paths.end(), set->paths.begin(), set->paths.end());
   }
-  std::vector<std::string_view> sorted(all.paths.begin(), all.paths.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) {
-    return absl::InvalidArgumentError(fmt::format("{}: named twice", *twice));
-  }
+  if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
   // What the shell made of a glob: one whole set, in its order?
   const PathParts first = SplitPath(all.paths[0]);
   const std::optional<NameView> shard = ParseName(first.name);

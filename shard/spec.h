@@ -54,8 +54,9 @@ struct OutputSpec {
 // Reads stem@N[.suffix], stem@*[.suffix] or stem, each with a folder in front or not. Looks at no
 // file.
 //
-// InvalidArgument: no stem; N outside 1 .. kMaxShards; anything else after '@'; a name that could
-// not be read back, such as one of a hidden file, a sidecar or with a wildcard.
+// InvalidArgument: no stem; N outside 1 .. kMaxShards; anything else after '@'; the name of a
+// single shard; a name that could not be read back, such as one of a hidden file, a sidecar or with
+// a wildcard.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
 
 // The files of a dataset, in shard order.
@@ -76,21 +77,24 @@ struct ShardSet {
 //   stem@10[.suffix]    the set of that name and size
 //   stem@*[.suffix]     the set of that name, whatever its size
 //   a folder            the one dataset in it: of shardfeed, of TFDS, of Spark, or a lone set
-//   a glob (* ? [)      the set or the Spark job that the files make up, or plain files, sorted
+//   a glob (* ? [)      the set or the Spark job that the files make up, or plain files, sorted by
+//                       their bytes; * stays within one level of folders
 //
 // Nothing is opened but manifests and dataset_info.json; a link that leads nowhere counts as a
 // file, so that opening it tells. Each folder is listed once.
 //
 // NotFound: nothing of that name, with what is there instead. DataLoss: shards are missing, there
-// twice or numbered past their total; a broken manifest. InvalidArgument: the spec cannot be read,
-// or names several datasets, which are listed. FailedPrecondition: a Spark job that did not finish.
+// twice or numbered past their total; a broken manifest or dataset_info.json. InvalidArgument: the
+// spec cannot be read, names several datasets, which are listed, or what is no file (a pipe) or no
+// TFRecord (as dataset_info.json tells). FailedPrecondition: a Spark job that did not finish.
 // Others, as ErrnoStatus says, when a folder cannot be listed.
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, one spec after the other. Files that make up one whole set in its order
 // (a glob that the shell expanded) are that set.
 //
-// Errors: those of ResolveSpec; InvalidArgument: no spec, or a file twice.
+// Errors: those of ResolveSpec; InvalidArgument: no spec, or a file twice, be it by two spellings
+// of its folder.
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs);
 
 // Sidecars live in a hidden folder beside the shards, where no glob for shards finds them.

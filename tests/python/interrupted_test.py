@@ -92,10 +92,11 @@ def test_two_writers_of_one_dataset_do_not_mix(slow_source, out):
 @pytest.mark.parametrize("bytes_seen", [0, 1, 2_000_000])
 def test_killed_convert_looks_incomplete_and_can_be_run_again(slow_source, out, bytes_seen):
     process = start("convert", "text", slow_source, out / "x@3", *SLOW)
-    wait_for(process, lambda: (out / ".shardfeed/x.incomplete").exists() and
+    wait_for(process, lambda: (out / ".shardfeed/x.incomplete/lock").exists() and
              staged_bytes(out) >= bytes_seen)
     process.kill()
-    process.communicate(timeout=60)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == -signal.SIGKILL, error
     assert not harness.looks_complete(out, "x")
     message = harness.fail(harness.IO_FAILED, "verify", out / "x@*")
     assert "its writer did not finish" in message
