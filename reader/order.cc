@@ -1,0 +1,497 @@
+#include "reader/order.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "fmt/format.h"
+#include "reader/permutation.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kDefaultChunkBytes = 1 << 20;
+constexpr uint64_t kDefaultWindowBytes = 256 << 20;
+
+// Which of several lists of keys one belongs to.
+enum KeyDomain : uint64_t {
+  kChunkKeys = 1,
+  kStretchKeys = 2,
+  kShortChunkKey = 3,
+  kRotationKey = 4
+};
+
+// ---- Sequential
+
+class SequentialOrder : public Order {
+ public:
+  SequentialOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
+      : Order(spec, shard_begin.back()), shard_begin_(std::move(shard_begin)) {}
+
+  uint64_t ItemAt(uint64_t, uint64_t position) const override { return position; }
+  uint64_t PositionOf(uint64_t, uint64_t item) const override { return item; }
+  void Fill(uint64_t, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    for (uint64_t& item : items) item = std::exchange(position, position + stride);
+  }
+  OrderPiece PieceOf(uint64_t, uint64_t item) const override {
+    const uint64_t begin = item - item % spec_.chunk;
+    const uint64_t end = std::min(begin + spec_.chunk, size_);
+    return {begin, end, begin, end - 1};
+  }
+  uint64_t span() const override { return spec_.chunk; }
+
+ private:
+  std::vector<uint64_t> shard_begin_;
+};
+
+// ---- Interleave
+
+// tf.data's interleave goes round `cycle_length` slots and takes up to `block_length` elements at
+// each visit. A slot whose shard ends (which shows when one more element is asked for) is left, and
+// opens the next shard that nobody has opened at its next visit. So a shard of n records occupies
+// its slot for n / block_length + 1 visits, and between the rounds in which some shard begins or
+// ends every round is like the one before: these stretches of equal rounds are the table from which
+// all is computed. Source: the documentation of tf.data.Dataset.interleave, and its behaviour.
+class InterleaveOrder : public Order {
+ public:
+  InterleaveOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
+      : Order(spec, shard_begin.back()), shard_begin_(std::move(shard_begin)) {
+    const size_t shards = shard_begin_.size() - 1;
+    start_.resize(shards);
+    // (round, slot) of the next visit at which a slot opens a shard.
+    using Visit = std::pair<uint64_t, uint64_t>;
+    std::priority_queue<Visit, std::vector<Visit>, std::greater<Visit>> open;
+    for (uint64_t slot = 0; slot < std::min<uint64_t>(spec_.cycle_length, shards); ++slot) {
+      open.emplace(0, slot);
+    }
+    std::vector<std::tuple<uint64_t, bool, uint64_t, uint32_t>>
+        changes;  // round, start, slot, shard
+    for (size_t shard = 0; shard < shards; ++shard) {
+      const auto [round, slot] = open.top();
+      open.pop();
+      start_[shard] = round;
+      const uint64_t full = Records(shard) / spec_.block_length;
+      if (Records(shard) > 0) {
+        // A last visit that brings fewer elements makes its round differ from the others.
+        changes.emplace_back(round, true, slot, shard);
+        if (Records(shard) % spec_.block_length != 0) {
+          changes.emplace_back(round + full, true, slot, shard);
+          changes.emplace_back(round + full + 1, false, slot, shard);
+        } else {
+          changes.emplace_back(round + full, false, slot, shard);
+        }
+      }
+      open.emplace(round + full + 1, slot);
+    }
+    std::sort(changes.begin(), changes.end());
+    std::vector<std::pair<uint64_t, uint32_t>> active;  // slot, shard
+    uint64_t items = 0;
+    for (size_t i = 0; i < changes.size();) {
+      const uint64_t round = std::get<0>(changes[i]);
+      if (!stretches_.empty()) {
+        Stretch& last = stretches_.back();
+        items += (round - last.round) * last.per_round;
+      }
+      for (; i < changes.size() && std::get<0>(changes[i]) == round; ++i) {
+        const auto [unused, starts, slot, shard] = changes[i];
+        const auto at =
+            std::lower_bound(active.begin(), active.end(), std::pair<uint64_t, uint32_t>(slot, 0));
+        const bool there = at != active.end() && at->first == slot;
+        if (there && !starts && at->second == shard) {
+          active.erase(at);
+        } else if (starts && there) {
+          at->second = shard;
+        } else if (starts) {
+          active.emplace(at, slot, shard);
+        }
+      }
+      // Rounds in which every slot only finds out that its shard has ended give nothing; the
+      // stretch after them starts at the same position.
+      Stretch stretch{round, items, 0, actives_.size(), true};
+      for (const auto& [slot, shard] : active) {
+        actives_.push_back(shard);
+        const uint64_t n = Visited(shard, round);
+        stretch.per_round += n;
+        if (n != spec_.block_length) stretch.equal = false;
+      }
+      stretches_.push_back(stretch);
+    }
+  }
+
+  uint64_t ItemAt(uint64_t, uint64_t position) const override {
+    const Stretch& stretch =
+        *(std::upper_bound(stretches_.begin(), stretches_.end(), position,
+                           [](uint64_t p, const Stretch& s) { return p < s.position; }) -
+          1);
+    const uint64_t round = stretch.round + (position - stretch.position) / stretch.per_round;
+    uint64_t rest = (position - stretch.position) % stretch.per_round;
+    size_t k = 0;
+    if (stretch.equal) {
+      k = rest / spec_.block_length;
+      rest %= spec_.block_length;
+    } else {
+      for (uint64_t n; rest >= (n = Visited(actives_[stretch.active + k], round)); ++k) rest -= n;
+    }
+    const uint32_t shard = actives_[stretch.active + k];
+    return shard_begin_[shard] + (round - start_[shard]) * spec_.block_length + rest;
+  }
+
+  uint64_t PositionOf(uint64_t, uint64_t item) const override {
+    const uint32_t shard = ShardOf(item);
+    const uint64_t record = item - shard_begin_[shard];
+    const uint64_t round = start_[shard] + record / spec_.block_length;
+    const Stretch& stretch =
+        *(std::upper_bound(stretches_.begin(), stretches_.end(), round,
+                           [](uint64_t r, const Stretch& s) { return r < s.round; }) -
+          1);
+    uint64_t position = stretch.position + (round - stretch.round) * stretch.per_round;
+    for (size_t k = 0; actives_[stretch.active + k] != shard; ++k) {
+      position += Visited(actives_[stretch.active + k], round);
+    }
+    return position + record % spec_.block_length;
+  }
+
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    if (stride != 1) {
+      for (uint64_t& item : items) {
+        item = ItemAt(epoch, position);
+        position += stride;
+      }
+      return;
+    }
+    // Visit after visit.
+    for (size_t filled = 0; filled < items.size();) {
+      const uint64_t item = ItemAt(epoch, position);
+      const uint32_t shard = ShardOf(item);
+      const uint64_t record = item - shard_begin_[shard];
+      const uint64_t left =
+          std::min({spec_.block_length - record % spec_.block_length, Records(shard) - record,
+                    static_cast<uint64_t>(items.size() - filled)});
+      for (uint64_t i = 0; i < left; ++i) items[filled + i] = item + i;
+      filled += left;
+      position += left;
+    }
+  }
+
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
+    const uint32_t shard = ShardOf(item);
+    const uint64_t record = item - shard_begin_[shard];
+    const uint64_t begin = item - record % spec_.chunk;
+    const uint64_t end = std::min(begin + spec_.chunk, shard_begin_[shard + 1]);
+    return {begin, end, PositionOf(epoch, begin), PositionOf(epoch, end - 1)};
+  }
+
+  uint64_t span() const override {
+    return spec_.chunk * std::min<uint64_t>(spec_.cycle_length, shard_begin_.size() - 1);
+  }
+
+ private:
+  // Rounds that are all alike.
+  struct Stretch {
+    uint64_t round;      // the first
+    uint64_t position;   // of its first element
+    uint64_t per_round;  // elements
+    size_t active;       // where its shards, in the order of their slots, stand in actives_
+    bool equal;          // every shard gives block_length elements
+  };
+
+  uint64_t Records(size_t shard) const { return shard_begin_[shard + 1] - shard_begin_[shard]; }
+  // What `shard` gives in `round`.
+  uint64_t Visited(uint32_t shard, uint64_t round) const {
+    return std::min(spec_.block_length,
+                    Records(shard) - (round - start_[shard]) * spec_.block_length);
+  }
+  uint32_t ShardOf(uint64_t item) const {
+    return std::upper_bound(shard_begin_.begin(), shard_begin_.end(), item) - shard_begin_.begin() -
+           1;
+  }
+
+  std::vector<uint64_t> shard_begin_;
+  std::vector<uint64_t> start_;  // round in which each shard is opened
+  std::vector<Stretch> stretches_;
+  std::vector<uint32_t> actives_;
+};
+
+// ---- Shuffle
+
+// 0. Items are rotated by an offset of the epoch, so that the places where chunks are cut differ
+// from
+//    epoch to epoch, and every item is equally likely at every position.
+// 1. They are cut into chunks of `chunk`, and chunks are permuted by the epoch's key: the epoch's
+//    sequence. (The last chunk may be short, wherever it lands.)
+// 2. Lane l is the slice [l * N / L, (l + 1) * N / L) of the sequence. Position p is element p / L
+//    of lane p mod L; the N mod L elements left over come last.
+// 3. In each lane, stretches of window / L elements are permuted by keys of their own. Where they
+//    begin is staggered over the lanes, so that reading is spread evenly, and falls on the
+//    beginning of a chunk.
+class ShuffleOrder : public Order {
+ public:
+  ShuffleOrder(OrderSpec spec, uint64_t size)
+      : Order(spec, size),
+        lanes_(spec.lanes),
+        chunk_(spec.chunk),
+        rows_(size / spec.lanes),
+        extra_(size % spec.lanes),
+        stretch_(spec.window / spec.lanes),
+        last_chunk_(size % spec.chunk),
+        full_chunks_(size / spec.chunk),
+        full_stretch_(stretch_) {}
+
+  uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
+    return ItemIn(MakeEpoch(epoch), position);
+  }
+
+  uint64_t PositionOf(uint64_t epoch, uint64_t item) const override {
+    const Epoch keys = MakeEpoch(epoch);
+    const uint64_t at = SequenceOf(keys, item);
+    const uint64_t lane = LaneOf(at);
+    const uint64_t begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, begin, at - begin);
+    const uint64_t i =
+        stretch.begin + DomainOf(stretch).Invert(stretch.key, at - begin - stretch.begin);
+    if (i < rows_) return i * lanes_ + lane;
+    // One of the elements left over: how many lanes before this one have one?
+    return rows_ * lanes_ + lane * extra_ / lanes_;
+  }
+
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    const Epoch keys = MakeEpoch(epoch);
+    for (uint64_t& item : items) {
+      item = ItemIn(keys, position);
+      position += stride;
+    }
+  }
+
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
+    const Epoch keys = MakeEpoch(epoch);
+    const uint64_t at = SequenceOf(keys, item);
+    const uint64_t lane = LaneOf(at);
+    const uint64_t lane_begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, lane_begin, at - lane_begin);
+    // The part of the sequence that chunk and stretch have in common.
+    const uint64_t rotated = Rotate(keys, item);
+    const uint64_t chunk_first = rotated / chunk_ * chunk_;
+    const uint64_t chunk_at = at - (rotated - chunk_first);
+    const uint64_t chunk_size = std::min(chunk_, size_ - chunk_first);
+    const uint64_t begin = std::max(chunk_at, lane_begin + stretch.begin);
+    const uint64_t end = std::min(chunk_at + chunk_size, lane_begin + stretch.end);
+    const uint64_t last = stretch.end - 1;
+    // From the first to the last item of the piece; where they wrap around, a piece ends.
+    uint64_t first_item = Unrotate(keys, chunk_first + (begin - chunk_at));
+    uint64_t end_item = Unrotate(keys, chunk_first + (end - 1 - chunk_at)) + 1;
+    if (first_item >= end_item)
+      (item >= first_item ? end_item : first_item) = item >= first_item ? size_ : 0;
+    return {first_item, end_item,
+            std::min(stretch.begin, rows_) * lanes_ + (stretch.begin < rows_ ? lane : 0),
+            last < rows_ ? last * lanes_ + lane : size_ - 1};
+  }
+
+  uint64_t span() const override { return std::min(spec_.window, size_); }
+
+ private:
+  struct Epoch {
+    uint64_t chunk_key;
+    uint64_t stretch_key;
+    uint64_t rotation;
+    uint64_t short_at;  // place of the short chunk among the permuted; behind them if there is none
+  };
+  // Elements [begin, end) of a lane.
+  struct Span {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t key;
+  };
+
+  Epoch MakeEpoch(uint64_t epoch) const {
+    const uint64_t key = DeriveKey(DeriveKey(0x7368617264666565, spec_.seed), epoch);
+    uint64_t short_at = full_chunks_.size();
+    if (last_chunk_ > 0) {
+      const unsigned __int128 places = full_chunks_.size() + 1;
+      short_at = static_cast<uint64_t>((DeriveKey(key, kShortChunkKey) * places) >> 64);
+    }
+    const uint64_t rotation = static_cast<uint64_t>(
+        (static_cast<unsigned __int128>(DeriveKey(key, kRotationKey)) * size_) >> 64);
+    return {DeriveKey(key, kChunkKeys), DeriveKey(key, kStretchKeys), rotation, short_at};
+  }
+
+  uint64_t Rotate(const Epoch& keys, uint64_t item) const {
+    return item < size_ - keys.rotation ? item + keys.rotation : item - (size_ - keys.rotation);
+  }
+  uint64_t Unrotate(const Epoch& keys, uint64_t item) const {
+    return item >= keys.rotation ? item - keys.rotation : item + (size_ - keys.rotation);
+  }
+
+  // By how much chunks stand before multiples of `chunk` behind the short one.
+  uint64_t Shift() const { return last_chunk_ > 0 ? chunk_ - last_chunk_ : 0; }
+
+  uint64_t ItemIn(const Epoch& keys, uint64_t position) const {
+    uint64_t lane = position % lanes_;
+    uint64_t i = position / lanes_;
+    if (i == rows_) {
+      // Element rows_ of the lanes that have one: those in which l * extra / lanes steps up.
+      lane = ((lane + 1) * lanes_ + extra_ - 1) / extra_ - 1;
+    }
+    const uint64_t begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, begin, i);
+    i = stretch.begin + DomainOf(stretch).Apply(stretch.key, i - stretch.begin);
+    uint64_t at = begin + i;
+    if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
+    const uint64_t place = at / chunk_;
+    uint64_t chunk = full_chunks_.size();
+    if (place != keys.short_at) {
+      chunk = full_chunks_.Apply(keys.chunk_key, place - (place > keys.short_at));
+    }
+    return Unrotate(keys, chunk * chunk_ + at % chunk_);
+  }
+
+  uint64_t SequenceOf(const Epoch& keys, uint64_t item) const {
+    item = Rotate(keys, item);
+    const uint64_t chunk = item / chunk_;
+    uint64_t place = keys.short_at;
+    if (chunk < full_chunks_.size()) {
+      place = full_chunks_.Invert(keys.chunk_key, chunk);
+      if (place >= keys.short_at) ++place;
+    }
+    return place * chunk_ + item % chunk_ - (place > keys.short_at ? Shift() : 0);
+  }
+
+  uint64_t LaneBegin(uint64_t lane) const { return lane * rows_ + lane * extra_ / lanes_; }
+  uint64_t LaneOf(uint64_t at) const {
+    // At most one off, for lanes are equal but for one element.
+    uint64_t lane = static_cast<uint64_t>((static_cast<unsigned __int128>(at) * lanes_) / size_);
+    while (lane > 0 && LaneBegin(lane) > at) --lane;
+    while (lane + 1 < lanes_ && LaneBegin(lane + 1) <= at) ++lane;
+    return lane;
+  }
+
+  // The stretch that holds element `i` of the lane.
+  Span StretchAt(const Epoch& keys, uint64_t lane, uint64_t lane_begin, uint64_t i) const {
+    const uint64_t lane_size = LaneBegin(lane + 1) - lane_begin;
+    // The first stretch is short: it ends at `phase`, a chunk's beginning.
+    uint64_t phase = lane * stretch_ / lanes_;
+    const bool behind_short = lane_begin > keys.short_at * chunk_;
+    const uint64_t off = (lane_begin + phase + (behind_short ? Shift() : 0)) % chunk_;
+    phase = phase >= off ? phase - off : phase + chunk_ - off;
+    Span span;
+    uint64_t number = 0;
+    if (i < phase) {
+      span = {0, std::min(phase, lane_size), 0};
+    } else {
+      const uint64_t n = (i - phase) / stretch_;
+      const uint64_t begin = phase + n * stretch_;
+      span = {begin, std::min(begin + stretch_, lane_size), 0};
+      number = n + 1;
+    }
+    span.key = DeriveKey(keys.stretch_key, lane + lanes_ * number);
+    return span;
+  }
+
+  Permutation DomainOf(const Span& span) const {
+    const uint64_t n = span.end - span.begin;
+    return n == stretch_ ? full_stretch_ : Permutation(n);
+  }
+
+  const uint64_t lanes_;
+  const uint64_t chunk_;
+  const uint64_t rows_;   // elements that every lane has
+  const uint64_t extra_;  // lanes that have one more
+  const uint64_t stretch_;
+  const uint64_t last_chunk_;  // size of the short chunk, 0 if none is
+  const Permutation full_chunks_;
+  const Permutation full_stretch_;
+};
+
+// Any record at any position.
+class ExactShuffleOrder : public Order {
+ public:
+  ExactShuffleOrder(OrderSpec spec, uint64_t size) : Order(spec, size), permutation_(size) {}
+
+  uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
+    return permutation_.Apply(Key(epoch), position);
+  }
+  uint64_t PositionOf(uint64_t epoch, uint64_t item) const override {
+    return permutation_.Invert(Key(epoch), item);
+  }
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    const uint64_t key = Key(epoch);
+    for (uint64_t& item : items) {
+      item = permutation_.Apply(key, position);
+      position += stride;
+    }
+  }
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
+    const uint64_t position = PositionOf(epoch, item);
+    return {item, item + 1, position, position};
+  }
+  uint64_t span() const override { return 1; }
+
+ private:
+  uint64_t Key(uint64_t epoch) const {
+    return DeriveKey(DeriveKey(DeriveKey(0x7368617264666565, spec_.seed), epoch), kChunkKeys);
+  }
+  const Permutation permutation_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
+                                                         std::vector<uint64_t> shard_begin,
+                                                         uint64_t mean_bytes) {
+  const uint64_t size = shard_begin.back();
+  mean_bytes = std::max<uint64_t>(mean_bytes, 1);
+  if (spec.cycle_length == 0 || spec.block_length == 0) {
+    return absl::InvalidArgumentError("cycle_length and block_length must be at least 1");
+  }
+  if (spec.lanes == 0 || spec.lanes > (1 << 20)) {
+    return absl::InvalidArgumentError(
+        fmt::format("lanes must be 1 to 1048576; it is {}", spec.lanes));
+  }
+  if (size > (uint64_t{1} << 40)) {
+    return absl::InvalidArgumentError(fmt::format("{} records are too many", size));
+  }
+  if (spec.chunk == 0) spec.chunk = std::max<uint64_t>(1, kDefaultChunkBytes / mean_bytes);
+  spec.chunk = std::clamp<uint64_t>(spec.chunk, 1, std::max<uint64_t>(size, 1));
+  switch (spec.kind) {
+    case OrderSpec::Kind::kSequential:
+      return std::make_shared<SequentialOrder>(spec, std::move(shard_begin));
+    case OrderSpec::Kind::kInterleave:
+      return std::make_shared<InterleaveOrder>(spec, std::move(shard_begin));
+    case OrderSpec::Kind::kShuffle:
+      break;
+  }
+  const bool by_default = spec.window == 0;
+  if (by_default) spec.window = std::max<uint64_t>(1, kDefaultWindowBytes / mean_bytes);
+  if (spec.window >= size && !by_default) {
+    spec.window = OrderSpec::kAll;
+    return std::make_shared<ExactShuffleOrder>(spec, size);
+  }
+  // A lane's part of the window holds at least one chunk, and whole chunks.
+  spec.window = std::min(spec.window, std::max<uint64_t>(size, 1));
+  const uint64_t stretch = std::max<uint64_t>(1, spec.window / spec.lanes);
+  spec.chunk = std::min(spec.chunk, stretch);
+  spec.window = stretch / spec.chunk * spec.chunk * spec.lanes;
+  return std::make_shared<ShuffleOrder>(spec, size);
+}
+
+std::string Order::Describe() const {
+  switch (spec_.kind) {
+    case OrderSpec::Kind::kSequential:
+      return "sequential";
+    case OrderSpec::Kind::kInterleave:
+      return fmt::format("interleave(cycle_length={}, block_length={})", spec_.cycle_length,
+                         spec_.block_length);
+    case OrderSpec::Kind::kShuffle:
+      break;
+  }
+  if (spec_.window == OrderSpec::kAll)
+    return fmt::format("shuffle(seed={}, window=all)", spec_.seed);
+  return fmt::format("shuffle(seed={}, window={}, chunk={}, lanes={})", spec_.seed, spec_.window,
+                     spec_.chunk, spec_.lanes);
+}
+
+}  // namespace shardfeed
