@@ -188,31 +188,60 @@ ShardIndex::~ShardIndex() {
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_.size());
 }
 
-absl::Status ShardIndex::Parse(const std::string& name) {
-  const auto damaged = [&](std::string_view what) {
-    return absl::DataLossError(
-        fmt::format("{}: {}; make it anew with 'shardfeed index'", name, what));
-  };
-  if (bytes_.size() < kIndexHeaderBytes || std::memcmp(bytes_.data(), kMagic, 8) != 0) {
-    return damaged("not an index of a shard");
+namespace {
+
+absl::Status Damaged(const std::string& name, std::string_view what) {
+  return absl::DataLossError(
+      fmt::format("{}: {}; make it anew with 'shardfeed index'", name, what));
+}
+
+// Reads the head of an index, whose file has `file_bytes` bytes.
+absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_bytes,
+                                         const std::string& name) {
+  if (head.size() < kIndexHeaderBytes || std::memcmp(head.data(), kMagic, 8) != 0) {
+    return Damaged(name, "not an index of a shard");
   }
-  const char* header = bytes_.data();
-  if (LoadLittleEndian<uint32_t>(header + kHeaderCrcAt) != Crc32c(bytes_.substr(0, kHeaderCrcAt))) {
-    return damaged("the index's header is damaged");
+  const char* header = head.data();
+  if (LoadLittleEndian<uint32_t>(header + kHeaderCrcAt) != Crc32c(head.substr(0, kHeaderCrcAt))) {
+    return Damaged(name, "the index's header is damaged");
   }
   const uint32_t compression = LoadLittleEndian<uint32_t>(header + 8);
   if (compression > static_cast<uint32_t>(Compression::kSnappy)) {
-    return damaged("the index names an unknown compression");
+    return Damaged(name, "the index names an unknown compression");
   }
-  summary_.compression = static_cast<Compression>(compression);
-  summary_.records_digest = LoadLittleEndian<uint32_t>(header + 12);
-  summary_.shard_bytes = Load64(header + 16);
-  summary_.stream_bytes = Load64(header + 24);
-  summary_.records = Load64(header + 32);
+  if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is cut");
+  IndexSummary summary;
+  summary.compression = static_cast<Compression>(compression);
+  summary.records_digest = LoadLittleEndian<uint32_t>(header + 12);
+  summary.shard_bytes = Load64(header + 16);
+  summary.stream_bytes = Load64(header + 24);
+  summary.records = Load64(header + 32);
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, path, "open");
+  struct stat stat;
+  char head[kIndexHeaderBytes];
+  const ssize_t n = ::fstat(fd, &stat) == 0 ? ::pread(fd, head, sizeof(head), 0) : -1;
+  const int error = errno;
+  ::close(fd);
+  if (n < 0) return ErrnoStatus(error, path, "read");
+  return ParseHeader({head, static_cast<size_t>(n)}, stat.st_size, path);
+}
+
+absl::Status ShardIndex::Parse(const std::string& name) {
+  absl::StatusOr<IndexSummary> summary = ParseHeader(bytes_, bytes_.size(), name);
+  if (!summary.ok()) return summary.status();
+  summary_ = *summary;
+  const auto damaged = [&](std::string_view what) { return Damaged(name, what); };
+  const char* header = bytes_.data();
   directory_offset_ = Load64(header + 48);
   restart_offset_ = Load64(header + 56);
   num_restart_points_ = Load64(header + 64);
-  if (Load64(header + 72) != bytes_.size()) return damaged("the index is cut");
   if (LoadLittleEndian<uint32_t>(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
     return damaged("the index's CRC does not match its content");
   }
@@ -254,6 +283,22 @@ uint64_t ShardIndex::RecordAt(uint64_t offset) const {
     (Offset(middle) <= offset ? low : high) = middle;
   }
   return low;
+}
+
+uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
+  const char* points = bytes_.data() + restart_offset_;
+  uint64_t low = 0;
+  uint64_t high = num_restart_points_;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (Load64(points + middle * kRestartBytes + 8) < stream_offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < num_restart_points_ ? Load64(points + low * kRestartBytes + 8)
+                                   : summary_.stream_bytes;
 }
 
 RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset) const {

@@ -53,6 +53,8 @@ class ShardIndex {
 
   // Compressed shards: the last point at or before `stream_offset`, with its window.
   RestartPoint RestartBefore(uint64_t stream_offset) const;
+  // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
+  uint64_t RestartAtOrAfter(uint64_t stream_offset) const;
   uint64_t num_restart_points() const { return num_restart_points_; }
 
   // The file's bytes, for tests and for comparing.
@@ -70,6 +72,10 @@ class ShardIndex {
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
 };
+
+// What the index at `path` says of its shard, from its head alone: a few microseconds. Errors as
+// ShardIndex::Open; damage behind the head is not seen.
+absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path);
 
 // Writes an index, record after record. Not thread safe.
 class IndexBuilder {

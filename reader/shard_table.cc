@@ -1,0 +1,153 @@
+#include "reader/shard_table.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/parallel.h"
+#include "reader/permutation.h"
+#include "shard/index_build.h"
+
+namespace shardfeed {
+namespace {
+
+// Files and mappings that one table keeps open; a kernel allows 65,530 mappings in all.
+constexpr size_t kMaxOpen = 16384;
+
+// Raises the limit of open files as far as is allowed, and returns how many a table may use.
+size_t FileLimit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  if (limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return std::clamp<size_t>(limit.rlim_cur / 4, 16, kMaxOpen);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
+    const ShardSet& set, const ShardTableOptions& options) {
+  std::shared_ptr<ShardTable> table(new ShardTable());
+  table->shards_.resize(set.paths.size());
+  for (size_t i = 0; i < set.paths.size(); ++i) table->shards_[i].path = set.paths[i];
+  table->opened_.resize(set.paths.size());
+  table->max_open_ = FileLimit();
+  absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
+                                    [&](size_t shard) { return table->Find(shard, options); });
+  if (!status.ok()) return status;
+  table->begin_.reserve(set.paths.size() + 1);
+  table->begin_.push_back(0);
+  for (const Shard& shard : table->shards_) {
+    const IndexSummary& summary = shard.summary;
+    table->begin_.push_back(table->begin_.back() + summary.records);
+    table->stream_bytes_ += summary.stream_bytes;
+    table->file_bytes_ += summary.shard_bytes;
+    for (uint64_t number :
+         {summary.records, summary.stream_bytes, uint64_t{summary.records_digest}}) {
+      table->fingerprint_ = DeriveKey(table->fingerprint_, number);
+    }
+  }
+  return table;
+}
+
+absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
+  Shard& shard = shards_[i];
+  struct stat info;
+  if (::stat(shard.path.c_str(), &info) != 0) return ErrnoStatus(errno, shard.path, "open");
+  if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, shard.path, "read");
+  absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(shard.path));
+  if (summary.ok() &&
+      (S_ISBLK(info.st_mode) || summary->shard_bytes == static_cast<uint64_t>(info.st_size))) {
+    shard.summary = *summary;
+    return absl::OkStatus();
+  }
+  IndexBuildOptions building;
+  building.stop = options.stop;
+  building.bytes_passed = options.bytes_indexed;
+  // Few shards leave threads over for each.
+  building.threads =
+      std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
+  ++built_;
+  if (options.keep_indexes) {
+    summary = WriteIndex(shard.path, building);
+    if (summary.ok()) {
+      shard.summary = *summary;
+      return absl::OkStatus();
+    }
+    // What is wrong with the shard itself, building in memory will find as well.
+    if (absl::IsDataLoss(summary.status()) || absl::IsCancelled(summary.status())) {
+      return summary.status();
+    }
+  }
+  ++not_kept_;
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = BuildIndex(shard.path, building);
+  if (!index.ok()) return index.status();
+  shard.summary = (*index)->summary();
+  shard.built = *std::move(index);
+  return absl::OkStatus();
+}
+
+size_t ShardTable::ShardOf(uint64_t record) const {
+  return std::upper_bound(begin_.begin(), begin_.end(), record) - begin_.begin() - 1;
+}
+
+absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard) const {
+  const Shard& known = shards_[shard];
+  if (known.built != nullptr) return known.built;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (opened_[shard].index != nullptr) return opened_[shard].index;
+  }
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(known.path));
+  if (!index.ok()) return index.status();
+  const IndexSummary& summary = (*index)->summary();
+  if (summary.records != known.summary.records ||
+      summary.records_digest != known.summary.records_digest) {
+    return absl::DataLossError(
+        fmt::format("{}: has changed while it was in use", IndexPath(known.path)));
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (opened_[shard].index == nullptr) {
+    opened_[shard].index = *index;
+    indexes_.push_back(shard);
+    if (indexes_.size() > max_open_) {
+      opened_[indexes_.front()].index = nullptr;
+      indexes_.pop_front();
+    }
+  }
+  return index;
+}
+
+absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) const {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (opened_[shard].file != nullptr) return opened_[shard].file;
+  }
+  const Shard& known = shards_[shard];
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(known.path);
+  if (!file.ok()) return file.status();
+  if ((*file)->size() != known.summary.shard_bytes) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: has {} bytes, and had {} when it was indexed; make the index anew with "
+                    "'shardfeed index'",
+                    known.path, (*file)->size(), known.summary.shard_bytes));
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (opened_[shard].file == nullptr) {
+    opened_[shard].file = *file;
+    files_.push_back(shard);
+    if (files_.size() > max_open_) {
+      opened_[files_.front()].file = nullptr;
+      files_.pop_front();
+    }
+  }
+  return std::shared_ptr<const File>(*std::move(file));
+}
+
+}  // namespace shardfeed

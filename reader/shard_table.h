@@ -1,0 +1,107 @@
+// A dataset's shards as one list of records.
+
+#ifndef SHARDFEED_READER_SHARD_TABLE_H_
+#define SHARDFEED_READER_SHARD_TABLE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/file.h"
+#include "reader/selection.h"
+#include "shard/index.h"
+#include "shard/spec.h"
+
+namespace shardfeed {
+
+struct ShardTableOptions {
+  int threads = 0;  // 0: one per processor
+  // Indexes that had to be built are kept beside the shards, where that can be written.
+  bool keep_indexes = true;
+  std::stop_token stop;
+  // Adds up the bytes of shards whose indexes are built: for progress.
+  std::atomic<uint64_t>* bytes_indexed = nullptr;
+};
+
+// Records are numbered from 0 through all shards in their order. Thread safe. Shards and indexes
+// are opened when they are first asked for, and so many of them stay open as the process may have.
+class ShardTable {
+ public:
+  // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
+  // shard of another size is built (headers only, for raw shards).
+  //
+  // Errors: those of File::Open and of WriteIndex.
+  static absl::StatusOr<std::shared_ptr<const ShardTable>> Open(
+      const ShardSet& set, const ShardTableOptions& options = {});
+
+  size_t num_shards() const { return shards_.size(); }
+  uint64_t num_records() const { return begin_.back(); }
+  // Of all frames, before compression.
+  uint64_t stream_bytes() const { return stream_bytes_; }
+  // Of the files.
+  uint64_t file_bytes() const { return file_bytes_; }
+  // Of a frame.
+  uint64_t mean_bytes() const { return stream_bytes_ / (num_records() > 0 ? num_records() : 1); }
+  // Where each shard begins; one more for the end.
+  const std::vector<uint64_t>& begins() const { return begin_; }
+  size_t ShardOf(uint64_t record) const;
+  const std::string& path(size_t shard) const { return shards_[shard].path; }
+  const IndexSummary& summary(size_t shard) const { return shards_[shard].summary; }
+  RecordRange RangeOf(size_t shard) const {
+    return {begin_[shard], begin_[shard + 1] - begin_[shard]};
+  }
+
+  // A number that changes when any record, or their order, does (as far as headers and CRCs tell);
+  // where the shards are and what they are called is not in it.
+  uint64_t fingerprint() const { return fingerprint_; }
+  // How many indexes were not there, and how many of them could not be kept.
+  uint64_t indexes_built() const { return built_; }
+  uint64_t indexes_not_kept() const { return not_kept_; }
+
+  // DataLoss: it has changed since the table was opened. Others as ShardIndex::Open.
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
+  // FailedPrecondition: its size has changed since. Others as File::Open.
+  absl::StatusOr<std::shared_ptr<const File>> OpenFile(size_t shard) const;
+
+ private:
+  struct Shard {
+    std::string path;
+    IndexSummary summary;
+    // The one in memory, for a shard whose index could not be kept.
+    std::shared_ptr<const ShardIndex> built;
+  };
+  struct Opened {
+    std::shared_ptr<const ShardIndex> index;
+    std::shared_ptr<const File> file;
+  };
+
+  ShardTable() = default;
+  absl::Status Find(size_t shard, const ShardTableOptions& options);
+
+  std::vector<Shard> shards_;
+  std::vector<uint64_t> begin_;
+  uint64_t stream_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
+  uint64_t fingerprint_ = 0;
+  std::atomic<uint64_t> built_ = 0;
+  std::atomic<uint64_t> not_kept_ = 0;
+  size_t max_open_ = 0;
+
+  mutable std::mutex mutex_;
+  mutable std::vector<Opened> opened_;
+  // The order in which they were opened: the oldest are let go.
+  mutable std::deque<size_t> files_;
+  mutable std::deque<size_t> indexes_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_SHARD_TABLE_H_
