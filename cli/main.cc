@@ -12,7 +12,7 @@ namespace shardfeed {
 void AddCommonOptions(CLI::App& command, CommandOptions& options) {
   command.add_flag("--json", options.json, "print one JSON object on standard output");
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
-  command.add_option("-j,--jobs", options.threads, "threads; default: one per processor")
+  command.add_option("-j,--jobs,--threads", options.threads, "threads; default: one per processor")
       ->check(WholeNumber(1));
 }
 

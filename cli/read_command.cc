@@ -1,86 +1,148 @@
-#include <filesystem>
+#include <atomic>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/order_flags.h"
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "io/engine_choice.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
-#include "reader/scan.h"
-#include "shard/spec.h"
+#include "reader/reader.h"
 
 namespace shardfeed {
 namespace {
 
 struct ReadFlags {
-  std::vector<std::string> specs;
+  OrderFlags order;
   CrcCheck check = CrcCheck::kAll;
+  uint64_t epochs = 1;
+  uint64_t skip_to = 0;
+  std::optional<uint64_t> take;
+  std::string io = "auto";
+  bool any_order = false;
+  std::optional<uint64_t> skip_damaged;
 };
 
 int Read(const ReadFlags& flags, const CommandOptions& options) {
-  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
-  if (!set.ok()) return ReportError(set.status());
-  uint64_t total = 0;
-  for (const std::string& path : set->paths) {
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (!error) total += size;
+  const Stopwatch whole;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = OpenTable(flags.order, options);
+  if (!table.ok()) return ReportError(table.status());
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, **table);
+  if (!reading.ok()) return ReportError(reading.status());
+  absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
+  if (!io.ok()) return ReportError(io.status());
+  reading->io = *io;
+  reading->check = flags.check;
+  reading->threads = options.threads;
+  reading->epochs = flags.epochs;
+  reading->deterministic = !flags.any_order;
+  reading->damage.skip = flags.skip_damaged.has_value();
+  if (flags.skip_damaged && *flags.skip_damaged > 0) {
+    reading->damage.max_records = *flags.skip_damaged;
   }
-  std::atomic<uint64_t> passed{0};
+  if (!options.quiet) {
+    reading->on_skip = [](const DamagedRecord& record) {
+      fmt::print(stderr, "shardfeed: skipped: {}\n", record.Message());
+    };
+  }
+  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*table, *std::move(reading));
+  if (!opened.ok()) return ReportError(opened.status());
+  Reader& reader = **opened;
+  const uint64_t size = std::max<uint64_t>(1, reader.order().size());
+  if (flags.skip_to > 0) reader.Seek(flags.skip_to / size, flags.skip_to % size);
+
   std::atomic<uint64_t> records{0};
-  std::atomic<uint64_t> payload_bytes{0};
-  ScanOptions scanning;
-  scanning.threads = options.threads;
-  scanning.check = flags.check;
-  scanning.stop = InterruptToken();
-  scanning.bytes_passed = &passed;
+  uint64_t total = reader.records_per_epoch() * flags.epochs;
+  total -= std::min(total, flags.skip_to / flags.order.world);
+  if (flags.take) total = std::min(total, *flags.take);
+  double first_record_seconds = 0;
   const Stopwatch watch;
-  absl::Status status;
+  absl::Status status = absl::OkStatus();
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{
-          .what = "reading", .done = passed, .total = total, .bytes = true};
+      return ProgressDisplay::State{.what = "reading", .done = records, .total = total};
     });
-    status = ScanDataset(*set, scanning, [&](size_t, const RecordBlock& block) {
-      uint64_t bytes = 0;
-      for (const Record& record : block.records) bytes += record.payload.size();
-      records += block.records.size();
-      payload_bytes += bytes;
-      return absl::OkStatus();
-    });
+    ReadBlock block;
+    while (records < total) {
+      if (InterruptToken().stop_requested()) {
+        status = absl::CancelledError("interrupted");
+        break;
+      }
+      status = reader.Next(&block);
+      if (!status.ok() || block.records.empty()) break;
+      if (records == 0) first_record_seconds = whole.Seconds();
+      records += std::min<uint64_t>(block.records.size(), total - records);
+    }
   }
   if (!status.ok()) return ReportError(status);
   const double seconds = std::max(watch.Seconds(), 1e-9);
+  const ReaderStats stats = reader.stats();
+  const double amplification =
+      stats.bytes > 0 ? static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes)
+                      : 0.0;
   if (options.json) {
     const nlohmann::ordered_json json = {
-        {"shards", set->paths.size()},
+        {"shards", (*table)->num_shards()},
+        {"order", reader.order().Describe()},
         {"records", records.load()},
-        {"bytes", total},
-        {"payload_bytes", payload_bytes.load()},
+        {"bytes", stats.bytes},
         {"seconds", seconds},
         {"records_per_second", static_cast<double>(records) / seconds},
-        {"bytes_per_second", static_cast<double>(total) / seconds},
-        {"threads", ThreadCount(options.threads)},
+        {"bytes_per_second", static_cast<double>(stats.bytes) / seconds},
+        {"bytes_read", stats.bytes_read},
+        {"read_amplification", amplification},
+        {"reads", stats.reads},
+        {"skipped", stats.skipped},
+        {"first_record_seconds", first_record_seconds},
+        {"io", stats.io},
+        {"io_reason", stats.io_reason},
+        {"max_queue_depth", stats.max_queue_depth},
+        {"stalls", stats.stalls},
+        {"stall_seconds", stats.stall_seconds},
+        {"whole_chunks", stats.whole_chunks},
+        {"threads", stats.threads},
+        {"peak_buffer_bytes", stats.peak_buffer_bytes},
         {"peak_rss_bytes", PeakResidentBytes()}};
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     fmt::print("{} records, {} in {}: {} records/s, {}/s on {} threads\n", FormatCount(records),
-               FormatSize(total), FormatDuration(seconds),
+               FormatSize(stats.bytes), FormatDuration(seconds),
                FormatCount(static_cast<uint64_t>(static_cast<double>(records) / seconds)),
-               FormatSize(static_cast<uint64_t>(static_cast<double>(total) / seconds)),
-               ThreadCount(options.threads));
+               FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
+               stats.threads);
+    fmt::print("order: {}\n", reader.order().Describe());
+    fmt::print(
+        "io: {} ({}); {} read, {:.2f} times what was delivered; {} reads, up to {} at once\n",
+        stats.io, stats.io_reason, FormatSize(stats.bytes_read), amplification,
+        FormatCount(stats.reads), stats.max_queue_depth);
+    fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
+               FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
+               FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));
+    if (!stats.whole_chunks) {
+      fmt::print(
+          "note: the window does not fit the budget, so records are read one by one; a larger "
+          "--budget or a smaller --window is faster\n");
+    }
+    if (stats.skipped > 0) fmt::print("skipped {} damaged records\n", FormatCount(stats.skipped));
   }
-  return kExitDone;
+  return stats.skipped > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace
 
 void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command =
-      app.add_subcommand("read", "Read everything once, shards in parallel, and tell how fast");
+      app.add_subcommand("read", "Read as training would, and tell how fast and what limits it");
   auto flags = std::make_shared<ReadFlags>();
-  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
-      ->required();
+  AddOrderFlags(*command, flags->order);
+  command->add_option("--epochs", flags->epochs, "passes over the data; default 1")
+      ->check(WholeNumber(1));
+  command
+      ->add_option("--skip-to", flags->skip_to,
+                   "start at this position of the sequence, counted over all ranks and epochs")
+      ->check(WholeNumber(0));
+  command->add_option("--take", flags->take, "end after so many records")->check(WholeNumber(1));
   const std::map<std::string, CrcCheck> checks = {
       {"all", CrcCheck::kAll}, {"header", CrcCheck::kHeader}, {"none", CrcCheck::kNone}};
   command
@@ -89,10 +151,25 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->transform(CLI::CheckedTransformer(checks))
       ->type_name("WHICH")
       ->default_str("all");
+  command
+      ->add_option("--skip-damaged", flags->skip_damaged,
+                   "go on after damaged records, up to this many (0 or none given: any number)")
+      ->expected(0, 1)
+      ->default_str("0");
+  command
+      ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
+      ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))
+      ->type_name("HOW");
+  command->add_flag("--any-order", flags->any_order,
+                    "deliver what is ready first, not in the order");
   AddCommonOptions(*command, options);
   command->footer(
+      "Exit status 1 when damaged records were skipped.\n\n"
       "Examples:\n"
       "  shardfeed read out/train@64\n"
+      "  shardfeed read out/train@64 --shuffle 1 --epochs 2\n"
+      "  shardfeed read out/train@64 --shuffle --window all --io uring\n"
+      "  shardfeed read out/train@64 --shuffle --rank 3 --world 8 --batch 256\n"
       "  shardfeed read 'old/train-*' --json\n");
   command->callback([flags, &options, exit] { *exit = Read(*flags, options); });
 }

@@ -33,7 +33,19 @@ absl::StatusOr<std::shared_ptr<File>> File::Open(const std::string& path) {
   return std::shared_ptr<File>(new File(path, fd, size));
 }
 
-File::~File() { ::close(fd_); }
+File::~File() {
+  ::close(fd_);
+  if (direct_fd_ >= 0) ::close(direct_fd_);
+}
+
+int File::direct_fd() const {
+  std::call_once(direct_opened_, [this] {
+    // By the descriptor, for another file may have the name by now.
+    const std::string path = fmt::format("/proc/self/fd/{}", fd_);
+    direct_fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
+  });
+  return direct_fd_;
+}
 
 absl::StatusOr<size_t> File::ReadAt(uint64_t offset, absl::Span<char> dst) const {
   // One read of Linux moves 0x7ffff000 bytes at most; larger requests are cut by the kernel.

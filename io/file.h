@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -36,6 +37,12 @@ class File {
   // The same, but DataLoss when the file ends before dst is full.
   absl::Status ReadExactlyAt(uint64_t offset, absl::Span<char> dst) const;
 
+  // For engines, which read by other means. Owned by this object.
+  int fd() const { return fd_; }
+  // A second descriptor that reads past the page cache (O_DIRECT), opened by the first call; -1
+  // where the file system has no such thing.
+  int direct_fd() const;
+
   // Tells the kernel how the file will be read, so that it reads ahead (or does not). A hint.
   enum class Access { kSequential, kRandom };
   void Advise(Access access) const;
@@ -46,6 +53,8 @@ class File {
   std::string path_;
   int fd_;
   uint64_t size_;
+  mutable std::once_flag direct_opened_;
+  mutable int direct_fd_ = -1;
 };
 
 // Reads a file, or the part [begin, end) of it, front to back.

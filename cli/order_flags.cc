@@ -1,0 +1,151 @@
+#include "cli/order_flags.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <map>
+
+#include "cli/commands.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "shard/spec.h"
+
+namespace shardfeed {
+namespace {
+
+// A number of records, also given as their size: "2000", "256MiB".
+absl::StatusOr<uint64_t> ParseRecords(std::string_view name, const std::string& text,
+                                      const ShardTable& table) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && stop == end && number > 0) return number;
+  const std::optional<uint64_t> bytes = ParseSize(text);
+  if (bytes && *bytes > 0) {
+    return std::max<uint64_t>(1, *bytes / std::max<uint64_t>(1, table.mean_bytes()));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("--{} '{}': expected a number of records or a size such as 64MiB", name, text));
+}
+
+}  // namespace
+
+void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
+  command.add_option("DATASET", flags.specs, "stem@N, stem@*, a folder, a glob, or files")
+      ->required();
+  command.add_option("--order", flags.order, "sequential (default), interleave or shuffle")
+      ->check(CLI::IsMember({"sequential", "interleave", "shuffle"}))
+      ->type_name("ORDER");
+  command
+      .add_option("--shuffle,--seed", flags.seed,
+                  "shuffle, by this seed (0 if none is given); each epoch differs")
+      ->expected(0, 1)
+      ->default_str("0");
+  command.add_option("--window", flags.window,
+                     "shuffle: how far records are mixed: a number of them, a size (default "
+                     "256MiB), or all for the exact permutation");
+  command.add_option("--chunk", flags.chunk,
+                     "shuffle: how much is read at once: records or a size (default 1MiB)");
+  command
+      .add_option("--lanes", flags.lanes,
+                  "shuffle: parts that advance side by side and are dealt to ranks; default 64")
+      ->check(WholeNumber(1));
+  command.add_option("--cycle", flags.cycle, "interleave: shards read in turn; default 16")
+      ->check(WholeNumber(1));
+  command.add_option("--block", flags.block, "interleave: records of each turn; default 1")
+      ->check(WholeNumber(1));
+  command.add_option("--records", flags.records, "only these, as in 0,10-19,1000-");
+  command.add_option("--rank", flags.rank, "which of the ranks this is; default 0")
+      ->check(WholeNumber(0));
+  command.add_option("--world", flags.world, "number of ranks; default 1")->check(WholeNumber(1));
+  command.add_option("--batch", flags.batch, "records of a batch; default 1")
+      ->check(WholeNumber(1));
+  command
+      .add_option("--end", flags.end,
+                  "the incomplete last round of batches: drop (default), pad or wrap")
+      ->check(CLI::IsMember({"drop", "pad", "wrap"}))
+      ->type_name("WHAT");
+  command.add_option("--budget", flags.budget,
+                     "memory for reading ahead and the window, as in 256MiB; default: an eighth of "
+                     "what is free, up to 1GiB");
+}
+
+absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
+                                                            const CommandOptions& options) {
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
+  if (!set.ok()) return set.status();
+  std::atomic<uint64_t> passed{0};
+  ShardTableOptions opening;
+  opening.threads = options.threads;
+  opening.stop = InterruptToken();
+  opening.bytes_indexed = &passed;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = [&] {
+    ProgressDisplay display(options, [&] {
+      return ProgressDisplay::State{.what = "indexing", .done = passed, .bytes = true};
+    });
+    return ShardTable::Open(*set, opening);
+  }();
+  if (table.ok() && (*table)->indexes_built() > 0 && !options.quiet) {
+    const uint64_t not_kept = (*table)->indexes_not_kept();
+    fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n",
+               (*table)->indexes_built(), (*table)->num_shards(),
+               not_kept == 0 ? "they have one now"
+                             : "it was made in memory, for the folder cannot be written");
+  }
+  return table;
+}
+
+absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable& table) {
+  ReaderOptions reading;
+  OrderSpec& order = reading.order;
+  const bool shuffle = flags.order == "shuffle" || flags.seed || !flags.window.empty();
+  if (shuffle && flags.order == "interleave") {
+    return absl::InvalidArgumentError("--shuffle and --order interleave exclude each other");
+  }
+  if (shuffle) {
+    order.kind = OrderSpec::Kind::kShuffle;
+  } else if (flags.order == "interleave") {
+    order.kind = OrderSpec::Kind::kInterleave;
+  }
+  order.seed = flags.seed.value_or(0);
+  order.lanes = flags.lanes;
+  order.cycle_length = flags.cycle;
+  order.block_length = flags.block;
+  if (flags.window == "all") {
+    order.window = OrderSpec::kAll;
+  } else if (!flags.window.empty()) {
+    absl::StatusOr<uint64_t> window = ParseRecords("window", flags.window, table);
+    if (!window.ok()) return window.status();
+    order.window = *window;
+  }
+  if (!flags.chunk.empty()) {
+    absl::StatusOr<uint64_t> chunk = ParseRecords("chunk", flags.chunk, table);
+    if (!chunk.ok()) return chunk.status();
+    order.chunk = *chunk;
+  }
+  if (!flags.records.empty()) {
+    absl::StatusOr<std::vector<Range>> ranges = ParseRanges(flags.records, table.num_records());
+    if (!ranges.ok()) return ranges.status();
+    reading.records.emplace();
+    for (const Range& range : *ranges) {
+      reading.records->push_back({range.begin, range.end - range.begin});
+    }
+  }
+  reading.rank = flags.rank;
+  reading.world = flags.world;
+  reading.batch = flags.batch;
+  static const std::map<std::string, EpochEnd> ends = {
+      {"drop", EpochEnd::kDrop}, {"pad", EpochEnd::kPad}, {"wrap", EpochEnd::kWrap}};
+  reading.end = ends.at(flags.end);
+  if (!flags.budget.empty()) {
+    const std::optional<uint64_t> bytes = ParseSize(flags.budget);
+    if (!bytes || *bytes == 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("--budget '{}': expected a size such as 256MiB", flags.budget));
+    }
+    reading.budget_bytes = *bytes;
+  }
+  return reading;
+}
+
+}  // namespace shardfeed

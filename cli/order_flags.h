@@ -1,0 +1,50 @@
+// The options that say what is read and in which order: of read, plan and replay.
+
+#ifndef SHARDFEED_CLI_ORDER_FLAGS_H_
+#define SHARDFEED_CLI_ORDER_FLAGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "cli/console.h"
+#include "reader/reader.h"
+#include "reader/shard_table.h"
+
+namespace shardfeed {
+
+struct OrderFlags {
+  std::vector<std::string> specs;
+  std::string order = "sequential";
+  uint64_t cycle = 16;
+  uint64_t block = 1;
+  std::optional<uint64_t> seed;
+  std::string window;  // records, a size, or "all"
+  std::string chunk;   // records, or a size
+  uint64_t lanes = 64;
+  std::string records;  // ranges
+  uint64_t rank = 0;
+  uint64_t world = 1;
+  uint64_t batch = 1;
+  std::string end = "drop";
+  std::string budget;
+};
+
+// Declares them, with DATASET.
+void AddOrderFlags(CLI::App& command, OrderFlags& flags);
+
+// Resolves the dataset and opens its indexes, with progress where they must be built and a note on
+// standard error of what became of them.
+absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
+                                                            const CommandOptions& options);
+
+// InvalidArgument: a flag that cannot be read.
+absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable& table);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_ORDER_FLAGS_H_

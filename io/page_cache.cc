@@ -1,0 +1,92 @@
+#include "io/page_cache.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "io/errno_status.h"
+
+namespace shardfeed {
+namespace {
+
+#ifdef SYS_cachestat
+constexpr long kCachestat = SYS_cachestat;
+#else
+constexpr long kCachestat = 451;  // on every architecture
+#endif
+
+// As linux/mman.h of 6.5 has them.
+struct CachestatRange {
+  uint64_t offset;
+  uint64_t length;
+};
+struct Cachestat {
+  uint64_t cached;
+  uint64_t dirty;
+  uint64_t writeback;
+  uint64_t evicted;
+  uint64_t recently_evicted;
+};
+
+// The first number in a file of one number, or UINT64_MAX ("max", or no such file).
+uint64_t NumberIn(const char* path) {
+  std::ifstream file(path);
+  uint64_t number;
+  return file >> number ? number : UINT64_MAX;
+}
+
+uint64_t Room(const char* limit_path, const char* used_path) {
+  const uint64_t limit = NumberIn(limit_path);
+  const uint64_t used = NumberIn(used_path);
+  if (limit == UINT64_MAX || used == UINT64_MAX) return UINT64_MAX;
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> CachedBytes(const File& file) {
+  const uint64_t page = ::sysconf(_SC_PAGESIZE);
+  if (file.size() == 0) return 0;
+  CachestatRange range = {0, 0};
+  Cachestat stat = {};
+  if (::syscall(kCachestat, file.fd(), &range, &stat, 0) == 0) {
+    return std::min(stat.cached * page, (file.size() + page - 1) / page * page);
+  }
+  void* mapping = ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.fd(), 0);
+  if (mapping == MAP_FAILED) return ErrnoStatus(errno, file.path(), "map");
+  std::vector<unsigned char> resident((file.size() + page - 1) / page);
+  const int failed = ::mincore(mapping, file.size(), resident.data());
+  const int error = errno;
+  ::munmap(mapping, file.size());
+  if (failed != 0) return ErrnoStatus(error, file.path(), "look up in the page cache");
+  return page * std::count_if(resident.begin(), resident.end(), [](auto r) { return r & 1; });
+}
+
+void DropFromCache(const File& file) { ::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED); }
+
+uint64_t FreeMemoryBytes() {
+  uint64_t free = UINT64_MAX;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string name, unit; meminfo >> name;) {
+    uint64_t kilobytes;
+    if (!(meminfo >> kilobytes)) break;
+    std::getline(meminfo, unit);
+    if (name == "MemAvailable:") {
+      free = kilobytes << 10;
+      break;
+    }
+  }
+  // Of a control group, what is cached counts as used, though it could be dropped: a lower bound.
+  free = std::min(free, Room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
+  return std::min(free, Room("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                             "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+}
+
+}  // namespace shardfeed

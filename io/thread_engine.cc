@@ -1,0 +1,207 @@
+#include "io/thread_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr int kMaxThreads = 16;
+
+uint64_t AlignDown(uint64_t n) { return n / Buffer::kAlignment * Buffer::kAlignment; }
+uint64_t AlignUp(uint64_t n) { return AlignDown(n + Buffer::kAlignment - 1); }
+
+// Reads [offset, end) of the file into the front of `to`, as far as it can: returns where it ended.
+absl::StatusOr<uint64_t> ReadSome(const File& file, int fd, uint64_t offset, uint64_t end,
+                                  char* to) {
+  while (offset < end) {
+    const ssize_t n = ::pread(fd, to, end - offset, offset);
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(errno, file.path(), fmt::format("read at byte {}", offset));
+    offset += n;
+    to += n;
+    // Past the cache, only the end of the file breaks the alignment.
+    if (fd != file.fd() && offset % Buffer::kAlignment != 0) break;
+  }
+  return offset;
+}
+
+ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, uint64_t* bytes) {
+  ReadResult result;
+  result.tag = request.tag;
+  const File& file = *request.file;
+  const uint64_t end = request.offset + request.length;
+  uint64_t begin = request.offset;
+  std::shared_ptr<Buffer> buffer;
+  uint64_t read_to = begin;
+  if (direct && request.length > 0 && file.direct_fd() >= 0) {
+    begin = AlignDown(request.offset);
+    buffer = pool.Allocate(AlignUp(end) - begin);
+    absl::StatusOr<uint64_t> reached =
+        ReadSome(file, file.direct_fd(), begin, AlignUp(end), buffer->data());
+    // A file system may refuse what open let pass; the plain descriptor will tell what is wrong.
+    read_to = reached.ok() ? *reached : begin;
+  } else {
+    buffer = pool.Allocate(request.length);
+  }
+  if (read_to < end) {
+    absl::StatusOr<uint64_t> reached =
+        ReadSome(file, file.fd(), read_to, end, buffer->data() + (read_to - begin));
+    if (!reached.ok()) {
+      result.status = reached.status();
+      return result;
+    }
+    read_to = *reached;
+  }
+  *bytes += read_to - begin;
+  if (read_to < end) {
+    result.status = FileTooShort(file, read_to, end);
+    return result;
+  }
+  result.data = {buffer->data() + (request.offset - begin), static_cast<size_t>(request.length)};
+  result.buffer = std::move(buffer);
+  return result;
+}
+
+class InlineEngine : public Engine {
+ public:
+  InlineEngine(const EngineOptions& options, std::string reason)
+      : pool_(options.pool), direct_(options.direct) {
+    stats_.mode = "threads";
+    stats_.reason = std::move(reason);
+  }
+
+  void Submit(absl::Span<const ReadRequest> requests) override {
+    queue_.insert(queue_.end(), requests.begin(), requests.end());
+  }
+  void Wait(size_t min_results, std::vector<ReadResult>* results) override {
+    for (; min_results > 0 && !queue_.empty(); --min_results) {
+      results->push_back(ReadNow(queue_.front(), direct_, *pool_, &stats_.bytes_read));
+      queue_.pop_front();
+      ++stats_.requests;
+      stats_.max_depth = 1;
+    }
+  }
+  void Wake() override {}
+  size_t outstanding() const override { return queue_.size(); }
+  size_t depth() const override { return 1; }
+  EngineStats stats() const override { return stats_; }
+
+ private:
+  const std::shared_ptr<BufferPool> pool_;
+  const bool direct_;
+  std::deque<ReadRequest> queue_;
+  EngineStats stats_;
+};
+
+class ThreadEngine : public Engine {
+ public:
+  ThreadEngine(const EngineOptions& options, std::string reason)
+      : pool_(options.pool), direct_(options.direct), depth_(std::min(options.depth, kMaxThreads)) {
+    stats_.mode = direct_ ? "threads, direct" : "threads";
+    stats_.reason = std::move(reason);
+  }
+
+  ~ThreadEngine() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void Submit(absl::Span<const ReadRequest> requests) override {
+    outstanding_ += requests.size();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      queue_.insert(queue_.end(), requests.begin(), requests.end());
+    }
+    while (threads_.size() < std::min(depth_, outstanding_)) {
+      threads_.emplace_back([this] { Work(); });
+    }
+    work_.notify_all();
+  }
+
+  void Wait(size_t min_results, std::vector<ReadResult>* results) override {
+    min_results = std::min(min_results, outstanding_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    done_changed_.wait(lock, [&] { return done_.size() >= min_results || woken_; });
+    woken_ = false;
+    outstanding_ -= done_.size();
+    for (ReadResult& result : done_) results->push_back(std::move(result));
+    done_.clear();
+  }
+
+  void Wake() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      woken_ = true;
+    }
+    done_changed_.notify_all();
+  }
+
+  size_t outstanding() const override { return outstanding_; }
+  size_t depth() const override { return depth_; }
+  EngineStats stats() const override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return stats_;
+  }
+
+ private:
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_) return;
+      const ReadRequest request = std::move(queue_.front());
+      queue_.pop_front();
+      stats_.max_depth = std::max(stats_.max_depth, ++reading_);
+      lock.unlock();
+      uint64_t bytes = 0;
+      ReadResult result = ReadNow(request, direct_, *pool_, &bytes);
+      lock.lock();
+      --reading_;
+      ++stats_.requests;
+      stats_.bytes_read += bytes;
+      done_.push_back(std::move(result));
+      done_changed_.notify_one();
+    }
+  }
+
+  const std::shared_ptr<BufferPool> pool_;
+  const bool direct_;
+  const size_t depth_;
+  size_t outstanding_ = 0;  // of the caller's thread
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable done_changed_;
+  std::deque<ReadRequest> queue_;
+  std::vector<ReadResult> done_;
+  uint64_t reading_ = 0;
+  bool woken_ = false;
+  bool stopping_ = false;
+  EngineStats stats_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeThreadEngine(const EngineOptions& options, std::string reason) {
+  if (options.inline_reads) return std::make_unique<InlineEngine>(options, std::move(reason));
+  return std::make_unique<ThreadEngine>(options, std::move(reason));
+}
+
+}  // namespace shardfeed

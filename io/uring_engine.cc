@@ -1,0 +1,317 @@
+#include "io/uring_engine.h"
+
+#include <liburing.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+#include "io/thread_engine.h"
+
+namespace shardfeed {
+namespace {
+
+uint64_t AlignDown(uint64_t n) { return n / Buffer::kAlignment * Buffer::kAlignment; }
+uint64_t AlignUp(uint64_t n) { return AlignDown(n + Buffer::kAlignment - 1); }
+
+// Linux moves 0x7ffff000 bytes at most in one read.
+constexpr uint64_t kMaxRead = 1 << 30;
+
+std::string WhyNot(int error) {
+  switch (error) {
+    case EPERM:
+    case EACCES:
+      return "io_uring is forbidden here (a container's seccomp filter, or the sysctl "
+             "kernel.io_uring_disabled)";
+    case ENOSYS:
+      return "this kernel has no io_uring";
+    case ENOMEM:
+      return "io_uring found no memory that it may lock (ulimit -l)";
+    default:
+      return fmt::format("io_uring cannot be used: {}", std::strerror(error));
+  }
+}
+
+class UringEngine : public Engine {
+ public:
+  UringEngine(const EngineOptions& options, std::string reason)
+      : options_(options), pool_(options.pool), depth_(options.depth) {
+    stats_.mode = options.direct ? "uring, direct" : "uring";
+    stats_.reason = std::move(reason);
+    operations_.resize(depth_);
+    for (size_t i = 0; i < depth_; ++i) free_.push_back(depth_ - 1 - i);
+  }
+
+  absl::Status Start() {
+    // One entry more, for the wake-up.
+    const int error = ::io_uring_queue_init(depth_ + 1, &ring_, 0);
+    if (error < 0) return absl::UnavailableError(WhyNot(-error));
+    ring_open_ = true;
+    io_uring_probe* probe = ::io_uring_get_probe_ring(&ring_);
+    const bool able = probe != nullptr && ::io_uring_opcode_supported(probe, IORING_OP_READ) &&
+                      ::io_uring_opcode_supported(probe, IORING_OP_POLL_ADD);
+    ::io_uring_free_probe(probe);
+    if (!able) return absl::UnavailableError("io_uring of this kernel cannot read (it is too old)");
+    wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake_fd_ < 0) return absl::UnavailableError(WhyNot(errno));
+    ArmWake();
+    return absl::OkStatus();
+  }
+
+  ~UringEngine() override {
+    queue_.clear();
+    // The kernel writes into buffers until the last read has ended.
+    while (ring_open_ && in_flight_ > 0) {
+      io_uring_cqe* cqe;
+      const int error = ::io_uring_submit_and_wait(&ring_, 1);
+      if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) {
+        Abandon();
+        break;
+      }
+      while (::io_uring_peek_cqe(&ring_, &cqe) == 0) {
+        if (cqe->user_data != kWakeTag) --in_flight_;
+        ::io_uring_cqe_seen(&ring_, cqe);
+      }
+    }
+    if (ring_open_) ::io_uring_queue_exit(&ring_);
+    if (wake_fd_ >= 0) ::close(wake_fd_);
+  }
+
+  void Submit(absl::Span<const ReadRequest> requests) override {
+    if (substitute_ != nullptr) return substitute_->Submit(requests);
+    queue_.insert(queue_.end(), requests.begin(), requests.end());
+    Pump();
+    SubmitToKernel();
+  }
+
+  void Wait(size_t min_results, std::vector<ReadResult>* results) override {
+    if (substitute_ != nullptr) return substitute_->Wait(min_results, results);
+    size_t missing = std::min(min_results, outstanding());
+    while (true) {
+      const size_t before = results->size();
+      Reap(results);
+      const size_t n = results->size() - before;
+      missing -= std::min(missing, n);
+      Pump();
+      if (!SubmitToKernel()) {
+        if (missing > 0) substitute_->Wait(missing, results);
+        return;
+      }
+      if (missing == 0 || std::exchange(woken_, false)) return;
+      const int error = ::io_uring_submit_and_wait(&ring_, 1);
+      if (error < 0 && error != -EINTR && error != -EAGAIN && error != -EBUSY) {
+        Break(-error);
+        substitute_->Wait(missing, results);
+        return;
+      }
+    }
+  }
+
+  void Wake() override {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof(one));
+    // A ring that has broken has an engine of its own; it is told when it is next used.
+  }
+
+  size_t outstanding() const override {
+    return substitute_ != nullptr ? substitute_->outstanding() : queue_.size() + in_flight_;
+  }
+  size_t depth() const override { return depth_; }
+  EngineStats stats() const override {
+    EngineStats stats = stats_;
+    if (substitute_ != nullptr) {
+      const EngineStats more = substitute_->stats();
+      stats.mode = more.mode;
+      stats.requests += more.requests;
+      stats.bytes_read += more.bytes_read;
+      stats.max_depth = std::max(stats.max_depth, more.max_depth);
+    }
+    return stats;
+  }
+
+ private:
+  static constexpr uint64_t kWakeTag = UINT64_MAX;
+
+  // A request in the hands of the kernel.
+  struct Operation {
+    ReadRequest request;
+    std::shared_ptr<Buffer> buffer;
+    uint64_t begin = 0;  // file offset of the buffer's first byte
+    uint64_t next = 0;   // file offset up to which bytes are there
+    uint64_t end = 0;    // up to which they are asked for
+    bool direct = false;
+  };
+
+  // Turns queued requests into operations, as far as the depth goes.
+  void Pump() {
+    while (!queue_.empty() && !free_.empty()) {
+      const size_t slot = free_.back();
+      free_.pop_back();
+      Operation& operation = operations_[slot];
+      operation.request = std::move(queue_.front());
+      queue_.pop_front();
+      const ReadRequest& request = operation.request;
+      const uint64_t end = request.offset + request.length;
+      operation.direct = options_.direct && request.file->direct_fd() >= 0;
+      operation.begin = operation.direct ? AlignDown(request.offset) : request.offset;
+      operation.end = operation.direct ? AlignUp(end) : end;
+      operation.next = operation.begin;
+      operation.buffer = pool_->Allocate(operation.end - operation.begin);
+      ++in_flight_;
+      stats_.max_depth = std::max<uint64_t>(stats_.max_depth, in_flight_);
+      Prepare(slot);
+    }
+  }
+
+  void Prepare(size_t slot) {
+    Operation& operation = operations_[slot];
+    io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
+    if (sqe == nullptr) {
+      ::io_uring_submit(&ring_);
+      sqe = ::io_uring_get_sqe(&ring_);
+    }
+    const File& file = *operation.request.file;
+    const uint64_t bytes = std::min(operation.end - operation.next, kMaxRead);
+    ::io_uring_prep_read(sqe, operation.direct ? file.direct_fd() : file.fd(),
+                         operation.buffer->data() + (operation.next - operation.begin),
+                         static_cast<unsigned>(bytes), operation.next);
+    ::io_uring_sqe_set_data64(sqe, slot);
+  }
+
+  void ArmWake() {
+    io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
+    if (sqe == nullptr) {
+      ::io_uring_submit(&ring_);
+      sqe = ::io_uring_get_sqe(&ring_);
+    }
+    ::io_uring_prep_poll_add(sqe, wake_fd_, POLLIN);
+    ::io_uring_sqe_set_data64(sqe, kWakeTag);
+  }
+
+  // False when the ring is broken, and has been replaced.
+  bool SubmitToKernel() {
+    while (::io_uring_sq_ready(&ring_) > 0) {
+      const int n = ::io_uring_submit(&ring_);
+      if (n >= 0 || n == -EINTR) continue;
+      // The kernel is short of something; Wait will try again.
+      if (n == -EAGAIN || n == -EBUSY) return true;
+      Break(-n);
+      return false;
+    }
+    return true;
+  }
+
+  // Takes what has ended.
+  void Reap(std::vector<ReadResult>* results) {
+    io_uring_cqe* cqe;
+    while (::io_uring_peek_cqe(&ring_, &cqe) == 0) {
+      const uint64_t slot = cqe->user_data;
+      const int n = cqe->res;
+      ::io_uring_cqe_seen(&ring_, cqe);
+      if (slot == kWakeTag) {
+        uint64_t count;
+        [[maybe_unused]] const ssize_t ignored = ::read(wake_fd_, &count, sizeof(count));
+        woken_ = true;
+        ArmWake();
+        continue;
+      }
+      Operation& operation = operations_[slot];
+      const ReadRequest& request = operation.request;
+      const uint64_t end = request.offset + request.length;
+      absl::Status status = absl::OkStatus();
+      if (n > 0) {
+        operation.next += n;
+        stats_.bytes_read += n;
+      } else if (n == 0 && operation.next < end) {
+        status = FileTooShort(*request.file, operation.next, end);
+      } else if (n == -EINVAL && operation.direct) {
+        // A file system may refuse what open let pass.
+        operation.direct = false;
+        operation.end = end;
+      } else if (n < 0 && n != -EINTR && n != -EAGAIN && n != -ECANCELED) {
+        status =
+            ErrnoStatus(-n, request.file->path(), fmt::format("read at byte {}", operation.next));
+      }
+      if (status.ok() && operation.next < end) {
+        // Cut short, or interrupted. Past the cache, the rest must begin at an aligned place.
+        if (operation.direct && operation.next % Buffer::kAlignment != 0) {
+          operation.direct = false;
+          operation.end = end;
+        }
+        Prepare(slot);
+        continue;
+      }
+      ReadResult result;
+      result.tag = request.tag;
+      result.status = std::move(status);
+      if (result.status.ok()) {
+        result.data = {operation.buffer->data() + (request.offset - operation.begin),
+                       static_cast<size_t>(request.length)};
+        result.buffer = std::move(operation.buffer);
+      }
+      results->push_back(std::move(result));
+      operation = Operation();
+      free_.push_back(slot);
+      --in_flight_;
+      ++stats_.requests;
+    }
+  }
+
+  // The ring cannot be used any more: what was asked of it is asked of pread.
+  void Break(int error) {
+    stats_.reason = WhyNot(error) + "; reading went on with pread";
+    substitute_ = MakeThreadEngine(options_, "");
+    std::vector<ReadRequest> again;
+    std::vector<bool> idle(depth_);
+    for (size_t slot : free_) idle[slot] = true;
+    for (size_t slot = 0; slot < depth_; ++slot) {
+      if (!idle[slot]) again.push_back(operations_[slot].request);
+    }
+    again.insert(again.end(), queue_.begin(), queue_.end());
+    queue_.clear();
+    Abandon();
+    substitute_->Submit(again);
+  }
+
+  // Leaves the ring to the kernel, with the buffers that it may still write into.
+  void Abandon() {
+    for (Operation& operation : operations_) {
+      if (operation.buffer != nullptr) new std::shared_ptr<Buffer>(std::move(operation.buffer));
+    }
+    in_flight_ = 0;
+    ring_open_ = false;
+  }
+
+  const EngineOptions options_;
+  const std::shared_ptr<BufferPool> pool_;
+  const size_t depth_;
+  io_uring ring_ = {};
+  bool ring_open_ = false;
+  int wake_fd_ = -1;
+  bool woken_ = false;
+  std::deque<ReadRequest> queue_;
+  std::vector<Operation> operations_;
+  std::vector<size_t> free_;
+  size_t in_flight_ = 0;
+  std::unique_ptr<Engine> substitute_;
+  EngineStats stats_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> MakeUringEngine(const EngineOptions& options,
+                                                        std::string reason) {
+  auto engine = std::make_unique<UringEngine>(options, std::move(reason));
+  absl::Status status = engine->Start();
+  if (!status.ok()) return status;
+  return engine;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,52 @@
+#include "reader/io_choice.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "io/page_cache.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kShardsLookedAt = 16;
+constexpr double kMostlyCached = 0.9;
+constexpr int kDepth = 64;
+
+}  // namespace
+
+IoChoice ChooseIo(const ShardTable& table, EngineKind kind) {
+  IoChoice choice;
+  choice.engine.kind = kind;
+  choice.engine.depth = kDepth;
+  uint64_t bytes = 0;
+  uint64_t cached = 0;
+  const size_t looked_at = std::min(table.num_shards(), kShardsLookedAt);
+  for (size_t i = 0; i < looked_at; ++i) {
+    const size_t shard = i * table.num_shards() / looked_at;
+    absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
+    if (!file.ok()) continue;  // reading it will tell
+    absl::StatusOr<uint64_t> n = CachedBytes(**file);
+    if (!n.ok()) continue;
+    bytes += (*file)->size();
+    cached += std::min(*n, (*file)->size());
+  }
+  const double share = bytes > 0 ? static_cast<double>(cached) / static_cast<double>(bytes) : 1.0;
+  if (share >= kMostlyCached) {
+    choice.engine.inline_reads = true;
+    choice.reason = fmt::format("{:.0f} % of the data is in the page cache", share * 100);
+  } else if (table.file_bytes() <= FreeMemoryBytes() / 2) {
+    choice.reason = fmt::format(
+        "{:.0f} % of the data is in the page cache, and all of it fits into "
+        "free memory",
+        share * 100);
+  } else {
+    choice.engine.direct = true;
+    choice.reason = fmt::format(
+        "{:.0f} % of the data is in the page cache, and it does not fit into "
+        "free memory: read past the cache",
+        share * 100);
+  }
+  return choice;
+}
+
+}  // namespace shardfeed

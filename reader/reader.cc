@@ -1,0 +1,916 @@
+#include "reader/reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/budget.h"
+#include "io/engine_choice.h"
+#include "io/page_cache.h"
+#include "io/parallel.h"
+#include "nlohmann/json.hpp"
+#include "reader/io_choice.h"
+#include "reader/permutation.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kBlockBytes = 1 << 20;
+constexpr uint64_t kMaxBlockRecords = 4096;
+constexpr uint64_t kFirstBlockRecords = 16;
+// Records that are not needed are read all the same when less than this lies between two that are.
+constexpr uint64_t kMergeGapBytes = 32 << 10;
+constexpr uint64_t kMinBudget = 64 << 20;
+constexpr uint64_t kMaxDefaultBudget = 1 << 30;
+// Memory besides the records themselves.
+constexpr uint64_t kViewBytes = sizeof(std::string_view);
+constexpr uint64_t kUnitOverhead = 512;
+constexpr int kStateVersion = 1;
+
+uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+// ---- One run: threads that plan, read and check ahead of the consumer
+
+// The run works on blocks, which are stretches of this rank's positions, and on units, which are
+// the records that are read together. A block is planned when its positions have been turned into
+// slices of units; units that are not there yet are queued for reading then. Blocks are planned in
+// their order, and only as far as the budget goes, except that one block is always allowed: the one
+// that the consumer waits for. A unit leaves the table when the last of its records has been
+// planned, and memory when the last block with a record of it has been let go.
+//
+// Every thread does whatever is to be done: plan (one at a time), read and check. `mutex_` guards
+// what they share; what only the planner uses belongs to the thread that has set `planning_`.
+// Memory is never let go under `mutex_`, for the budget then calls back.
+class Reader::Run {
+ public:
+  Run(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
+      const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
+      uint64_t epoch, uint64_t position)
+      : table_(std::move(table)),
+        options_(options),
+        selection_(selection),
+        order_(std::move(order)),
+        end_position_(batches * options.batch * options.world),
+        plan_epoch_(epoch),
+        plan_position_(position),
+        first_epoch_(epoch),
+        first_position_(position),
+        budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
+        pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20))),
+        choice_(ChooseIo(*table_, options.io)),
+        thread_count_(ThreadCount(options.threads)) {
+    const OrderSpec& spec = order_->spec();
+    lanes_owned_ = spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
+                   spec.lanes % options.world == 0;
+    block_records_ = options.block_records;
+    ramp_ = block_records_ == 0;
+    if (ramp_) {
+      block_records_ = std::clamp<uint64_t>(
+          kBlockBytes / std::max<uint64_t>(1, table_->mean_bytes()), 1, kMaxBlockRecords);
+    }
+    // Can the budget hold what whole pieces would keep in memory?
+    const uint64_t share = lanes_owned_ || table_->mean_bytes() > kMergeGapBytes
+                               ? order_->span() / options.world + 1
+                               : order_->span();
+    const uint64_t held = share * (table_->mean_bytes() + kViewBytes);
+    whole_pieces_ = held + held / 8 + 8 * kBlockBytes <= options.budget_bytes ||
+                    spec.kind != OrderSpec::Kind::kShuffle;
+    // What is cached need not be read far ahead, and is best used while the processor's caches have
+    // it; a device wants to be kept busy.
+    max_blocks_ = choice_.engine.inline_reads ? 4 * thread_count_ : 4 * choice_.engine.depth;
+    stats_.whole_chunks = whole_pieces_;
+    stats_.threads = thread_count_;
+    stats_.io_reason = choice_.reason;
+  }
+
+  ~Run() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    for (const std::unique_ptr<Engine>& engine : engines_) engine->Wake();
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    budget_->SetOnRoom(nullptr);
+  }
+
+  absl::Status Start() {
+    // Engines are made here, so that one that cannot be made is the consumer's error.
+    for (int i = 0; i < thread_count_; ++i) {
+      EngineOptions options = choice_.engine;
+      options.pool = pool_;
+      options.depth = std::max(1, choice_.engine.depth / thread_count_);
+      absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(options);
+      if (!engine.ok()) return engine.status();
+      engines_.push_back(*std::move(engine));
+    }
+    budget_->SetOnRoom([this] {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        plan_stuck_ = false;
+      }
+      work_.notify_one();
+    });
+    for (int i = 0; i < thread_count_; ++i) {
+      threads_.emplace_back([this, i] { Work(*engines_[i]); });
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Next(ReadBlock* out) {
+    std::shared_ptr<Block> block;
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      const auto ready = [this] {
+        if (!blocks_.empty())
+          return options_.deterministic ? blocks_.front()->done : !done_.empty();
+        return planned_all_ || !failure_.ok();
+      };
+      consumer_waits_ = true;
+      if (!ready()) {
+        const auto start = std::chrono::steady_clock::now();
+        // The block that is now at the head is planned whatever the budget says.
+        plan_stuck_ = false;
+        work_.notify_one();
+        delivery_.wait(lock, ready);
+        ++stats_.stalls;
+        stats_.stall_seconds +=
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      }
+      consumer_waits_ = false;
+      if (blocks_.empty()) {
+        if (!failure_.ok()) return failure_;
+        *out = ReadBlock();
+        return absl::OkStatus();
+      }
+      if (options_.deterministic) {
+        block = std::move(blocks_.front());
+        blocks_.pop_front();
+      } else {
+        block = std::move(done_.front());
+        done_.pop_front();
+        blocks_.erase(std::find(blocks_.begin(), blocks_.end(), block));
+      }
+      plan_stuck_ = false;
+    }
+    work_.notify_one();
+    if (!block->status.ok()) return block->status;
+    // Of this block's damaged records, in their order.
+    for (const auto& [index, damaged] : block->damaged) {
+      ++skipped_;
+      if (!options_.damage.skip) return absl::DataLossError(damaged->Message());
+      const double share = options_.damage.max_share * static_cast<double>(order_->size());
+      if (skipped_ > options_.damage.max_records || static_cast<double>(skipped_) > share) {
+        return absl::DataLossError(
+            fmt::format("{}; that is damaged record number {}, more than may be skipped",
+                        damaged->Message(), skipped_));
+      }
+      if (options_.on_skip) options_.on_skip(*damaged);
+      block->out.damaged.push_back(index);
+    }
+    *out = std::move(block->out);
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.records += out->records.size();
+    stats_.bytes += block->frame_bytes;
+    stats_.skipped = skipped_;
+    return absl::OkStatus();
+  }
+
+  ReaderStats stats() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ReaderStats stats = stats_;
+    stats.peak_buffer_bytes = budget_->peak();
+    return stats;
+  }
+
+ private:
+  // Memory of the budget, given back when the last view is gone.
+  struct Reservation {
+    Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
+    ~Reservation() { budget->Release(bytes); }
+    Reservation(const Reservation&) = delete;
+    Reservation& operator=(const Reservation&) = delete;
+
+    std::shared_ptr<ByteBudget> budget;
+    uint64_t bytes;
+  };
+
+  struct Block;
+
+  // What the views of a unit need; blocks hold it.
+  struct Payloads {
+    std::unique_ptr<Reservation> reservation;
+    std::vector<std::string_view> views;
+    std::vector<std::shared_ptr<const void>> buffers;
+    std::vector<DamagedRecord> damaged;  // in the order of the records
+  };
+
+  struct Unit {
+    uint64_t begin = 0;  // items
+    uint64_t end = 0;
+    std::vector<uint32_t> needed;  // which of them this rank delivers, rising; all if empty
+    std::vector<Extent> extents;
+    uint64_t memory = 0;
+    // Of the thread that plans.
+    uint64_t left = 0;                 // records that no block has asked for yet
+    uint64_t last_block = UINT64_MAX;  // that has asked for any
+    // Thread that reads it only.
+    std::vector<ReadResult> results;  // one for each raw extent
+    size_t results_missing = 0;
+    // mutex_.
+    bool ready = false;
+    absl::Status status;
+    std::vector<Block*> waiting;
+    std::shared_ptr<Payloads> payloads;
+
+    // Where item `item` stands among the views.
+    uint32_t IndexOf(uint64_t item) const {
+      const auto local = static_cast<uint32_t>(item - begin);
+      if (needed.empty()) return local;
+      return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
+    }
+  };
+
+  // Consecutive views of one unit.
+  struct Slice {
+    Unit* unit;
+    uint32_t first;
+    uint32_t count;
+  };
+
+  struct Block {
+    uint64_t number = 0;
+    std::vector<Slice> slices;
+    std::vector<std::shared_ptr<Unit>> units;
+    std::vector<std::shared_ptr<Unit>> new_units;
+    uint64_t new_memory = 0;
+    // mutex_.
+    size_t units_missing = 0;
+    bool done = false;
+    absl::Status status;
+    // Filled when all units are there.
+    ReadBlock out;
+    uint64_t frame_bytes = 0;
+    std::vector<std::pair<uint32_t, const DamagedRecord*>> damaged;
+  };
+
+  // ---- Planning
+
+  // A piece of the order; for compressed shards read in their order, one that begins at a restart
+  // point, so that nothing is inflated twice.
+  absl::StatusOr<OrderPiece> PieceOf(uint64_t item) const {
+    const bool by_position = order_->spec().kind == OrderSpec::Kind::kShuffle;
+    const bool all = selection_.size() == table_->num_records();
+    if (by_position || !all) return order_->PieceOf(plan_epoch_, item);
+    const size_t shard = table_->ShardOf(item);
+    if (table_->summary(shard).compression == Compression::kNone) {
+      return order_->PieceOf(plan_epoch_, item);
+    }
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = table_->Index(shard);
+    if (!opened.ok()) return opened.status();
+    const ShardIndex& index = **opened;
+    const uint64_t shard_begin = table_->begins()[shard];
+    const uint64_t offset = index.Offset(item - shard_begin);
+    const uint64_t restart =
+        std::min(index.RestartAtOrAfter(offset), index.summary().stream_bytes) == offset
+            ? offset
+            : index.RestartBefore(offset).stream_offset;
+    const uint64_t cell = restart / kBlockBytes * kBlockBytes;
+    const auto first_at = [&](uint64_t bytes) {
+      if (bytes >= index.summary().stream_bytes) return index.records();
+      const uint64_t record = index.RecordAt(bytes);
+      return index.Offset(record) < bytes ? record + 1 : record;
+    };
+    const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
+    const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kBlockBytes));
+    return OrderPiece{begin, end, order_->PositionOf(plan_epoch_, begin),
+                      order_->PositionOf(plan_epoch_, end - 1)};
+  }
+
+  // The new unit that holds `item`.
+  absl::StatusOr<std::shared_ptr<Unit>> MakeUnit(uint64_t item, bool alone) {
+    auto unit = std::make_shared<Unit>();
+    if (alone) {
+      unit->begin = item;
+      unit->end = item + 1;
+    } else {
+      absl::StatusOr<OrderPiece> piece = PieceOf(item);
+      if (!piece.ok()) return piece.status();
+      unit->begin = piece->begin;
+      unit->end = piece->end;
+      // Which positions of the piece are delivered, and by this rank?
+      const uint64_t from = plan_epoch_ == first_epoch_ ? first_position_ : 0;
+      const uint64_t to = std::min(end_position_, order_->size());
+      const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
+      const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
+      if (!mine || piece->min_position < from || piece->max_position >= to) {
+        for (uint64_t i = unit->begin; i < unit->end; ++i) {
+          const uint64_t position = order_->PositionOf(plan_epoch_, i);
+          if (position >= from && position < to && position % options_.world == options_.rank) {
+            unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
+          }
+        }
+        if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
+      }
+    }
+    unit->left = unit->needed.empty() ? unit->end - unit->begin : unit->needed.size();
+    absl::Status status = absl::OkStatus();
+    const auto add = [&](uint64_t begin, uint64_t end) {
+      selection_.ForEachRange(begin, end, [&](uint64_t first, uint64_t count) {
+        if (status.ok()) status = AppendExtents(*table_, first, count, &unit->extents);
+      });
+    };
+    if (unit->needed.empty()) {
+      add(unit->begin, unit->end);
+    } else {
+      for (size_t i = 0; i < unit->needed.size();) {
+        size_t j = i + 1;
+        while (j < unit->needed.size() && unit->needed[j] == unit->needed[j - 1] + 1) ++j;
+        add(unit->begin + unit->needed[i], unit->begin + unit->needed[j - 1] + 1);
+        i = j;
+      }
+    }
+    if (!status.ok()) return status;
+    unit->memory = kUnitOverhead + unit->left * kViewBytes;
+    for (const Extent& extent : unit->extents) {
+      unit->memory += extent.compressed()
+                          ? extent.bytes + kBlockBytes
+                          : RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
+    }
+    return unit;
+  }
+
+  std::shared_ptr<Unit> FindUnit(uint64_t item) {
+    const auto bucket = table_of_units_.find(item / order_->spec().chunk);
+    if (bucket == table_of_units_.end()) return nullptr;
+    for (const std::shared_ptr<Unit>& unit : bucket->second) {
+      if (unit->begin <= item && item < unit->end) return unit;
+    }
+    return nullptr;
+  }
+
+  void InsertUnit(const std::shared_ptr<Unit>& unit) {
+    const uint64_t chunk = order_->spec().chunk;
+    for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+      table_of_units_[b].push_back(unit);
+    }
+  }
+
+  void EraseUnit(const std::shared_ptr<Unit>& unit) {
+    const uint64_t chunk = order_->spec().chunk;
+    for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+      const auto bucket = table_of_units_.find(b);
+      std::erase(bucket->second, unit);
+      if (bucket->second.empty()) table_of_units_.erase(bucket);
+    }
+  }
+
+  // The next block, or nullptr behind the last.
+  absl::StatusOr<std::unique_ptr<Block>> PlanBlock() {
+    const uint64_t stride = options_.world;
+    while (plan_position_ >= end_position_) {
+      ++plan_epoch_;
+      plan_position_ = options_.rank;
+      if (end_position_ == 0) return nullptr;
+      table_of_units_.clear();
+    }
+    if (options_.epochs && plan_epoch_ >= *options_.epochs) return nullptr;
+    auto block = std::make_unique<Block>();
+    block->number = next_block_++;
+    block->out.epoch = plan_epoch_;
+    block->out.position = plan_position_;
+    block->out.stride = stride;
+    uint64_t n = block_records_;
+    if (ramp_ && block->number < 16) {
+      n = std::min(n, kFirstBlockRecords << block->number);
+    }
+    n = std::min(n, (end_position_ - plan_position_ + stride - 1) / stride);
+    const uint64_t size = order_->size();
+    const uint64_t real =
+        plan_position_ >= size ? 0 : std::min(n, (size - plan_position_ + stride - 1) / stride);
+    items_.resize(n);
+    order_->Fill(plan_epoch_, plan_position_, stride, absl::MakeSpan(items_).first(real));
+    for (uint64_t i = real; i < n; ++i) {
+      items_[i] = order_->ItemAt(plan_epoch_, (plan_position_ + i * stride) % size);
+    }
+    if (options_.end == EpochEnd::kPad) block->out.padded = n - real;
+
+    std::shared_ptr<Unit> unit;  // of the item before
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t item = items_[i];
+      // What is padding has been delivered before, and its unit let go.
+      const bool alone = i >= real || !whole_pieces_;
+      if (alone || unit == nullptr || item < unit->begin || item >= unit->end) {
+        unit = alone ? nullptr : FindUnit(item);
+        if (unit == nullptr) {
+          absl::StatusOr<std::shared_ptr<Unit>> made = MakeUnit(item, alone);
+          if (!made.ok()) return made.status();
+          unit = *std::move(made);
+          block->new_memory += unit->memory;
+          block->new_units.push_back(unit);
+          if (!alone) InsertUnit(unit);
+        }
+      }
+      if (unit->last_block != block->number) {
+        unit->last_block = block->number;
+        block->units.push_back(unit);
+      }
+      const uint32_t index = unit->IndexOf(item);
+      if (!block->slices.empty() && block->slices.back().unit == unit.get() &&
+          block->slices.back().first + block->slices.back().count == index) {
+        ++block->slices.back().count;
+      } else {
+        block->slices.push_back({unit.get(), index, 1});
+      }
+      if (--unit->left == 0 && !alone) {
+        EraseUnit(unit);
+        unit = nullptr;
+      }
+    }
+    plan_position_ += n * stride;
+    return block;
+  }
+
+  // Plans until something is queued for reading (then true), the budget is used up, or the consumer
+  // is far enough behind.
+  bool Plan() {
+    while (true) {
+      if (pending_ == nullptr) {
+        {
+          std::lock_guard<std::mutex> lock(mutex_);
+          if (stopping_) return false;
+          if (blocks_.size() >= max_blocks_) {
+            plan_stuck_ = true;
+            return false;
+          }
+        }
+        absl::StatusOr<std::unique_ptr<Block>> block = PlanBlock();
+        if (!block.ok() || *block == nullptr) {
+          {
+            std::lock_guard<std::mutex> lock(mutex_);
+            planned_all_ = true;
+            if (!block.ok()) failure_ = block.status();
+          }
+          delivery_.notify_all();
+          return false;
+        }
+        pending_ = *std::move(block);
+      }
+      if (!budget_->TryReserve(pending_->new_memory)) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (stopping_) return false;
+        if (blocks_.empty() && consumer_waits_) {
+          budget_->ForceReserve(pending_->new_memory);
+        } else {
+          plan_stuck_ = true;
+          budget_->NotifyOnRelease();
+          // What was released just before is not announced.
+          if (!budget_->TryReserve(pending_->new_memory)) return false;
+          plan_stuck_ = false;
+        }
+      }
+      for (const std::shared_ptr<Unit>& unit : pending_->new_units) {
+        unit->payloads = std::make_shared<Payloads>();
+        unit->payloads->reservation = std::make_unique<Reservation>(budget_, unit->memory);
+      }
+      const std::shared_ptr<Block> block = std::move(pending_);
+      std::shared_ptr<Block> ready;
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const std::shared_ptr<Unit>& unit : block->units) {
+          if (unit->ready) continue;
+          ++block->units_missing;
+          unit->waiting.push_back(block.get());
+        }
+        blocks_.push_back(block);
+        for (std::shared_ptr<Unit>& unit : block->new_units) to_read_.push_back(std::move(unit));
+        if (block->units_missing == 0) ready = block;
+      }
+      const bool queued = !block->new_units.empty();
+      block->new_units.clear();
+      if (ready != nullptr) Assemble(*ready);
+      if (queued) return true;
+    }
+  }
+
+  // ---- Reading
+
+  void Work(Engine& engine) {
+    std::vector<ReadRequest> requests;
+    std::vector<ReadResult> results;
+    // Units with requests in flight, by tag (unit and extent).
+    std::unordered_map<uint64_t, std::pair<std::shared_ptr<Unit>, size_t>> in_flight;
+    uint64_t next_tag = 0;
+    const size_t depth = engine.depth();
+    while (true) {
+      std::vector<std::shared_ptr<Unit>> taken;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (stopping_) return;
+        size_t room = depth > in_flight.size() ? depth - in_flight.size() : 0;
+        while (room > 0 && !to_read_.empty()) {
+          taken.push_back(std::move(to_read_.front()));
+          to_read_.pop_front();
+          room -= std::min(room, taken.back()->extents.size());
+        }
+      }
+      std::vector<std::shared_ptr<Unit>> inflating;
+      requests.clear();
+      for (std::shared_ptr<Unit>& unit : taken) {
+        unit->results.resize(unit->extents.size());
+        for (size_t i = 0; i < unit->extents.size(); ++i) {
+          const Extent& extent = unit->extents[i];
+          if (extent.compressed()) continue;
+          ++unit->results_missing;
+          requests.push_back({extent.file, extent.offset, extent.bytes, next_tag});
+          in_flight.emplace(next_tag++, std::pair(unit, i));
+        }
+        if (unit->results_missing == 0) inflating.push_back(unit);
+      }
+      if (!requests.empty()) engine.Submit(requests);
+      for (const std::shared_ptr<Unit>& unit : inflating) FinishUnit(unit);
+      if (engine.outstanding() > 0) {
+        // While the device works, the next blocks are planned.
+        if (engine.outstanding() < depth && TryPlan()) {
+          engine.Wait(0, &results);
+        } else {
+          engine.Wait(1, &results);
+        }
+        UpdateStats(engine);
+        for (ReadResult& result : results) {
+          const auto entry = in_flight.find(result.tag);
+          const auto [unit, i] = std::move(entry->second);
+          in_flight.erase(entry);
+          unit->results[i] = std::move(result);
+          if (--unit->results_missing == 0) FinishUnit(unit);
+        }
+        results.clear();
+        continue;
+      }
+      if (!inflating.empty()) continue;
+      if (TryPlan()) continue;
+      std::unique_lock<std::mutex> lock(mutex_);
+      work_.wait(lock, [&] { return stopping_ || !to_read_.empty() || MayPlan(); });
+    }
+  }
+
+  bool MayPlan() const { return !planning_ && !planned_all_ && !plan_stuck_; }
+
+  bool TryPlan() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!MayPlan()) return false;
+      planning_ = true;
+    }
+    const bool queued = Plan();
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      planning_ = false;
+    }
+    work_.notify_all();
+    return queued;
+  }
+
+  // Checks a unit whose bytes are there, and hands it to the blocks that wait.
+  void FinishUnit(const std::shared_ptr<Unit>& unit) {
+    Payloads& payloads = *unit->payloads;
+    payloads.views.reserve(unit->needed.empty() ? unit->end - unit->begin : unit->needed.size());
+    absl::Status status = absl::OkStatus();
+    uint64_t inflated = 0;
+    for (size_t i = 0; i < unit->extents.size() && status.ok(); ++i) {
+      const Extent& extent = unit->extents[i];
+      if (extent.compressed()) {
+        InflateExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
+                      &payloads.damaged, &inflated);
+        continue;
+      }
+      ReadResult& result = unit->results[i];
+      if (result.status.ok()) {
+        CheckExtent(*table_, extent, result.data, options_.check, &payloads.views,
+                    &payloads.damaged);
+        payloads.buffers.push_back(std::move(result.buffer));
+      } else if (options_.damage.skip) {
+        SalvageExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
+                      &payloads.damaged);
+      } else {
+        status = result.status;
+      }
+    }
+    unit->results.clear();
+    unit->extents.clear();
+    std::vector<Block*> complete;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      unit->ready = true;
+      unit->status = status;
+      stats_.bytes_read += inflated;
+      for (Block* block : unit->waiting) {
+        if (--block->units_missing == 0) complete.push_back(block);
+      }
+      unit->waiting.clear();
+    }
+    for (Block* block : complete) Assemble(*block);
+  }
+
+  // Fills a block whose units are all there. No other thread has it in its hands.
+  void Assemble(Block& block) {
+    for (const std::shared_ptr<Unit>& unit : block.units) {
+      if (!unit->status.ok()) block.status.Update(unit->status);
+    }
+    if (block.status.ok()) {
+      size_t n = 0;
+      for (const Slice& slice : block.slices) n += slice.count;
+      block.out.records.resize(n);
+      std::string_view* out = block.out.records.data();
+      uint64_t bytes = 0;
+      for (const Slice& slice : block.slices) {
+        const std::string_view* views = slice.unit->payloads->views.data() + slice.first;
+        for (uint32_t i = 0; i < slice.count; ++i) {
+          *out++ = views[i];
+          bytes += views[i].size();
+        }
+        if (!slice.unit->payloads->damaged.empty()) {
+          FindDamaged(slice, out - slice.count - block.out.records.data(), &block);
+        }
+      }
+      block.frame_bytes = bytes + n * kFrameBytes;
+      block.out.buffers.reserve(block.units.size());
+      for (const std::shared_ptr<Unit>& unit : block.units) {
+        block.out.buffers.push_back(unit->payloads);
+      }
+    }
+    block.slices.clear();
+    block.units.clear();
+    bool head = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      block.done = true;
+      if (!options_.deterministic) {
+        const auto same = [&](const std::shared_ptr<Block>& b) { return b.get() == &block; };
+        done_.push_back(*std::find_if(blocks_.begin(), blocks_.end(), same));
+      }
+      head = !options_.deterministic || blocks_.front().get() == &block;
+    }
+    if (head) delivery_.notify_one();
+  }
+
+  // Marks the damaged records of a slice, which begins at `at` in the block.
+  void FindDamaged(const Slice& slice, size_t at, Block* block) {
+    for (const DamagedRecord& damaged : slice.unit->payloads->damaged) {
+      const uint32_t index = slice.unit->IndexOf(selection_.ItemOf(damaged.record));
+      if (index < slice.first || index >= slice.first + slice.count) continue;
+      block->damaged.emplace_back(static_cast<uint32_t>(at + index - slice.first), &damaged);
+    }
+    std::sort(block->damaged.begin(), block->damaged.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+
+  void UpdateStats(Engine& engine) {
+    const EngineStats now = engine.stats();
+    std::lock_guard<std::mutex> lock(mutex_);
+    EngineStats& last = engine_stats_[&engine];
+    stats_.bytes_read += now.bytes_read - last.bytes_read;
+    stats_.reads += now.requests - last.requests;
+    last = now;
+    uint64_t depth = 0;
+    for (const auto& [unused, stats] : engine_stats_) depth += stats.max_depth;
+    stats_.max_queue_depth = depth;
+    stats_.io = now.mode;
+    if (!now.reason.empty()) stats_.io_reason = now.reason;
+  }
+
+  const std::shared_ptr<const ShardTable> table_;
+  const ReaderOptions options_;
+  const Selection selection_;
+  const std::shared_ptr<const Order> order_;
+  // Positions from here on are not delivered; beyond the order's size they are padding.
+  const uint64_t end_position_;
+
+  // Of the thread that plans.
+  uint64_t plan_epoch_;
+  uint64_t plan_position_;
+  uint64_t next_block_ = 0;
+  std::vector<uint64_t> items_;
+  std::unordered_map<uint64_t, std::vector<std::shared_ptr<Unit>>> table_of_units_;
+  std::unique_ptr<Block> pending_;  // planned, but the budget has no room
+
+  const uint64_t first_epoch_;
+  const uint64_t first_position_;
+  const std::shared_ptr<ByteBudget> budget_;
+  const std::shared_ptr<BufferPool> pool_;
+  const IoChoice choice_;
+  const int thread_count_;
+  bool lanes_owned_ = false;  // each lane belongs to one rank
+  bool whole_pieces_ = true;
+  bool ramp_ = false;
+  size_t max_blocks_ = 0;  // planned ahead of the consumer
+  uint64_t block_records_ = 0;
+  uint64_t skipped_ = 0;  // consumer only
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;      // for the threads
+  std::condition_variable delivery_;  // for the consumer
+  bool stopping_ = false;
+  bool planned_all_ = false;
+  bool consumer_waits_ = false;
+  bool planning_ = false;    // a thread is in Plan
+  bool plan_stuck_ = false;  // it found no room, and nothing has changed since
+  absl::Status failure_;
+  std::deque<std::shared_ptr<Block>> blocks_;  // planned and not delivered, in their order
+  std::deque<std::shared_ptr<Block>> done_;    // if not deterministic
+  std::deque<std::shared_ptr<Unit>> to_read_;
+  ReaderStats stats_;
+  std::unordered_map<const Engine*, EngineStats> engine_stats_;
+
+  std::vector<std::unique_ptr<Engine>> engines_;  // one for each thread
+  std::vector<std::thread> threads_;
+};
+
+// ---- Reader
+
+Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection)
+    : table_(std::move(table)), options_(std::move(options)), selection_(std::move(selection)) {}
+
+Reader::~Reader() {
+  // In a child, the threads that the parent's run waits for do not exist.
+  if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
+}
+
+absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const ShardTable> table,
+                                                     ReaderOptions options) {
+  if (options.world == 0 || options.rank >= options.world) {
+    return absl::InvalidArgumentError(
+        fmt::format("rank {} of {}: ranks are numbered from 0 and lie below the world's size",
+                    options.rank, options.world));
+  }
+  if (options.batch == 0) return absl::InvalidArgumentError("batch must be at least 1");
+  if (options.damage.max_share < 0 || options.damage.max_share > 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("max_share must lie between 0 and 1; it is {}", options.damage.max_share));
+  }
+  const uint64_t records = table->num_records();
+  Selection selection = Selection::All(records);
+  if (options.records) {
+    absl::StatusOr<Selection> some = Selection::Ranges(*options.records, records);
+    if (!some.ok()) return some.status();
+    selection = *std::move(some);
+  }
+  if (options.budget_bytes == 0) {
+    options.budget_bytes =
+        std::clamp<uint64_t>(FreeMemoryBytes() / 8, kMinBudget, kMaxDefaultBudget);
+  }
+  std::vector<uint64_t> begins = table->begins();
+  if (options.records) {
+    if (options.order.kind == OrderSpec::Kind::kInterleave && !selection.sorted()) {
+      return absl::InvalidArgumentError(
+          "interleave goes through shards from front to back; records in another order cannot be "
+          "interleaved");
+    }
+    for (uint64_t& begin : begins) {
+      begin = selection.sorted() ? selection.CountBelow(begin)
+              : begin == records ? selection.size()
+                                 : 0;
+    }
+  }
+  if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0) {
+    // How much is read at once is no part of these orders: what the budget allows.
+    const uint64_t streams =
+        options.order.kind == OrderSpec::Kind::kInterleave
+            ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
+            : 1;
+    const uint64_t bytes =
+        std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, kBlockBytes);
+    options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
+  }
+  std::unique_ptr<Reader> reader(
+      new Reader(std::move(table), std::move(options), std::move(selection)));
+  absl::StatusOr<std::shared_ptr<const Order>> order =
+      Order::Make(reader->options_.order, std::move(begins), reader->table_->mean_bytes());
+  if (!order.ok()) return order.status();
+  reader->order_ = *std::move(order);
+  const uint64_t round = reader->options_.batch * reader->options_.world;
+  const uint64_t size = reader->order_->size();
+  reader->batches_ =
+      reader->options_.end == EpochEnd::kDrop ? size / round : (size + round - 1) / round;
+  reader->position_ = reader->options_.rank;
+  return reader;
+}
+
+uint64_t Reader::records_per_epoch() const { return batches_ * options_.batch; }
+
+uint64_t Reader::RecordAt(uint64_t epoch, uint64_t position) const {
+  return selection_.RecordAt(order_->ItemAt(epoch, position % order_->size()));
+}
+
+absl::Status Reader::Next(ReadBlock* block) {
+  const int process = ::getpid();
+  if (run_ != nullptr && run_process_ != process) {
+    // Forked: what the parent's threads had begun is theirs. It is left alone, for its locks may be
+    // held by threads that do not exist here.
+    run_.release();
+  }
+  if (run_ == nullptr) {
+    run_ = std::make_unique<Run>(table_, options_, selection_, order_, batches_, epoch_, position_);
+    run_process_ = process;
+    absl::Status status = run_->Start();
+    if (!status.ok()) {
+      run_ = nullptr;
+      return status;
+    }
+  }
+  absl::Status status = run_->Next(block);
+  if (!status.ok() || block->records.empty()) return status;
+  epoch_ = block->epoch;
+  position_ = block->position + block->records.size() * block->stride;
+  if (position_ >= batches_ * options_.batch * options_.world) {
+    ++epoch_;
+    position_ = options_.rank;
+  }
+  return status;
+}
+
+void Reader::Seek(uint64_t epoch, uint64_t position) {
+  if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
+  run_ = nullptr;
+  epoch_ = epoch;
+  position_ = RoundUp(position > options_.rank ? position - options_.rank : 0, options_.world) +
+              options_.rank;
+}
+
+std::string Reader::OrderText() const {
+  std::string text = order_->Describe();
+  if (options_.records) {
+    uint64_t key = 0;
+    selection_.ForEachRange(0, selection_.size(), [&](uint64_t first, uint64_t count) {
+      key = DeriveKey(DeriveKey(key, first), count);
+    });
+    text += fmt::format(" of {} records ({:016x})", selection_.size(), key);
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Reader::SaveState() const {
+  if (!options_.deterministic) {
+    return absl::FailedPreconditionError(
+        "records are delivered as they are ready (deterministic = false), so there is no position "
+        "to come back to");
+  }
+  // The position at which all ranks stand that have delivered as many records as this one.
+  const nlohmann::ordered_json state = {{"format", "shardfeed reader state"},
+                                        {"version", kStateVersion},
+                                        {"dataset", fmt::format("{:016x}", table_->fingerprint())},
+                                        {"order", OrderText()},
+                                        {"epoch", epoch_},
+                                        {"position", position_ - options_.rank}};
+  return state.dump();
+}
+
+absl::Status Reader::LoadState(std::string_view text) {
+  const auto state = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto is_number = [&](const char* key) {
+    return state.contains(key) && state[key].is_number_unsigned();
+  };
+  const auto is_text = [&](const char* key) {
+    return state.contains(key) && state[key].is_string();
+  };
+  if (!state.is_object() || !is_text("format") || state["format"] != "shardfeed reader state" ||
+      !is_number("version") || !is_text("dataset") || !is_text("order") || !is_number("epoch") ||
+      !is_number("position")) {
+    return absl::InvalidArgumentError("not the state of a reader of shardfeed");
+  }
+  if (state["version"].get<uint64_t>() != kStateVersion) {
+    return absl::InvalidArgumentError(
+        fmt::format("a reader's state of version {}; this shardfeed reads version {}",
+                    state["version"].get<uint64_t>(), kStateVersion));
+  }
+  const std::string dataset = fmt::format("{:016x}", table_->fingerprint());
+  if (state["dataset"] != dataset) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the state belongs to other data: its dataset is {}, this one is {}; records were added, "
+        "removed or changed since it was saved, or it was saved for another dataset",
+        state["dataset"].get<std::string>(), dataset));
+  }
+  if (state["order"] != OrderText()) {
+    return absl::FailedPreconditionError(
+        fmt::format("the state belongs to another order: it was saved for {}, this reader has {}",
+                    state["order"].get<std::string>(), OrderText()));
+  }
+  Seek(state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>());
+  return absl::OkStatus();
+}
+
+ReaderStats Reader::stats() const {
+  return run_ != nullptr && run_process_ == ::getpid() ? run_->stats() : ReaderStats();
+}
+
+}  // namespace shardfeed

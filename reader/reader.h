@@ -1,0 +1,153 @@
+// Reads a dataset in an order: many shards at once, ahead of the consumer, in bounded memory.
+
+#ifndef SHARDFEED_READER_READER_H_
+#define SHARDFEED_READER_READER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "io/engine.h"
+#include "reader/order.h"
+#include "reader/selection.h"
+#include "reader/shard_table.h"
+#include "reader/unit.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+
+// How an epoch ends when its records cannot be divided evenly among the ranks' batches.
+enum class EpochEnd {
+  kDrop,  // the records of the last, incomplete round of batches are not delivered
+  kPad,   // the epoch's first records are delivered again, marked as padding
+  kWrap,  // the same, not marked
+};
+
+// What is done with records that are damaged.
+struct DamagePolicy {
+  // false: the first one ends the reading with DataLoss.
+  bool skip = false;
+  // Limits of what is skipped, by this reader, before it fails all the same.
+  uint64_t max_records = UINT64_MAX;
+  double max_share = 1.0;  // of the records of an epoch
+};
+
+struct ReaderOptions {
+  OrderSpec order;
+  // The records that are read, as ranges of record numbers; all if nullopt.
+  std::optional<std::vector<RecordRange>> records;
+  uint64_t rank = 0;
+  uint64_t world = 1;
+  // Every rank delivers the same number of whole batches of this many records.
+  uint64_t batch = 1;
+  EpochEnd end = EpochEnd::kDrop;
+  // nullopt: without end.
+  std::optional<uint64_t> epochs = 1;
+  CrcCheck check = CrcCheck::kAll;
+  DamagePolicy damage;
+  // Called by Next, for each damaged record that is skipped, before the block with it is returned.
+  std::function<void(const DamagedRecord&)> on_skip;
+  // false: blocks come as they are ready, not in the order.
+  bool deterministic = true;
+  // Records in a block; 0: about 1 MiB of them (and fewer in the first blocks, so that they come
+  // soon).
+  uint64_t block_records = 0;
+  int threads = 0;  // 0: one per processor
+  // Memory for records that are read ahead or held by the window, in bytes; 0: an eighth of what is
+  // free, at least 64 MiB and at most 1 GiB. Blocks that the consumer keeps count too.
+  uint64_t budget_bytes = 0;
+  EngineKind io = EngineKind::kAuto;
+};
+
+// Records one after another in the order. The views live as long as `buffers` do.
+struct ReadBlock {
+  std::vector<std::string_view> records;
+  std::vector<std::shared_ptr<const void>> buffers;
+  uint64_t epoch = 0;
+  // Position of records[0] in the epoch; the others follow at distances of `stride`.
+  uint64_t position = 0;
+  uint64_t stride = 1;
+  // So many of the last records are padding.
+  uint64_t padded = 0;
+  // Which records were damaged and are empty for that reason.
+  std::vector<uint32_t> damaged;
+};
+
+struct ReaderStats {
+  uint64_t records = 0;          // delivered
+  uint64_t bytes = 0;            // of their frames
+  uint64_t bytes_read = 0;       // from files
+  uint64_t reads = 0;            // requests
+  uint64_t skipped = 0;          // damaged records
+  std::string io;                // "threads", "uring", "mmap"
+  std::string io_reason;         // why
+  uint64_t max_queue_depth = 0;  // requests in flight at once
+  uint64_t stalls = 0;           // calls of Next that had to wait
+  double stall_seconds = 0;
+  uint64_t peak_buffer_bytes = 0;
+  bool whole_chunks = true;  // false: the window does not fit the budget; records are read singly
+  int threads = 0;
+};
+
+// Not thread safe: one thread calls Next; stats may be called from any. Reading threads are started
+// by the first Next, and again in a child after fork. A reader may be destroyed at any time.
+class Reader {
+ public:
+  // InvalidArgument: options that contradict each other or the dataset.
+  static absl::StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<const ShardTable> table,
+                                                      ReaderOptions options);
+  ~Reader();
+
+  // The next records; a block without records is the end of the last epoch. No block has records of
+  // two epochs. After an error (DataLoss for damage, with shard, record and byte; else what the
+  // storage says) each further call returns it again.
+  absl::Status Next(ReadBlock* block);
+
+  // Where reading stands, in records delivered: a JSON document of some hundred bytes.
+  // FailedPrecondition: not `deterministic`, for there is no such place.
+  absl::StatusOr<std::string> SaveState() const;
+  // Goes to a saved place, whatever was read so far; the number of ranks may be another.
+  // FailedPrecondition: the state is of other data or another order. InvalidArgument: not a state.
+  absl::Status LoadState(std::string_view state);
+
+  // Goes to a position of the sequence of epochs, the first that is this rank's at or behind it.
+  void Seek(uint64_t epoch, uint64_t position);
+
+  // Batches, and records, that this and every other rank delivers in an epoch.
+  uint64_t batches_per_epoch() const { return batches_; }
+  uint64_t records_per_epoch() const;
+  const Order& order() const { return *order_; }
+  const Selection& selection() const { return selection_; }
+  // The record that is delivered at a position of an epoch.
+  uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
+
+  ReaderStats stats() const;
+
+ private:
+  class Run;
+
+  Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection);
+  std::string OrderText() const;
+
+  const std::shared_ptr<const ShardTable> table_;
+  ReaderOptions options_;
+  Selection selection_;
+  std::shared_ptr<const Order> order_;
+  uint64_t batches_ = 0;
+  // Where the consumer stands: the next record to be delivered.
+  uint64_t epoch_ = 0;
+  uint64_t position_ = 0;
+  std::unique_ptr<Run> run_;
+  int run_process_ = 0;  // the process that started run_
+  ReaderStats before_;   // of runs that have ended
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_READER_H_

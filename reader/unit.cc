@@ -1,0 +1,154 @@
+#include "reader/unit.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "io/buffer.h"
+#include "shard/shard_reader.h"
+
+namespace shardfeed {
+namespace {
+
+void AddDamaged(const ShardTable& table, const Extent& extent, uint64_t i, std::string_view what,
+                std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged) {
+  const uint64_t number = extent.first_record + i;
+  payloads->emplace_back();
+  damaged->push_back({table.begins()[extent.shard] + number, table.path(extent.shard), number,
+                      extent.index->Offset(number), std::string(what)});
+}
+
+// What is wrong with `frame`, which should be one record's and no more.
+FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Record>* scratch) {
+  scratch->clear();
+  const FrameScan scan = ScanFrames(frame, 0, /*at_end=*/true, check, 1, scratch);
+  if (scan.defect != FrameDefect::kNone) return scan.defect;
+  // A sound frame of another length than the index says: what the index led to is no record.
+  if (scratch->empty() || scan.consumed != frame.size()) return FrameDefect::kLengthCrc;
+  return FrameDefect::kNone;
+}
+
+}  // namespace
+
+std::string DamagedRecord::Message() const {
+  return fmt::format("{}: record {} at byte {}: {}", path, shard_record, offset, what);
+}
+
+absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
+                           std::vector<Extent>* extents) {
+  size_t shard = table.ShardOf(first);
+  while (records > 0) {
+    const RecordRange range = table.RangeOf(shard);
+    const uint64_t begin = first - range.first;
+    const uint64_t n = std::min(records, range.count - begin);
+    if (n > 0) {
+      absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+      if (!index.ok()) return index.status();
+      absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
+      if (!file.ok()) return file.status();
+      const uint64_t offset = (*index)->Offset(begin);
+      const uint64_t end = (*index)->Offset(begin + n);
+      extents->push_back(
+          {shard, begin, n, offset, end - offset, *std::move(index), *std::move(file)});
+    }
+    records -= n;
+    first += n;
+    ++shard;
+  }
+  return absl::OkStatus();
+}
+
+void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+                 CrcCheck check, std::vector<std::string_view>* payloads,
+                 std::vector<DamagedRecord>* damaged) {
+  thread_local std::vector<Record> records;
+  records.clear();
+  const FrameScan scan =
+      ScanFrames(bytes, extent.offset, /*at_end=*/true, check, extent.records, &records);
+  if (scan.defect == FrameDefect::kNone && scan.consumed == bytes.size() &&
+      records.size() == extent.records) {
+    for (const Record& record : records) payloads->push_back(record.payload);
+    return;
+  }
+  for (uint64_t i = 0; i < extent.records; ++i) {
+    const uint64_t begin = extent.index->Offset(extent.first_record + i) - extent.offset;
+    const uint64_t end = extent.index->Offset(extent.first_record + i + 1) - extent.offset;
+    const FrameDefect defect = CheckFrame(bytes.substr(begin, end - begin), check, &records);
+    if (defect == FrameDefect::kNone) {
+      payloads->push_back(records[0].payload);
+    } else {
+      AddDamaged(table, extent, i, FrameDefectName(defect), payloads, damaged);
+    }
+  }
+}
+
+void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                   std::vector<std::string_view>* payloads,
+                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<DamagedRecord>* damaged) {
+  std::vector<Record> scratch;
+  for (uint64_t i = 0; i < extent.records; ++i) {
+    const uint64_t begin = extent.index->Offset(extent.first_record + i);
+    const uint64_t end = extent.index->Offset(extent.first_record + i + 1);
+    std::shared_ptr<Buffer> buffer = Buffer::Allocate(end - begin);
+    const absl::Status read =
+        extent.file->ReadExactlyAt(begin, absl::MakeSpan(buffer->data(), end - begin));
+    if (!read.ok()) {
+      AddDamaged(table, extent, i, std::string(read.message()), payloads, damaged);
+      continue;
+    }
+    const FrameDefect defect = CheckFrame({buffer->data(), end - begin}, check, &scratch);
+    if (defect != FrameDefect::kNone) {
+      AddDamaged(table, extent, i, FrameDefectName(defect), payloads, damaged);
+      continue;
+    }
+    payloads->push_back(scratch[0].payload);
+    buffers->push_back(std::move(buffer));
+  }
+}
+
+void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                   std::vector<std::string_view>* payloads,
+                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<DamagedRecord>* damaged, uint64_t* bytes_read) {
+  const RestartPoint restart = extent.index->RestartBefore(extent.offset);
+  ShardReaderOptions options;
+  options.check = check;
+  options.block_bytes = std::clamp<uint64_t>(extent.bytes, 4 << 10, 1 << 20);
+  uint64_t done = 0;
+  std::string what;
+  absl::StatusOr<std::unique_ptr<ShardReader>> reader =
+      ShardReader::OpenAt(extent.file, extent.index->summary().compression, restart, extent.offset,
+                          extent.first_record, options);
+  if (!reader.ok()) what = std::string(reader.status().message());
+  RecordBlock block;
+  while (reader.ok() && done < extent.records) {
+    const absl::Status status = (*reader)->Next(&block);
+    if (!status.ok() || block.records.empty()) {
+      const FrameDefect defect = (*reader)->stream().defect();
+      if (!status.ok() && defect == FrameDefect::kPayloadCrc) {
+        AddDamaged(table, extent, done++, FrameDefectName(defect), payloads, damaged);
+        if ((*reader)->stream().Recover().ok()) continue;
+      }
+      what = status.ok() ? "the shard ends before it" : std::string(status.message());
+      break;
+    }
+    bool in_step = true;
+    for (const Record& record : block.records) {
+      if (done == extent.records) break;
+      if (record.offset != extent.index->Offset(extent.first_record + done)) {
+        what =
+            fmt::format("it stands at byte {}, which is not where its index says", record.offset);
+        in_step = false;
+        break;
+      }
+      payloads->push_back(record.payload);
+      ++done;
+    }
+    buffers->push_back(std::move(block.buffer));
+    if (!in_step) break;
+  }
+  if (reader.ok()) *bytes_read += (*reader)->file_position() - restart.file_offset;
+  while (done < extent.records) AddDamaged(table, extent, done++, what, payloads, damaged);
+}
+
+}  // namespace shardfeed

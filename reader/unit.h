@@ -1,0 +1,74 @@
+// Records that are read together: which bytes they are, and the views once the bytes are there.
+
+#ifndef SHARDFEED_READER_UNIT_H_
+#define SHARDFEED_READER_UNIT_H_
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "io/file.h"
+#include "reader/shard_table.h"
+#include "shard/index.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+
+// A record that could not be read whole.
+struct DamagedRecord {
+  uint64_t record = 0;  // in the dataset
+  std::string path;     // of the shard
+  uint64_t shard_record = 0;
+  uint64_t offset = 0;  // of its frame in the (decompressed) shard
+  std::string what;     // "payload CRC", "cut payload" ...
+
+  // "PATH: record R at byte B: WHAT"
+  std::string Message() const;
+};
+
+// Consecutive records of one shard.
+struct Extent {
+  size_t shard = 0;
+  uint64_t first_record = 0;  // in the shard
+  uint64_t records = 0;
+  uint64_t offset = 0;  // of the frames in the (decompressed) stream
+  uint64_t bytes = 0;
+  std::shared_ptr<const ShardIndex> index;
+  std::shared_ptr<const File> file;
+
+  bool compressed() const { return index->summary().compression != Compression::kNone; }
+};
+
+// The extents of `records` records from number `first` on: one for each shard they lie in.
+absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
+                           std::vector<Extent>* extents);
+
+// Checks `bytes`, the frames of a raw extent, and appends the view of each payload; for a damaged
+// record an empty view and an entry in `damaged`. Damage of one record never hides the next: the
+// index says where it starts.
+void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
+                 CrcCheck check, std::vector<std::string_view>* payloads,
+                 std::vector<DamagedRecord>* damaged);
+
+// Reads an extent of a raw shard record by record, for one that could not be read in one piece.
+// What cannot be read is damaged.
+void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                   std::vector<std::string_view>* payloads,
+                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<DamagedRecord>* damaged);
+
+// Reads and inflates an extent of a compressed shard, from the restart point before it. Where the
+// data cannot be inflated further, the rest of the extent's records are damaged. `bytes_read` adds
+// up bytes of the file.
+void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                   std::vector<std::string_view>* payloads,
+                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<DamagedRecord>* damaged, uint64_t* bytes_read);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_UNIT_H_
