@@ -1,0 +1,56 @@
+// Small datasets whose records tell which they are.
+
+#ifndef SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_
+#define SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "reader/shard_table.h"
+#include "shard/spec.h"
+#include "tests/testing/files.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/gzip_members.h"
+
+namespace shardfeed::testing {
+
+// Record `i`: its number, and as many more bytes as `bytes` and the number say (some have none).
+inline std::string RecordText(uint64_t i, uint64_t bytes = 50) {
+  std::string text = fmt::format("{:08}", i);
+  const uint64_t more = i * 2654435761 % (bytes + 1);
+  text.append(more, static_cast<char>('a' + i % 26));
+  return text;
+}
+
+// Writes shards of as many records as `sizes` says, numbered through all of them.
+inline ShardSet WriteShards(const TestFolder& folder, const std::vector<uint64_t>& sizes,
+                            uint64_t bytes = 50, bool gzip = false) {
+  uint64_t number = 0;
+  for (size_t s = 0; s < sizes.size(); ++s) {
+    std::string shard;
+    std::string member;
+    for (uint64_t i = 0; i < sizes[s]; ++i) {
+      AppendFrame(RecordText(number++, bytes), gzip ? &member : &shard);
+      if (gzip && member.size() > 2000) {
+        AppendGzipMember(member, 6, &shard);
+        member.clear();
+      }
+    }
+    if (gzip) AppendGzipMember(member, 6, &shard);
+    folder.Write(ShardName("d", s, sizes.size(), ""), shard);
+  }
+  return *ResolveSpec(folder / fmt::format("d@{}", sizes.size()));
+}
+
+inline std::shared_ptr<const ShardTable> OpenTable(const ShardSet& set) {
+  auto table = ShardTable::Open(set);
+  EXPECT_OK(table);
+  return table.ok() ? *table : nullptr;
+}
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_

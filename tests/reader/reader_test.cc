@@ -1,0 +1,615 @@
+#include "reader/reader.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tests/reader/dataset_fixture.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+using testing::OpenTable;
+using testing::RecordText;
+using testing::TestFolder;
+using testing::WriteShards;
+
+const std::vector<uint64_t> kSizes = {37, 0, 512, 64, 1, 300, 300, 7};
+constexpr uint64_t kRecords = 1221;
+
+struct Delivered {
+  std::vector<std::string> records;
+  std::vector<uint64_t> positions;  // epoch * 1,000,000 + position
+  uint64_t padded = 0;
+  std::vector<uint64_t> damaged;  // positions
+};
+
+// Reads to the end, or until `records` have come.
+absl::StatusOr<Delivered> Drain(Reader& reader, uint64_t records = UINT64_MAX) {
+  Delivered all;
+  ReadBlock block;
+  while (all.records.size() < records) {
+    absl::Status status = reader.Next(&block);
+    if (!status.ok()) return status;
+    if (block.records.empty()) break;
+    for (size_t i = 0; i < block.records.size(); ++i) {
+      all.records.emplace_back(block.records[i]);
+      all.positions.push_back(block.epoch * 1'000'000 + block.position + i * block.stride);
+    }
+    all.padded += block.padded;
+    for (uint32_t i : block.damaged) {
+      all.damaged.push_back(block.position + i * block.stride);
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<Reader> MakeReader(const std::shared_ptr<const ShardTable>& table,
+                                   const ReaderOptions& options) {
+  auto reader = Reader::Open(table, options);
+  EXPECT_OK(reader);
+  return reader.ok() ? *std::move(reader) : nullptr;
+}
+
+std::vector<OrderSpec> Orders() {
+  OrderSpec sequential;
+  OrderSpec small_chunks;
+  small_chunks.chunk = 10;
+  OrderSpec interleave;
+  interleave.kind = OrderSpec::Kind::kInterleave;
+  interleave.cycle_length = 3;
+  interleave.block_length = 2;
+  interleave.chunk = 16;
+  OrderSpec shuffle;
+  shuffle.kind = OrderSpec::Kind::kShuffle;
+  shuffle.seed = 7;
+  shuffle.window = 256;
+  shuffle.chunk = 10;
+  shuffle.lanes = 8;
+  OrderSpec all = shuffle;
+  all.window = OrderSpec::kAll;
+  OrderSpec by_default;
+  by_default.kind = OrderSpec::Kind::kShuffle;
+  return {sequential, small_chunks, interleave, shuffle, all, by_default};
+}
+
+class ReaderTest : public ::testing::Test {
+ protected:
+  TestFolder folder_;
+};
+
+TEST_F(ReaderTest, DeliversEveryOrderToEveryRank) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  ASSERT_EQ(table->num_records(), kRecords);
+  for (const OrderSpec& order : Orders()) {
+    for (uint64_t world : {1, 2, 3, 8}) {
+      for (uint64_t rank = 0; rank < world; rank += 2) {
+        for (uint64_t block_records : {0, 7, 1000}) {
+          ReaderOptions options;
+          options.order = order;
+          options.world = world;
+          options.rank = rank;
+          options.epochs = 2;
+          options.threads = 3;
+          options.block_records = block_records;
+          const auto reader = MakeReader(table, options);
+          const auto all = Drain(*reader);
+          ASSERT_OK(all);
+          ASSERT_EQ(all->records.size(), 2 * (kRecords / world)) << reader->order().Describe();
+          for (size_t i = 0; i < all->records.size(); ++i) {
+            const uint64_t epoch = i / (kRecords / world);
+            const uint64_t position = rank + i % (kRecords / world) * world;
+            ASSERT_EQ(all->positions[i], epoch * 1'000'000 + position);
+            ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(epoch, position)))
+                << reader->order().Describe() << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReaderTest, EveryEngineDeliversTheSame) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes, 3000));
+  for (const OrderSpec& order : Orders()) {
+    for (EngineKind io : {EngineKind::kUring, EngineKind::kThreads, EngineKind::kMmap}) {
+      ReaderOptions options;
+      options.order = order;
+      options.io = io;
+      options.threads = 2;
+      const auto reader = MakeReader(table, options);
+      const auto all = Drain(*reader);
+      if (absl::IsUnavailable(all.status())) continue;  // no io_uring here
+      ASSERT_OK(all);
+      ASSERT_EQ(all->records.size(), kRecords);
+      for (size_t i = 0; i < kRecords; ++i) {
+        ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(0, i), 3000));
+      }
+    }
+  }
+}
+
+TEST_F(ReaderTest, CompressedShards) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes, 200, /*gzip=*/true));
+  for (const OrderSpec& order : Orders()) {
+    for (uint64_t world : {1, 2}) {
+      ReaderOptions options;
+      options.order = order;
+      options.world = world;
+      options.threads = 2;
+      const auto reader = MakeReader(table, options);
+      const auto all = Drain(*reader);
+      ASSERT_OK(all);
+      ASSERT_EQ(all->records.size(), kRecords / world);
+      for (size_t i = 0; i < all->records.size(); ++i) {
+        ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(0, i * world), 200));
+      }
+    }
+  }
+}
+
+// A budget that holds next to nothing: the reader still gets on, block by block.
+TEST_F(ReaderTest, TinyBudgetsOnlySlowItDown) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes, 3000));
+  for (const OrderSpec& order : Orders()) {
+    for (uint64_t budget : {1, 20'000, 1'000'000}) {
+      ReaderOptions options;
+      options.order = order;
+      options.budget_bytes = budget;
+      options.threads = 2;
+      const auto reader = MakeReader(table, options);
+      const auto all = Drain(*reader);
+      ASSERT_OK(all);
+      ASSERT_EQ(all->records.size(), kRecords);
+      for (size_t i = 0; i < kRecords; ++i) {
+        ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(0, i), 3000));
+      }
+    }
+  }
+}
+
+TEST_F(ReaderTest, BlocksOutliveTheReader) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  std::vector<ReadBlock> blocks;
+  ReaderOptions options;
+  options.budget_bytes = 1 << 20;
+  {
+    const auto reader = MakeReader(table, options);
+    for (ReadBlock block; reader->Next(&block).ok() && !block.records.empty();) {
+      blocks.push_back(block);
+    }
+  }
+  uint64_t i = 0;
+  for (const ReadBlock& block : blocks) {
+    for (std::string_view record : block.records) EXPECT_EQ(record, RecordText(i++));
+  }
+  EXPECT_EQ(i, kRecords);
+}
+
+TEST_F(ReaderTest, EndsOfEpochs) {
+  const auto table = OpenTable(WriteShards(folder_, {10}));
+  for (const OrderSpec& order : Orders()) {
+    for (uint64_t rank : {0, 1}) {
+      ReaderOptions options;
+      options.order = order;
+      options.world = 2;
+      options.rank = rank;
+      options.batch = 3;
+      options.epochs = 2;
+      const auto dropped = MakeReader(table, options);
+      EXPECT_EQ(dropped->batches_per_epoch(), 1);
+      EXPECT_EQ(Drain(*dropped)->records.size(), 6);
+      options.end = EpochEnd::kPad;
+      const auto padded = MakeReader(table, options);
+      EXPECT_EQ(padded->batches_per_epoch(), 2);
+      auto all = Drain(*padded);
+      ASSERT_EQ(all->records.size(), 12);
+      EXPECT_EQ(all->padded, 2);
+      for (size_t i = 0; i < 12; ++i) {
+        const uint64_t position = rank + i % 6 * 2;
+        EXPECT_EQ(all->records[i], RecordText(padded->RecordAt(i / 6, position % 10)));
+      }
+      options.end = EpochEnd::kWrap;
+      const auto wrapped = MakeReader(table, options);
+      const auto same = Drain(*wrapped);
+      EXPECT_EQ(same->records, all->records);
+      EXPECT_EQ(same->padded, 0);
+    }
+  }
+}
+
+TEST_F(ReaderTest, MoreRanksThanRecords) {
+  const auto table = OpenTable(WriteShards(folder_, {2}));
+  ReaderOptions options;
+  options.world = 5;
+  options.rank = 4;
+  EXPECT_EQ(Drain(*MakeReader(table, options))->records.size(), 0);
+  options.end = EpochEnd::kPad;
+  const auto all = Drain(*MakeReader(table, options));
+  EXPECT_EQ(all->records, std::vector<std::string>{RecordText(0)});
+  EXPECT_EQ(all->padded, 1);
+}
+
+TEST_F(ReaderTest, NoRecordsAtAll) {
+  const auto table = OpenTable(WriteShards(folder_, {0, 0}));
+  for (const OrderSpec& order : Orders()) {
+    for (EpochEnd end : {EpochEnd::kDrop, EpochEnd::kPad}) {
+      ReaderOptions options;
+      options.order = order;
+      options.end = end;
+      options.epochs = std::nullopt;
+      const auto all = Drain(*MakeReader(table, options));
+      ASSERT_OK(all);
+      EXPECT_EQ(all->records.size(), 0);
+    }
+  }
+}
+
+TEST_F(ReaderTest, SelectedRecords) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.records = {{30, 100}, {200, 1}, {548, 3}, {1000, 221}};
+    const auto reader = MakeReader(table, options);
+    const auto all = Drain(*reader);
+    ASSERT_OK(all);
+    std::set<std::string> seen(all->records.begin(), all->records.end());
+    EXPECT_EQ(seen.size(), 325);
+    for (const RecordRange& range : *options.records) {
+      for (uint64_t i = 0; i < range.count; ++i) {
+        EXPECT_TRUE(seen.contains(RecordText(range.first + i)));
+      }
+    }
+  }
+  ReaderOptions options;
+  options.records = {{5, 1}, {3, 2}};
+  EXPECT_EQ(Drain(*MakeReader(table, options))->records,
+            (std::vector<std::string>{RecordText(5), RecordText(3), RecordText(4)}));
+  options.records = {{5, 1}, {5, 2}};
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "record 5 is asked for twice");
+  options.records = {{kRecords, 1}};
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "the dataset has 1221 records");
+  options.records = {{5, 1}, {3, 2}};
+  options.order.kind = OrderSpec::Kind::kInterleave;
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "cannot be interleaved");
+}
+
+// ---- State
+
+TEST_F(ReaderTest, ResumesAnywhereOnAnyNumberOfRanks) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.epochs = 3;
+    options.block_records = 12;
+    options.batch = 12;  // of 1,221 records, 1,212 are delivered in each epoch
+    const auto whole = Drain(*MakeReader(table, options));
+    for (uint64_t stop : {0, 12, 612, 1212, 1500, 3636}) {
+      const auto first = MakeReader(table, options);
+      const auto before = Drain(*first, stop);
+      ASSERT_OK(before);
+      const auto state = first->SaveState();
+      ASSERT_OK(state);
+      EXPECT_LT(state->size(), 300);
+      for (uint64_t world : {1, 2, 3}) {
+        std::vector<std::string> rest(3636 - stop);
+        for (uint64_t rank = 0; rank < world; ++rank) {
+          ReaderOptions other = options;
+          other.world = world;
+          other.rank = rank;
+          other.batch = 12 / world;
+          const auto second = MakeReader(table, other);
+          ASSERT_OK(second->LoadState(*state));
+          const auto after = Drain(*second);
+          ASSERT_OK(after);
+          for (size_t i = 0; i < after->records.size(); ++i) {
+            ASSERT_LT(rank + i * world, rest.size());
+            rest[rank + i * world] = after->records[i];
+          }
+        }
+        for (size_t i = 0; i < rest.size(); ++i) {
+          ASSERT_EQ(rest[i], whole->records[stop + i])
+              << first->order().Describe() << " stop " << stop << " world " << world << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReaderTest, StatesOfOtherThingsAreRefused) {
+  const auto table = OpenTable(WriteShards(folder_, {20, 20}));
+  ReaderOptions options;
+  const auto reader = MakeReader(table, options);
+  const std::string state = *reader->SaveState();
+  options.order.kind = OrderSpec::Kind::kShuffle;
+  EXPECT_FAILS(MakeReader(table, options)->LoadState(state), kFailedPrecondition,
+               "the state belongs to another order: it was saved for sequential, this reader has "
+               "shuffle(seed=0");
+  for (const char* bad : {"", "{", "[]", "{}", R"({"format": "shardfeed reader state"})"}) {
+    EXPECT_FAILS(reader->LoadState(bad), kInvalidArgument, "not the state of a reader");
+  }
+  std::string later = state;
+  later.replace(later.find("\"version\":1"), 11, "\"version\":9");
+  EXPECT_FAILS(reader->LoadState(later), kInvalidArgument, "version 9; this shardfeed reads");
+  TestFolder other;
+  const auto other_table = OpenTable(WriteShards(other, {20, 21}));
+  EXPECT_FAILS(MakeReader(other_table, ReaderOptions())->LoadState(state), kFailedPrecondition,
+               "the state belongs to other data");
+  ReaderOptions any;
+  any.deterministic = false;
+  EXPECT_FAILS(MakeReader(table, any)->SaveState(), kFailedPrecondition, "deterministic = false");
+}
+
+TEST_F(ReaderTest, SeekGoesAnywhere) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.epochs = 3;
+    const auto reader = MakeReader(table, options);
+    for (uint64_t position : {1000, 0, 1220, 5}) {
+      reader->Seek(1, position);
+      const auto some = Drain(*reader, 20);
+      ASSERT_OK(some);
+      EXPECT_EQ(some->records[0], RecordText(reader->RecordAt(1, position)));
+    }
+  }
+}
+
+// ---- Damage
+
+TEST_F(ReaderTest, DamageIsAnErrorThatTellsWhere) {
+  const ShardSet set = WriteShards(folder_, kSizes);
+  OpenTable(set);
+  std::string shard = testing::ReadBytes(set.paths[2]);
+  shard[12] ^= 1;  // the first payload byte of record 37
+  folder_.Write("d-00002-of-00008", shard);
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    const auto reader = MakeReader(OpenTable(set), options);
+    const auto result = Drain(*reader);
+    EXPECT_FAILS(result, kDataLoss, "d-00002-of-00008: record 0 at byte 0: payload CRC");
+  }
+}
+
+TEST_F(ReaderTest, DamagedRecordsAreSkippedAndMarked) {
+  const ShardSet set = WriteShards(folder_, kSizes);
+  OpenTable(set);
+  std::string shard = testing::ReadBytes(set.paths[5]);
+  shard[0] ^= 1;                 // the length of its first record, number 614
+  shard[shard.size() - 1] ^= 1;  // the CRC of its last, 913
+  folder_.Write("d-00005-of-00008", shard);
+  for (const OrderSpec& order : Orders()) {
+    for (uint64_t world : {1, 2}) {
+      std::set<uint64_t> damaged;
+      std::set<uint64_t> reported;
+      for (uint64_t rank = 0; rank < world; ++rank) {
+        ReaderOptions options;
+        options.order = order;
+        options.world = world;
+        options.rank = rank;
+        options.end = EpochEnd::kPad;
+        options.damage.skip = true;
+        options.on_skip = [&](const DamagedRecord& record) {
+          reported.insert(record.record);
+          EXPECT_EQ(record.path, set.paths[5]);
+        };
+        const auto reader = MakeReader(OpenTable(set), options);
+        const auto all = Drain(*reader);
+        ASSERT_OK(all);
+        EXPECT_EQ(all->records.size(), (kRecords + world - 1) / world);
+        for (uint64_t position : all->damaged) damaged.insert(reader->RecordAt(0, position));
+        for (size_t i = 0; i < all->records.size(); ++i) {
+          const uint64_t record = reader->RecordAt(0, rank + i * world);
+          const bool bad = record == 614 || record == 913;
+          EXPECT_EQ(all->records[i], bad ? "" : RecordText(record));
+        }
+      }
+      EXPECT_EQ(damaged, (std::set<uint64_t>{614, 913}));
+      EXPECT_EQ(reported, damaged);
+    }
+  }
+  ReaderOptions options;
+  options.damage.skip = true;
+  options.damage.max_records = 1;
+  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
+               "damaged record number 2, more than may be skipped");
+  options.damage.max_records = 10;
+  options.damage.max_share = 0.001;
+  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "more than may be skipped");
+}
+
+TEST_F(ReaderTest, UncheckedPayloadsAreDeliveredAsTheyAre) {
+  const ShardSet set = WriteShards(folder_, {20});
+  OpenTable(set);
+  std::string shard = testing::ReadBytes(set.paths[0]);
+  shard[12] ^= 1;
+  folder_.Write("d-00000-of-00001", shard);
+  for (CrcCheck check : {CrcCheck::kHeader, CrcCheck::kNone}) {
+    ReaderOptions options;
+    options.check = check;
+    EXPECT_EQ(Drain(*MakeReader(OpenTable(set), options))->records.size(), 20);
+  }
+}
+
+TEST_F(ReaderTest, ShardThatIsCutWhileItIsRead) {
+  const ShardSet set = WriteShards(folder_, {20, 400}, 3000);
+  const auto table = OpenTable(set);
+  ASSERT_OK(table->OpenFile(1));
+  std::filesystem::resize_file(set.paths[1], 10'000);
+  ReaderOptions options;
+  options.io = EngineKind::kThreads;
+  const auto reader = MakeReader(table, options);
+  EXPECT_FAILS(Drain(*reader), kDataLoss, "d-00001-of-00002: ends at byte 10000");
+  ReadBlock block;
+  EXPECT_FALSE(reader->Next(&block).ok());
+  options.damage.skip = true;
+  const auto all = Drain(*MakeReader(table, options));
+  ASSERT_OK(all);
+  EXPECT_EQ(all->records.size(), 420);
+  EXPECT_GT(all->damaged.size(), 380);
+  EXPECT_LT(all->damaged.size(), 400);
+}
+
+TEST_F(ReaderTest, CompressedDamage) {
+  const ShardSet set = WriteShards(folder_, {1000}, 200, /*gzip=*/true);
+  OpenTable(set);
+  std::string shard = testing::ReadBytes(set.paths[0]);
+  shard[shard.size() / 2] ^= 1;
+  folder_.Write("d-00000-of-00001", shard);
+  ReaderOptions options;
+  options.order.chunk = 20;
+  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "d-00000-of-00001: record");
+  options.damage.skip = true;
+  const auto all = Drain(*MakeReader(OpenTable(set), options));
+  ASSERT_OK(all);
+  EXPECT_EQ(all->records.size(), 1000);
+  EXPECT_GT(all->damaged.size(), 0);
+  EXPECT_LT(all->damaged.size(), 1000);
+  EXPECT_EQ(all->records[0], RecordText(0, 200));
+}
+
+TEST_F(ReaderTest, ShardThatChangedIsRefused) {
+  const ShardSet set = WriteShards(folder_, {20, 20});
+  const auto table = OpenTable(set);
+  folder_.Write("d-00001-of-00002", "something else");
+  EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kFailedPrecondition,
+               "has 14 bytes, and had ");
+  std::filesystem::remove(set.paths[1]);
+  EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kNotFound, "d-00001-of-00002");
+}
+
+// ---- Threads
+
+TEST_F(ReaderTest, CompletionOrderDeliversEverythingOnce) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.deterministic = false;
+    options.threads = 4;
+    options.block_records = 5;
+    const auto all = Drain(*MakeReader(table, options));
+    ASSERT_OK(all);
+    EXPECT_EQ(std::set<std::string>(all->records.begin(), all->records.end()).size(), kRecords);
+    EXPECT_EQ(all->records.size(), kRecords);
+  }
+}
+
+TEST_F(ReaderTest, CanBeDestroyedAtAnyMoment) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes, 3000));
+  for (EngineKind io : {EngineKind::kAuto, EngineKind::kUring, EngineKind::kThreads}) {
+    for (uint64_t records : {0, 1, 10, 300}) {
+      ReaderOptions options;
+      options.epochs = std::nullopt;
+      options.io = io;
+      options.threads = 4;
+      options.budget_bytes = 100'000;
+      options.block_records = 3;
+      const auto reader = MakeReader(table, options);
+      const auto some = Drain(*reader, records);
+      if (!absl::IsUnavailable(some.status())) EXPECT_OK(some);
+    }
+  }
+}
+
+TEST_F(ReaderTest, ManyReadersAtOnce) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&table, t] {
+      ReaderOptions options;
+      options.order = Orders()[t];
+      options.threads = 2;
+      options.epochs = 3;
+      const auto all = Drain(*MakeReader(table, options));
+      ASSERT_OK(all);
+      EXPECT_EQ(all->records.size(), 3 * kRecords);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ReaderTest, SlowConsumerKeepsTheBudget) {
+  const auto table = OpenTable(WriteShards(folder_, {2000}, 3000));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.budget_bytes = 500'000;
+    options.threads = 2;
+    const auto reader = MakeReader(table, options);
+    ReadBlock block;
+    for (int i = 0; i < 5; ++i) {
+      ASSERT_OK(reader->Next(&block));
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    // One block more than the budget is allowed for.
+    EXPECT_LE(reader->stats().peak_buffer_bytes, 500'000 + 4'000'000) << reader->order().Describe();
+  }
+}
+
+TEST_F(ReaderTest, ForkedChildGoesOnByItself) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer cannot follow threads that are started after fork";
+#endif
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  ReaderOptions options;
+  options.threads = 2;
+  const auto reader = MakeReader(table, options);
+  const uint64_t before = Drain(*reader, 100)->records.size();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const auto rest = Drain(*reader);
+    const bool right = rest.ok() && rest->records.size() == kRecords - before &&
+                       rest->records[0] == RecordText(before);
+    std::_Exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Drain(*reader)->records.size(), kRecords - before);
+}
+
+TEST_F(ReaderTest, WrongOptionsAreRefused) {
+  const auto table = OpenTable(WriteShards(folder_, {5}));
+  ReaderOptions options;
+  options.rank = 2;
+  options.world = 2;
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "rank 2 of 2");
+  options = ReaderOptions();
+  options.batch = 0;
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "batch must be");
+  options = ReaderOptions();
+  options.damage.max_share = 2;
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "max_share");
+}
+
+TEST_F(ReaderTest, TableKeepsIndexesWhereItCan) {
+  const ShardSet set = WriteShards(folder_, {5, 6});
+  EXPECT_EQ(OpenTable(set)->indexes_built(), 2);
+  EXPECT_EQ(OpenTable(set)->indexes_built(), 0);
+  ShardTableOptions options;
+  options.keep_indexes = false;
+  std::filesystem::remove_all(folder_ / ".shardfeed");
+  const auto table = ShardTable::Open(set, options);
+  ASSERT_OK(table);
+  EXPECT_EQ((*table)->indexes_not_kept(), 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".shardfeed"));
+  EXPECT_EQ(Drain(*MakeReader(*table, ReaderOptions()))->records.size(), 11);
+}
+
+}  // namespace
+}  // namespace shardfeed
