@@ -18,6 +18,8 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);
 
 // --json, --quiet and --jobs, which all of them have.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);

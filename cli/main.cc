@@ -40,7 +40,8 @@ int Run(int argc, char** argv) {
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed inspect out/train@64 --records 3\n"
       "  shardfeed cat out/train@64 --records 0,10-19\n"
-      "  shardfeed read out/train@64\n"
+      "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
+      "  shardfeed read out/train@64 --shuffle 1\n"
       "\n"
       "Each command has a --help of its own.\n"
       "Exit status: 0 done, 1 defects found in data, 2 wrong use, 3 input or output failed,\n"
@@ -55,6 +56,8 @@ int Run(int argc, char** argv) {
   AddInspectCommand(app, options, &exit);
   AddCatCommand(app, options, &exit);
   AddReadCommand(app, options, &exit);
+  AddPlanCommand(app, options, &exit);
+  AddReplayCommand(app, options, &exit);
   StartInterruptHandler();
   try {
     app.parse(argc, argv);

@@ -162,17 +162,29 @@ class InterleaveOrder : public Order {
       }
       return;
     }
-    // Visit after visit.
+    // Visit after visit, as the slots are gone through.
+    auto stretch = StretchOf(position);
+    uint64_t round = stretch->round + (position - stretch->position) / stretch->per_round;
+    uint64_t rest = (position - stretch->position) % stretch->per_round;
+    size_t k = 0;
+    for (uint64_t n; rest >= (n = Visited(actives_[stretch->active + k], round)); ++k) rest -= n;
     for (size_t filled = 0; filled < items.size();) {
-      const uint64_t item = ItemAt(epoch, position);
-      const uint32_t shard = ShardOf(item);
-      const uint64_t record = item - shard_begin_[shard];
-      const uint64_t left =
-          std::min({spec_.block_length - record % spec_.block_length, Records(shard) - record,
-                    static_cast<uint64_t>(items.size() - filled)});
-      for (uint64_t i = 0; i < left; ++i) items[filled + i] = item + i;
-      filled += left;
-      position += left;
+      const uint32_t shard = actives_[stretch->active + k];
+      uint64_t item = shard_begin_[shard] + (round - start_[shard]) * spec_.block_length + rest;
+      const uint64_t left = std::min<uint64_t>(Visited(shard, round) - rest, items.size() - filled);
+      for (uint64_t i = 0; i < left; ++i) items[filled++] = item++;
+      rest = 0;
+      const size_t active =
+          (stretch + 1 == stretches_.end() ? actives_.size() : stretch[1].active) - stretch->active;
+      if (++k < active) continue;
+      k = 0;
+      ++round;
+      // Stretches without a shard are passed over.
+      while (stretch + 1 != stretches_.end() &&
+             (round >= stretch[1].round || stretch->per_round == 0)) {
+        ++stretch;
+        round = stretch->round;
+      }
     }
   }
 
@@ -197,6 +209,13 @@ class InterleaveOrder : public Order {
     size_t active;       // where its shards, in the order of their slots, stand in actives_
     bool equal;          // every shard gives block_length elements
   };
+
+  // The stretch that `position` lies in.
+  std::vector<Stretch>::const_iterator StretchOf(uint64_t position) const {
+    return std::upper_bound(stretches_.begin(), stretches_.end(), position,
+                            [](uint64_t p, const Stretch& s) { return p < s.position; }) -
+           1;
+  }
 
   uint64_t Records(size_t shard) const { return shard_begin_[shard + 1] - shard_begin_[shard]; }
   // What `shard` gives in `round`.
@@ -260,9 +279,50 @@ class ShuffleOrder : public Order {
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
             absl::Span<uint64_t> items) const override {
     const Epoch keys = MakeEpoch(epoch);
+    if (items.size() < 4 * lanes_) {
+      for (uint64_t& item : items) item = ItemIn(keys, std::exchange(position, position + stride));
+      return;
+    }
+    // Many elements of each lane lie in one stretch, and many of each stretch in one chunk.
+    struct Lane {
+      uint64_t begin;
+      Span stretch;
+    };
+    std::vector<Lane> lanes(lanes_);
+    for (uint64_t l = 0; l < lanes_; ++l) lanes[l] = {LaneBegin(l), {0, 0, 0}};
+    constexpr size_t kPlaces = 1024;
+    std::vector<std::pair<uint64_t, uint64_t>> chunk_at(kPlaces, {UINT64_MAX, 0});
+    uint64_t lane_number = position % lanes_;
+    uint64_t row = position / lanes_;
+    const uint64_t lane_step = stride % lanes_;
+    const uint64_t row_step = stride / lanes_;
     for (uint64_t& item : items) {
-      item = ItemIn(keys, position);
+      if (row == rows_) {
+        item = ItemIn(keys, position);
+      } else {
+        Lane& lane = lanes[lane_number];
+        if (row < lane.stretch.begin || row >= lane.stretch.end) {
+          lane.stretch = StretchAt(keys, lane_number, lane.begin, row);
+        }
+        const Span& stretch = lane.stretch;
+        uint64_t at =
+            lane.begin + stretch.begin + DomainOf(stretch).Apply(stretch.key, row - stretch.begin);
+        if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
+        const uint64_t place = at / chunk_;
+        auto& [known_place, chunk] = chunk_at[place % kPlaces];
+        if (known_place != place) {
+          known_place = place;
+          chunk = ChunkAt(keys, place);
+        }
+        item = Unrotate(keys, chunk * chunk_ + (at - place * chunk_));
+      }
       position += stride;
+      row += row_step;
+      lane_number += lane_step;
+      if (lane_number >= lanes_) {
+        lane_number -= lanes_;
+        ++row;
+      }
     }
   }
 
@@ -341,11 +401,13 @@ class ShuffleOrder : public Order {
     uint64_t at = begin + i;
     if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
     const uint64_t place = at / chunk_;
-    uint64_t chunk = full_chunks_.size();
-    if (place != keys.short_at) {
-      chunk = full_chunks_.Apply(keys.chunk_key, place - (place > keys.short_at));
-    }
-    return Unrotate(keys, chunk * chunk_ + at % chunk_);
+    return Unrotate(keys, ChunkAt(keys, place) * chunk_ + at % chunk_);
+  }
+
+  // The chunk that stands at a place of the sequence.
+  uint64_t ChunkAt(const Epoch& keys, uint64_t place) const {
+    if (place == keys.short_at) return full_chunks_.size();
+    return full_chunks_.Apply(keys.chunk_key, place - (place > keys.short_at));
   }
 
   uint64_t SequenceOf(const Epoch& keys, uint64_t item) const {

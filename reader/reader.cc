@@ -37,6 +37,12 @@ constexpr int kStateVersion = 1;
 
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
+// Whether each lane of the order belongs to one rank alone.
+bool LanesOwned(const OrderSpec& spec, uint64_t world) {
+  return spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
+         spec.lanes % world == 0;
+}
+
 }  // namespace
 
 // ---- One run: threads that plan, read and check ahead of the consumer
@@ -55,7 +61,7 @@ class Reader::Run {
  public:
   Run(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
       const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
-      uint64_t epoch, uint64_t position)
+      bool whole_chunks, uint64_t epoch, uint64_t position)
       : table_(std::move(table)),
         options_(options),
         selection_(selection),
@@ -68,23 +74,16 @@ class Reader::Run {
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
         pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20))),
         choice_(ChooseIo(*table_, options.io)),
-        thread_count_(ThreadCount(options.threads)) {
+        thread_count_(ThreadCount(options.threads)),
+        whole_pieces_(whole_chunks) {
     const OrderSpec& spec = order_->spec();
-    lanes_owned_ = spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
-                   spec.lanes % options.world == 0;
+    lanes_owned_ = LanesOwned(spec, options.world);
     block_records_ = options.block_records;
     ramp_ = block_records_ == 0;
     if (ramp_) {
       block_records_ = std::clamp<uint64_t>(
           kBlockBytes / std::max<uint64_t>(1, table_->mean_bytes()), 1, kMaxBlockRecords);
     }
-    // Can the budget hold what whole pieces would keep in memory?
-    const uint64_t share = lanes_owned_ || table_->mean_bytes() > kMergeGapBytes
-                               ? order_->span() / options.world + 1
-                               : order_->span();
-    const uint64_t held = share * (table_->mean_bytes() + kViewBytes);
-    whole_pieces_ = held + held / 8 + 8 * kBlockBytes <= options.budget_bytes ||
-                    spec.kind != OrderSpec::Kind::kShuffle;
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 4 * thread_count_ : 4 * choice_.engine.depth;
@@ -215,7 +214,7 @@ class Reader::Run {
     std::vector<DamagedRecord> damaged;  // in the order of the records
   };
 
-  struct Unit {
+  struct Unit : std::enable_shared_from_this<Unit> {
     uint64_t begin = 0;  // items
     uint64_t end = 0;
     std::vector<uint32_t> needed;  // which of them this rank delivers, rising; all if empty
@@ -232,6 +231,9 @@ class Reader::Run {
     absl::Status status;
     std::vector<Block*> waiting;
     std::shared_ptr<Payloads> payloads;
+    // Of the payloads, once it is ready.
+    const std::string_view* views = nullptr;
+    bool any_damaged = false;
 
     // Where item `item` stands among the views.
     uint32_t IndexOf(uint64_t item) const {
@@ -350,11 +352,14 @@ class Reader::Run {
     return unit;
   }
 
-  std::shared_ptr<Unit> FindUnit(uint64_t item) {
-    const auto bucket = table_of_units_.find(item / order_->spec().chunk);
+  Unit* FindUnit(uint64_t item) {
+    const uint64_t number = item / order_->spec().chunk;
+    Unit*& recent = recent_units_[number % kRecentUnits];
+    if (recent != nullptr && recent->begin <= item && item < recent->end) return recent;
+    const auto bucket = table_of_units_.find(number);
     if (bucket == table_of_units_.end()) return nullptr;
     for (const std::shared_ptr<Unit>& unit : bucket->second) {
-      if (unit->begin <= item && item < unit->end) return unit;
+      if (unit->begin <= item && item < unit->end) return recent = unit.get();
     }
     return nullptr;
   }
@@ -366,11 +371,12 @@ class Reader::Run {
     }
   }
 
-  void EraseUnit(const std::shared_ptr<Unit>& unit) {
+  void EraseUnit(Unit* unit) {
     const uint64_t chunk = order_->spec().chunk;
     for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+      if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
       const auto bucket = table_of_units_.find(b);
-      std::erase(bucket->second, unit);
+      std::erase_if(bucket->second, [unit](const auto& other) { return other.get() == unit; });
       if (bucket->second.empty()) table_of_units_.erase(bucket);
     }
   }
@@ -383,6 +389,7 @@ class Reader::Run {
       plan_position_ = options_.rank;
       if (end_position_ == 0) return nullptr;
       table_of_units_.clear();
+      std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
     }
     if (options_.epochs && plan_epoch_ >= *options_.epochs) return nullptr;
     auto block = std::make_unique<Block>();
@@ -405,7 +412,8 @@ class Reader::Run {
     }
     if (options_.end == EpochEnd::kPad) block->out.padded = n - real;
 
-    std::shared_ptr<Unit> unit;  // of the item before
+    block->slices.reserve(n);
+    Unit* unit = nullptr;  // of the item before
     for (uint64_t i = 0; i < n; ++i) {
       const uint64_t item = items_[i];
       // What is padding has been delivered before, and its unit let go.
@@ -415,25 +423,26 @@ class Reader::Run {
         if (unit == nullptr) {
           absl::StatusOr<std::shared_ptr<Unit>> made = MakeUnit(item, alone);
           if (!made.ok()) return made.status();
-          unit = *std::move(made);
+          unit = made->get();
           block->new_memory += unit->memory;
-          block->new_units.push_back(unit);
-          if (!alone) InsertUnit(unit);
+          if (!alone) InsertUnit(*made);
+          block->new_units.push_back(*std::move(made));
         }
       }
       if (unit->last_block != block->number) {
         unit->last_block = block->number;
-        block->units.push_back(unit);
+        block->units.push_back(unit->shared_from_this());
       }
       const uint32_t index = unit->IndexOf(item);
-      if (!block->slices.empty() && block->slices.back().unit == unit.get() &&
+      if (!block->slices.empty() && block->slices.back().unit == unit &&
           block->slices.back().first + block->slices.back().count == index) {
         ++block->slices.back().count;
       } else {
-        block->slices.push_back({unit.get(), index, 1});
+        block->slices.push_back({unit, index, 1});
       }
-      if (--unit->left == 0 && !alone) {
-        EraseUnit(unit);
+      if (--unit->left == 0) {
+        // Blocks keep it from here on.
+        if (!alone) EraseUnit(unit);
         unit = nullptr;
       }
     }
@@ -608,6 +617,8 @@ class Reader::Run {
     }
     unit->results.clear();
     unit->extents.clear();
+    unit->views = payloads.views.data();
+    unit->any_damaged = !payloads.damaged.empty();
     std::vector<Block*> complete;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -634,12 +645,12 @@ class Reader::Run {
       std::string_view* out = block.out.records.data();
       uint64_t bytes = 0;
       for (const Slice& slice : block.slices) {
-        const std::string_view* views = slice.unit->payloads->views.data() + slice.first;
+        const std::string_view* views = slice.unit->views + slice.first;
         for (uint32_t i = 0; i < slice.count; ++i) {
           *out++ = views[i];
           bytes += views[i].size();
         }
-        if (!slice.unit->payloads->damaged.empty()) {
+        if (slice.unit->any_damaged) {
           FindDamaged(slice, out - slice.count - block.out.records.data(), &block);
         }
       }
@@ -701,7 +712,10 @@ class Reader::Run {
   uint64_t plan_position_;
   uint64_t next_block_ = 0;
   std::vector<uint64_t> items_;
+  // Units of which not all records have been planned, by the chunks that they overlap.
   std::unordered_map<uint64_t, std::vector<std::shared_ptr<Unit>>> table_of_units_;
+  static constexpr size_t kRecentUnits = 4096;
+  std::vector<Unit*> recent_units_ = std::vector<Unit*>(kRecentUnits);
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
 
   const uint64_t first_epoch_;
@@ -710,8 +724,8 @@ class Reader::Run {
   const std::shared_ptr<BufferPool> pool_;
   const IoChoice choice_;
   const int thread_count_;
+  const bool whole_pieces_;   // units are pieces of the order, not single records
   bool lanes_owned_ = false;  // each lane belongs to one rank
-  bool whole_pieces_ = true;
   bool ramp_ = false;
   size_t max_blocks_ = 0;  // planned ahead of the consumer
   uint64_t block_records_ = 0;
@@ -820,7 +834,8 @@ absl::Status Reader::Next(ReadBlock* block) {
     run_.release();
   }
   if (run_ == nullptr) {
-    run_ = std::make_unique<Run>(table_, options_, selection_, order_, batches_, epoch_, position_);
+    run_ = std::make_unique<Run>(table_, options_, selection_, order_, batches_,
+                                 memory_plan().whole_chunks, epoch_, position_);
     run_process_ = process;
     absl::Status status = run_->Start();
     if (!status.ok()) {
@@ -907,6 +922,21 @@ absl::Status Reader::LoadState(std::string_view text) {
   }
   Seek(state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>());
   return absl::OkStatus();
+}
+
+MemoryPlan Reader::memory_plan() const {
+  const OrderSpec& spec = order_->spec();
+  const uint64_t mean = table_->mean_bytes();
+  // Of a lane that all ranks share, small records are read by each of them.
+  const bool divided = LanesOwned(spec, options_.world) || mean > kMergeGapBytes;
+  const uint64_t span = divided ? order_->span() / options_.world + 1 : order_->span();
+  const uint64_t held = span * (mean + kViewBytes);
+  MemoryPlan plan;
+  plan.held_bytes = held + held / 8 + 8 * kBlockBytes;
+  plan.budget_bytes = options_.budget_bytes;
+  plan.whole_chunks =
+      spec.kind != OrderSpec::Kind::kShuffle || plan.held_bytes <= plan.budget_bytes;
+  return plan;
 }
 
 ReaderStats Reader::stats() const {

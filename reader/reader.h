@@ -95,6 +95,14 @@ struct ReaderStats {
   int threads = 0;
 };
 
+// What an order needs in memory.
+struct MemoryPlan {
+  // false: what whole chunks would hold does not fit the budget, and records are read one by one.
+  bool whole_chunks = true;
+  uint64_t held_bytes = 0;  // by the window and by reading ahead
+  uint64_t budget_bytes = 0;
+};
+
 // Not thread safe: one thread calls Next; stats may be called from any. Reading threads are started
 // by the first Next, and again in a child after fork. A reader may be destroyed at any time.
 class Reader {
@@ -127,6 +135,7 @@ class Reader {
   // The record that is delivered at a position of an epoch.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
 
+  MemoryPlan memory_plan() const;
   ReaderStats stats() const;
 
  private:
@@ -145,7 +154,6 @@ class Reader {
   uint64_t position_ = 0;
   std::unique_ptr<Run> run_;
   int run_process_ = 0;  // the process that started run_
-  ReaderStats before_;   // of runs that have ended
 };
 
 }  // namespace shardfeed

@@ -1,0 +1,248 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/order_flags.h"
+#include "cli/units.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "reader/reader.h"
+
+namespace shardfeed {
+namespace {
+
+// How much an order mixes, from a sample of the first epoch.
+struct Mixing {
+  // Mean distance between a record's place in the dataset and in the epoch, over that of the exact
+  // permutation (a third of the size): 0 for none, 1 for exact.
+  double displacement = 0;
+  // Share of a batch's records that were read together with another one of the batch.
+  double batch_neighbours = 0;
+};
+
+Mixing Measure(const Order& order, uint64_t global_batch) {
+  constexpr uint64_t kSamples = 20'000;
+  Mixing mixing;
+  const uint64_t size = order.size();
+  if (size < 2) return mixing;
+  const uint64_t samples = std::min(size, kSamples);
+  double sum = 0;
+  for (uint64_t i = 0; i < samples; ++i) {
+    const auto position = static_cast<uint64_t>(static_cast<unsigned __int128>(i) * size / samples);
+    sum += std::abs(static_cast<double>(order.ItemAt(0, position)) - static_cast<double>(position));
+  }
+  mixing.displacement = sum / static_cast<double>(samples) / (static_cast<double>(size) / 3);
+  const uint64_t batch = std::min(std::max<uint64_t>(global_batch, 2), size);
+  const uint64_t batches = std::clamp<uint64_t>(kSamples / batch, 1, size / batch);
+  std::vector<uint64_t> items(batch);
+  uint64_t neighbours = 0;
+  for (uint64_t b = 0; b < batches; ++b) {
+    order.Fill(0, b * (size / batch / batches) * batch, 1, absl::MakeSpan(items));
+    std::multiset<uint64_t> pieces;
+    for (uint64_t item : items) pieces.insert(order.PieceOf(0, item).begin);
+    for (uint64_t piece : pieces) neighbours += pieces.count(piece) > 1 ? 1 : 0;
+  }
+  mixing.batch_neighbours = static_cast<double>(neighbours) / static_cast<double>(batches * batch);
+  return mixing;
+}
+
+struct PlanFlags {
+  OrderFlags order;
+  uint64_t rate = 10'000;
+};
+
+int Plan(const PlanFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  if (!opened.ok()) return ReportError(opened.status());
+  const ShardTable& table = **opened;
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table);
+  if (!reading.ok()) return ReportError(reading.status());
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
+  if (!reader.ok()) return ReportError(reader.status());
+  const Order& order = (*reader)->order();
+  const OrderSpec& spec = order.spec();
+  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
+  const bool exact = shuffled && spec.window == OrderSpec::kAll;
+  const uint64_t mean = table.mean_bytes();
+  const uint64_t window = exact ? order.size() : shuffled ? spec.window : 1;
+  const uint64_t delivered = (*reader)->records_per_epoch() * flags.order.world;
+  const uint64_t left_over = order.size() > delivered ? order.size() - delivered : 0;
+  const uint64_t padding = delivered > order.size() ? delivered - order.size() : 0;
+  const MemoryPlan memory = (*reader)->memory_plan();
+  const double records_per_read =
+      memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
+  const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
+  const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
+  if (options.json) {
+    const nlohmann::ordered_json json = {
+        {"shards", table.num_shards()},
+        {"records", order.size()},
+        {"bytes", table.stream_bytes()},
+        {"mean_record_bytes", mean},
+        {"order", order.Describe()},
+        {"batches_per_rank", (*reader)->batches_per_epoch()},
+        {"records_per_rank", (*reader)->records_per_epoch()},
+        {"left_over", left_over},
+        {"padding", padding},
+        {"window_records", window},
+        {"window_bytes", window * mean},
+        {"displacement", mixing.displacement},
+        {"batch_neighbours", mixing.batch_neighbours},
+        {"reads_per_second", reads_per_second},
+        {"bytes_per_read", records_per_read * static_cast<double>(mean)},
+        {"whole_chunks", memory.whole_chunks},
+        {"held_bytes", memory.held_bytes},
+        {"budget_bytes", memory.budget_bytes}};
+    fmt::print("{}\n", json.dump(1));
+    return kExitDone;
+  }
+  fmt::print("data:    {} records in {} shards, {}, {} a record\n", FormatCount(order.size()),
+             FormatCount(table.num_shards()), FormatSize(table.stream_bytes()), FormatSize(mean));
+  fmt::print("order:   {}\n", order.Describe());
+  fmt::print("epoch:   {} batches of {} on each of {} ranks",
+             FormatCount((*reader)->batches_per_epoch()), flags.order.batch, flags.order.world);
+  if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
+  if (padding > 0) fmt::print("; {} records come twice", FormatCount(padding));
+  fmt::print("\n");
+  if (shuffled) {
+    fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
+    fmt::print(
+        "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
+        "global batch were read together with another of it\n",
+        mixing.displacement * 100, mixing.batch_neighbours * 100);
+  }
+  fmt::print("reads:   {} of {} each second for {} records/s on this rank\n",
+             FormatCount(static_cast<uint64_t>(std::ceil(reads_per_second))),
+             FormatSize(static_cast<uint64_t>(records_per_read * static_cast<double>(mean))),
+             FormatCount(flags.rate));
+  fmt::print("memory:  {} for the window and reading ahead, of a budget of {}\n",
+             FormatSize(memory.held_bytes), FormatSize(memory.budget_bytes));
+  if (!memory.whole_chunks) {
+    fmt::print(
+        "note: the window does not fit the budget, so records will be read one by one; a larger "
+        "--budget or a smaller --window is faster\n");
+  }
+  return kExitDone;
+}
+
+struct ReplayFlags {
+  OrderFlags order;
+  uint64_t epoch = 0;
+  std::optional<uint64_t> step;
+  std::optional<uint64_t> find;
+};
+
+nlohmann::ordered_json Describe(const ShardTable& table, uint64_t record) {
+  const size_t shard = table.ShardOf(record);
+  return {{"record", record},
+          {"shard", table.path(shard)},
+          {"shard_record", record - table.begins()[shard]}};
+}
+
+int Replay(const ReplayFlags& flags, const CommandOptions& options) {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
+  if (!opened.ok()) return ReportError(opened.status());
+  const ShardTable& table = **opened;
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table);
+  if (!reading.ok()) return ReportError(reading.status());
+  absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
+  if (!made.ok()) return ReportError(made.status());
+  const Reader& reader = **made;
+  const uint64_t world = flags.order.world;
+  const uint64_t batch = flags.order.batch;
+  if (flags.find) {
+    const uint64_t item = reader.selection().ItemOf(*flags.find);
+    if (item >= reader.selection().size()) {
+      return ReportError(absl::InvalidArgumentError(
+          fmt::format("--find {}: not one of the {} records that are read", *flags.find,
+                      reader.selection().size())));
+    }
+    const uint64_t position = reader.order().PositionOf(flags.epoch, item);
+    const uint64_t rank = position % world;
+    const uint64_t step = position / world / batch;
+    const uint64_t index = position / world % batch;
+    const bool delivered = step < reader.batches_per_epoch();
+    if (options.json) {
+      nlohmann::ordered_json json = Describe(table, *flags.find);
+      json.update({{"epoch", flags.epoch},
+                   {"position", position},
+                   {"delivered", delivered},
+                   {"rank", rank},
+                   {"step", step},
+                   {"index", index}});
+      fmt::print("{}\n", json.dump(1));
+    } else if (delivered) {
+      fmt::print(
+          "record {} comes in epoch {} at position {}: rank {}, step {}, number {} of the "
+          "batch\n",
+          *flags.find, flags.epoch, position, rank, step, index);
+    } else {
+      fmt::print("record {} is at position {} of epoch {}, which is left over at its end\n",
+                 *flags.find, position, flags.epoch);
+    }
+    return kExitDone;
+  }
+  const uint64_t step = flags.step.value_or(0);
+  if (step >= reader.batches_per_epoch()) {
+    return ReportError(absl::InvalidArgumentError(fmt::format(
+        "--step {}: an epoch has {} batches, numbered from 0", step, reader.batches_per_epoch())));
+  }
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (uint64_t i = 0; i < batch; ++i) {
+    const uint64_t position = (step * batch + i) * world + flags.order.rank;
+    list.push_back(Describe(table, reader.RecordAt(flags.epoch, position)));
+  }
+  if (options.json) {
+    fmt::print("{}\n", list.dump(1));
+    return kExitDone;
+  }
+  for (const auto& record : list) {
+    fmt::print("{}\t{}\t{}\n", record["record"].get<uint64_t>(), record["shard"].get<std::string>(),
+               record["shard_record"].get<uint64_t>());
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Tell what an order means before it is run: batches, memory, mixing");
+  auto flags = std::make_shared<PlanFlags>();
+  AddOrderFlags(*command, flags->order);
+  command->add_option("--rate", flags->rate, "records/s that training wants; default 10000")
+      ->check(WholeNumber(1));
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Examples:\n"
+      "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
+      "  shardfeed plan out/train@64 --shuffle --window 64MiB --chunk 256KiB --json\n");
+  command->callback([flags, &options, exit] { *exit = Plan(*flags, options); });
+}
+
+void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
+  CLI::App* command =
+      app.add_subcommand("replay", "List the records of a batch, or tell when a record comes");
+  auto flags = std::make_shared<ReplayFlags>();
+  AddOrderFlags(*command, flags->order);
+  command->add_option("--epoch", flags->epoch, "counted from 0; default 0")->check(WholeNumber(0));
+  CLI::Option* step =
+      command->add_option("--step", flags->step, "which batch of this rank; default 0")
+          ->check(WholeNumber(0));
+  command->add_option("--find", flags->find, "a record's number: when and where does it come?")
+      ->check(WholeNumber(0))
+      ->excludes(step);
+  AddCommonOptions(*command, options);
+  command->footer(
+      "Prints a line for each record: its number, its shard, its number there.\n\n"
+      "Examples:\n"
+      "  shardfeed replay out/train@64 --seed 1 --epoch 2 --step 1234 --batch 256 --rank 3 --world "
+      "8\n"
+      "  shardfeed replay out/train@64 --seed 1 --batch 256 --world 8 --find 90210\n");
+  command->callback([flags, &options, exit] { *exit = Replay(*flags, options); });
+}
+
+}  // namespace shardfeed
