@@ -120,7 +120,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
              FormatCount(flags.rate));
   fmt::print("memory:  {} for the window and reading ahead, of a budget of {}\n",
              FormatSize(memory.held_bytes), FormatSize(memory.budget_bytes));
-  if (!memory.whole_chunks) {
+  if (!memory.whole_chunks && !exact) {
     fmt::print(
         "note: the window does not fit the budget, so records will be read one by one; a larger "
         "--budget or a smaller --window is faster\n");

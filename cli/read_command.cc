@@ -119,7 +119,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
                FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
                FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));
-    if (!stats.whole_chunks) {
+    if (!stats.whole_chunks && reader.order().spec().window != OrderSpec::kAll) {
       fmt::print(
           "note: the window does not fit the budget, so records are read one by one; a larger "
           "--budget or a smaller --window is faster\n");

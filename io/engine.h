@@ -22,6 +22,10 @@ struct ReadRequest {
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t tag = 0;
+  // Where the bytes should go, if not into a buffer of their own: to `into->data() + into_offset`,
+  // for many small reads. Engines that read past the page cache, or map it, do as they please.
+  std::shared_ptr<Buffer> into = nullptr;
+  uint64_t into_offset = 0;
 };
 
 // What became of a request. `data` is whole, unless the status is an error, and lives as long as

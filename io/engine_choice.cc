@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineOptions& given) {
     if (wanted != nullptr && *wanted != '\0') {
       absl::StatusOr<EngineKind> kind = ParseEngineKind(wanted);
       if (!kind.ok()) {
-        return absl::InvalidArgumentError(
-            fmt::format("environment variable SHARDFEED_IO: {}", std::string(kind.status().message())));
+        return absl::InvalidArgumentError(fmt::format("environment variable SHARDFEED_IO: {}",
+                                                      std::string(kind.status().message())));
       }
       options.kind = *kind;
       if (*kind != EngineKind::kAuto) reason = fmt::format("SHARDFEED_IO={}", wanted);

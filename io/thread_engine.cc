@@ -44,20 +44,25 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
   const uint64_t end = request.offset + request.length;
   uint64_t begin = request.offset;
   std::shared_ptr<Buffer> buffer;
+  char* to = nullptr;  // where byte `begin` goes
   uint64_t read_to = begin;
   if (direct && request.length > 0 && file.direct_fd() >= 0) {
     begin = AlignDown(request.offset);
     buffer = pool.Allocate(AlignUp(end) - begin);
-    absl::StatusOr<uint64_t> reached =
-        ReadSome(file, file.direct_fd(), begin, AlignUp(end), buffer->data());
+    to = buffer->data();
+    absl::StatusOr<uint64_t> reached = ReadSome(file, file.direct_fd(), begin, AlignUp(end), to);
     // A file system may refuse what open let pass; the plain descriptor will tell what is wrong.
     read_to = reached.ok() ? *reached : begin;
+  } else if (request.into != nullptr) {
+    buffer = request.into;
+    to = buffer->data() + request.into_offset;
   } else {
     buffer = pool.Allocate(request.length);
+    to = buffer->data();
   }
   if (read_to < end) {
     absl::StatusOr<uint64_t> reached =
-        ReadSome(file, file.fd(), read_to, end, buffer->data() + (read_to - begin));
+        ReadSome(file, file.fd(), read_to, end, to + (read_to - begin));
     if (!reached.ok()) {
       result.status = reached.status();
       return result;
@@ -69,7 +74,7 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
     result.status = FileTooShort(file, read_to, end);
     return result;
   }
-  result.data = {buffer->data() + (request.offset - begin), static_cast<size_t>(request.length)};
+  result.data = {to + (request.offset - begin), static_cast<size_t>(request.length)};
   result.buffer = std::move(buffer);
   return result;
 }

@@ -143,7 +143,8 @@ class UringEngine : public Engine {
   struct Operation {
     ReadRequest request;
     std::shared_ptr<Buffer> buffer;
-    uint64_t begin = 0;  // file offset of the buffer's first byte
+    char* to = nullptr;  // where the bytes go, in the buffer
+    uint64_t begin = 0;  // file offset of the first of them
     uint64_t next = 0;   // file offset up to which bytes are there
     uint64_t end = 0;    // up to which they are asked for
     bool direct = false;
@@ -163,7 +164,13 @@ class UringEngine : public Engine {
       operation.begin = operation.direct ? AlignDown(request.offset) : request.offset;
       operation.end = operation.direct ? AlignUp(end) : end;
       operation.next = operation.begin;
-      operation.buffer = pool_->Allocate(operation.end - operation.begin);
+      if (request.into != nullptr && !operation.direct) {
+        operation.buffer = request.into;
+        operation.to = operation.buffer->data() + request.into_offset;
+      } else {
+        operation.buffer = pool_->Allocate(operation.end - operation.begin);
+        operation.to = operation.buffer->data();
+      }
       ++in_flight_;
       stats_.max_depth = std::max<uint64_t>(stats_.max_depth, in_flight_);
       Prepare(slot);
@@ -180,7 +187,7 @@ class UringEngine : public Engine {
     const File& file = *operation.request.file;
     const uint64_t bytes = std::min(operation.end - operation.next, kMaxRead);
     ::io_uring_prep_read(sqe, operation.direct ? file.direct_fd() : file.fd(),
-                         operation.buffer->data() + (operation.next - operation.begin),
+                         operation.to + (operation.next - operation.begin),
                          static_cast<unsigned>(bytes), operation.next);
     ::io_uring_sqe_set_data64(sqe, slot);
   }
@@ -252,7 +259,7 @@ class UringEngine : public Engine {
       result.tag = request.tag;
       result.status = std::move(status);
       if (result.status.ok()) {
-        result.data = {operation.buffer->data() + (request.offset - operation.begin),
+        result.data = {operation.to + (request.offset - operation.begin),
                        static_cast<size_t>(request.length)};
         result.buffer = std::move(operation.buffer);
       }
@@ -274,6 +281,8 @@ class UringEngine : public Engine {
     for (size_t slot = 0; slot < depth_; ++slot) {
       if (!idle[slot]) again.push_back(operations_[slot].request);
     }
+    // Into other memory, for the kernel may still write there.
+    for (ReadRequest& request : again) request.into = nullptr;
     again.insert(again.end(), queue_.begin(), queue_.end());
     queue_.clear();
     Abandon();

@@ -215,15 +215,20 @@ class Reader::Run {
   };
 
   struct Unit : std::enable_shared_from_this<Unit> {
-    uint64_t begin = 0;  // items
+    // Either a piece of the order, items [begin, end), of which this rank delivers those in
+    // `needed` (rising; all if empty); or, if `scattered` is not empty, the items of one block,
+    // rising.
+    uint64_t begin = 0;
     uint64_t end = 0;
-    std::vector<uint32_t> needed;  // which of them this rank delivers, rising; all if empty
+    std::vector<uint32_t> needed;
+    std::vector<uint64_t> scattered;
     std::vector<Extent> extents;
     uint64_t memory = 0;
     // Of the thread that plans.
     uint64_t left = 0;                 // records that no block has asked for yet
     uint64_t last_block = UINT64_MAX;  // that has asked for any
     // Thread that reads it only.
+    std::shared_ptr<Buffer> buffer;   // of all its extents, if they are many
     std::vector<ReadResult> results;  // one for each raw extent
     size_t results_missing = 0;
     // mutex_.
@@ -235,8 +240,15 @@ class Reader::Run {
     const std::string_view* views = nullptr;
     bool any_damaged = false;
 
+    uint64_t records() const {
+      if (!scattered.empty()) return scattered.size();
+      return needed.empty() ? end - begin : needed.size();
+    }
     // Where item `item` stands among the views.
     uint32_t IndexOf(uint64_t item) const {
+      if (!scattered.empty()) {
+        return std::lower_bound(scattered.begin(), scattered.end(), item) - scattered.begin();
+      }
       const auto local = static_cast<uint32_t>(item - begin);
       if (needed.empty()) return local;
       return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
@@ -300,56 +312,116 @@ class Reader::Run {
   }
 
   // The new unit that holds `item`.
-  absl::StatusOr<std::shared_ptr<Unit>> MakeUnit(uint64_t item, bool alone) {
+  absl::StatusOr<std::shared_ptr<Unit>> MakeUnit(uint64_t item) {
     auto unit = std::make_shared<Unit>();
-    if (alone) {
-      unit->begin = item;
-      unit->end = item + 1;
-    } else {
-      absl::StatusOr<OrderPiece> piece = PieceOf(item);
-      if (!piece.ok()) return piece.status();
-      unit->begin = piece->begin;
-      unit->end = piece->end;
-      // Which positions of the piece are delivered, and by this rank?
-      const uint64_t from = plan_epoch_ == first_epoch_ ? first_position_ : 0;
-      const uint64_t to = std::min(end_position_, order_->size());
-      const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
-      const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
-      if (!mine || piece->min_position < from || piece->max_position >= to) {
-        for (uint64_t i = unit->begin; i < unit->end; ++i) {
-          const uint64_t position = order_->PositionOf(plan_epoch_, i);
-          if (position >= from && position < to && position % options_.world == options_.rank) {
-            unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
-          }
+    absl::StatusOr<OrderPiece> piece = PieceOf(item);
+    if (!piece.ok()) return piece.status();
+    unit->begin = piece->begin;
+    unit->end = piece->end;
+    // Which positions of the piece are delivered, and by this rank?
+    const uint64_t from = plan_epoch_ == first_epoch_ ? first_position_ : 0;
+    const uint64_t to = std::min(end_position_, order_->size());
+    const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
+    const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
+    if (!mine || piece->min_position < from || piece->max_position >= to) {
+      for (uint64_t i = unit->begin; i < unit->end; ++i) {
+        const uint64_t position = order_->PositionOf(plan_epoch_, i);
+        if (position >= from && position < to && position % options_.world == options_.rank) {
+          unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
         }
-        if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
       }
+      if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
     }
-    unit->left = unit->needed.empty() ? unit->end - unit->begin : unit->needed.size();
+    unit->left = unit->records();
     absl::Status status = absl::OkStatus();
-    const auto add = [&](uint64_t begin, uint64_t end) {
-      selection_.ForEachRange(begin, end, [&](uint64_t first, uint64_t count) {
-        if (status.ok()) status = AppendExtents(*table_, first, count, &unit->extents);
-      });
-    };
     if (unit->needed.empty()) {
-      add(unit->begin, unit->end);
+      status = AddExtents(unit->begin, unit->end, unit.get());
     } else {
-      for (size_t i = 0; i < unit->needed.size();) {
-        size_t j = i + 1;
-        while (j < unit->needed.size() && unit->needed[j] == unit->needed[j - 1] + 1) ++j;
-        add(unit->begin + unit->needed[i], unit->begin + unit->needed[j - 1] + 1);
-        i = j;
-      }
+      status = AddNeededExtents(unit.get());
     }
     if (!status.ok()) return status;
-    unit->memory = kUnitOverhead + unit->left * kViewBytes;
-    for (const Extent& extent : unit->extents) {
-      unit->memory += extent.compressed()
-                          ? extent.bytes + kBlockBytes
-                          : RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
-    }
+    CountMemory(unit.get());
     return unit;
+  }
+
+  // Of what is needed, neighbours are read together, with what little lies between them.
+  absl::Status AddNeededExtents(Unit* unit) const {
+    const std::vector<uint32_t>& needed = unit->needed;
+    const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
+    for (size_t i = 0, j; i < needed.size(); i = j) {
+      j = i + 1;
+      while (j < needed.size() && needed[j] - needed[j - 1] - 1 <= gap) ++j;
+      const size_t first_new = unit->extents.size();
+      absl::Status status =
+          AddExtents(unit->begin + needed[i], unit->begin + needed[j - 1] + 1, unit);
+      if (!status.ok()) return status;
+      uint64_t at = needed[i];
+      size_t next = i;
+      size_t kept = first_new;
+      for (size_t e = first_new; e < unit->extents.size(); ++e) {
+        Extent& extent = unit->extents[e];
+        const uint64_t end = at + extent.records;
+        for (; next < j && needed[next] < end; ++next) {
+          extent.wanted.push_back(static_cast<uint32_t>(needed[next] - at));
+        }
+        at = end;
+        // What lies between may have an extent (a shard) of its own.
+        if (extent.wanted.empty()) continue;
+        if (extent.wanted.size() == extent.records) extent.wanted.clear();
+        if (kept != e) unit->extents[kept] = std::move(extent);
+        ++kept;
+      }
+      unit->extents.resize(kept);
+    }
+    return absl::OkStatus();
+  }
+
+  // The unit of items that are read one by one.
+  absl::StatusOr<std::shared_ptr<Unit>> MakeScatteredUnit(absl::Span<const uint64_t> items) {
+    auto unit = std::make_shared<Unit>();
+    unit->scattered.assign(items.begin(), items.end());
+    std::sort(unit->scattered.begin(), unit->scattered.end());
+    std::vector<uint64_t>& sorted = unit->scattered;
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+    unit->left = items.size();
+    unit->extents.reserve(sorted.size());
+    for (size_t i = 0, j; i < sorted.size(); i = j) {
+      j = i + 1;
+      while (j < sorted.size() && sorted[j] == sorted[j - 1] + 1) ++j;
+      absl::Status status = AddExtents(sorted[i], sorted[j - 1] + 1, unit.get());
+      if (!status.ok()) return status;
+    }
+    CountMemory(unit.get());
+    return unit;
+  }
+
+  absl::Status AddExtents(uint64_t begin, uint64_t end, Unit* unit) const {
+    absl::Status status = absl::OkStatus();
+    selection_.ForEachRange(begin, end, [&](uint64_t first, uint64_t count) {
+      if (status.ok()) status = AppendExtents(*table_, first, count, &unit->extents);
+    });
+    return status;
+  }
+
+  // Many reads through the page cache share a buffer; past it, each has whole pages of its own.
+  bool SharesBuffer(const Unit& unit) const {
+    return unit.extents.size() > 1 && !choice_.engine.direct;
+  }
+
+  void CountMemory(Unit* unit) const {
+    unit->memory = kUnitOverhead + unit->records() * kViewBytes;
+    uint64_t bytes = 0;
+    for (const Extent& extent : unit->extents) {
+      unit->memory += sizeof(Extent) + sizeof(ReadResult);
+      if (extent.compressed()) {
+        unit->memory += extent.bytes + kBlockBytes;
+      } else if (SharesBuffer(*unit)) {
+        bytes += extent.bytes;
+      } else {
+        unit->memory += RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
+      }
+    }
+    unit->memory += RoundUp(bytes, Buffer::kAlignment);
   }
 
   Unit* FindUnit(uint64_t item) {
@@ -413,41 +485,59 @@ class Reader::Run {
     if (options_.end == EpochEnd::kPad) block->out.padded = n - real;
 
     block->slices.reserve(n);
+    const uint64_t in_pieces = whole_pieces_ ? real : 0;
     Unit* unit = nullptr;  // of the item before
-    for (uint64_t i = 0; i < n; ++i) {
+    for (uint64_t i = 0; i < in_pieces; ++i) {
       const uint64_t item = items_[i];
-      // What is padding has been delivered before, and its unit let go.
-      const bool alone = i >= real || !whole_pieces_;
-      if (alone || unit == nullptr || item < unit->begin || item >= unit->end) {
-        unit = alone ? nullptr : FindUnit(item);
+      if (unit == nullptr || item < unit->begin || item >= unit->end) {
+        unit = FindUnit(item);
         if (unit == nullptr) {
-          absl::StatusOr<std::shared_ptr<Unit>> made = MakeUnit(item, alone);
+          absl::StatusOr<std::shared_ptr<Unit>> made = MakeUnit(item);
           if (!made.ok()) return made.status();
           unit = made->get();
-          block->new_memory += unit->memory;
-          if (!alone) InsertUnit(*made);
-          block->new_units.push_back(*std::move(made));
+          InsertUnit(*made);
+          AddNewUnit(*std::move(made), block.get());
         }
       }
       if (unit->last_block != block->number) {
         unit->last_block = block->number;
         block->units.push_back(unit->shared_from_this());
       }
-      const uint32_t index = unit->IndexOf(item);
-      if (!block->slices.empty() && block->slices.back().unit == unit &&
-          block->slices.back().first + block->slices.back().count == index) {
-        ++block->slices.back().count;
-      } else {
-        block->slices.push_back({unit, index, 1});
-      }
+      AddToSlices(unit, item, block.get());
       if (--unit->left == 0) {
         // Blocks keep it from here on.
-        if (!alone) EraseUnit(unit);
+        EraseUnit(unit);
         unit = nullptr;
       }
     }
+    // What is padding has been delivered before, and its unit let go.
+    if (in_pieces < n) {
+      absl::StatusOr<std::shared_ptr<Unit>> made =
+          MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
+      if (!made.ok()) return made.status();
+      for (uint64_t i = in_pieces; i < n; ++i) AddToSlices(made->get(), items_[i], block.get());
+      block->units.push_back(*made);
+      AddNewUnit(*std::move(made), block.get());
+    }
     plan_position_ += n * stride;
     return block;
+  }
+
+  static void AddNewUnit(std::shared_ptr<Unit> unit, Block* block) {
+    block->new_memory += unit->memory;
+    block->new_units.push_back(std::move(unit));
+  }
+
+  static void AddToSlices(Unit* unit, uint64_t item, Block* block) {
+    const uint32_t index = unit->IndexOf(item);
+    if (!block->slices.empty()) {
+      Slice& last = block->slices.back();
+      if (last.unit == unit && last.first + last.count == index) {
+        ++last.count;
+        return;
+      }
+    }
+    block->slices.push_back({unit, index, 1});
   }
 
   // Plans until something is queued for reading (then true), the budget is used up, or the consumer
@@ -517,16 +607,16 @@ class Reader::Run {
   void Work(Engine& engine) {
     std::vector<ReadRequest> requests;
     std::vector<ReadResult> results;
-    // Units with requests in flight, by tag (unit and extent).
-    std::unordered_map<uint64_t, std::pair<std::shared_ptr<Unit>, size_t>> in_flight;
-    uint64_t next_tag = 0;
+    // Units with requests in flight. A tag is a slot and the number of an extent.
+    std::vector<std::shared_ptr<Unit>> slots;
+    std::vector<uint64_t> free_slots;
     const size_t depth = engine.depth();
     while (true) {
       std::vector<std::shared_ptr<Unit>> taken;
       {
         std::unique_lock<std::mutex> lock(mutex_);
         if (stopping_) return;
-        size_t room = depth > in_flight.size() ? depth - in_flight.size() : 0;
+        size_t room = depth > engine.outstanding() ? depth - engine.outstanding() : 0;
         while (room > 0 && !to_read_.empty()) {
           taken.push_back(std::move(to_read_.front()));
           to_read_.pop_front();
@@ -536,18 +626,36 @@ class Reader::Run {
       std::vector<std::shared_ptr<Unit>> inflating;
       requests.clear();
       for (std::shared_ptr<Unit>& unit : taken) {
+        if (free_slots.empty()) {
+          free_slots.push_back(slots.size());
+          slots.emplace_back();
+        }
+        const uint64_t slot = free_slots.back();
         unit->results.resize(unit->extents.size());
+        uint64_t bytes = 0;
+        if (SharesBuffer(*unit)) {
+          for (const Extent& extent : unit->extents)
+            bytes += extent.compressed() ? 0 : extent.bytes;
+          unit->buffer = pool_->Allocate(bytes);
+          bytes = 0;
+        }
         for (size_t i = 0; i < unit->extents.size(); ++i) {
           const Extent& extent = unit->extents[i];
           if (extent.compressed()) continue;
           ++unit->results_missing;
-          requests.push_back({extent.file, extent.offset, extent.bytes, next_tag});
-          in_flight.emplace(next_tag++, std::pair(unit, i));
+          requests.push_back(
+              {extent.file, extent.offset, extent.bytes, slot << 32 | i, unit->buffer, bytes});
+          bytes += extent.bytes;
         }
-        if (unit->results_missing == 0) inflating.push_back(unit);
+        if (unit->results_missing == 0) {
+          inflating.push_back(unit);
+        } else {
+          slots[slot] = unit;
+          free_slots.pop_back();
+        }
       }
       if (!requests.empty()) engine.Submit(requests);
-      for (const std::shared_ptr<Unit>& unit : inflating) FinishUnit(unit);
+      for (const std::shared_ptr<Unit>& unit : inflating) FinishUnit(*unit);
       if (engine.outstanding() > 0) {
         // While the device works, the next blocks are planned.
         if (engine.outstanding() < depth && TryPlan()) {
@@ -557,11 +665,12 @@ class Reader::Run {
         }
         UpdateStats(engine);
         for (ReadResult& result : results) {
-          const auto entry = in_flight.find(result.tag);
-          const auto [unit, i] = std::move(entry->second);
-          in_flight.erase(entry);
-          unit->results[i] = std::move(result);
-          if (--unit->results_missing == 0) FinishUnit(unit);
+          const uint64_t slot = result.tag >> 32;
+          Unit& unit = *slots[slot];
+          unit.results[result.tag & UINT32_MAX] = std::move(result);
+          if (--unit.results_missing > 0) continue;
+          FinishUnit(*std::exchange(slots[slot], nullptr));
+          free_slots.push_back(slot);
         }
         results.clear();
         continue;
@@ -591,23 +700,25 @@ class Reader::Run {
   }
 
   // Checks a unit whose bytes are there, and hands it to the blocks that wait.
-  void FinishUnit(const std::shared_ptr<Unit>& unit) {
-    Payloads& payloads = *unit->payloads;
-    payloads.views.reserve(unit->needed.empty() ? unit->end - unit->begin : unit->needed.size());
+  void FinishUnit(Unit& unit) {
+    // The last block to need the unit may be delivered, and let go, before this function ends.
+    const std::shared_ptr<Unit> keep = unit.shared_from_this();
+    Payloads& payloads = *unit.payloads;
+    payloads.views.reserve(unit.records());
     absl::Status status = absl::OkStatus();
     uint64_t inflated = 0;
-    for (size_t i = 0; i < unit->extents.size() && status.ok(); ++i) {
-      const Extent& extent = unit->extents[i];
+    for (size_t i = 0; i < unit.extents.size() && status.ok(); ++i) {
+      const Extent& extent = unit.extents[i];
       if (extent.compressed()) {
         InflateExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
                       &payloads.damaged, &inflated);
         continue;
       }
-      ReadResult& result = unit->results[i];
+      ReadResult& result = unit.results[i];
       if (result.status.ok()) {
         CheckExtent(*table_, extent, result.data, options_.check, &payloads.views,
                     &payloads.damaged);
-        payloads.buffers.push_back(std::move(result.buffer));
+        if (result.buffer != unit.buffer) payloads.buffers.push_back(std::move(result.buffer));
       } else if (options_.damage.skip) {
         SalvageExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
                       &payloads.damaged);
@@ -615,20 +726,21 @@ class Reader::Run {
         status = result.status;
       }
     }
-    unit->results.clear();
-    unit->extents.clear();
-    unit->views = payloads.views.data();
-    unit->any_damaged = !payloads.damaged.empty();
+    if (unit.buffer != nullptr) payloads.buffers.push_back(std::move(unit.buffer));
+    unit.results = {};
+    unit.extents = {};
+    unit.views = payloads.views.data();
+    unit.any_damaged = !payloads.damaged.empty();
     std::vector<Block*> complete;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      unit->ready = true;
-      unit->status = status;
+      unit.ready = true;
+      unit.status = status;
       stats_.bytes_read += inflated;
-      for (Block* block : unit->waiting) {
+      for (Block* block : unit.waiting) {
         if (--block->units_missing == 0) complete.push_back(block);
       }
-      unit->waiting.clear();
+      unit.waiting.clear();
     }
     for (Block* block : complete) Assemble(*block);
   }

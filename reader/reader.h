@@ -97,7 +97,8 @@ struct ReaderStats {
 
 // What an order needs in memory.
 struct MemoryPlan {
-  // false: what whole chunks would hold does not fit the budget, and records are read one by one.
+  // false: records are read one by one, for the order is the exact permutation, or the chunks that
+  // are open at a time do not fit the budget.
   bool whole_chunks = true;
   uint64_t held_bytes = 0;  // by the window and by reading ahead
   uint64_t budget_bytes = 0;

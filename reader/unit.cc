@@ -35,20 +35,31 @@ std::string DamagedRecord::Message() const {
 
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            std::vector<Extent>* extents) {
-  size_t shard = table.ShardOf(first);
+  // Often the shard of the extent before.
+  size_t shard = extents->empty() ? SIZE_MAX : extents->back().shard;
+  if (shard == SIZE_MAX || first < table.begins()[shard] || first >= table.begins()[shard + 1]) {
+    shard = table.ShardOf(first);
+  }
   while (records > 0) {
     const RecordRange range = table.RangeOf(shard);
     const uint64_t begin = first - range.first;
     const uint64_t n = std::min(records, range.count - begin);
     if (n > 0) {
-      absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
-      if (!index.ok()) return index.status();
-      absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
-      if (!file.ok()) return file.status();
-      const uint64_t offset = (*index)->Offset(begin);
-      const uint64_t end = (*index)->Offset(begin + n);
-      extents->push_back(
-          {shard, begin, n, offset, end - offset, *std::move(index), *std::move(file)});
+      Extent extent{shard, begin, n};
+      if (!extents->empty() && extents->back().shard == shard) {
+        extent.index = extents->back().index;
+        extent.file = extents->back().file;
+      } else {
+        absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
+        if (!index.ok()) return index.status();
+        absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
+        if (!file.ok()) return file.status();
+        extent.index = *std::move(index);
+        extent.file = *std::move(file);
+      }
+      extent.offset = extent.index->Offset(begin);
+      extent.bytes = extent.index->Offset(begin + n) - extent.offset;
+      extents->push_back(std::move(extent));
     }
     records -= n;
     first += n;
@@ -61,15 +72,19 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged) {
   thread_local std::vector<Record> records;
-  records.clear();
-  const FrameScan scan =
-      ScanFrames(bytes, extent.offset, /*at_end=*/true, check, extent.records, &records);
-  if (scan.defect == FrameDefect::kNone && scan.consumed == bytes.size() &&
-      records.size() == extent.records) {
-    for (const Record& record : records) payloads->push_back(record.payload);
-    return;
+  if (extent.wanted.empty()) {
+    records.clear();
+    const FrameScan scan =
+        ScanFrames(bytes, extent.offset, /*at_end=*/true, check, extent.records, &records);
+    if (scan.defect == FrameDefect::kNone && scan.consumed == bytes.size() &&
+        records.size() == extent.records) {
+      for (const Record& record : records) payloads->push_back(record.payload);
+      return;
+    }
   }
-  for (uint64_t i = 0; i < extent.records; ++i) {
+  const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
+  for (uint64_t w = 0; w < n; ++w) {
+    const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
     const uint64_t begin = extent.index->Offset(extent.first_record + i) - extent.offset;
     const uint64_t end = extent.index->Offset(extent.first_record + i + 1) - extent.offset;
     const FrameDefect defect = CheckFrame(bytes.substr(begin, end - begin), check, &records);
@@ -86,7 +101,9 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
                    std::vector<std::shared_ptr<const void>>* buffers,
                    std::vector<DamagedRecord>* damaged) {
   std::vector<Record> scratch;
-  for (uint64_t i = 0; i < extent.records; ++i) {
+  const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
+  for (uint64_t w = 0; w < n; ++w) {
+    const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
     const uint64_t begin = extent.index->Offset(extent.first_record + i);
     const uint64_t end = extent.index->Offset(extent.first_record + i + 1);
     std::shared_ptr<Buffer> buffer = Buffer::Allocate(end - begin);
@@ -116,6 +133,18 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
   options.block_bytes = std::clamp<uint64_t>(extent.bytes, 4 << 10, 1 << 20);
   uint64_t done = 0;
   std::string what;
+  size_t next_wanted = 0;
+  // Whether record `done` is wanted.
+  const auto wants = [&] {
+    if (extent.wanted.empty()) return true;
+    if (next_wanted == extent.wanted.size() || extent.wanted[next_wanted] != done) return false;
+    ++next_wanted;
+    return true;
+  };
+  const auto add_damaged = [&](std::string_view defect) {
+    if (wants()) AddDamaged(table, extent, done, defect, payloads, damaged);
+    ++done;
+  };
   absl::StatusOr<std::unique_ptr<ShardReader>> reader =
       ShardReader::OpenAt(extent.file, extent.index->summary().compression, restart, extent.offset,
                           extent.first_record, options);
@@ -126,7 +155,7 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
     if (!status.ok() || block.records.empty()) {
       const FrameDefect defect = (*reader)->stream().defect();
       if (!status.ok() && defect == FrameDefect::kPayloadCrc) {
-        AddDamaged(table, extent, done++, FrameDefectName(defect), payloads, damaged);
+        add_damaged(FrameDefectName(defect));
         if ((*reader)->stream().Recover().ok()) continue;
       }
       what = status.ok() ? "the shard ends before it" : std::string(status.message());
@@ -141,14 +170,14 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
         in_step = false;
         break;
       }
-      payloads->push_back(record.payload);
+      if (wants()) payloads->push_back(record.payload);
       ++done;
     }
     buffers->push_back(std::move(block.buffer));
     if (!in_step) break;
   }
   if (reader.ok()) *bytes_read += (*reader)->file_position() - restart.file_offset;
-  while (done < extent.records) AddDamaged(table, extent, done++, what, payloads, damaged);
+  while (done < extent.records) add_damaged(what);
 }
 
 }  // namespace shardfeed

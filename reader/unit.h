@@ -30,13 +30,16 @@ struct DamagedRecord {
   std::string Message() const;
 };
 
-// Consecutive records of one shard.
+// Consecutive records of one shard that are read at once.
 struct Extent {
   size_t shard = 0;
   uint64_t first_record = 0;  // in the shard
   uint64_t records = 0;
   uint64_t offset = 0;  // of the frames in the (decompressed) stream
   uint64_t bytes = 0;
+  // Which of them are wanted, rising, counted from the first; all if empty. The others are neither
+  // checked nor delivered.
+  std::vector<uint32_t> wanted;
   std::shared_ptr<const ShardIndex> index;
   std::shared_ptr<const File> file;
 
@@ -47,9 +50,9 @@ struct Extent {
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            std::vector<Extent>* extents);
 
-// Checks `bytes`, the frames of a raw extent, and appends the view of each payload; for a damaged
-// record an empty view and an entry in `damaged`. Damage of one record never hides the next: the
-// index says where it starts.
+// Checks `bytes`, the frames of a raw extent, and appends the view of each wanted payload; for a
+// damaged record an empty view and an entry in `damaged`. Damage of one record never hides the
+// next: the index says where it starts.
 void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged);
