@@ -661,7 +661,8 @@ class Reader::Run {
         if (engine.outstanding() < depth && TryPlan()) {
           engine.Wait(0, &results);
         } else {
-          engine.Wait(1, &results);
+          // An engine that reads one at a time reads all of the unit that it was given.
+          engine.Wait(depth == 1 ? engine.outstanding() : 1, &results);
         }
         UpdateStats(engine);
         for (ReadResult& result : results) {
@@ -799,17 +800,15 @@ class Reader::Run {
   }
 
   void UpdateStats(Engine& engine) {
-    const EngineStats now = engine.stats();
+    EngineStats now = engine.stats();
     std::lock_guard<std::mutex> lock(mutex_);
     EngineStats& last = engine_stats_[&engine];
     stats_.bytes_read += now.bytes_read - last.bytes_read;
     stats_.reads += now.requests - last.requests;
-    last = now;
-    uint64_t depth = 0;
-    for (const auto& [unused, stats] : engine_stats_) depth += stats.max_depth;
-    stats_.max_queue_depth = depth;
-    stats_.io = now.mode;
-    if (!now.reason.empty()) stats_.io_reason = now.reason;
+    stats_.max_queue_depth += now.max_depth - last.max_depth;
+    if (stats_.io != now.mode) stats_.io = now.mode;
+    if (!now.reason.empty() && stats_.io_reason != now.reason) stats_.io_reason = now.reason;
+    last = std::move(now);
   }
 
   const std::shared_ptr<const ShardTable> table_;
@@ -1046,8 +1045,9 @@ MemoryPlan Reader::memory_plan() const {
   MemoryPlan plan;
   plan.held_bytes = held + held / 8 + 8 * kBlockBytes;
   plan.budget_bytes = options_.budget_bytes;
-  plan.whole_chunks =
-      spec.kind != OrderSpec::Kind::kShuffle || plan.held_bytes <= plan.budget_bytes;
+  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
+  const bool exact = shuffled && spec.window == OrderSpec::kAll;
+  plan.whole_chunks = !exact && (!shuffled || plan.held_bytes <= plan.budget_bytes);
   return plan;
 }
 
