@@ -87,6 +87,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         {"order", reader.order().Describe()},
         {"records", records.load()},
         {"bytes", stats.bytes},
+        {"payload_bytes", stats.bytes - std::min(stats.bytes, stats.records * kFrameBytes)},
         {"seconds", seconds},
         {"records_per_second", static_cast<double>(records) / seconds},
         {"bytes_per_second", static_cast<double>(stats.bytes) / seconds},

@@ -65,6 +65,8 @@ class Engine {
   virtual size_t outstanding() const = 0;
   // Requests beyond so many wait inside.
   virtual size_t depth() const = 0;
+  // Wait reads by itself, so that nothing goes on meanwhile.
+  virtual bool reads_in_wait() const { return false; }
   virtual EngineStats stats() const = 0;
 };
 

@@ -14,6 +14,9 @@
 namespace shardfeed {
 namespace {
 
+// How many requests are taken before Wait is called: more would only wait.
+constexpr size_t kInlineDepth = 32;
+
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -38,7 +41,8 @@ class MmapEngine : public Engine {
   }
   void Wake() override {}
   size_t outstanding() const override { return queue_.size(); }
-  size_t depth() const override { return 1; }
+  size_t depth() const override { return kInlineDepth; }
+  bool reads_in_wait() const override { return true; }
   EngineStats stats() const override { return stats_; }
 
  private:

@@ -16,6 +16,9 @@
 namespace shardfeed {
 namespace {
 
+// How many requests are taken before Wait is called: more would only wait.
+constexpr size_t kInlineDepth = 32;
+
 constexpr int kMaxThreads = 16;
 
 uint64_t AlignDown(uint64_t n) { return n / Buffer::kAlignment * Buffer::kAlignment; }
@@ -100,7 +103,8 @@ class InlineEngine : public Engine {
   }
   void Wake() override {}
   size_t outstanding() const override { return queue_.size(); }
-  size_t depth() const override { return 1; }
+  size_t depth() const override { return kInlineDepth; }
+  bool reads_in_wait() const override { return true; }
   EngineStats stats() const override { return stats_; }
 
  private:

@@ -108,7 +108,9 @@ class Reader::Run {
     for (int i = 0; i < thread_count_; ++i) {
       EngineOptions options = choice_.engine;
       options.pool = pool_;
-      options.depth = std::max(1, choice_.engine.depth / thread_count_);
+      // Each request holds a file open.
+      const auto max_open = static_cast<int>(table_->max_open());
+      options.depth = std::clamp(choice_.engine.depth / thread_count_, 1, max_open);
       absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(options);
       if (!engine.ok()) return engine.status();
       engines_.push_back(*std::move(engine));
@@ -228,7 +230,8 @@ class Reader::Run {
     uint64_t left = 0;                 // records that no block has asked for yet
     uint64_t last_block = UINT64_MAX;  // that has asked for any
     // Thread that reads it only.
-    std::shared_ptr<Buffer> buffer;   // of all its extents, if they are many
+    std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
+    uint64_t buffer_used = 0;
     std::vector<ReadResult> results;  // one for each raw extent
     size_t results_missing = 0;
     // mutex_.
@@ -607,79 +610,89 @@ class Reader::Run {
   void Work(Engine& engine) {
     std::vector<ReadRequest> requests;
     std::vector<ReadResult> results;
-    // Units with requests in flight. A tag is a slot and the number of an extent.
+    // Units with extents that are still to be read, by slot. A tag is a slot and the number of an
+    // extent.
     std::vector<std::shared_ptr<Unit>> slots;
     std::vector<uint64_t> free_slots;
+    std::deque<std::pair<uint64_t, uint32_t>> to_submit;  // slot, extent
     const size_t depth = engine.depth();
     while (true) {
-      std::vector<std::shared_ptr<Unit>> taken;
-      {
-        std::unique_lock<std::mutex> lock(mutex_);
-        if (stopping_) return;
-        size_t room = depth > engine.outstanding() ? depth - engine.outstanding() : 0;
-        while (room > 0 && !to_read_.empty()) {
-          taken.push_back(std::move(to_read_.front()));
+      // As many units as keep the engine busy; just one if nobody reads while this thread checks.
+      while (engine.reads_in_wait() ? engine.outstanding() + to_submit.size() == 0
+                                    : engine.outstanding() + to_submit.size() < depth) {
+        std::shared_ptr<Unit> unit;
+        {
+          std::lock_guard<std::mutex> lock(mutex_);
+          if (stopping_) return;
+          if (to_read_.empty()) break;
+          unit = std::move(to_read_.front());
           to_read_.pop_front();
-          room -= std::min(room, taken.back()->extents.size());
         }
-      }
-      std::vector<std::shared_ptr<Unit>> inflating;
-      requests.clear();
-      for (std::shared_ptr<Unit>& unit : taken) {
+        uint64_t slot = slots.size();
         if (free_slots.empty()) {
-          free_slots.push_back(slots.size());
           slots.emplace_back();
+        } else {
+          slot = free_slots.back();
+          free_slots.pop_back();
         }
-        const uint64_t slot = free_slots.back();
         unit->results.resize(unit->extents.size());
-        uint64_t bytes = 0;
-        if (SharesBuffer(*unit)) {
-          for (const Extent& extent : unit->extents)
-            bytes += extent.compressed() ? 0 : extent.bytes;
-          unit->buffer = pool_->Allocate(bytes);
-          bytes = 0;
-        }
+        uint64_t shared_bytes = 0;
         for (size_t i = 0; i < unit->extents.size(); ++i) {
-          const Extent& extent = unit->extents[i];
-          if (extent.compressed()) continue;
+          if (unit->extents[i].compressed()) continue;
+          to_submit.emplace_back(slot, static_cast<uint32_t>(i));
           ++unit->results_missing;
-          requests.push_back(
-              {extent.file, extent.offset, extent.bytes, slot << 32 | i, unit->buffer, bytes});
-          bytes += extent.bytes;
+          shared_bytes += unit->extents[i].bytes;
         }
         if (unit->results_missing == 0) {
-          inflating.push_back(unit);
+          free_slots.push_back(slot);
+          FinishUnit(*unit);
+          continue;
+        }
+        if (SharesBuffer(*unit)) unit->buffer = pool_->Allocate(shared_bytes);
+        slots[slot] = std::move(unit);
+      }
+      requests.clear();
+      while (!to_submit.empty() && engine.outstanding() + requests.size() < depth) {
+        const auto [slot, i] = to_submit.front();
+        to_submit.pop_front();
+        Unit& unit = *slots[slot];
+        const Extent& extent = unit.extents[i];
+        const uint64_t tag = slot << 32 | i;
+        absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
+        if (file.ok()) {
+          requests.push_back(
+              {*std::move(file), extent.offset, extent.bytes, tag, unit.buffer, unit.buffer_used});
+          if (unit.buffer != nullptr) unit.buffer_used += extent.bytes;
         } else {
-          slots[slot] = unit;
-          free_slots.pop_back();
+          results.push_back({tag, file.status()});
         }
       }
       if (!requests.empty()) engine.Submit(requests);
-      for (const std::shared_ptr<Unit>& unit : inflating) FinishUnit(*unit);
       if (engine.outstanding() > 0) {
         // While the device works, the next blocks are planned.
-        if (engine.outstanding() < depth && TryPlan()) {
+        if (engine.reads_in_wait()) {
+          engine.Wait(engine.outstanding(), &results);
+        } else if (engine.outstanding() < depth && TryPlan()) {
           engine.Wait(0, &results);
         } else {
-          // An engine that reads one at a time reads all of the unit that it was given.
-          engine.Wait(depth == 1 ? engine.outstanding() : 1, &results);
+          engine.Wait(1, &results);
         }
         UpdateStats(engine);
-        for (ReadResult& result : results) {
-          const uint64_t slot = result.tag >> 32;
-          Unit& unit = *slots[slot];
-          unit.results[result.tag & UINT32_MAX] = std::move(result);
-          if (--unit.results_missing > 0) continue;
-          FinishUnit(*std::exchange(slots[slot], nullptr));
-          free_slots.push_back(slot);
-        }
-        results.clear();
-        continue;
       }
-      if (!inflating.empty()) continue;
-      if (TryPlan()) continue;
+      for (ReadResult& result : results) {
+        const uint64_t slot = result.tag >> 32;
+        Unit& unit = *slots[slot];
+        unit.results[result.tag & UINT32_MAX] = std::move(result);
+        if (--unit.results_missing > 0) continue;
+        FinishUnit(*std::exchange(slots[slot], nullptr));
+        free_slots.push_back(slot);
+      }
+      results.clear();
+      if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
+      // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
       std::unique_lock<std::mutex> lock(mutex_);
       work_.wait(lock, [&] { return stopping_ || !to_read_.empty() || MayPlan(); });
+      if (stopping_) return;
     }
   }
 

@@ -26,7 +26,7 @@ size_t FileLimit() {
     limit.rlim_cur = limit.rlim_max;
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
   }
-  return std::clamp<size_t>(limit.rlim_cur / 4, 16, kMaxOpen);
+  return std::clamp<size_t>(limit.rlim_cur / 8, 4, kMaxOpen);
 }
 
 }  // namespace

@@ -66,6 +66,9 @@ class ShardTable {
   uint64_t indexes_built() const { return built_; }
   uint64_t indexes_not_kept() const { return not_kept_; }
 
+  // How many files the table keeps open at most, besides those in use.
+  size_t max_open() const { return max_open_; }
+
   // DataLoss: it has changed since the table was opened. Others as ShardIndex::Open.
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
   // FailedPrecondition: its size has changed since. Others as File::Open.

@@ -48,14 +48,10 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
       Extent extent{shard, begin, n};
       if (!extents->empty() && extents->back().shard == shard) {
         extent.index = extents->back().index;
-        extent.file = extents->back().file;
       } else {
         absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table.Index(shard);
         if (!index.ok()) return index.status();
-        absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
-        if (!file.ok()) return file.status();
         extent.index = *std::move(index);
-        extent.file = *std::move(file);
       }
       extent.offset = extent.index->Offset(begin);
       extent.bytes = extent.index->Offset(begin + n) - extent.offset;
@@ -101,6 +97,7 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
                    std::vector<std::shared_ptr<const void>>* buffers,
                    std::vector<DamagedRecord>* damaged) {
   std::vector<Record> scratch;
+  const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   for (uint64_t w = 0; w < n; ++w) {
     const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
@@ -108,7 +105,8 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
     const uint64_t end = extent.index->Offset(extent.first_record + i + 1);
     std::shared_ptr<Buffer> buffer = Buffer::Allocate(end - begin);
     const absl::Status read =
-        extent.file->ReadExactlyAt(begin, absl::MakeSpan(buffer->data(), end - begin));
+        file.ok() ? (*file)->ReadExactlyAt(begin, absl::MakeSpan(buffer->data(), end - begin))
+                  : file.status();
     if (!read.ok()) {
       AddDamaged(table, extent, i, std::string(read.message()), payloads, damaged);
       continue;
@@ -145,9 +143,13 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
     if (wants()) AddDamaged(table, extent, done, defect, payloads, damaged);
     ++done;
   };
-  absl::StatusOr<std::unique_ptr<ShardReader>> reader =
-      ShardReader::OpenAt(extent.file, extent.index->summary().compression, restart, extent.offset,
-                          extent.first_record, options);
+  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<ShardReader>> {
+    absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+    if (!file.ok()) return file.status();
+    return ShardReader::OpenAt(*std::move(file), extent.index->summary().compression, restart,
+                               extent.offset, extent.first_record, options);
+  };
+  absl::StatusOr<std::unique_ptr<ShardReader>> reader = open();
   if (!reader.ok()) what = std::string(reader.status().message());
   RecordBlock block;
   while (reader.ok() && done < extent.records) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "io/file.h"
 #include "reader/shard_table.h"
 #include "shard/index.h"
 #include "tfrecord/framing.h"
@@ -41,7 +40,6 @@ struct Extent {
   // checked nor delivered.
   std::vector<uint32_t> wanted;
   std::shared_ptr<const ShardIndex> index;
-  std::shared_ptr<const File> file;
 
   bool compressed() const { return index->summary().compression != Compression::kNone; }
 };

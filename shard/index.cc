@@ -30,6 +30,8 @@ constexpr size_t kRestartBytes = 32;
 constexpr size_t kPadding = 16;
 constexpr size_t kMaxWindow = 32 << 10;
 constexpr size_t kFlushBytes = 1 << 20;
+// Small indexes, of which there may be a hundred thousand, are cheaper to read than to map.
+constexpr off_t kReadNotMapped = 64 << 10;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
 
@@ -158,7 +160,17 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::Open(const std::st
     return ErrnoStatus(error, path, "read the size");
   }
   std::shared_ptr<ShardIndex> index(new ShardIndex());
-  if (stat.st_size > 0) {
+  if (stat.st_size > 0 && stat.st_size <= kReadNotMapped) {
+    index->owned_.resize(stat.st_size);
+    const ssize_t n = ::pread(fd, index->owned_.data(), stat.st_size, 0);
+    const int error = errno;
+    if (n < 0) {
+      ::close(fd);
+      return ErrnoStatus(error, path, "read");
+    }
+    index->owned_.resize(n);
+    index->bytes_ = index->owned_;
+  } else if (stat.st_size > 0) {
     void* mapping = ::mmap(nullptr, stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (mapping == MAP_FAILED) {
       const int error = errno;
