@@ -42,9 +42,9 @@ def command(*arguments):
     return [str(BINARY), *map(str, arguments)]
 
 
-def run(*arguments, cwd=None, preexec=None, timeout=120):
+def run(*arguments, cwd=None, preexec=None, env=None, timeout=120):
     """Runs shardfeed to its end, whatever that is."""
-    done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, timeout=timeout,
+    done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, env=env, timeout=timeout,
                           stdin=subprocess.DEVNULL, capture_output=True)
     return Result(done.returncode, done.stdout, done.stderr.decode())
 
