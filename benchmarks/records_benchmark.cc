@@ -1,12 +1,16 @@
 // The parts of shardfeed that write, verify and index, beside the loops and programs that bound
-// them. Each run prints one JSON object; run.py alternates and sums up.
+// them, and the reader in its orders. Each run prints one JSON object; run.py alternates and sums
+// up.
 //
 //   records_benchmark make large|small FOLDER BYTES   a dataset of 16 shards
 //   records_benchmark write FOLDER OUT                DatasetWriter, and cp of the result
-//   records_benchmark gzip FOLDER OUT                 DatasetWriter with GZIP
+//   records_benchmark gzip FOLDER OUT [keep]          DatasetWriter with GZIP
 //   records_benchmark verify FOLDER THREADS           VerifyDataset, and a loop that only reads and
 //                                                     computes the CRCs, in turn
 //   records_benchmark index FOLDER                    WriteIndex on one thread
+//   records_benchmark read FOLDER ORDER THREADS       Reader, and the loop, in turn
+//   records_benchmark cold FOLDER ORDER THREADS       Reader, the files dropped from the page cache
+//   records_benchmark order RECORDS                   the functions of the orders, one thread
 
 #include <isa-l/crc.h>
 
@@ -19,8 +23,12 @@
 
 #include "fmt/format.h"
 #include "io/file.h"
+#include "io/page_cache.h"
 #include "io/parallel.h"
+#include "reader/order.h"
+#include "reader/reader.h"
 #include "reader/scan.h"
+#include "reader/shard_table.h"
 #include "shard/index_build.h"
 #include "shard/spec.h"
 #include "shard/verify.h"
@@ -127,7 +135,7 @@ void Write(const std::string& folder, const std::string& out) {
              List(cp));
 }
 
-void WriteGzip(const std::string& folder, const std::string& out) {
+void WriteGzip(const std::string& folder, const std::string& out, bool keep) {
   const std::vector<std::string> records = ReadRecords(folder);
   std::filesystem::remove_all(out);
   const double start = Now();
@@ -137,7 +145,7 @@ void WriteGzip(const std::string& folder, const std::string& out) {
   fmt::print("{{\"records\": {}, \"bytes\": {}, \"seconds\": {}}}\n", records.size(),
              manifest.num_bytes(), Now() - start);
   writer.reset();
-  std::filesystem::remove_all(out);
+  if (!keep) std::filesystem::remove_all(out);
 }
 
 // What any reader must do at the least: read, and compute each record's two CRCs. Returns how many
@@ -221,6 +229,104 @@ void Index(const std::string& folder) {
              bytes, bytes_read.load(), List(seconds));
 }
 
+OrderSpec ParseOrder(const std::string& name) {
+  OrderSpec order;
+  if (name == "interleave") order.kind = OrderSpec::Kind::kInterleave;
+  if (name == "shuffle" || name == "exact") order.kind = OrderSpec::Kind::kShuffle;
+  if (name == "exact") order.window = OrderSpec::kAll;
+  return order;
+}
+
+// Seconds to deliver every record once; counts them.
+double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& order, int threads,
+             uint64_t* records, ReaderStats* stats) {
+  ReaderOptions options;
+  options.order = ParseOrder(order);
+  options.threads = threads;
+  const double start = Now();
+  const auto reader = Value(Reader::Open(table, options));
+  *records = 0;
+  for (ReadBlock block;;) {
+    Check(reader->Next(&block));
+    if (block.records.empty()) break;
+    *records += block.records.size();
+  }
+  const double seconds = Now() - start;
+  *stats = reader->stats();
+  return seconds;
+}
+
+void Read(const std::string& folder, const std::string& order, int threads) {
+  const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
+  const auto table = Value(ShardTable::Open(set));
+  std::vector<double> loop;
+  std::vector<double> read;
+  uint64_t records = 0;
+  ReaderStats stats;
+  for (int round = 0; round <= 2 * kRounds; ++round) {
+    const double start = Now();
+    const uint64_t expected = table->summary(0).compression == Compression::kNone
+                                  ? CrcLoop(set, threads)
+                                  : table->num_records();
+    const double loop_seconds = Now() - start;
+    const double read_seconds = Drain(table, order, threads, &records, &stats);
+    if (records != expected) {
+      fmt::print(stderr, "records_benchmark: the two do not agree\n");
+      std::exit(1);
+    }
+    if (round == 0) continue;  // warms the page cache
+    loop.push_back(loop_seconds);
+    read.push_back(read_seconds);
+  }
+  fmt::print("{{\"records\": {}, \"io\": \"{}\", \"crc_loop\": {}, \"read\": {}}}\n", records,
+             stats.io, List(loop), List(read));
+}
+
+void Cold(const std::string& folder, const std::string& order, int threads) {
+  const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
+  const auto table = Value(ShardTable::Open(set));
+  std::vector<double> read;
+  uint64_t records = 0;
+  ReaderStats stats;
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = 0; i < table->num_shards(); ++i) DropFromCache(*Value(table->OpenFile(i)));
+    read.push_back(Drain(table, order, threads, &records, &stats));
+  }
+  fmt::print("{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"read\": {}}}\n", records,
+             stats.bytes, stats.io, List(read));
+}
+
+void Orders(uint64_t records) {
+  // Shards that differ a little, as real ones do.
+  std::vector<uint64_t> begins = {0};
+  for (uint64_t shard = 1; shard <= 100; ++shard) {
+    begins.push_back(shard == 100 ? records : records * shard / 100 + shard % 3);
+  }
+  std::string lines;
+  for (const char* name : {"sequential", "interleave", "shuffle", "exact"}) {
+    const auto order = Value(Order::Make(ParseOrder(name), begins, 230));
+    constexpr uint64_t kCalls = 1'000'000;
+    uint64_t sum = 0;
+    double start = Now();
+    for (uint64_t i = 0; i < kCalls; ++i) sum += order->ItemAt(1, i * 7919 % records);
+    const double at = (Now() - start) / kCalls;
+    start = Now();
+    for (uint64_t i = 0; i < kCalls; ++i) sum += order->PositionOf(1, i * 7919 % records);
+    const double of = (Now() - start) / kCalls;
+    std::vector<uint64_t> items(std::min<uint64_t>(records, 4096));
+    start = Now();
+    for (uint64_t i = 0; i + items.size() <= kCalls; i += items.size()) {
+      order->Fill(1, i % (records - items.size() + 1), 1, absl::MakeSpan(items));
+      sum += items[0];
+    }
+    const double fill = (Now() - start) / kCalls;
+    lines += fmt::format("{}\"{}\": {{\"at_ns\": {:.1f}, \"of_ns\": {:.1f}, \"fill_ns\": {:.1f}}}",
+                         lines.empty() ? "" : ", ", name, at * 1e9, of * 1e9, fill * 1e9);
+    if (sum == 0) std::exit(1);  // so that nothing is left out
+  }
+  fmt::print("{{{}}}\n", lines);
+}
+
 int Run(const std::vector<std::string>& arguments) {
 #ifndef NDEBUG
   fmt::print(stderr, "records_benchmark: a debug build measures nothing; use --config=opt\n");
@@ -234,9 +340,17 @@ int Run(const std::vector<std::string>& arguments) {
   } else if (is("write", 2)) {
     Write(arguments[1], arguments[2]);
   } else if (is("gzip", 2)) {
-    WriteGzip(arguments[1], arguments[2]);
+    WriteGzip(arguments[1], arguments[2], false);
+  } else if (is("gzip", 3) && arguments[3] == "keep") {
+    WriteGzip(arguments[1], arguments[2], true);
   } else if (is("verify", 2)) {
     Verify(arguments[1], std::stoi(arguments[2]));
+  } else if (is("read", 3)) {
+    Read(arguments[1], arguments[2], std::stoi(arguments[3]));
+  } else if (is("cold", 3)) {
+    Cold(arguments[1], arguments[2], std::stoi(arguments[3]));
+  } else if (is("order", 1)) {
+    Orders(std::stoull(arguments[1]));
   } else if (is("index", 1)) {
     Index(arguments[1]);
   } else {

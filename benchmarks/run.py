@@ -65,11 +65,12 @@ def write_tensorflow(records, folder, compression=""):
         writer.close()
 
 
-def iterate_tf_data(folder, batch):
+def iterate_tf_data(folder, batch, compression=""):
     """tf.data with its best settings: shards interleaved, in parallel, batched, prefetched."""
     import tensorflow as tf
     files = sorted(glob.glob(f"{folder}/data-*"))
-    ds = tf.data.TFRecordDataset(files, num_parallel_reads=16, buffer_size=8 << 20)
+    ds = tf.data.TFRecordDataset(files, compression, num_parallel_reads=16,
+                                 buffer_size=8 << 20)
     if batch:
         ds = ds.batch(batch)
     n = 0
@@ -122,6 +123,63 @@ class Table:
         print(f"{what:<62} {median:8.2f} {unit:<6} {spread:<18} {bar}", flush=True)
 
 
+def fio(folder, pattern, block):
+    """Bytes/s of fio past the page cache, 32 requests deep; None where it is not installed."""
+    if shutil.which("fio") is None:
+        return None
+    files = ":".join(sorted(glob.glob(f"{folder}/data-*")))
+    report = run_json("fio", "--name=read", f"--filename={files}", f"--rw={pattern}",
+                      f"--bs={block}", "--direct=1", "--ioengine=io_uring", "--iodepth=32",
+                      "--readonly", "--output-format=json")
+    return report["jobs"][0]["read"]["bw_bytes"]
+
+
+def measure_reader(table, bench, data, made, rounds):
+    for kind, bars in (("large", ("0.85", "4")), ("small", ("0.6", "40"))):
+        seconds = {}
+        for order in ("sequential", "interleave", "shuffle"):
+            result = run_json(bench, "read", f"{data}/{kind}", order, 2)
+            assert result["records"] == made[kind]["records"]
+            seconds[order] = statistics.median(result["read"])
+            table.add(f"read {kind}, {order} / loop of read and CRC, 2 threads",
+                      [a / b for a, b in zip(result["crc_loop"], result["read"])],
+                      "" if order == "shuffle" else bars[0])
+        theirs = [timed(lambda: iterate_tf_data(f"{data}/{kind}", 1024 if kind == "small" else 0))[0]
+                  for _ in range(rounds)]
+        table.add(f"read {kind}, interleave / iterating tf.data",
+                  [t / seconds["interleave"] for t in theirs], bars[1])
+        # GZIP, a fifth of the records.
+        records = read_records(f"{data}/{kind}")
+        few = records[: len(records) // 5]
+        del records
+        write_tensorflow(few, f"{data}/raw")
+        run_json(bench, "gzip", f"{data}/raw", f"{data}/gzip", "keep")
+        gzip = statistics.median(run_json(bench, "read", f"{data}/gzip", "sequential", 2)["read"])
+        theirs = [timed(lambda: iterate_tf_data(f"{data}/gzip", 1024 if kind == "small" else 0,
+                                                "GZIP"))[0] for _ in range(rounds)]
+        table.add(f"read GZIP {kind} / iterating tf.data", [t / gzip for t in theirs],
+                  "3" if kind == "large" else "10")
+        shutil.rmtree(f"{data}/raw")
+        shutil.rmtree(f"{data}/gzip")
+    for order, pattern, block, bar in (("sequential", "read", "1m", "0.95"),
+                                       ("shuffle", "read", "1m", "0.9"),
+                                       ("exact", "randread", "112k", "0.95")):
+        ratios = []
+        for _ in range(rounds):
+            reference = fio(f"{data}/large", pattern, block)
+            if reference is None:
+                print("fio is not installed: reading cold files is left out")
+                return
+            result = run_json(bench, "cold", f"{data}/large", order, 2)
+            ratios.append(result["bytes"] / statistics.median(result["read"]) / reference)
+        table.add(f"read large cold, {order} / fio {pattern} {block}", ratios, bar)
+    for n in (10_000, 1_000_000, 100_000_000):
+        orders = run_json(bench, "order", n)
+        for order in ("interleave", "shuffle", "exact"):
+            table.add(f"order {order}, slowest of its functions, {n:,} records",
+                      [max(orders[order]["at_ns"], orders[order]["of_ns"])], "below 100", "ns")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -155,6 +213,8 @@ def main():
                 tf_data.append(seconds)
             table.add(f"verify {kind} / iterating tf.data", [t / verify for t in tf_data],
                       "3" if kind == "large" else "25")
+
+        measure_reader(table, bench, data, made, rounds)
 
         result = run_json(bench, "index", f"{data}/small")
         table.add("index small, records/s on one core",

@@ -1,11 +1,13 @@
 #include "reader/order.h"
 
 #include <algorithm>
+#include <atomic>
 #include <queue>
 #include <tuple>
 #include <utility>
 
 #include "fmt/format.h"
+#include "reader/divider.h"
 #include "reader/permutation.h"
 
 namespace shardfeed {
@@ -13,6 +15,7 @@ namespace {
 
 constexpr uint64_t kDefaultChunkBytes = 1 << 20;
 constexpr uint64_t kDefaultWindowBytes = 256 << 20;
+constexpr uint64_t kMaxLanes = 1 << 16;
 
 // Which of several lists of keys one belongs to.
 enum KeyDomain : uint64_t {
@@ -21,6 +24,8 @@ enum KeyDomain : uint64_t {
   kShortChunkKey = 3,
   kRotationKey = 4
 };
+
+uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
 
 // ---- Sequential
 
@@ -252,25 +257,44 @@ class ShuffleOrder : public Order {
       : Order(spec, size),
         lanes_(spec.lanes),
         chunk_(spec.chunk),
+        lane_divider_(spec.lanes),
+        chunk_divider_(spec.chunk),
+        stretch_divider_(spec.window / spec.lanes),
         rows_(size / spec.lanes),
         extra_(size % spec.lanes),
         stretch_(spec.window / spec.lanes),
         last_chunk_(size % spec.chunk),
         full_chunks_(size / spec.chunk),
-        full_stretch_(stretch_) {}
+        full_stretch_(stretch_) {
+    for (uint64_t lane = 0; lane < lanes_; ++lane) {
+      Lane& known = lane_table_.emplace_back();
+      known.begin = lane * rows_ + lane * extra_ / lanes_;
+      known.size = (lane + 1) * rows_ + (lane + 1) * extra_ / lanes_ - known.begin;
+      for (const bool behind_short : {false, true}) {
+        const uint64_t phase = lane * stretch_ / lanes_;
+        const uint64_t off = (known.begin + phase + (behind_short ? Shift() : 0)) % chunk_;
+        Shape& shape = known.shape[behind_short];
+        shape.phase = phase >= off ? phase - off : phase + chunk_ - off;
+        shape.first = Permutation(shape.phase);
+        const uint64_t last =
+            known.size <= shape.phase ? known.size : (known.size - shape.phase - 1) % stretch_ + 1;
+        shape.last = Permutation(last);
+      }
+    }
+  }
 
   uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
-    return ItemIn(MakeEpoch(epoch), position);
+    return ItemIn(EpochKeys(epoch), position);
   }
 
   uint64_t PositionOf(uint64_t epoch, uint64_t item) const override {
-    const Epoch keys = MakeEpoch(epoch);
+    const Epoch keys = EpochKeys(epoch);
     const uint64_t at = SequenceOf(keys, item);
     const uint64_t lane = LaneOf(at);
     const uint64_t begin = LaneBegin(lane);
     const Span stretch = StretchAt(keys, lane, begin, at - begin);
     const uint64_t i =
-        stretch.begin + DomainOf(stretch).Invert(stretch.key, at - begin - stretch.begin);
+        stretch.begin + stretch.permutation->Invert(stretch.key, at - begin - stretch.begin);
     if (i < rows_) return i * lanes_ + lane;
     // One of the elements left over: how many lanes before this one have one?
     return rows_ * lanes_ + lane * extra_ / lanes_;
@@ -278,18 +302,13 @@ class ShuffleOrder : public Order {
 
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
             absl::Span<uint64_t> items) const override {
-    const Epoch keys = MakeEpoch(epoch);
+    const Epoch keys = EpochKeys(epoch);
     if (items.size() < 4 * lanes_) {
       for (uint64_t& item : items) item = ItemIn(keys, std::exchange(position, position + stride));
       return;
     }
     // Many elements of each lane lie in one stretch, and many of each stretch in one chunk.
-    struct Lane {
-      uint64_t begin;
-      Span stretch;
-    };
-    std::vector<Lane> lanes(lanes_);
-    for (uint64_t l = 0; l < lanes_; ++l) lanes[l] = {LaneBegin(l), {0, 0, 0}};
+    std::vector<Span> stretches(lanes_, Span{0, 0, 0, nullptr});
     constexpr size_t kPlaces = 1024;
     std::vector<std::pair<uint64_t, uint64_t>> chunk_at(kPlaces, {UINT64_MAX, 0});
     uint64_t lane_number = position % lanes_;
@@ -300,21 +319,21 @@ class ShuffleOrder : public Order {
       if (row == rows_) {
         item = ItemIn(keys, position);
       } else {
-        Lane& lane = lanes[lane_number];
-        if (row < lane.stretch.begin || row >= lane.stretch.end) {
-          lane.stretch = StretchAt(keys, lane_number, lane.begin, row);
+        Span& stretch = stretches[lane_number];
+        const uint64_t lane_begin = LaneBegin(lane_number);
+        if (row < stretch.begin || row >= stretch.end) {
+          stretch = StretchAt(keys, lane_number, lane_begin, row);
         }
-        const Span& stretch = lane.stretch;
-        uint64_t at =
-            lane.begin + stretch.begin + DomainOf(stretch).Apply(stretch.key, row - stretch.begin);
+        uint64_t at = lane_begin + stretch.begin +
+                      stretch.permutation->Apply(stretch.key, row - stretch.begin);
         if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
-        const uint64_t place = at / chunk_;
+        const auto [place, offset] = chunk_divider_.Divide(at);
         auto& [known_place, chunk] = chunk_at[place % kPlaces];
         if (known_place != place) {
           known_place = place;
           chunk = ChunkAt(keys, place);
         }
-        item = Unrotate(keys, chunk * chunk_ + (at - place * chunk_));
+        item = Unrotate(keys, chunk * chunk_ + offset);
       }
       position += stride;
       row += row_step;
@@ -327,7 +346,7 @@ class ShuffleOrder : public Order {
   }
 
   OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
-    const Epoch keys = MakeEpoch(epoch);
+    const Epoch keys = EpochKeys(epoch);
     const uint64_t at = SequenceOf(keys, item);
     const uint64_t lane = LaneOf(at);
     const uint64_t lane_begin = LaneBegin(lane);
@@ -353,6 +372,11 @@ class ShuffleOrder : public Order {
   uint64_t span() const override { return std::min(spec_.window, size_); }
 
  private:
+  static uint64_t NextNumber() {
+    static std::atomic<uint64_t> last = 0;
+    return ++last;
+  }
+
   struct Epoch {
     uint64_t chunk_key;
     uint64_t stretch_key;
@@ -364,10 +388,23 @@ class ShuffleOrder : public Order {
     uint64_t begin;
     uint64_t end;
     uint64_t key;
+    const Permutation* permutation;
   };
 
+  // The last ones are kept, for one epoch is asked for many times.
+  Epoch EpochKeys(uint64_t epoch) const {
+    struct Kept {
+      uint64_t order = 0;
+      uint64_t epoch = 0;
+      Epoch keys;
+    };
+    thread_local Kept kept;
+    if (kept.order != number_ || kept.epoch != epoch) kept = {number_, epoch, MakeEpoch(epoch)};
+    return kept.keys;
+  }
+
   Epoch MakeEpoch(uint64_t epoch) const {
-    const uint64_t key = DeriveKey(DeriveKey(0x7368617264666565, spec_.seed), epoch);
+    const uint64_t key = DeriveKey(seed_key_, epoch);
     uint64_t short_at = full_chunks_.size();
     if (last_chunk_ > 0) {
       const unsigned __int128 places = full_chunks_.size() + 1;
@@ -389,19 +426,18 @@ class ShuffleOrder : public Order {
   uint64_t Shift() const { return last_chunk_ > 0 ? chunk_ - last_chunk_ : 0; }
 
   uint64_t ItemIn(const Epoch& keys, uint64_t position) const {
-    uint64_t lane = position % lanes_;
-    uint64_t i = position / lanes_;
+    auto [i, lane] = lane_divider_.Divide(position);
     if (i == rows_) {
       // Element rows_ of the lanes that have one: those in which l * extra / lanes steps up.
       lane = ((lane + 1) * lanes_ + extra_ - 1) / extra_ - 1;
     }
     const uint64_t begin = LaneBegin(lane);
     const Span stretch = StretchAt(keys, lane, begin, i);
-    i = stretch.begin + DomainOf(stretch).Apply(stretch.key, i - stretch.begin);
+    i = stretch.begin + stretch.permutation->Apply(stretch.key, i - stretch.begin);
     uint64_t at = begin + i;
     if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
-    const uint64_t place = at / chunk_;
-    return Unrotate(keys, ChunkAt(keys, place) * chunk_ + at % chunk_);
+    const auto [place, offset] = chunk_divider_.Divide(at);
+    return Unrotate(keys, ChunkAt(keys, place) * chunk_ + offset);
   }
 
   // The chunk that stands at a place of the sequence.
@@ -411,60 +447,74 @@ class ShuffleOrder : public Order {
   }
 
   uint64_t SequenceOf(const Epoch& keys, uint64_t item) const {
-    item = Rotate(keys, item);
-    const uint64_t chunk = item / chunk_;
+    const auto [chunk, offset] = chunk_divider_.Divide(Rotate(keys, item));
     uint64_t place = keys.short_at;
     if (chunk < full_chunks_.size()) {
       place = full_chunks_.Invert(keys.chunk_key, chunk);
       if (place >= keys.short_at) ++place;
     }
-    return place * chunk_ + item % chunk_ - (place > keys.short_at ? Shift() : 0);
+    return place * chunk_ + offset - (place > keys.short_at ? Shift() : 0);
   }
 
-  uint64_t LaneBegin(uint64_t lane) const { return lane * rows_ + lane * extra_ / lanes_; }
+  uint64_t LaneBegin(uint64_t lane) const { return lane_table_[lane].begin; }
   uint64_t LaneOf(uint64_t at) const {
     // At most one off, for lanes are equal but for one element.
-    uint64_t lane = static_cast<uint64_t>((static_cast<unsigned __int128>(at) * lanes_) / size_);
-    while (lane > 0 && LaneBegin(lane) > at) --lane;
+    auto lane = static_cast<uint64_t>(static_cast<double>(at) * lanes_per_item_);
+    lane = std::min(lane, lanes_ - 1);
+    while (LaneBegin(lane) > at) --lane;
     while (lane + 1 < lanes_ && LaneBegin(lane + 1) <= at) ++lane;
     return lane;
   }
 
   // The stretch that holds element `i` of the lane.
   Span StretchAt(const Epoch& keys, uint64_t lane, uint64_t lane_begin, uint64_t i) const {
-    const uint64_t lane_size = LaneBegin(lane + 1) - lane_begin;
-    // The first stretch is short: it ends at `phase`, a chunk's beginning.
-    uint64_t phase = lane * stretch_ / lanes_;
-    const bool behind_short = lane_begin > keys.short_at * chunk_;
-    const uint64_t off = (lane_begin + phase + (behind_short ? Shift() : 0)) % chunk_;
-    phase = phase >= off ? phase - off : phase + chunk_ - off;
-    Span span;
+    const Lane& known = lane_table_[lane];
+    const Shape& shape = known.shape[lane_begin > keys.short_at * chunk_];
+    Span span{0, shape.phase, 0, &shape.first};
     uint64_t number = 0;
-    if (i < phase) {
-      span = {0, std::min(phase, lane_size), 0};
-    } else {
-      const uint64_t n = (i - phase) / stretch_;
-      const uint64_t begin = phase + n * stretch_;
-      span = {begin, std::min(begin + stretch_, lane_size), 0};
+    if (i >= shape.phase) {
+      const uint64_t n = stretch_divider_.Divide(i - shape.phase).quotient;
+      span.begin = shape.phase + n * stretch_;
+      span.end = span.begin + stretch_;
+      span.permutation = &full_stretch_;
       number = n + 1;
+    }
+    if (span.end >= known.size) {
+      span.end = known.size;
+      span.permutation = &shape.last;
     }
     span.key = DeriveKey(keys.stretch_key, lane + lanes_ * number);
     return span;
   }
 
-  Permutation DomainOf(const Span& span) const {
-    const uint64_t n = span.end - span.begin;
-    return n == stretch_ ? full_stretch_ : Permutation(n);
-  }
+  // Where the stretches of a lane begin.
+  struct Shape {
+    uint64_t phase;     // the first stretch, which is short, ends here, at a chunk's beginning
+    Permutation first;  // of that stretch
+    Permutation last;   // of the last, which ends with the lane
+  };
+  struct Lane {
+    uint64_t begin;
+    uint64_t size;
+    Shape shape[2];  // before and behind the short chunk
+  };
 
   const uint64_t lanes_;
   const uint64_t chunk_;
+  const Divider lane_divider_;
+  const Divider chunk_divider_;
+  const Divider stretch_divider_;
   const uint64_t rows_;   // elements that every lane has
   const uint64_t extra_;  // lanes that have one more
   const uint64_t stretch_;
   const uint64_t last_chunk_;  // size of the short chunk, 0 if none is
   const Permutation full_chunks_;
   const Permutation full_stretch_;
+  const uint64_t seed_key_ = SeedKey(spec_.seed);
+  // Unlike its address, never that of another order.
+  const uint64_t number_ = NextNumber();
+  const double lanes_per_item_ = static_cast<double>(lanes_) / static_cast<double>(size_);
+  std::vector<Lane> lane_table_;
 };
 
 // Any record at any position.
@@ -493,10 +543,9 @@ class ExactShuffleOrder : public Order {
   uint64_t span() const override { return 1; }
 
  private:
-  uint64_t Key(uint64_t epoch) const {
-    return DeriveKey(DeriveKey(DeriveKey(0x7368617264666565, spec_.seed), epoch), kChunkKeys);
-  }
+  uint64_t Key(uint64_t epoch) const { return DeriveKey(DeriveKey(seed_key_, epoch), kChunkKeys); }
   const Permutation permutation_;
+  const uint64_t seed_key_ = SeedKey(spec_.seed);
 };
 
 }  // namespace
@@ -509,9 +558,9 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   if (spec.cycle_length == 0 || spec.block_length == 0) {
     return absl::InvalidArgumentError("cycle_length and block_length must be at least 1");
   }
-  if (spec.lanes == 0 || spec.lanes > (1 << 20)) {
+  if (spec.lanes == 0 || spec.lanes > kMaxLanes) {
     return absl::InvalidArgumentError(
-        fmt::format("lanes must be 1 to 1048576; it is {}", spec.lanes));
+        fmt::format("lanes must be 1 to {}; it is {}", kMaxLanes, spec.lanes));
   }
   if (size > (uint64_t{1} << 40)) {
     return absl::InvalidArgumentError(fmt::format("{} records are too many", size));

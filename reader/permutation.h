@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "reader/divider.h"
+
 namespace shardfeed {
 
 // A hash of one number whose bits all depend on all bits of the number. Source: the finalizer of
@@ -30,11 +32,11 @@ inline uint64_t DeriveKey(uint64_t key, uint64_t number) {
 class Permutation {
  public:
   // `n` < 2^62.
-  explicit Permutation(uint64_t n = 1) : n_(n) {
-    b_ = static_cast<uint64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
-    if (b_ == 0) b_ = 1;
-    a_ = (n + b_ - 1) / b_;
-    if (a_ == 0) a_ = 1;
+  explicit Permutation(uint64_t n = 1)
+      : n_(n),
+        low_(n < 2 ? 1 : static_cast<uint64_t>(std::ceil(std::sqrt(static_cast<double>(n))))) {
+    const uint64_t b = low_.divisor();
+    a_ = n == 0 ? 1 : (n + b - 1) / b;
     // A small grid needs more rounds to mix; found by the chi-square tests.
     rounds_ = n < 64 ? 10 : n < 4096 ? 4 : 3;
   }
@@ -43,28 +45,28 @@ class Permutation {
 
   // Where `x` < n goes under `key`.
   uint64_t Apply(uint64_t key, uint64_t x) const {
+    const uint64_t b = low_.divisor();
     do {
-      uint64_t high = x / b_;
-      uint64_t low = x % b_;
+      auto [high, low] = low_.Divide(x);
       for (int i = 0; i < rounds_; ++i) {
         high = Plus(high, Round(key, 2 * i, low, a_), a_);
-        low = Plus(low, Round(key, 2 * i + 1, high, b_), b_);
+        low = Plus(low, Round(key, 2 * i + 1, high, b), b);
       }
-      x = high * b_ + low;
+      x = high * b + low;
     } while (x >= n_);
     return x;
   }
 
   // What goes to `y` < n: Apply(key, Invert(key, y)) == y.
   uint64_t Invert(uint64_t key, uint64_t y) const {
+    const uint64_t b = low_.divisor();
     do {
-      uint64_t high = y / b_;
-      uint64_t low = y % b_;
+      auto [high, low] = low_.Divide(y);
       for (int i = rounds_ - 1; i >= 0; --i) {
-        low = Minus(low, Round(key, 2 * i + 1, high, b_), b_);
+        low = Minus(low, Round(key, 2 * i + 1, high, b), b);
         high = Minus(high, Round(key, 2 * i, low, a_), a_);
       }
-      y = high * b_ + low;
+      y = high * b + low;
     } while (y >= n_);
     return y;
   }
@@ -72,10 +74,11 @@ class Permutation {
  private:
   // A number below `bound` < 2^32.
   static uint64_t Round(uint64_t key, int round, uint64_t x, uint64_t bound) {
-    uint64_t h = (x + 0xd1342543de82ef95 * (round + 1)) ^ key;
-    h *= 0xff51afd7ed558ccd;
-    h ^= h >> 32;
-    h *= 0xc4ceb9fe1a85ec53;
+    // Both halves of a product, folded: as wyhash mixes (Wang Yi, public domain).
+    const uint64_t factor = 0xe7037ed1a0b428db * (2 * round + 1);
+    const unsigned __int128 product =
+        static_cast<unsigned __int128>((x * 0x9e3779b97f4a7c15) ^ key) * (factor ^ (key >> 7));
+    const uint64_t h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
     return ((h >> 32) * bound) >> 32;
   }
   static uint64_t Plus(uint64_t x, uint64_t y, uint64_t bound) {
@@ -87,8 +90,8 @@ class Permutation {
   }
 
   uint64_t n_;
+  Divider low_;  // b
   uint64_t a_;
-  uint64_t b_;
   int rounds_;
 };
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "reader/divider.h"
 #include "reader/permutation.h"
 #include "tests/testing/files.h"
 
@@ -53,6 +54,18 @@ std::vector<uint64_t> Sequence(const Order& order, uint64_t epoch = 0) {
   std::vector<uint64_t> items(order.size());
   order.Fill(epoch, 0, 1, absl::MakeSpan(items));
   return items;
+}
+
+TEST(Divider, DividesAsTheProcessorDoes) {
+  for (uint64_t d : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{64}, uint64_t{1'000'003},
+                     uint64_t{1} << 40, UINT64_MAX}) {
+    const Divider divider(d);
+    for (uint64_t n : {uint64_t{0}, uint64_t{1}, d - 1, d, d + 1, 2 * d - 1, uint64_t{123456789012},
+                       UINT64_MAX - 1, UINT64_MAX}) {
+      EXPECT_EQ(divider.Divide(n).quotient, n / d);
+      EXPECT_EQ(divider.Divide(n).remainder, n % d);
+    }
+  }
 }
 
 // ---- Permutation
