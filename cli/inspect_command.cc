@@ -104,8 +104,10 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   Histogram histogram;
   uint64_t bytes = 0;
   Compression compression = Compression::kNone;
-  for (size_t i = 0; i < (*access)->num_shards(); ++i) {
-    const ShardIndex& index = (*access)->index(i);
+  for (size_t i = 0; i < (*access)->table().num_shards(); ++i) {
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = (*access)->table().Index(i);
+    if (!opened.ok()) return ReportError(opened.status());
+    const ShardIndex& index = **opened;
     bytes += index.summary().shard_bytes;
     compression = index.summary().compression;
     uint64_t offset = 0;

@@ -3,32 +3,100 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "io/file.h"
 #include "io/parallel.h"
-#include "shard/index_build.h"
+#include "reader/unit.h"
 #include "shard/shard_reader.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
 
+namespace {
+
+// Records that are not asked for are read all the same when less than this lies between two that
+// are.
+constexpr uint64_t kMergeGapBytes = 32 << 10;
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<RandomAccess>> RandomAccess::Open(const ShardSet& set, int threads) {
-  std::unique_ptr<RandomAccess> access(new RandomAccess());
-  access->paths_ = set.paths;
-  access->indexes_.resize(set.paths.size());
-  absl::Status status = ParallelFor(set.paths.size(), ThreadCount(threads), std::stop_token(),
-                                    [&](size_t i) -> absl::Status {
-                                      absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
-                                          OpenOrBuildIndex(set.paths[i], IndexBuildOptions());
-                                      if (!index.ok()) return index.status();
-                                      access->indexes_[i] = *std::move(index);
-                                      return absl::OkStatus();
-                                    });
-  if (!status.ok()) return status;
-  access->starts_.push_back(0);
-  for (const auto& index : access->indexes_) {
-    access->starts_.push_back(access->starts_.back() + index->records());
+  ShardTableOptions options;
+  options.threads = threads;
+  options.keep_indexes = false;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = ShardTable::Open(set, options);
+  if (!table.ok()) return table.status();
+  return std::make_unique<RandomAccess>(*std::move(table));
+}
+
+absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, int threads) const {
+  std::vector<uint64_t> sorted(numbers.begin(), numbers.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  if (!sorted.empty() && sorted.back() >= num_records()) {
+    return absl::OutOfRangeError(
+        fmt::format("record {} is asked for, but there are {} records, numbered from 0",
+                    sorted.back(), num_records()));
   }
-  return access;
+  // Runs of records of one shard that are near each other.
+  std::vector<Extent> extents;
+  const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
+  for (size_t i = 0, j; i < sorted.size(); i = j) {
+    const RecordRange shard = table_->RangeOf(table_->ShardOf(sorted[i]));
+    j = i + 1;
+    while (j < sorted.size() && sorted[j] - sorted[j - 1] - 1 <= gap &&
+           sorted[j] < shard.first + shard.count) {
+      ++j;
+    }
+    const uint64_t count = sorted[j - 1] - sorted[i] + 1;
+    absl::Status status = AppendExtents(*table_, sorted[i], count, &extents);
+    if (!status.ok()) return status;
+    if (count == j - i) continue;
+    for (size_t k = i; k < j; ++k) {
+      extents.back().wanted.push_back(static_cast<uint32_t>(sorted[k] - sorted[i]));
+    }
+  }
+  struct Part {
+    std::vector<std::string_view> payloads;
+    std::vector<std::shared_ptr<const void>> buffers;
+  };
+  std::vector<Part> parts(extents.size());
+  absl::Status status = ParallelFor(
+      extents.size(), ThreadCount(threads), std::stop_token(), [&](size_t e) -> absl::Status {
+        const Extent& extent = extents[e];
+        std::vector<DamagedRecord> damaged;
+        if (extent.compressed()) {
+          uint64_t bytes_read = 0;
+          InflateExtent(*table_, extent, CrcCheck::kAll, &parts[e].payloads, &parts[e].buffers,
+                        &damaged, &bytes_read);
+        } else {
+          absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
+          if (!file.ok()) return file.status();
+          std::shared_ptr<Buffer> buffer = Buffer::Allocate(extent.bytes);
+          absl::Status read =
+              (*file)->ReadExactlyAt(extent.offset, absl::MakeSpan(buffer->data(), extent.bytes));
+          if (!read.ok()) return read;
+          CheckExtent(*table_, extent, {buffer->data(), extent.bytes}, CrcCheck::kAll,
+                      &parts[e].payloads, &damaged);
+          parts[e].buffers.push_back(std::move(buffer));
+        }
+        if (!damaged.empty()) return absl::DataLossError(damaged[0].Message());
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  RecordSet set;
+  std::vector<std::string_view> by_number;
+  by_number.reserve(sorted.size());
+  for (Part& part : parts) {
+    by_number.insert(by_number.end(), part.payloads.begin(), part.payloads.end());
+    for (auto& buffer : part.buffers) set.buffers.push_back(std::move(buffer));
+  }
+  set.records.reserve(numbers.size());
+  for (uint64_t number : numbers) {
+    set.records.push_back(
+        by_number[std::lower_bound(sorted.begin(), sorted.end(), number) - sorted.begin()]);
+  }
+  return set;
 }
 
 absl::Status RandomAccess::Read(
@@ -40,13 +108,15 @@ absl::Status RandomAccess::Read(
                     begin, end == 0 ? 0 : end - 1, num_records()));
   }
   while (begin < end) {
-    const size_t shard =
-        std::upper_bound(starts_.begin(), starts_.end(), begin) - starts_.begin() - 1;
-    const ShardIndex& index = *indexes_[shard];
-    const uint64_t first = begin - starts_[shard];
-    const uint64_t last = std::min(end, starts_[shard + 1]) - starts_[shard];  // not included
+    const size_t shard = table_->ShardOf(begin);
+    const RecordRange range = table_->RangeOf(shard);
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = table_->Index(shard);
+    if (!opened.ok()) return opened.status();
+    const ShardIndex& index = **opened;
+    const uint64_t first = begin - range.first;
+    const uint64_t last = std::min(end - range.first, range.count);  // not included
     const uint64_t offset = index.Offset(first);
-    absl::StatusOr<std::shared_ptr<File>> file = File::Open(paths_[shard]);
+    absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(shard);
     if (!file.ok()) return file.status();
     ShardReaderOptions reading;
     // No more is read than the range needs, within reason.
@@ -65,7 +135,7 @@ absl::Status RandomAccess::Read(
       if (block.records.empty()) {
         return absl::DataLossError(fmt::format(
             "{}: ends after {} records, its index says {}; make it anew with 'shardfeed index'",
-            paths_[shard], number, index.records()));
+            table_->path(shard), number, index.records()));
       }
       for (const Record& record : block.records) {
         if (number == last) break;
@@ -73,14 +143,14 @@ absl::Status RandomAccess::Read(
           return absl::DataLossError(fmt::format(
               "{}: record {} stands at byte {}, its index says {}; make it anew with 'shardfeed "
               "index'",
-              paths_[shard], number, record.offset, index.Offset(number)));
+              table_->path(shard), number, record.offset, index.Offset(number)));
         }
-        status = consume(starts_[shard] + number, record.payload);
+        status = consume(range.first + number, record.payload);
         if (!status.ok()) return status;
         ++number;
       }
     }
-    begin = starts_[shard] + last;
+    begin = range.first + last;
   }
   return absl::OkStatus();
 }

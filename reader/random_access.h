@@ -6,43 +6,50 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shard/index.h"
+#include "absl/types/span.h"
+#include "reader/shard_table.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
 
-// Records are numbered from 0 through all shards in their order. Thread safe; keeps the indexes of
-// all shards, and opens a shard for each call.
+// Records by number. The views live as long as `buffers` do.
+struct RecordSet {
+  std::vector<std::string_view> records;  // in the order of the numbers asked for
+  std::vector<std::shared_ptr<const void>> buffers;
+};
+
+// Records are numbered from 0 through all shards in their order. Thread safe. Both CRCs are
+// checked.
 class RandomAccess {
  public:
-  // Opens the indexes, on `threads` threads; those that are missing or do not fit are built in
+  explicit RandomAccess(std::shared_ptr<const ShardTable> table) : table_(std::move(table)) {}
+  // Opens the table, on `threads` threads; indexes that are missing or do not fit are built in
   // memory (headers only, for raw shards).
   static absl::StatusOr<std::unique_ptr<RandomAccess>> Open(const ShardSet& set, int threads);
 
-  uint64_t num_records() const { return starts_.back(); }
-  size_t num_shards() const { return indexes_.size(); }
-  const ShardIndex& index(size_t shard) const { return *indexes_[shard]; }
+  const ShardTable& table() const { return *table_; }
+  uint64_t num_records() const { return table_->num_records(); }
 
-  // Calls `consume` for the records [begin, end) in order. The payload lives until it returns. Both
-  // CRCs are checked.
+  // The records with these numbers, in any order and as often as asked for. Neighbours are read
+  // together, and all reads go side by side on `threads` threads (0: one per processor).
   //
-  // OutOfRange: `end` is beyond num_records(). DataLoss: damage, or an index that does not fit.
+  // OutOfRange: a number is not below num_records(). DataLoss: damage, or an index that does not
+  // fit.
+  absl::StatusOr<RecordSet> Get(absl::Span<const uint64_t> numbers, int threads = 0) const;
+
+  // Calls `consume` for the records [begin, end) in order. The payload lives until it returns.
+  // Errors as Get.
   absl::Status Read(
       uint64_t begin, uint64_t end,
       const std::function<absl::Status(uint64_t number, std::string_view payload)>& consume) const;
 
  private:
-  RandomAccess() = default;
-
-  std::vector<std::string> paths_;
-  std::vector<std::shared_ptr<const ShardIndex>> indexes_;
-  std::vector<uint64_t> starts_;  // number of each shard's first record; one more for the end
+  const std::shared_ptr<const ShardTable> table_;
 };
 
 }  // namespace shardfeed

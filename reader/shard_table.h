@@ -69,7 +69,8 @@ class ShardTable {
   // How many files the table keeps open at most, besides those in use.
   size_t max_open() const { return max_open_; }
 
-  // DataLoss: it has changed since the table was opened. Others as ShardIndex::Open.
+  // A damaged one is built anew, in memory. DataLoss: it has changed since the table was opened.
+  // Others as ShardIndex::Open.
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
   // FailedPrecondition: its size has changed since. Others as File::Open.
   absl::StatusOr<std::shared_ptr<const File>> OpenFile(size_t shard) const;
