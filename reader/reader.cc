@@ -17,6 +17,7 @@
 #include "io/page_cache.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
+#include "reader/divider.h"
 #include "reader/io_choice.h"
 #include "reader/permutation.h"
 
@@ -75,6 +76,7 @@ class Reader::Run {
         pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20))),
         choice_(ChooseIo(*table_, options.io)),
         thread_count_(ThreadCount(options.threads)),
+        chunk_divider_(order_->spec().chunk),
         whole_pieces_(whole_chunks) {
     const OrderSpec& spec = order_->spec();
     lanes_owned_ = LanesOwned(spec, options.world);
@@ -428,7 +430,7 @@ class Reader::Run {
   }
 
   Unit* FindUnit(uint64_t item) {
-    const uint64_t number = item / order_->spec().chunk;
+    const uint64_t number = chunk_divider_.Divide(item).quotient;
     Unit*& recent = recent_units_[number % kRecentUnits];
     if (recent != nullptr && recent->begin <= item && item < recent->end) return recent;
     const auto bucket = table_of_units_.find(number);
@@ -848,6 +850,7 @@ class Reader::Run {
   const std::shared_ptr<BufferPool> pool_;
   const IoChoice choice_;
   const int thread_count_;
+  const Divider chunk_divider_;
   const bool whole_pieces_;   // units are pieces of the order, not single records
   bool lanes_owned_ = false;  // each lane belongs to one rank
   bool ramp_ = false;
@@ -926,8 +929,10 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
         options.order.kind == OrderSpec::Kind::kInterleave
             ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
             : 1;
+    // Streams side by side share the processor's caches.
+    const uint64_t most = streams > 4 ? kBlockBytes / 4 : kBlockBytes;
     const uint64_t bytes =
-        std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, kBlockBytes);
+        std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
   }
   std::unique_ptr<Reader> reader(
