@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -125,7 +126,19 @@ class Reader::Run {
       work_.notify_one();
     });
     for (int i = 0; i < thread_count_; ++i) {
-      threads_.emplace_back([this, i] { Work(*engines_[i]); });
+      threads_.emplace_back([this, i] {
+        try {
+          Work(*engines_[i]);
+        } catch (const std::bad_alloc&) {
+          {
+            std::lock_guard<std::mutex> lock(mutex_);
+            fatal_ = absl::ResourceExhaustedError(
+                "out of memory while reading; a smaller budget, or records that are smaller, "
+                "would help");
+          }
+          delivery_.notify_all();
+        }
+      });
     }
     return absl::OkStatus();
   }
@@ -135,9 +148,9 @@ class Reader::Run {
     {
       std::unique_lock<std::mutex> lock(mutex_);
       const auto ready = [this] {
-        if (!blocks_.empty())
-          return options_.deterministic ? blocks_.front()->done : !done_.empty();
-        return planned_all_ || !failure_.ok();
+        if (!fatal_.ok()) return true;
+        if (blocks_.empty()) return planned_all_;
+        return options_.deterministic ? blocks_.front()->done : !done_.empty();
       };
       consumer_waits_ = true;
       if (!ready()) {
@@ -151,10 +164,12 @@ class Reader::Run {
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       }
       consumer_waits_ = false;
+      if (!fatal_.ok()) return fatal_;
       if (blocks_.empty()) {
-        if (!failure_.ok()) return failure_;
-        *out = ReadBlock();
-        return absl::OkStatus();
+        const absl::Status failure = failure_;
+        lock.unlock();
+        if (failure.ok()) *out = ReadBlock();
+        return failure;
       }
       if (options_.deterministic) {
         block = std::move(blocks_.front());
@@ -864,9 +879,10 @@ class Reader::Run {
   bool stopping_ = false;
   bool planned_all_ = false;
   bool consumer_waits_ = false;
-  bool planning_ = false;    // a thread is in Plan
-  bool plan_stuck_ = false;  // it found no room, and nothing has changed since
-  absl::Status failure_;
+  bool planning_ = false;                      // a thread is in Plan
+  bool plan_stuck_ = false;                    // it found no room, and nothing has changed since
+  absl::Status failure_;                       // of planning: behind the blocks that are planned
+  absl::Status fatal_;                         // of a thread: now
   std::deque<std::shared_ptr<Block>> blocks_;  // planned and not delivered, in their order
   std::deque<std::shared_ptr<Block>> done_;    // if not deterministic
   std::deque<std::shared_ptr<Unit>> to_read_;
@@ -956,8 +972,14 @@ uint64_t Reader::RecordAt(uint64_t epoch, uint64_t position) const {
 }
 
 absl::Status Reader::Next(ReadBlock* block) {
+  if (!error_.ok()) return error_;
   const int process = ::getpid();
   if (run_ != nullptr && run_process_ != process) {
+    if (!options_.deterministic) {
+      return absl::FailedPreconditionError(
+          "forked while records were delivered as they were ready (deterministic = false): there "
+          "is no position to go on from");
+    }
     // Forked: what the parent's threads had begun is theirs. It is left alone, for its locks may be
     // held by threads that do not exist here.
     run_.release();
@@ -973,6 +995,7 @@ absl::Status Reader::Next(ReadBlock* block) {
     }
   }
   absl::Status status = run_->Next(block);
+  if (!status.ok()) error_ = status;
   if (!status.ok() || block->records.empty()) return status;
   epoch_ = block->epoch;
   position_ = block->position + block->records.size() * block->stride;
@@ -986,6 +1009,7 @@ absl::Status Reader::Next(ReadBlock* block) {
 void Reader::Seek(uint64_t epoch, uint64_t position) {
   if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
   run_ = nullptr;
+  error_ = absl::OkStatus();
   epoch_ = epoch;
   position_ = RoundUp(position > options_.rank ? position - options_.rank : 0, options_.world) +
               options_.rank;

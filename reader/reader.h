@@ -153,6 +153,7 @@ class Reader {
   // Where the consumer stands: the next record to be delivered.
   uint64_t epoch_ = 0;
   uint64_t position_ = 0;
+  absl::Status error_;  // that Next has returned
   std::unique_ptr<Run> run_;
   int run_process_ = 0;  // the process that started run_
 };

@@ -381,6 +381,10 @@ TEST_F(ReaderTest, DamageIsAnErrorThatTellsWhere) {
     const auto reader = MakeReader(OpenTable(set), options);
     const auto result = Drain(*reader);
     EXPECT_FAILS(result, kDataLoss, "d-00002-of-00008: record 0 at byte 0: payload CRC");
+    ReadBlock block;
+    EXPECT_EQ(reader->Next(&block), result.status());
+    reader->Seek(0, 0);
+    EXPECT_EQ(Drain(*reader).status(), result.status());
   }
 }
 
