@@ -28,6 +28,7 @@ struct ConvertFlags {
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
   bool overwrite = false;
+  bool no_sync = false;
 };
 
 // The value of a size option, or `fallback` where it was not given.
@@ -71,6 +72,7 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.overwrite = flags.overwrite;
+  converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
   if (!flags.no_shuffle) converting.shuffle_seed = flags.shuffle;
   // What the result depends on, and nothing else: the number of threads is not told.
@@ -162,6 +164,9 @@ void AddKind(CLI::App& convert, const std::string& kind, const std::string& help
   command->add_option("--limit", flags->limit, "write so many records at most")
       ->check(WholeNumber(0));
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+  command->add_flag("--no-sync", flags->no_sync,
+                    "do not wait until everything is on the disk: faster, and lost if the machine "
+                    "stops soon after");
   AddCommonOptions(*command, options);
   command->footer(details);
   const MakeSource make_source = declare(*command);

@@ -336,7 +336,7 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   // In the order of their names, which is that of the record.
   builder.AddInt64("image/class/label", prefix.label);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
-  builder.AddBytes("image/encoded", *bytes);
+  builder.AddBorrowedBytes("image/encoded", *bytes);
   builder.AddBytes("image/filename", name);
   builder.AddBytes("image/format", header->format);
   builder.AddInt64("image/height", header->height);

@@ -83,6 +83,14 @@ void ExampleBuilder::AddBytes(std::string_view name, std::string_view value) {
   AddBytesList(name, {&value, 1});
 }
 
+void ExampleBuilder::AddBorrowedBytes(std::string_view name, std::string_view value) {
+  const size_t begin = arena_.size();
+  AppendFieldHeader(kBytesListField, FieldSize(value.size()), &arena_);
+  AppendFieldHeader(1, value.size(), &arena_);
+  AddFeature(name, begin);
+  entries_.back().borrowed = value;
+}
+
 void ExampleBuilder::AddBytesList(std::string_view name,
                                   absl::Span<const std::string_view> values) {
   const size_t begin = arena_.size();
@@ -154,13 +162,14 @@ void ExampleBuilder::SerializeFeatures(int field, std::string* out) {
     AppendFieldHeader(1, MapEntrySize(entry), out);
     AppendFieldHeader(1, entry.name_size, out);
     out->append(NameOf(entry));
-    AppendFieldHeader(2, entry.end - entry.begin, out);
+    AppendFieldHeader(2, entry.size(), out);
     out->append(arena_, entry.begin, entry.end - entry.begin);
+    out->append(entry.borrowed);
   }
 }
 
 size_t ExampleBuilder::MapEntrySize(const Entry& entry) {
-  return FieldSize(entry.name_size) + FieldSize(entry.end - entry.begin);
+  return FieldSize(entry.name_size) + FieldSize(entry.size());
 }
 
 void ExampleBuilder::SerializeExample(std::string* out) { SerializeFeatures(1, out); }

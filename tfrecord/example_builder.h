@@ -24,6 +24,8 @@ class ExampleBuilder {
  public:
   // Names are UTF-8 (the caller checks). Bytes are copied once.
   void AddBytes(std::string_view name, std::string_view value);
+  // The same for a large value that the caller keeps until the record is serialised: one copy less.
+  void AddBorrowedBytes(std::string_view name, std::string_view value);
   void AddBytesList(std::string_view name, absl::Span<const std::string_view> values);
   void AddFloat(std::string_view name, float value) { AddFloatList(name, {&value, 1}); }
   void AddFloatList(std::string_view name, absl::Span<const float> values);
@@ -43,12 +45,16 @@ class ExampleBuilder {
   void Clear();
 
  private:
-  // Name: [name, name + name_size) of names_; serialised Feature: [begin, end) of arena_.
+  // Name: [name, name + name_size) of names_; serialised Feature: [begin, end) of arena_, and then
+  // what is borrowed.
   struct Entry {
     size_t name;
     size_t name_size;
     size_t begin;
     size_t end;
+    std::string_view borrowed;
+
+    size_t size() const { return end - begin + borrowed.size(); }
   };
   struct StepList {
     std::string name;

@@ -80,6 +80,25 @@ TEST(ExampleBuilder, OrderOfAddingDoesNotMatter) {
   EXPECT_EQ(first, second);
 }
 
+TEST(ExampleBuilder, BorrowedBytesGiveTheSameRecord) {
+  for (size_t size : {0, 1, 127, 128, 100'000}) {
+    const std::string value(size, 'x');
+    ExampleBuilder copied;
+    copied.AddInt64("b", 1);
+    copied.AddBytes("a", value);
+    copied.AddBytes("c", value);
+    std::string expected;
+    copied.SerializeExample(&expected);
+    ExampleBuilder borrowed;
+    borrowed.AddBorrowedBytes("c", value);
+    borrowed.AddBorrowedBytes("a", value);
+    borrowed.AddInt64("b", 1);
+    std::string bytes;
+    borrowed.SerializeExample(&bytes);
+    EXPECT_EQ(bytes, expected);
+  }
+}
+
 TEST(ExampleBuilder, LaterOfEqualNamesCounts) {
   ExampleBuilder builder;
   builder.AddInt64("a", 1);
