@@ -60,8 +60,10 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
     buffer = request.into;
     to = buffer->data() + request.into_offset;
   } else {
-    buffer = pool.Allocate(request.length);
-    to = buffer->data();
+    // Copying is fastest from page to page.
+    const uint64_t shift = request.offset % Buffer::kAlignment;
+    buffer = pool.Allocate(shift + request.length);
+    to = buffer->data() + shift;
   }
   if (read_to < end) {
     absl::StatusOr<uint64_t> reached =
