@@ -47,8 +47,8 @@ class Source {
   // they stand). Stops at the first error of `sink` and returns it.
   virtual absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const = 0;
 
-  // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives until
-  // the next call on the same thread.
+  // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives
+  // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
 };
 
