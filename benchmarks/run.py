@@ -89,7 +89,6 @@ def convert_by_script(pictures, folder):
             return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 
-    shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     writers = [tf.io.TFRecordWriter(f"{folder}/data-{i:05d}-of-00016") for i in range(16)]
     n = 0
@@ -259,10 +258,13 @@ def main():
         ratios = []
         peak = 0
         for _ in range(rounds):
+            # Into fresh folders: to remove what was there before is not part of it.
+            for folder in (f"{data}/tf", f"{data}/out"):
+                shutil.rmtree(folder, ignore_errors=True)
             theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
             ours, report = timed(lambda: run_json(
-                shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--overwrite",
-                "--no-sync", "--json"))
+                shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--no-sync",
+                "--json"))
             assert report["records"] == n
             ratios.append(theirs / ours)
             peak = max(peak, report["peak_rss_bytes"])

@@ -18,6 +18,7 @@
 #include "convert/folder_walk.h"
 #include "decode/image_header.h"
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "io/errno_status.h"
 #include "simdjson.h"
 
@@ -85,7 +86,7 @@ class FileBuffer {
     Reserve(size + 1);
     size_t done = 0;
     while (done <= size) {
-      const ssize_t n = ::read(fd, bytes_.get() + done, size + 1 - done);
+      const ssize_t n = ::read(fd, buffer_->data() + done, size + 1 - done);
       if (n == 0) break;
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return ErrnoStatus(errno, path, "read");
@@ -96,19 +97,19 @@ class FileBuffer {
       return absl::FailedPreconditionError(
           fmt::format("{}: changed while it was being read", path));
     }
-    return std::string_view(bytes_.get(), size);
+    return std::string_view(buffer_->data(), size);
   }
 
   void Reserve(size_t size) {
     // A rare huge picture does not hold its memory for ever.
     constexpr size_t kKept = size_t{64} << 20;
-    if (size <= capacity_ && capacity_ <= kKept) return;
-    capacity_ = std::max(size + size / 4, size_t{1} << 20);
-    bytes_.reset(new char[capacity_]);
+    if (buffer_ != nullptr && size <= buffer_->size() && buffer_->size() <= kKept) return;
+    buffer_.reset();
+    buffer_ = Buffer::Allocate(std::max(size + size / 4, size_t{1} << 20));
   }
 
-  std::unique_ptr<char[]> bytes_;
-  size_t capacity_ = 0;
+  // The kernel copies fastest to the beginning of a page, where the file begins in its own.
+  std::shared_ptr<Buffer> buffer_;
 };
 
 class ImageFolderSource : public Source {

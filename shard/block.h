@@ -50,6 +50,9 @@ class RecordBatch {
 
   std::string bytes_;
   std::vector<size_t> frames_;  // where each starts in bytes_
+  // Records are often as long as the one before, and a header is a function of the length.
+  uint64_t header_length_ = UINT64_MAX;
+  char header_[kHeaderBytes];
 };
 
 // What EncodeBlock makes of a batch.

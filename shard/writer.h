@@ -90,6 +90,7 @@ class DatasetWriter {
   absl::Status WaitForAll();
   absl::Status RemoveLeftovers();
   absl::Status CheckNameIsFree() const;
+  absl::Status SyncFolder(const std::string& path) const;
   absl::Status RemoveOldDataset();
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
   absl::Status MoveIntoPlace(const Manifest& manifest);

@@ -99,8 +99,21 @@ class Fields {
   bool failed_ = false;
 };
 
+// Gathers spans as offsets in the record.
+struct SpanSink {
+  const char* record;
+  std::vector<ValueSpan>* spans;  // may be null
+
+  void Add(std::string_view bytes, uint64_t varints) const {
+    if (spans == nullptr) return;
+    const size_t begin = bytes.data() - record;
+    spans->push_back({begin, begin + bytes.size(), varints});
+  }
+};
+
 // Returns null, or where reading failed.
-const char* ReadList(FeatureKind kind, std::string_view list, FeatureSummary* summary) {
+const char* ReadList(FeatureKind kind, std::string_view list, FeatureSummary* summary,
+                     const SpanSink& spans) {
   Fields fields(list);
   while (fields.Next()) {
     if (kind == FeatureKind::kBytes) {
@@ -109,27 +122,32 @@ const char* ReadList(FeatureKind kind, std::string_view list, FeatureSummary* su
       summary->min_bytes = summary->values == 0 ? size : std::min(summary->min_bytes, size);
       summary->max_bytes = std::max(summary->max_bytes, size);
       ++summary->values;
+      spans.Add(fields.bytes(), 0);
     } else if (kind == FeatureKind::kFloat) {
       if (fields.IsFixed32(1)) ++summary->values;
       if (!fields.IsBytes(1)) continue;
       if (fields.bytes().size() % 4 != 0) return fields.bytes().data();
       summary->values += fields.bytes().size() / 4;
+      spans.Add(fields.bytes(), 0);
     } else {
       if (fields.IsVarint(1)) ++summary->values;
       if (!fields.IsBytes(1)) continue;
       Fields packed(fields.bytes());
       uint64_t value;
+      uint64_t varints = 0;
       const char* end = fields.bytes().data() + fields.bytes().size();
       while (packed.at() != end) {
         if (!packed.Varint(&value)) return packed.at();
-        ++summary->values;
+        ++varints;
       }
+      summary->values += varints;
+      if (varints > 0) spans.Add(fields.bytes(), varints);
     }
   }
   return fields.failed() ? fields.at() : nullptr;
 }
 
-const char* ReadFeature(std::string_view feature, FeatureSummary* summary) {
+const char* ReadFeature(std::string_view feature, FeatureSummary* summary, const SpanSink& spans) {
   Fields fields(feature);
   while (fields.Next()) {
     if (fields.field() > 3 || !fields.IsBytes(fields.field())) continue;
@@ -142,14 +160,15 @@ const char* ReadFeature(std::string_view feature, FeatureSummary* summary) {
       summary->kinds_differ = true;
     }
     summary->kind = kind;
-    if (const char* failed = ReadList(kind, fields.bytes(), summary)) return failed;
+    if (const char* failed = ReadList(kind, fields.bytes(), summary, spans)) return failed;
   }
   return fields.failed() ? fields.at() : nullptr;
 }
 
 // `features`: a Features or FeatureLists message, a map either way.
 const char* ReadMap(std::string_view features, bool is_list,
-                    const std::function<void(const FeatureSummary&)>& visit) {
+                    const std::function<void(const FeatureSummary&)>& visit,
+                    const SpanSink& spans) {
   Fields entries(features);
   while (entries.Next()) {
     if (!entries.IsBytes(1)) continue;
@@ -160,13 +179,13 @@ const char* ReadMap(std::string_view features, bool is_list,
       if (entry.IsBytes(1)) {
         summary.name = entry.bytes();
       } else if (entry.IsBytes(2) && !is_list) {
-        if (const char* failed = ReadFeature(entry.bytes(), &summary)) return failed;
+        if (const char* failed = ReadFeature(entry.bytes(), &summary, spans)) return failed;
       } else if (entry.IsBytes(2)) {
         Fields steps(entry.bytes());
         while (steps.Next()) {
           if (!steps.IsBytes(1)) continue;
           ++summary.steps;
-          if (const char* failed = ReadFeature(steps.bytes(), &summary)) return failed;
+          if (const char* failed = ReadFeature(steps.bytes(), &summary, spans)) return failed;
         }
         if (steps.failed()) return steps.at();
       }
@@ -194,14 +213,16 @@ std::string_view FeatureKindName(FeatureKind kind) {
 }
 
 absl::Status VisitFeatures(std::string_view record,
-                           const std::function<void(const FeatureSummary&)>& visit) {
+                           const std::function<void(const FeatureSummary&)>& visit,
+                           std::vector<ValueSpan>* spans) {
+  const SpanSink sink{record.data(), spans};
   Fields message(record);
   const char* failed = nullptr;
   while (failed == nullptr && message.Next()) {
     if (message.IsBytes(1)) {
-      failed = ReadMap(message.bytes(), /*is_list=*/false, visit);
+      failed = ReadMap(message.bytes(), /*is_list=*/false, visit, sink);
     } else if (message.IsBytes(2)) {
-      failed = ReadMap(message.bytes(), /*is_list=*/true, visit);
+      failed = ReadMap(message.bytes(), /*is_list=*/true, visit, sink);
     }
   }
   if (message.failed()) failed = message.at();
@@ -209,6 +230,15 @@ absl::Status VisitFeatures(std::string_view record,
   return absl::DataLossError(
       fmt::format("not a tf.train.Example: cannot be parsed at byte {} of its {}",
                   failed - record.data(), record.size()));
+}
+
+bool AreVarints(std::string_view bytes, uint64_t count) {
+  Fields varints(bytes);
+  uint64_t value;
+  for (; count > 0; --count) {
+    if (!varints.Varint(&value)) return false;
+  }
+  return varints.at() == bytes.data() + bytes.size();
 }
 
 }  // namespace shardfeed
