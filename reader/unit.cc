@@ -60,9 +60,8 @@ bool InflateMembers(const File& file, const Extent& extent, BufferPool& pool,
   for (std::string_view rest = compressed; !rest.empty();) {
     const std::optional<uint64_t> size = SizedMemberBytes(rest);
     if (!size || *size > rest.size()) return false;
-    const absl::StatusOr<size_t> n =
-        InflateMember(rest.substr(0, *size),
-                      absl::MakeSpan((*buffer)->data() + filled, inflated - filled));
+    const absl::StatusOr<size_t> n = InflateMember(
+        rest.substr(0, *size), absl::MakeSpan((*buffer)->data() + filled, inflated - filled));
     if (!n.ok()) return false;
     filled += *n;
     rest.remove_prefix(*size);

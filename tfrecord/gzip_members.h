@@ -42,8 +42,8 @@ size_t FindSizedMember(std::string_view bytes);
 // damaged, the CRC-32 or size of the trailer differs, or the member does not end with `member`.
 absl::Status InflateMember(std::string_view member, std::string* out);
 
-// The same into memory of the caller's. Returns how many bytes there were; DataLoss also when they do
-// not fit into `dst`.
+// The same into memory of the caller's. Returns how many bytes there were; DataLoss also when they
+// do not fit into `dst`.
 absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> dst);
 
 }  // namespace shardfeed
