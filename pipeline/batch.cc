@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kColumnAlignment = 64;
 
-size_t RoundUp(size_t n) { return (n + kColumnAlignment - 1) / kColumnAlignment * kColumnAlignment; }
+size_t RoundUp(size_t n) {
+  return (n + kColumnAlignment - 1) / kColumnAlignment * kColumnAlignment;
+}
 
 // Batches come and go in like sizes: their memory is used again, so that the kernel need not clear
 // pages for each.
@@ -50,11 +52,12 @@ std::string RowSpecText(const RowSpec& spec) {
 
 void Batch::CheckType(size_t column, DType asked) const {
   const ColumnSpec& s = (*spec)[column];
-  const bool same = s.dtype == asked || (asked == DType::kUInt16 && (s.dtype == DType::kFloat16 ||
-                                                                     s.dtype == DType::kBFloat16));
+  const bool same =
+      s.dtype == asked ||
+      (asked == DType::kUInt16 && (s.dtype == DType::kFloat16 || s.dtype == DType::kBFloat16));
   if (!same) {
-    throw std::invalid_argument(fmt::format("column '{}' holds {}, not {}", s.name,
-                                            DTypeName(s.dtype), DTypeName(asked)));
+    throw std::invalid_argument(
+        fmt::format("column '{}' holds {}, not {}", s.name, DTypeName(s.dtype), DTypeName(asked)));
   }
 }
 
@@ -93,8 +96,7 @@ Batch Batch::Slice(size_t begin, size_t count) const {
   return slice;
 }
 
-void Batch::CopyOrigins(size_t begin, size_t count, size_t row,
-                        std::vector<RowOrigin>* out) const {
+void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const {
   auto it = std::upper_bound(origins.begin(), origins.end(), begin,
                              [](size_t r, const RowOrigin& o) { return r < o.first; });
   if (it != origins.begin()) --it;
@@ -221,9 +223,8 @@ Batch BatchBuilder::Finish(bool batched) {
     }
     out.memory.push_back(std::move(buffer));
   }
-  const bool shares = std::any_of(spec_->begin(), spec_->end(), [](const ColumnSpec& s) {
-    return s.dtype == DType::kBytes;
-  });
+  const bool shares = std::any_of(spec_->begin(), spec_->end(),
+                                  [](const ColumnSpec& s) { return s.dtype == DType::kBytes; });
   if (shares) {
     for (const Batch& batch : batches) {
       out.memory.insert(out.memory.end(), batch.memory.begin(), batch.memory.end());

@@ -102,8 +102,8 @@ class Batch {
   uint64_t bytes() const;
   // Rows [begin, begin + count) of a batch that is not `batched`, in the same memory.
   Batch Slice(size_t begin, size_t count) const;
-  // Appends the origins of rows [begin, begin + count) to those of `out`, whose rows from `row` on they
-  // are.
+  // Appends the origins of rows [begin, begin + count) to those of `out`, whose rows from `row` on
+  // they are.
   void CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const;
   // Where row `row` came from: an origin with that one's position. False when it is not known.
   bool OriginOf(size_t row, RowOrigin* origin) const;
@@ -134,8 +134,8 @@ class BatchBuilder {
  public:
   explicit BatchBuilder(std::shared_ptr<const RowSpec> spec);
 
-  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes are
-  // not copied: their memory is shared.
+  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
+  // are not copied: their memory is shared.
   void Append(const Batch& batch, size_t begin, size_t count);
   // The same, of the batch that was appended last.
   void AppendMore(size_t begin, size_t count) { AppendOf(batches_.size() - 1, begin, count); }
@@ -158,8 +158,8 @@ class BatchBuilder {
   size_t rows_ = 0;
 };
 
-// Memory for `columns` of fixed size with `rows` rows, each column at a multiple of 64 bytes. Appends
-// the owner to `batch->memory` and sets the columns' data; ragged columns are left alone.
+// Memory for `columns` of fixed size with `rows` rows, each column at a multiple of 64 bytes.
+// Appends the owner to `batch->memory` and sets the columns' data; ragged columns are left alone.
 void AllocateFixedColumns(Batch* batch);
 
 }  // namespace shardfeed

@@ -227,7 +227,8 @@ BatchFn MakePadFn(std::map<std::string, Padding> padding) {
       const auto it = padding.find(s.name);
       const int64_t* splits = batch.columns[c].splits;
       int64_t longest = 0;
-      for (size_t r = 0; r < batch.rows; ++r) longest = std::max(longest, splits[r + 1] - splits[r]);
+      for (size_t r = 0; r < batch.rows; ++r)
+        longest = std::max(longest, splits[r + 1] - splits[r]);
       int64_t length = it == padding.end() ? 0 : it->second.length;
       if (length > 0 && longest > length) {
         return absl::InvalidArgumentError(

@@ -36,16 +36,17 @@ struct Padding {
 BatchFn MakePadFn(std::map<std::string, Padding> padding);
 
 // Gathers rows of like length: row r goes into the bucket i with boundaries[i - 1] <= length <
-// boundaries[i], and a bucket's rows become a batch when there are sizes[i] of them. The length is the
-// number of elements of the ragged column `column`, of bytes the size of the value. At the end what is
-// left in the buckets follows, shortest first, unless `drop_remainder`.
+// boundaries[i], and a bucket's rows become a batch when there are sizes[i] of them. The length is
+// the number of elements of the ragged column `column`, of bytes the size of the value. At the end
+// what is left in the buckets follows, shortest first, unless `drop_remainder`.
 std::unique_ptr<Stage> MakeBucketStage(std::unique_ptr<Stage> input,
                                        std::shared_ptr<const RowSpec> spec, size_t column,
                                        std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
                                        bool drop_remainder);
 
-// Batches of as many rows as `budget` allows, rows times the longest one's length (as the bucket stage
-// has it) being what a batch takes. A row that is longer than the budget is a batch of its own.
+// Batches of as many rows as `budget` allows, rows times the longest one's length (as the bucket
+// stage has it) being what a batch takes. A row that is longer than the budget is a batch of its
+// own.
 std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
                                             std::shared_ptr<const RowSpec> spec, size_t column,
                                             int64_t budget);

@@ -31,16 +31,16 @@ enum class Exhausted {
   kRepeat,  // begins the input's next epoch
 };
 
-// Each element from an input that is drawn by weight. The draw of element i depends on seed, epoch and
-// i alone.
+// Each element from an input that is drawn by weight. The draw of element i depends on seed, epoch
+// and i alone.
 absl::StatusOr<std::unique_ptr<Stage>> MakeMixStage(std::vector<StageFactory> inputs,
                                                     std::vector<double> weights,
                                                     std::vector<Exhausted> exhausted,
                                                     std::shared_ptr<const RowSpec> spec,
                                                     uint64_t seed, uint64_t epoch);
 
-// As tf.data's interleave: `cycle` inputs at a time, `block` elements from each in turn; where one ends,
-// the next input takes its place.
+// As tf.data's interleave: `cycle` inputs at a time, `block` elements from each in turn; where one
+// ends, the next input takes its place.
 absl::StatusOr<std::unique_ptr<Stage>> MakeInterleaveStage(std::vector<StageFactory> inputs,
                                                            uint64_t cycle, uint64_t block,
                                                            uint64_t epoch);

@@ -51,7 +51,8 @@ struct Dataset::Node {
   std::shared_ptr<const RowStep> row_step;  // kRowStep
   uint64_t batch_size = 0;                  // kBatch
   bool drop_remainder = false;
-  BatchFn batch_fn;  // kBatchFn
+  BatchFn batch_fn;            // kBatchFn
+  bool changes_count = false;  // kBatchFn: of elements
   size_t prefetch = 0;
   // kOther: makes the stage, from those of the inputs or from what makes them.
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(std::shared_ptr<RunContext>, uint64_t epoch)>
@@ -197,18 +198,18 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
   for (size_t i = 0; i < (*parser)->num_features(); ++i) {
     const FeatureSpec& feature = (*parser)->spec(i);
     if (feature.layout == Layout::kSparse || feature.ragged_steps) {
-      return Dataset(absl::InvalidArgumentError(fmt::format(
-          "parse: feature '{}': ask for it as ragged; chains have no sparse columns and no steps of "
-          "varying length",
-          feature.name)));
+      return Dataset(
+          absl::InvalidArgumentError(fmt::format("parse: feature '{}': ask for it as ragged; "
+                                                 "chains have no sparse columns and no steps of "
+                                                 "varying length",
+                                                 feature.name)));
     }
   }
   if (const int record = FindColumn(spec(), "record");
       status_.ok() && (record < 0 || spec()[record].dtype != DType::kBytes ||
                        spec()[record].ragged || !spec()[record].shape.empty())) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("parse: there is no column 'record' of bytes; there are: {}",
-                    RowSpecText(spec()))));
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "parse: there is no column 'record' of bytes; there are: {}", RowSpecText(spec()))));
   }
   std::shared_ptr<const RowStep> step = MakeParseStep(*std::move(parser));
   std::string text = fmt::format("parse({})", NamesText(step->outputs()));
@@ -237,6 +238,7 @@ Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn) const {
   node.text = fmt::format("flat_map({})", NamesText(outputs));
   node.spec = std::make_shared<const RowSpec>(std::move(outputs));
   node.batch_fn = MakeFlatMapFn(node.spec, std::move(fn));
+  node.changes_count = true;
   return Then(std::move(node));
 }
 
@@ -278,8 +280,8 @@ Dataset Dataset::Batch(uint64_t size, bool drop_remainder) const {
   if (!status_.ok()) return *this;
   if (size == 0) return Dataset(absl::InvalidArgumentError("batch: the size must be at least 1"));
   if (node_->batched) {
-    return Dataset(absl::InvalidArgumentError(
-        "batch: the elements here are batches already: unbatch first"));
+    return Dataset(
+        absl::InvalidArgumentError("batch: the elements here are batches already: unbatch first"));
   }
   Node node;
   node.kind = Node::kBatch;
@@ -307,9 +309,8 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
   for (const auto& [name, how] : padding) {
     const int column = FindColumn(*node_->spec, name);
     if (column < 0 || !(*node_->spec)[column].ragged) {
-      return Dataset(absl::InvalidArgumentError(
-          fmt::format("pad: there is no ragged column '{}'; there are: {}", name,
-                      RowSpecText(*node_->spec))));
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "pad: there is no ragged column '{}'; there are: {}", name, RowSpecText(*node_->spec))));
     }
   }
   Node node;
@@ -337,10 +338,11 @@ absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
   }
   const int column = FindColumn(spec, name);
   if (column < 0) {
-    return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}", step,
-                                                  name, RowSpecText(spec)));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
   }
-  if (!spec[column].ragged && (spec[column].dtype != DType::kBytes || !spec[column].shape.empty())) {
+  if (!spec[column].ragged &&
+      (spec[column].dtype != DType::kBytes || !spec[column].shape.empty())) {
     return absl::InvalidArgumentError(
         fmt::format("{}: the rows of column '{}' are all of one length", step, name));
   }
@@ -354,7 +356,8 @@ Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundar
   if (!status_.ok()) return *this;
   absl::StatusOr<size_t> number = LengthColumn("bucket_by_length", spec(), column, node_->batched);
   if (!number.ok()) return Dataset(number.status());
-  if (sizes.size() != boundaries.size() + 1 || !std::is_sorted(boundaries.begin(), boundaries.end())) {
+  if (sizes.size() != boundaries.size() + 1 ||
+      !std::is_sorted(boundaries.begin(), boundaries.end())) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
         "bucket_by_length: {} boundaries in rising order take {} batch sizes; there are {}",
         boundaries.size(), boundaries.size() + 1, sizes.size())));
@@ -367,8 +370,9 @@ Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundar
                           fmt::join(sizes, ", "), drop_remainder ? ", drop_remainder" : "");
   node.spec = node_->spec;
   node.batched = true;
-  node.make = [=, input = node_, n = *number](std::shared_ptr<RunContext> context, uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [=, input = node_, n = *number](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
     return MakeBucketStage(*std::move(stage), input->spec, n, boundaries, sizes, drop_remainder);
@@ -387,9 +391,9 @@ Dataset Dataset::BatchByLength(std::string column, int64_t budget) const {
   node.text = fmt::format("batch_by_length({}, {})", column, budget);
   node.spec = node_->spec;
   node.batched = true;
-  node.make = [input = node_, n = *number, budget](std::shared_ptr<RunContext> context,
-                                                   uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [input = node_, n = *number, budget](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
     return MakeBudgetBatchStage(*std::move(stage), input->spec, n, budget);
@@ -404,9 +408,10 @@ Dataset Dataset::Unbatch() const {
   }
   for (const ColumnSpec& s : spec()) {
     if (std::count(s.shape.begin(), s.shape.end(), 0) > 0) {
-      return Dataset(absl::InvalidArgumentError(fmt::format(
-          "unbatch: column '{}' is padded to another length in each batch; pad it to a fixed length",
-          s.name)));
+      return Dataset(
+          absl::InvalidArgumentError(fmt::format("unbatch: column '{}' is padded to another length "
+                                                 "in each batch; pad it to a fixed length",
+                                                 s.name)));
     }
   }
   Node node;
@@ -527,8 +532,9 @@ Dataset Dataset::Shard(uint64_t rank, uint64_t world) const {
   node.text = "shard";
   node.spec = node_->spec;
   node.batched = node_->batched;
-  node.make = [input = node_, rank, world](std::shared_ptr<RunContext> context, uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [input = node_, rank, world](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
     return MakeShardStage(*std::move(stage), rank, world);
@@ -543,17 +549,17 @@ Dataset Dataset::Enumerate(std::string name, int64_t start) const {
         "enumerate: numbers rows, but the elements here are batches: put it before batch"));
   }
   if (FindColumn(spec(), name) >= 0) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("enumerate: there is a column '{}' already", name)));
+    return Dataset(
+        absl::InvalidArgumentError(fmt::format("enumerate: there is a column '{}' already", name)));
   }
   Node node;
   node.text = fmt::format("enumerate({}, {})", name, start);
   RowSpec with = spec();
   with.push_back({std::move(name), DType::kInt64, {}, false});
   node.spec = std::make_shared<const RowSpec>(std::move(with));
-  node.make = [input = node_, spec = node.spec, start](std::shared_ptr<RunContext> context,
-                                                       uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [input = node_, spec = node.spec, start](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
     return MakeEnumerateStage(*std::move(stage), spec, start);
@@ -581,8 +587,9 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
   node.text = fmt::format("shuffle(seed={}, window={})", seed, window);
   node.spec = node_->spec;
   node.batched = node_->batched;
-  node.make = [input = node_, seed, window](std::shared_ptr<RunContext> context, uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [input = node_, seed, window](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
     return MakeShuffleStage(*std::move(stage), input->spec, window, seed, epoch);
@@ -666,9 +673,8 @@ std::vector<StageFactory> Factories(
                                                       std::shared_ptr<RunContext>, uint64_t)) {
   std::vector<StageFactory> factories;
   for (const auto& node : nodes) {
-    factories.push_back([node, context, compile](uint64_t epoch) {
-      return compile(node, context, epoch);
-    });
+    factories.push_back(
+        [node, context, compile](uint64_t epoch) { return compile(node, context, epoch); });
   }
   return factories;
 }
@@ -714,8 +720,8 @@ Dataset Dataset::Zip(std::vector<Dataset> datasets) {
   for (const Dataset& ds : datasets) {
     if (!ds.status().ok()) return ds;
     if (ds.batched() != datasets[0].batched()) {
-      return Dataset(absl::InvalidArgumentError(
-          "zip: some datasets' elements are rows, others' are batches"));
+      return Dataset(
+          absl::InvalidArgumentError("zip: some datasets' elements are rows, others' are batches"));
     }
     for (const ColumnSpec& s : ds.spec()) {
       if (FindColumn(all, s.name) >= 0) {
@@ -729,9 +735,9 @@ Dataset Dataset::Zip(std::vector<Dataset> datasets) {
   node.text = "zip";
   node.spec = std::make_shared<const RowSpec>(std::move(all));
   node.batched = datasets[0].batched();
-  node.make = [inputs = node.inputs, spec = node.spec](std::shared_ptr<RunContext> context,
-                                                       uint64_t epoch)
-      -> absl::StatusOr<std::unique_ptr<Stage>> {
+  node.make = [inputs = node.inputs, spec = node.spec](
+                  std::shared_ptr<RunContext> context,
+                  uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     std::vector<std::unique_ptr<Stage>> stages;
     for (const auto& input : inputs) {
       absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
@@ -775,7 +781,8 @@ Dataset Dataset::Mix(std::vector<Dataset> datasets, std::vector<double> weights,
   node.batched = datasets[0].batched();
   node.make = [=, inputs = node.inputs, spec = node.spec](std::shared_ptr<RunContext> context,
                                                           uint64_t epoch) {
-    return MakeMixStage(Factories(inputs, context, &Compile), weights, exhausted, spec, seed, epoch);
+    return MakeMixStage(Factories(inputs, context, &Compile), weights, exhausted, spec, seed,
+                        epoch);
   };
   return FromNode(std::move(node));
 }
@@ -801,9 +808,9 @@ Dataset Dataset::Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint6
 
 // ---- Running
 
-// Row steps one after another run as one stage, and so does the work on batches behind them. Where all
-// rows stay, what puts them into batches goes before them: then they are written to their place in the
-// batch at once.
+// Row steps one after another run as one stage, and so does the work on batches behind them. Where
+// all rows stay, what puts them into batches goes before them: then they are written to their place
+// in the batch at once.
 absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
                                                         uint64_t epoch) {
@@ -813,11 +820,11 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
 
   ParallelSteps steps;
-  steps.output = node->spec;
   std::vector<std::string> names;
   std::shared_ptr<const Node> at = node;
   for (; at->kind == Node::kBatchFn; at = at->inputs[0]) {
     if (at->batch_fn) steps.batches.push_back(at->batch_fn);
+    steps.one_to_one &= !at->changes_count;
     if (at->prefetch > 0) steps.prefetch = at->prefetch;
     names.push_back(at->text.substr(0, at->text.find('(')));
   }
@@ -849,6 +856,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
         RowProgram::Make(below->spec, row_steps);
     if (!program.ok()) return program.status();
     steps.rows = *std::move(program);
+    steps.one_to_one &= !filters;
     if (batch != nullptr) names.push_back("batch");
     for (auto it = row_steps.rbegin(); it != row_steps.rend(); ++it) names.push_back((*it)->name());
   } else if (names.empty()) {

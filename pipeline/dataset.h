@@ -44,14 +44,15 @@ struct RunOptions {
   bool deterministic = true;
 };
 
-// An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be makes
-// a dataset whose status() says why, and so are all that are made of it; Start returns that error.
+// An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
+// makes a dataset whose status() says why, and so are all that are made of it; Start returns that
+// error.
 //
 // A dataset's elements are rows or, behind Batch and the like, batches. Steps that count or arrange
 // elements (Take, Shuffle, Zip ...) work on either; Parse, Map, Filter and FlatMap on rows alone.
 //
-// Functions of the user's run on several threads at once. What they return as an error, and what they
-// throw, ends the run with an error that names the record.
+// Functions of the user's run on several threads at once. What they return as an error, and what
+// they throw, ends the run with an error that names the record.
 class Dataset {
  public:
   // ---- Sources
@@ -68,11 +69,12 @@ class Dataset {
 
   // ---- Steps on rows
 
-  // Examples (or SequenceExamples) in the column "record", which goes, to a column for each feature.
+  // Examples (or SequenceExamples) in the column "record", which goes, to a column for each
+  // feature.
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
-  // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name is
-  // replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
+  // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
+  // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {},
               uint64_t seed = 0) const;
   // The rows for which `fn` is true.
@@ -112,8 +114,8 @@ class Dataset {
   Dataset Shard(uint64_t rank, uint64_t world) const;
   Dataset Enumerate(std::string name = "index", int64_t start = 0) const;
   // Of shards, a shuffle of the whole order, each epoch anew, with nothing held but the window (in
-  // records; 0: a default, OrderSpec::kAll: the exact permutation). Of any other stream, each stretch of
-  // `window` elements is permuted.
+  // records; 0: a default, OrderSpec::kAll: the exact permutation). Of any other stream, each
+  // stretch of `window` elements is permuted.
   Dataset Shuffle(uint64_t seed, uint64_t window = 0) const;
   // Of shards: the order of tf.data's interleave.
   Dataset InterleaveShards(uint64_t cycle, uint64_t block = 1) const;
@@ -140,7 +142,8 @@ class Dataset {
   bool batched() const;
   // The chain as it would be written: "shards(train@64).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
-  // A number that changes with the data and with all of the chain that is not a function of the user's.
+  // A number that changes with the data and with all of the chain that is not a function of the
+  // user's.
   uint64_t Fingerprint() const;
 
   absl::StatusOr<std::unique_ptr<Iterator>> Start(const RunOptions& options = {}) const;
@@ -181,24 +184,24 @@ struct IteratorStats {
   double seconds = 0;
   uint64_t elements = 0;
   uint64_t rows = 0;
-  double wait_seconds = 0;  // of Next
+  double wait_seconds = 0;         // of Next
   std::vector<StageStats> stages;  // from the source to the consumer
   // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
   std::string verdict;
 };
 
-// One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be called
-// from any. May be destroyed at any time.
+// One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be
+// called from any. May be destroyed at any time.
 class Iterator {
  public:
   ~Iterator();
 
-  // The next element, a batch or a row; one without rows at the end. After an error each further call
-  // returns it again. Cancelled: Cancel was called.
+  // The next element, a batch or a row; one without rows at the end. After an error each further
+  // call returns it again. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
 
-  // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred bytes.
-  // FailedPrecondition: the run is not deterministic.
+  // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
+  // bytes. FailedPrecondition: the run is not deterministic.
   absl::StatusOr<std::string> State() const;
   // Goes to a saved place. FailedPrecondition: the state is of another chain or other data.
   absl::Status Load(std::string_view state);

@@ -27,9 +27,9 @@ void RowEmitter::EndRow() {
 char* RowEmitter::Fixed(size_t output, DType asked) {
   const ColumnSpec& s = (*spec_)[output];
   if (s.dtype != asked || s.ragged || rows_ == 0) {
-    throw std::invalid_argument(fmt::format(
-        "column '{}' {}", s.name,
-        rows_ == 0 ? "has no row: call Begin first" : "is of another type, or ragged"));
+    throw std::invalid_argument(
+        fmt::format("column '{}' {}", s.name,
+                    rows_ == 0 ? "has no row: call Begin first" : "is of another type, or ragged"));
   }
   return fixed_[output];
 }

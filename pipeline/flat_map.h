@@ -19,17 +19,20 @@ class RowEmitter {
  public:
   // Begins a row.
   void Begin();
-  // Of the row that was begun: as RowContext::Out and Extend. An Out that is not called leaves zeros.
+  // Of the row that was begun: as RowContext::Out and Extend. An Out that is not called leaves
+  // zeros.
   template <typename T>
   absl::Span<T> Out(size_t output) {
-    return {reinterpret_cast<T*>(Fixed(output, Batch::DTypeOf<T>())), (*spec_)[output].num_values()};
+    return {reinterpret_cast<T*>(Fixed(output, Batch::DTypeOf<T>())),
+            (*spec_)[output].num_values()};
   }
   template <typename T>
   absl::Span<T> Extend(size_t output, size_t elements) {
     return {reinterpret_cast<T*>(Ragged(output, Batch::DTypeOf<T>(), elements)),
             elements * (*spec_)[output].num_values()};
   }
-  // A string of bytes that lives as long as the batch. For those that are not in the row that came in.
+  // A string of bytes that lives as long as the batch. For those that are not in the row that came
+  // in.
   std::string_view Keep(std::string bytes);
 
  private:

@@ -314,8 +314,7 @@ std::unique_ptr<Stage> MakeTakeStage(std::unique_ptr<Stage> input, uint64_t coun
 std::unique_ptr<Stage> MakeSkipStage(std::unique_ptr<Stage> input, uint64_t count) {
   return std::make_unique<SkipStage>(std::move(input), count);
 }
-std::unique_ptr<Stage> MakeShardStage(std::unique_ptr<Stage> input, uint64_t rank,
-                                      uint64_t world) {
+std::unique_ptr<Stage> MakeShardStage(std::unique_ptr<Stage> input, uint64_t rank, uint64_t world) {
   return std::make_unique<ShardStage>(std::move(input), rank, world);
 }
 std::unique_ptr<Stage> MakeEnumerateStage(std::unique_ptr<Stage> input,

@@ -23,8 +23,8 @@ std::unique_ptr<Stage> MakeShardStage(std::unique_ptr<Stage> input, uint64_t ran
 std::unique_ptr<Stage> MakeEnumerateStage(std::unique_ptr<Stage> input,
                                           std::shared_ptr<const RowSpec> spec, int64_t start);
 
-// Permutes each stretch of `window` elements, by a key made of seed, epoch and the stretch's number.
-// Memory: the elements of one stretch.
+// Permutes each stretch of `window` elements, by a key made of seed, epoch and the stretch's
+// number. Memory: the elements of one stretch.
 std::unique_ptr<Stage> MakeShuffleStage(std::unique_ptr<Stage> input,
                                         std::shared_ptr<const RowSpec> spec, uint64_t window,
                                         uint64_t seed, uint64_t epoch);

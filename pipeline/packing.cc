@@ -32,10 +32,10 @@ class PackStage : public Stage {
       int64_t length = splits[1] - splits[0];
       if (length > options_.length) {
         if (!options_.truncate) {
-          return absl::InvalidArgumentError(
-              fmt::format("pack: a sequence of {} elements does not fit into a row of {}; raise the "
-                          "length or set truncate",
-                          length, options_.length));
+          return absl::InvalidArgumentError(fmt::format(
+              "pack: a sequence of {} elements does not fit into a row of {}; raise the "
+              "length or set truncate",
+              length, options_.length));
         }
         length = options_.length;
       }
@@ -43,9 +43,8 @@ class PackStage : public Stage {
         rows_.Done(row.number);
         continue;
       }
-      auto bin = std::find_if(bins_.begin(), bins_.end(), [&](const Bin& b) {
-        return b.used + length <= options_.length;
-      });
+      auto bin = std::find_if(bins_.begin(), bins_.end(),
+                              [&](const Bin& b) { return b.used + length <= options_.length; });
       if (bin == bins_.end()) {
         bins_.emplace_back();
         bin = bins_.end() - 1;

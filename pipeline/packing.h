@@ -20,8 +20,9 @@ struct PackOptions {
   bool truncate = false;
 };
 
-// Of a ragged column of int64 or int32: rows of the columns NAME [length], NAME_segment_ids (int32: 1,
-// 2 ... for the sequences in a row, 0 where it is padding) and NAME_positions (int32: in the sequence).
+// Of a ragged column of int64 or int32: rows of the columns NAME [length], NAME_segment_ids (int32:
+// 1, 2 ... for the sequences in a row, 0 where it is padding) and NAME_positions (int32: in the
+// sequence).
 std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length);
 
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,

@@ -102,6 +102,10 @@ class ParallelStage : public Stage {
     return status;
   }
 
+  bool Advance(uint64_t elements, StateWords* state) const override {
+    return steps_.one_to_one && input_->Advance(elements, state);
+  }
+
  private:
   struct Job {
     Batch input;
@@ -295,9 +299,9 @@ class ParallelStage : public Stage {
       if (job.status.ok()) continue;
       const std::string where = context_->Describe(job.output, 0);
       if (!where.empty()) {
-        job.status = absl::Status(job.status.code(),
-                                  fmt::format("the batch that begins with {}: {}", where,
-                                              std::string(job.status.message())));
+        job.status =
+            absl::Status(job.status.code(), fmt::format("the batch that begins with {}: {}", where,
+                                                        std::string(job.status.message())));
       }
       return;
     }

@@ -23,16 +23,16 @@ struct ParallelSteps {
   // Row steps, then work on the whole batch; either may be missing.
   std::shared_ptr<const RowProgram> rows;
   std::vector<BatchFn> batches;
-  // What the batches have then.
-  std::shared_ptr<const RowSpec> output;
+  // An element comes out for each that goes in.
+  bool one_to_one = true;
   // Finished batches to hold for the consumer, at the least.
   size_t prefetch = 2;
 };
 
-// Each batch of the input is worked on in ranges of rows, cut such that one takes about a tenth of a
-// millisecond; threads take ranges in the order of the batches, so that the one that is due is done
-// first, and its rows are written straight to their place. There is no reordering: a batch is delivered
-// when its last range is done, and a slow row holds up nothing but its own batch.
+// Each batch of the input is worked on in ranges of rows, cut such that one takes about a tenth of
+// a millisecond; threads take ranges in the order of the batches, so that the one that is due is
+// done first, and its rows are written straight to their place. There is no reordering: a batch is
+// delivered when its last range is done, and a slow row holds up nothing but its own batch.
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
                                          std::shared_ptr<RunContext> context);
 

@@ -18,8 +18,8 @@ struct PendingRow {
 };
 
 // The state is the place of the oldest row that is pending, and the numbers of those that are: Load
-// takes the rows from there on again and hands out only these, in their order, before new ones. A stage
-// that puts a row where the row itself says (a bucket by its length) comes to where it was.
+// takes the rows from there on again and hands out only these, in their order, before new ones. A
+// stage that puts a row where the row itself says (a bucket by its length) comes to where it was.
 class PendingRows {
  public:
   explicit PendingRows(std::unique_ptr<Stage> input) : queue_(std::move(input)) {}

@@ -7,10 +7,10 @@
 
 namespace shardfeed {
 
-// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) on a counter
-// that starts at a hash of its key: the same key gives the same numbers on every machine and for any
-// number of threads. A UniformRandomBitGenerator, so the standard's distributions take it; those
-// differ between standard libraries, Uniform does not.
+// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) on a
+// counter that starts at a hash of its key: the same key gives the same numbers on every machine
+// and for any number of threads. A UniformRandomBitGenerator, so the standard's distributions take
+// it; those differ between standard libraries, Uniform does not.
 class Random {
  public:
   using result_type = uint64_t;

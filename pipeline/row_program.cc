@@ -31,9 +31,9 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
       if (!hide(name)) {
         RowSpec now;
         for (int slot : visible) now.push_back(slots[slot]);
-        return absl::InvalidArgumentError(
-            fmt::format("{}: there is no column '{}'; there are: {}", step.name(), name,
-                        now.empty() ? "none" : RowSpecText(now)));
+        return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}",
+                                                      step.name(), name,
+                                                      now.empty() ? "none" : RowSpecText(now)));
       }
     }
     for (size_t o = 0; o < step.outputs().size(); ++o) {
@@ -53,8 +53,8 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
   RowSpec output;
   for (int slot : visible) {
     output.push_back(slots[slot]);
-    program->keeps_input_ |= slots[slot].dtype == DType::kBytes ||
-                             program->places_[slot].kind == Place::kInput;
+    program->keeps_input_ |=
+        slots[slot].dtype == DType::kBytes || program->places_[slot].kind == Place::kInput;
   }
   program->result_ = std::move(visible);
   program->fixed_ = std::make_shared<const RowSpec>(std::move(fixed));
@@ -101,8 +101,8 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
     memory->steps[s]->Clear();
     absl::Status status;
     try {
-      status = steps_[s]->Run(plans_[s].visible, plans_[s].first_output, &range,
-                              memory->steps[s].get());
+      status =
+          steps_[s]->Run(plans_[s].visible, plans_[s].first_output, &range, memory->steps[s].get());
     } catch (const std::exception& e) {
       status = absl::InternalError(fmt::format("{}: {}", steps_[s]->name(), e.what()));
     }

@@ -29,8 +29,8 @@ class RowProgram {
   const std::vector<std::shared_ptr<const RowStep>>& steps() const { return steps_; }
   bool filters() const { return filters_; }
 
-  // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one of
-  // the program's own.
+  // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
+  // of the program's own.
   Batch AllocateFixed(const Batch& input) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once.

@@ -56,9 +56,7 @@ class NoMemory : public StepMemory {
 class ParseMemory : public StepMemory {
  public:
   explicit ParseMemory(ParsedColumns columns) : columns(std::move(columns)) {}
-  const VariableColumn* variable(size_t output) const override {
-    return &columns.variable(output);
-  }
+  const VariableColumn* variable(size_t output) const override { return &columns.variable(output); }
   void Clear() override { columns.Clear(); }
 
   ParsedColumns columns;
@@ -79,8 +77,8 @@ class ParseStep : public RowStep {
   explicit ParseStep(std::shared_ptr<const ExampleParser> parser) : parser_(std::move(parser)) {
     for (size_t i = 0; i < parser_->num_features(); ++i) {
       const FeatureSpec& feature = parser_->spec(i);
-      outputs_.push_back({feature.name, feature.dtype, feature.shape,
-                          feature.layout != Layout::kFixed});
+      outputs_.push_back(
+          {feature.name, feature.dtype, feature.shape, feature.layout != Layout::kFixed});
     }
     drops_ = {"record"};
   }
@@ -198,8 +196,8 @@ std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser
   return std::make_shared<ParseStep>(std::move(parser));
 }
 
-std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops, MapFn fn,
-                                           uint64_t seed) {
+std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
+                                           MapFn fn, uint64_t seed) {
   return std::make_shared<MapStep>(std::move(outputs), std::move(drops), std::move(fn), seed);
 }
 

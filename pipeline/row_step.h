@@ -1,5 +1,5 @@
-// Steps that work on each row by itself: parse, map, filter. They run over ranges of rows of one batch,
-// on any thread, and write fixed columns straight into the batch.
+// Steps that work on each row by itself: parse, map, filter. They run over ranges of rows of one
+// batch, on any thread, and write fixed columns straight into the batch.
 
 #ifndef SHARDFEED_PIPELINE_ROW_STEP_H_
 #define SHARDFEED_PIPELINE_ROW_STEP_H_
@@ -22,8 +22,8 @@
 
 namespace shardfeed {
 
-// Where the rows of one column are while steps run. The columns of the batch that comes in and those
-// that the steps add are numbered through as slots.
+// Where the rows of one column are while steps run. The columns of the batch that comes in and
+// those that the steps add are numbered through as slots.
 struct Slot {
   const ColumnSpec* spec = nullptr;
   char* data = nullptr;
@@ -72,8 +72,8 @@ class RowStep {
   std::vector<std::string> drops_;
 };
 
-// One row, as a function of the user's sees it. Columns are numbered as in the spec of the chain before
-// the step, outputs as they were declared.
+// One row, as a function of the user's sees it. Columns are numbered as in the spec of the chain
+// before the step, outputs as they were declared.
 class RowContext {
  public:
   // As Batch::Row.
@@ -146,8 +146,8 @@ using MapFn = std::function<absl::Status(RowContext&)>;
 using FilterFn = std::function<bool(RowContext&)>;
 
 std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser);
-std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops, MapFn fn,
-                                           uint64_t seed);
+std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
+                                           MapFn fn, uint64_t seed);
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
 }  // namespace shardfeed

@@ -39,7 +39,8 @@ struct RunContext {
   uint64_t budget_bytes = 256 << 20;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;
-  // Names of the records of each source, by position: "data-00001-of-00010: record 17 at byte 4242".
+  // Names of the records of each source, by position: "data-00001-of-00010: record 17 at byte
+  // 4242".
   std::vector<std::function<std::string(uint64_t epoch, uint64_t position)>> describe;
   std::vector<std::shared_ptr<StageCounters>> counters;
 

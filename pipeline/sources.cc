@@ -21,7 +21,12 @@ class ShardsStage : public Stage {
  public:
   ShardsStage(std::shared_ptr<const ShardTable> table, std::unique_ptr<Reader> reader,
               const ReaderOptions& options, uint64_t epoch, RunContext& context)
-      : table_(std::move(table)), reader_(std::move(reader)), rank_(options.rank), epoch_(epoch) {
+      : table_(std::move(table)),
+        reader_(std::move(reader)),
+        rank_(options.rank),
+        world_(options.world),
+        leaves_out_(options.damage.skip),
+        epoch_(epoch) {
     if (epoch > 0) reader_->Seek(epoch, 0);
     source_ = AddSource(context, [this](uint64_t e, uint64_t position) {
       const uint64_t record = reader_->RecordAt(e, position);
@@ -75,11 +80,18 @@ class ShardsStage : public Stage {
     reader_->Seek(epoch_, position_);
     return words->status();
   }
+  bool Advance(uint64_t elements, StateWords* state) const override {
+    if (leaves_out_) return false;
+    (*state)[1] += elements * world_;
+    return true;
+  }
 
  private:
   const std::shared_ptr<const ShardTable> table_;
   const std::unique_ptr<Reader> reader_;
   const uint64_t rank_;
+  const uint64_t world_;
+  const bool leaves_out_;  // damaged records
   uint32_t source_;
   uint64_t epoch_;
   uint64_t position_ = 0;
@@ -180,9 +192,10 @@ class GeneratorStage : public Stage {
       }
       if (out->empty()) return absl::OkStatus();
       if (out->batched || out->spec == nullptr || *out->spec != *spec_) {
-        return absl::InvalidArgumentError(fmt::format(
-            "generator: it gives {}{}, but was declared to give {}", out->batched ? "batches of " : "",
-            out->spec ? RowSpecText(*out->spec) : "nothing", RowSpecText(*spec_)));
+        return absl::InvalidArgumentError(
+            fmt::format("generator: it gives {}{}, but was declared to give {}",
+                        out->batched ? "batches of " : "",
+                        out->spec ? RowSpecText(*out->spec) : "nothing", RowSpecText(*spec_)));
       }
       out->origins = {{0, source_, epoch_, position_, 1}};
       const uint64_t first = std::min<uint64_t>(skip_, out->rows);

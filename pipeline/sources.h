@@ -35,8 +35,8 @@ std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch,
 
 // Each call gives the next rows, none at the end. Called by one thread at a time. May throw.
 using Generator = std::function<absl::StatusOr<Batch>()>;
-// The generator is made anew to go to a saved state, and what was delivered before is generated again
-// and dropped.
+// The generator is made anew to go to a saved state, and what was delivered before is generated
+// again and dropped.
 std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
                                           std::shared_ptr<const RowSpec> spec, uint64_t epoch,
                                           std::shared_ptr<RunContext> context);

@@ -43,8 +43,9 @@ void ElementQueue::Save(StateWords* words) const {
     input_->Save(words);
     return;
   }
-  words->push_back(at_);
-  words->insert(words->end(), before_.begin(), before_.end());
+  StateWords state = before_;
+  words->push_back(input_->Advance(at_, &state) ? 0 : at_);
+  words->insert(words->end(), state.begin(), state.end());
 }
 
 absl::Status ElementQueue::Load(StateReader* words) {

@@ -53,6 +53,10 @@ class Stage {
   // Where the stage stands: behind the last batch that Next delivered.
   virtual void Save(StateWords* words) const = 0;
   virtual absl::Status Load(StateReader* words) = 0;
+
+  // Moves `state`, which Save wrote, over so many further elements, such that it is the same for
+  // any number of ranks. False, and nothing changed, where that cannot be told without reading.
+  virtual bool Advance(uint64_t /*elements*/, StateWords* /*state*/) const { return false; }
 };
 
 // A stage's output, taken by elements instead of batches, with a state at every element.
