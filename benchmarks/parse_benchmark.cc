@@ -2,7 +2,8 @@
 //
 //   parse_benchmark [RECORDS]    400,000 records unless told
 //
-// Prints one JSON object: for each kind of record the nanoseconds a record, ours and theirs in turn.
+// Prints one JSON object: for each kind of record the nanoseconds a record, ours and theirs in
+// turn.
 //
 //   small    230 B: 50 floats and a label, batches of 1,024; ours also from records that are still
 //            in the cache, as they are right after their CRC was computed
@@ -274,7 +275,8 @@ std::string Picture(size_t n) {
   std::vector<std::string> pictures(kBatch);
   std::vector<int64_t> labels(kBatch);
   return Measure("picture", records,
-                 {{"ours", [&] { batch.Parse(records.views); }}, {"protobuf", [&] {
+                 {{"ours", [&] { batch.Parse(records.views); }},
+                  {"protobuf", [&] {
                      ParseByProtobuf(records.views, [&](size_t row, const auto& features) {
                        pictures[row] = features.at("image/encoded").bytes_list().value(0);
                        labels[row] = features.at("image/class/label").int64_list().value(0);
