@@ -337,6 +337,11 @@ TEST(ExampleParser, LastOfEqualNamesCounts) {
   ASSERT_OK(batch.Parse(Floats({1}) + Ints({1})));
   ASSERT_OK(batch.Parse(Ints({1, 2, 3}) + Ints({4})));
   EXPECT_THAT(batch.Fixed<int64_t>(0, 1), ElementsAre(4));
+  // What is replaced must be sound all the same: entry "x" with a Feature that cannot be read.
+  const std::string broken("\x0a\x08\x0a\x06\x0a\x01x\x12\x01\xff", 10);
+  EXPECT_FAILS(batch.Parse(broken + Ints({4})), kDataLoss, "cannot be parsed at byte 9");
+  EXPECT_FAILS(batch.Parse(broken + Ints({400})), kDataLoss, "cannot be parsed at byte 9");
+  EXPECT_FAILS(batch.Parse(Ints({4}) + broken), kDataLoss, "cannot be parsed at byte 23");
 }
 
 TEST(ExampleParser, FeaturesThatAreNotAskedForAreNotLookedAt) {
