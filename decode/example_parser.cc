@@ -317,9 +317,8 @@ inline bool StorePlainEntry(const FeaturePlan& plan, const char* at, const char*
     return false;
   }
   const std::string_view values(at + header_bytes, plan.entry_values_bytes);
-  if (plan.kind == FeatureKind::kInt64 && static_cast<unsigned char>(values[0]) >= 0x80)
-    return false;
   uint64_t lost = 0;
+  // Null for an int64 of which this is only the first byte.
   return StorePiece(plan.conversion, values, column + row * plan.bytes, &lost) != nullptr;
 }
 

@@ -76,8 +76,7 @@ size_t CountVarints(std::string_view piece) {
   return piece.size() - continued;
 }
 
-// Writes the varints of a piece, which CountPiece has found sound, and returns where the next goes;
-// null if one is longer than ten bytes. `lost` gets bits where a value does not fit.
+// As StorePiece.
 template <typename T>
 char* StoreVarints(std::string_view piece, char* to, uint64_t* lost) {
   constexpr uint64_t kHighBits = 0x8080808080808080;

@@ -88,8 +88,9 @@ const char* CheckFeature(const FeatureView& view, bool is_list);
 // left to StorePiece.
 const char* CountPiece(FeatureKind kind, std::string_view piece, size_t* n);
 
-// Writes the values of a piece, which CountPiece has found sound, and returns where the next go;
-// null if a varint is too long. `lost` gets bits where a value does not fit.
+// Writes the values of a piece to memory that is large enough for as many as CountPiece counts, and
+// returns where the next go; null if a varint is cut or too long. `lost` gets bits where a value
+// does not fit.
 char* StorePiece(Conversion conversion, std::string_view piece, char* to, uint64_t* lost);
 
 // The lists of a Feature that count: those of the last kind, since the kind changed last.
