@@ -1,8 +1,10 @@
 // The pipeline beside the loops that bound it. Each run prints one JSON object.
 //
-//   pipeline_benchmark parse FOLDER THREADS     50 floats and a label to batches of 1024, and the loop of
+//   pipeline_benchmark parse FOLDER THREADS     50 floats and a label to batches of 1024, and the
+//   loop of
 //                                               read and CRC, in turn
-//   pipeline_benchmark map THREADS              a millisecond of arithmetic an element, and a bare loop;
+//   pipeline_benchmark map THREADS              a millisecond of arithmetic an element, and a bare
+//   loop;
 //                                               also with one element in fifty twenty times longer
 //   pipeline_benchmark empty FOLDER THREADS     what a map that does nothing adds for each element
 //   pipeline_benchmark sleep WORKERS            elements that sleep: how many are busy at a time
@@ -66,8 +68,9 @@ uint64_t CrcLoop(const ShardSet& set, int threads) {
     for (uint64_t offset = 0; offset < file->size();) {
       const size_t size = Value(file->ReadAt(offset, absl::MakeSpan(buffer)));
       std::vector<Record> frames;
-      const FrameScan scan = ScanFrames({buffer.data(), size}, offset, offset + size == file->size(),
-                                        CrcCheck::kAll, SIZE_MAX, &frames);
+      const FrameScan scan =
+          ScanFrames({buffer.data(), size}, offset, offset + size == file->size(), CrcCheck::kAll,
+                     SIZE_MAX, &frames);
       offset += scan.consumed;
       n += frames.size();
     }
@@ -102,7 +105,8 @@ void Parse(const std::string& folder, int threads) {
     loop.push_back(loop_seconds);
     parse.push_back(seconds);
   }
-  fmt::print("{{\"records\": {}, \"crc_loop\": {}, \"parse\": {}}}\n", rows, List(loop), List(parse));
+  fmt::print("{{\"records\": {}, \"crc_loop\": {}, \"parse\": {}}}\n", rows, List(loop),
+             List(parse));
 }
 
 // About a millisecond, `times` over.
@@ -115,11 +119,14 @@ double Arithmetic(int64_t element, int times) {
 void Map(int threads) {
   constexpr int64_t kElements = 2000;
   const auto chain = [](int64_t slow_every) {
-    return Dataset::Range(0, kElements).Map({{"result", DType::kFloat64, {}}}, [=](RowContext& row) {
-      const int64_t element = row.In<int64_t>(0)[0];
-      row.Out<double>(0)[0] = Arithmetic(element, element % slow_every == 0 ? 20 : 1);
-      return absl::OkStatus();
-    }).Batch(32);
+    return Dataset::Range(0, kElements)
+        .Map({{"result", DType::kFloat64, {}}},
+             [=](RowContext& row) {
+               const int64_t element = row.In<int64_t>(0)[0];
+               row.Out<double>(0)[0] = Arithmetic(element, element % slow_every == 0 ? 20 : 1);
+               return absl::OkStatus();
+             })
+        .Batch(32);
   };
   std::string lines;
   for (const auto& [name, slow_every] : {std::pair{"even", int64_t{1} << 40}, {"uneven", 50}}) {
@@ -141,9 +148,9 @@ void Map(int threads) {
       if (Drain(chain(slow_every), threads, false) != kElements) std::exit(1);
       unordered.push_back(Now() - start);
     }
-    lines += fmt::format("{}\"{}\": {{\"loop\": {}, \"ordered\": {}, \"unordered\": {}}}",
-                         lines.empty() ? "" : ", ", name, List(loop), List(ordered),
-                         List(unordered));
+    lines +=
+        fmt::format("{}\"{}\": {{\"loop\": {}, \"ordered\": {}, \"unordered\": {}}}",
+                    lines.empty() ? "" : ", ", name, List(loop), List(ordered), List(unordered));
   }
   fmt::print("{{{}}}\n", lines);
 }
@@ -152,8 +159,7 @@ void Empty(const std::string& folder, int threads) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
   const Dataset records = Dataset::Shards(table);
   const Dataset batches = records.Batch(1024);
-  const Dataset mapped =
-      records.Map({}, [](RowContext&) { return absl::OkStatus(); }).Batch(1024);
+  const Dataset mapped = records.Map({}, [](RowContext&) { return absl::OkStatus(); }).Batch(1024);
   std::vector<double> without;
   std::vector<double> with;
   uint64_t rows = 0;
@@ -168,21 +174,26 @@ void Empty(const std::string& folder, int threads) {
     without.push_back(a);
     with.push_back(b);
   }
-  fmt::print("{{\"records\": {}, \"without\": {}, \"with\": {}}}\n", rows, List(without), List(with));
+  fmt::print("{{\"records\": {}, \"without\": {}, \"with\": {}}}\n", rows, List(without),
+             List(with));
 }
 
 void Sleep(int workers) {
   constexpr int64_t kElements = 20000;
   std::atomic<int> busy = 0;
   std::atomic<int> most = 0;
-  const Dataset ds = Dataset::Range(0, kElements).Map({}, [&](RowContext&) {
-    const int now = ++busy;
-    for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    --busy;
-    return absl::OkStatus();
-  }).Batch(64);
+  const Dataset ds =
+      Dataset::Range(0, kElements)
+          .Map({},
+               [&](RowContext&) {
+                 const int now = ++busy;
+                 for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+                 }
+                 std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                 --busy;
+                 return absl::OkStatus();
+               })
+          .Batch(64);
   const double start = Now();
   Drain(ds, workers);
   const double seconds = Now() - start;
@@ -204,9 +215,8 @@ void State(const std::string& folder) {
           return absl::OkStatus();
         });
   };
-  const Dataset ds = Dataset::Mix({chain(1), chain(2)}, {0.7, 0.3})
-                         .Pack("tokens", {.length = 256})
-                         .Batch(8);
+  const Dataset ds =
+      Dataset::Mix({chain(1), chain(2)}, {0.7, 0.3}).Pack("tokens", {.length = 256}).Batch(8);
   const auto it = Value(ds.Start());
   Batch batch;
   for (int i = 0; i < 10000; ++i) Check(it->Next(&batch));

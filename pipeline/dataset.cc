@@ -7,8 +7,8 @@
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
+#include "pipeline/known_features.h"
 #include "pipeline/limiting.h"
-#include "shard/spec.h"
 
 namespace shardfeed {
 namespace {
@@ -46,7 +46,7 @@ struct Dataset::Node {
   bool batched = false;
 
   std::shared_ptr<const ShardTable> table;  // kShards
-  std::string shards_text;
+  std::shared_ptr<const ShardSet> set;      // may be null
   ReaderOptions reader;
   std::shared_ptr<const RowStep> row_step;  // kRowStep
   uint64_t batch_size = 0;                  // kBatch
@@ -104,9 +104,16 @@ uint64_t Dataset::Fingerprint() const {
 Dataset Dataset::Shards(const std::string& spec, ReaderOptions options) {
   absl::StatusOr<ShardSet> set = ResolveSpec(spec);
   if (!set.ok()) return Dataset(set.status());
-  absl::StatusOr<std::shared_ptr<const ShardTable>> table = ShardTable::Open(*set);
+  return Shards(*set, std::move(options));
+}
+
+Dataset Dataset::Shards(const ShardSet& set, ReaderOptions options) {
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = ShardTable::Open(set);
   if (!table.ok()) return Dataset(table.status());
-  return Shards(*std::move(table), std::move(options));
+  Dataset ds = Shards(*std::move(table), std::move(options));
+  Node node = *ds.node_;
+  node.set = std::make_shared<const ShardSet>(set);
+  return FromNode(std::move(node));
 }
 
 Dataset Dataset::Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
@@ -214,6 +221,23 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
   std::shared_ptr<const RowStep> step = MakeParseStep(*std::move(parser));
   std::string text = fmt::format("parse({})", NamesText(step->outputs()));
   return WithRowStep(std::move(step), std::move(text));
+}
+
+Dataset Dataset::ParseAll() const {
+  if (!status_.ok()) return *this;
+  const Node* source = node_.get();
+  while (source->kind != Node::kShards && source->inputs.size() == 1) {
+    source = source->inputs[0].get();
+  }
+  if (source->set == nullptr) {
+    return Dataset(
+        absl::InvalidArgumentError("parse: the features are known of shards alone that are named "
+                                   "by a spec; name the features"));
+  }
+  absl::StatusOr<Schema> schema = FindSchema(*source->set);
+  if (!schema.ok()) return Dataset(schema.status());
+  KnownFeatures known = FeaturesOf(*schema);
+  return Parse(std::move(known.features), std::move(known.feature_lists));
 }
 
 Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
@@ -873,10 +897,13 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
   context->threads = ThreadCount(options.threads);
   context->budget_bytes = options.budget_bytes;
   context->deterministic = options.deterministic;
+  context->trace = options.trace;
   absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(node_, context, 0);
   if (!stage.ok()) return stage.status();
   std::unique_ptr<Iterator> iterator(new Iterator());
   iterator->context_ = std::move(context);
+  iterator->spec_ = node_->spec;
+  iterator->headspace_ = options.headspace;
   iterator->queue_ = std::make_unique<ElementQueue>(*std::move(stage));
   iterator->fingerprint_ = fmt::format("{:016x}", Fingerprint());
   iterator->start_ns_ = NowNs();
@@ -889,7 +916,12 @@ absl::Status Iterator::Next(Batch* out) {
   *out = Batch();
   if (!error_.ok()) return error_;
   const uint64_t start = NowNs();
-  error_ = queue_->Take(1, out);
+  if (!repeated_.empty()) {
+    *out = repeated_;
+  } else {
+    error_ = queue_->Take(1, out);
+    if (headspace_ && error_.ok()) repeated_ = *out;
+  }
   wait_ns_ += NowNs() - start;
   if (error_.ok() && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");

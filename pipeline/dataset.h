@@ -30,7 +30,9 @@
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
 #include "pipeline/sources.h"
+#include "pipeline/trace.h"
 #include "reader/reader.h"
+#include "shard/spec.h"
 
 namespace shardfeed {
 
@@ -42,6 +44,10 @@ struct RunOptions {
   uint64_t budget_bytes = 256 << 20;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
+  // Delivers the first element over and over: what remains is the consumer's own time.
+  bool headspace = false;
+  // Gathers what each thread does when; to be written once the run is over.
+  std::shared_ptr<Trace> trace;
 };
 
 // An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
@@ -59,6 +65,7 @@ class Dataset {
 
   // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md.
   static Dataset Shards(const std::string& spec, ReaderOptions options = {});
+  static Dataset Shards(const ShardSet& set, ReaderOptions options = {});
   static Dataset Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
   // A column of int64.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
@@ -73,6 +80,9 @@ class Dataset {
   // feature.
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
+  // All features that the manifest tells of or, without one, the first records: see FeaturesOf. Of
+  // shards by their spec.
+  Dataset ParseAll() const;
   // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
   // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {},
@@ -199,6 +209,7 @@ class Iterator {
   // The next element, a batch or a row; one without rows at the end. After an error each further
   // call returns it again. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
+  const RowSpec& spec() const { return *spec_; }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. FailedPrecondition: the run is not deterministic.
@@ -214,8 +225,11 @@ class Iterator {
   Iterator() = default;
 
   std::shared_ptr<RunContext> context_;
+  std::shared_ptr<const RowSpec> spec_;
   std::unique_ptr<ElementQueue> queue_;
   std::string fingerprint_;
+  bool headspace_ = false;
+  Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;
   std::atomic<uint64_t> rows_ = 0;

@@ -206,7 +206,9 @@ class ParallelStage : public Stage {
     absl::Status status = input_->Next(&job.input);
     if (!status.ok() || job.input.empty()) return status;
     input_->Save(&job.after);
-    counters_->wait_in_ns += NowNs() - start;
+    const uint64_t end = NowNs();
+    counters_->wait_in_ns += end - start;
+    if (context_->trace) context_->trace->Add("input", start, end, job.input.rows);
     job.rows = job.input.rows;
     job.bytes = job.input.bytes();
     counters_->bytes += job.bytes;
@@ -262,7 +264,11 @@ class ParallelStage : public Stage {
       last = --job.ranges_left == 0;
     }
     if (last) Finish(job);
-    counters_->busy_ns += NowNs() - start;
+    const uint64_t end = NowNs();
+    counters_->busy_ns += end - start;
+    if (context_->trace) {
+      context_->trace->Add(counters_->name, start, end, range.end - range.begin);
+    }
     if (!last) return;
     {
       std::lock_guard<std::mutex> lock(mutex_);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "pipeline/batch.h"
+#include "pipeline/trace.h"
 
 namespace shardfeed {
 
@@ -43,6 +44,8 @@ struct RunContext {
   // 4242".
   std::vector<std::function<std::string(uint64_t epoch, uint64_t position)>> describe;
   std::vector<std::shared_ptr<StageCounters>> counters;
+
+  std::shared_ptr<Trace> trace;  // may be null
 
   // What stages keep from one epoch to the next, by the step that keeps it.
   std::map<const void*, std::shared_ptr<void>> kept;

@@ -87,8 +87,7 @@ TEST(DatasetTest, RowsAreMappedAndBatched) {
 
 TEST(DatasetTest, AMapReplacesAndDropsColumns) {
   const Dataset ds = Dataset::Range(0, 3).Map(
-      {{"value", DType::kFloat32, {2}}, {"name", DType::kBytes, {}}},
-      [](RowContext& row) {
+      {{"value", DType::kFloat32, {2}}, {"name", DType::kBytes, {}}}, [](RowContext& row) {
         static constexpr std::string_view kNames[] = {"zero", "one", "two"};
         const int64_t value = row.In<int64_t>(0)[0];
         row.Out<float>(0)[0] = static_cast<float>(value);
@@ -100,7 +99,8 @@ TEST(DatasetTest, AMapReplacesAndDropsColumns) {
   EXPECT_THAT(Collect(ds), ElementsAre(R"({"name":"zero","value":[0.0,0.0]})",
                                        R"({"name":"one","value":[1.0,0.5]})",
                                        R"({"name":"two","value":[2.0,1.0]})"));
-  EXPECT_THAT(Collect(ds.Select({"name"}).Batch(3)), ElementsAre(R"({"name":["zero","one","two"]})"));
+  EXPECT_THAT(Collect(ds.Select({"name"}).Batch(3)),
+              ElementsAre(R"({"name":["zero","one","two"]})"));
   EXPECT_THAT(Collect(ds.Map({}, [](RowContext&) { return absl::OkStatus(); }, {"value"}).Take(1)),
               ElementsAre(R"({"name":"zero"})"));
 }
@@ -109,8 +109,9 @@ TEST(DatasetTest, FiltersKeepTheOrder) {
   const std::vector<std::string> odd = Collect(Odd(Dataset::Range(0, 10000)));
   ASSERT_EQ(odd.size(), 5000);
   EXPECT_EQ(odd[4999], R"({"value":9999})");
-  EXPECT_THAT(Collect(Odd(Square(Odd(Dataset::Range(0, 8)))).Batch(3)),
-              ElementsAre(R"({"square":[1,9,25],"value":[1,3,5]})", R"({"square":[49],"value":[7]})"));
+  EXPECT_THAT(
+      Collect(Odd(Square(Odd(Dataset::Range(0, 8)))).Batch(3)),
+      ElementsAre(R"({"square":[1,9,25],"value":[1,3,5]})", R"({"square":[49],"value":[7]})"));
 }
 
 TEST(DatasetTest, RaggedRowsAndPadding) {
@@ -123,7 +124,8 @@ TEST(DatasetTest, RaggedRowsAndPadding) {
   EXPECT_THAT(Collect(Ragged(Dataset::Range(6, 8)).PaddedBatch(2, {{"values", {4, 0}}})),
               ElementsAre(R"({"value":[6,7],"values":[[6,0,0,0],[7,7,0,0]]})"));
   EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 8)).PaddedBatch(2, {{"values", {3, 0}}})),
-               kInvalidArgument, "column 'values': a row has 4 elements, more than the 3 to pad to");
+               kInvalidArgument,
+               "column 'values': a row has 4 elements, more than the 3 to pad to");
   // Ragged rows behind a filter, and of batches that are cut again.
   EXPECT_THAT(Collect(Odd(Ragged(Dataset::Range(0, 10))).Batch(2).Unbatch().Skip(1).Batch(3)),
               ElementsAre(R"({"value":[3,5,7],"values":[[3,3,3],[],[7,7]]})",
@@ -144,12 +146,10 @@ TEST(DatasetTest, FlatMapMakesAnyNumberOfRows) {
         }
         return absl::OkStatus();
       });
-  EXPECT_THAT(Collect(ds), ElementsAre(R"({"of":1,"text":"","up":[]})",
-                                       R"({"of":2,"text":"","up":[]})",
-                                       R"({"of":2,"text":"x","up":[7]})",
-                                       R"({"of":3,"text":"","up":[]})",
-                                       R"({"of":3,"text":"x","up":[7]})",
-                                       R"({"of":3,"text":"xx","up":[7,7]})"));
+  EXPECT_THAT(Collect(ds),
+              ElementsAre(R"({"of":1,"text":"","up":[]})", R"({"of":2,"text":"","up":[]})",
+                          R"({"of":2,"text":"x","up":[7]})", R"({"of":3,"text":"","up":[]})",
+                          R"({"of":3,"text":"x","up":[7]})", R"({"of":3,"text":"xx","up":[7,7]})"));
 }
 
 TEST(DatasetTest, ElementsAreCounted) {
@@ -161,8 +161,8 @@ TEST(DatasetTest, ElementsAreCounted) {
   EXPECT_THAT(Collect(ds.Batch(4).Shard(2, 3)), ElementsAre(R"({"value":[8,9]})"));
   EXPECT_THAT(Collect(ds.Skip(8).Enumerate("index", 5)),
               ElementsAre(R"({"index":5,"value":8})", R"({"index":6,"value":9})"));
-  EXPECT_THAT(Collect(ds.Take(2).Repeat(2)), ElementsAre(R"({"value":0})", R"({"value":1})",
-                                                         R"({"value":0})", R"({"value":1})"));
+  EXPECT_THAT(Collect(ds.Take(2).Repeat(2)),
+              ElementsAre(R"({"value":0})", R"({"value":1})", R"({"value":0})", R"({"value":1})"));
   EXPECT_THAT(Collect(ds.Take(0).Repeat()), ElementsAre());
   EXPECT_EQ(Collect(ds.Repeat().Take(1234)).size(), 1234);
   EXPECT_EQ(Collect(*Start(ds.Batch(3).Prefetch(4)), 2).size(), 2);
@@ -189,12 +189,13 @@ TEST(DatasetTest, DatasetsAreCombined) {
     small += e.find('-') != std::string::npos;
   }
   EXPECT_NEAR(small, 5000, 300);
-  EXPECT_LT(Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kStop, Exhausted::kDrop})).size(),
-            100);
-  EXPECT_EQ(Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kRepeat, Exhausted::kDrop})
-                        .Take(1000))
-                .size(),
-            1000);
+  EXPECT_LT(
+      Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kStop, Exhausted::kDrop})).size(),
+      100);
+  EXPECT_EQ(
+      Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kRepeat, Exhausted::kDrop}).Take(1000))
+          .size(),
+      1000);
 }
 
 TEST(DatasetTest, ShuffleOfAWindow) {
@@ -227,7 +228,8 @@ TEST(DatasetTest, BucketsGatherRowsOfLikeLength) {
 }
 
 TEST(DatasetTest, PackingPutsSequencesEndToEnd) {
-  const Dataset ds = Ragged(Dataset::Range(1, 7)).Pack("values", {.length = 6, .open = 2, .pad = -1});
+  const Dataset ds =
+      Ragged(Dataset::Range(1, 7)).Pack("values", {.length = 6, .open = 2, .pad = -1});
   EXPECT_EQ(RowSpecText(ds.spec()),
             "values: int64 [6], values_segment_ids: int32 [6], values_positions: int32 [6]");
   EXPECT_THAT(Collect(ds.Select({"values", "values_segment_ids"})),
@@ -251,11 +253,14 @@ TEST(DatasetTest, TheCacheIsFilledOnce) {
 
 TEST(DatasetTest, RandomNumbersDependOnTheRowAlone) {
   const auto noisy = [](uint64_t seed) {
-    return Dataset::Range(0, 500).Map({{"noise", DType::kFloat64, {2}}}, [](RowContext& row) {
-      row.Out<double>(0)[0] = row.random().Uniform();
-      row.Out<double>(0)[1] = row.random().Uniform();
-      return absl::OkStatus();
-    }, {}, seed);
+    return Dataset::Range(0, 500).Map(
+        {{"noise", DType::kFloat64, {2}}},
+        [](RowContext& row) {
+          row.Out<double>(0)[0] = row.random().Uniform();
+          row.Out<double>(0)[1] = row.random().Uniform();
+          return absl::OkStatus();
+        },
+        {}, seed);
   };
   const std::vector<std::string> rows = Collect(noisy(1));
   absl::StatusOr<std::unique_ptr<Iterator>> one = noisy(1).Batch(7).Unbatch().Start({.threads = 1});
@@ -304,10 +309,10 @@ TEST(DatasetTest, GeneratorsAreDeclared) {
 
 // Chains with all that holds rows for a while.
 std::vector<std::pair<std::string, Dataset>> Chains() {
-  const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 3000))));
-  const Dataset mixed = Dataset::Mix({rows, rows.Skip(700), rows.Take(50)}, {3, 2, 1}, 9,
+  const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
+  const Dataset mixed = Dataset::Mix({rows, rows.Skip(200), rows.Take(50)}, {3, 2, 1}, 9,
                                      {Exhausted::kDrop, Exhausted::kDrop, Exhausted::kRepeat})
-                            .Take(2000);
+                            .Take(700);
   const auto counting = []() -> Generator {
     return [i = 0]() mutable -> absl::StatusOr<Batch> {
       Batch batch;
@@ -327,27 +332,26 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       {"unbatch", rows.Batch(17).Unbatch().Skip(3).Batch(5)},
       {"shuffle", rows.Shuffle(1, 100).Batch(11)},
       {"batches", rows.Batch(10).Shuffle(2, 7)},
-      {"repeat", rows.Skip(1000).Shuffle(3, 64).Repeat(3).Batch(13)},
+      {"repeat", rows.Skip(300).Shuffle(3, 64).Repeat(3).Batch(13)},
       {"bucket", rows.BucketByLength("values", {1, 3}, {5, 9, 30}).Pad()},
       {"budget", rows.BatchByLength("values", 50)},
       {"pack", rows.Pack("values", {.length = 9, .open = 5}).Batch(4)},
-      {"zip", Dataset::Zip({rows.Select({"values"}), Dataset::Range(0, 900)}).Batch(8)},
-      {"concatenate", Dataset::Concatenate({rows, rows.Take(20), rows}).Batch(100)},
-      {"interleave", Dataset::Interleave({rows, rows.Take(20), rows.Skip(1400), rows}, 2, 3)},
+      {"zip", Dataset::Zip({rows.Select({"values"}), Dataset::Range(0, 400)}).Batch(8)},
+      {"concatenate", Dataset::Concatenate({rows, rows.Take(20), rows}).Batch(60)},
+      {"interleave", Dataset::Interleave({rows, rows.Take(20), rows.Skip(400), rows}, 2, 3)},
       {"mix", mixed.Batch(9)},
       {"shard", rows.Shard(1, 3).Enumerate().Batch(8)},
-      {"cache", rows.Batch(50).Cache().Repeat(2)},
+      {"cache", rows.Batch(20).Cache().Repeat(2)},
       {"generator", Dataset::FromGenerator(counting, {{"value", DType::kInt64, {}}}).Batch(10)},
-      {"flat_map",
-       rows.FlatMap({{"n", DType::kInt64, {}}},
-                    [](const Batch& in, size_t row, RowEmitter& out) {
-                      for (int64_t v : in.Row<int64_t>(2, row)) {
-                        out.Begin();
-                        out.Out<int64_t>(0)[0] = v;
-                      }
-                      return absl::OkStatus();
-                    })
-           .Batch(21)},
+      {"flat_map", rows.FlatMap({{"n", DType::kInt64, {}}},
+                                [](const Batch& in, size_t row, RowEmitter& out) {
+                                  for (int64_t v : in.Row<int64_t>(2, row)) {
+                                    out.Begin();
+                                    out.Out<int64_t>(0)[0] = v;
+                                  }
+                                  return absl::OkStatus();
+                                })
+                       .Batch(21)},
       {"all", mixed.Shuffle(4, 50)
                   .Pack("values", {.length = 12, .open = 8})
                   .Batch(6)
@@ -365,7 +369,7 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
     auto it = Start(ds);
     auto other = Start(ds);
     size_t at = 0;
-    for (size_t step : {0, 1, 1, 3, 8, 20, 45}) {
+    for (size_t step : {0, 1, 3, 8, 20}) {
       const std::vector<std::string> part = Collect(*it, step);
       at += part.size();
       const absl::StatusOr<std::string> state = it->State();
@@ -410,18 +414,20 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
   EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 500 of epoch 0: returned");
   EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 500 of epoch 0: returned");
   EXPECT_FAILS(FirstError(failing(true)), kInternal, "element 500 of epoch 0: map: thrown");
-  EXPECT_FAILS(FirstError(Dataset::Range(0, 10).Map({}, [](RowContext& row) {
-                 (void)row.In<float>(0);
-                 return absl::OkStatus();
-               })),
+  EXPECT_FAILS(FirstError(Dataset::Range(0, 10).Map({},
+                                                    [](RowContext& row) {
+                                                      (void)row.In<float>(0);
+                                                      return absl::OkStatus();
+                                                    })),
                kInternal, "column 'value' holds int64, not float32");
-  EXPECT_FAILS(FirstError(Dataset::Range(0, 9).Batch(3).MapBatch(
-                   {{"value", DType::kInt64, {}}},
-                   [](Batch& b) -> absl::Status {
-                     if (b.Values<int64_t>(0)[0] == 6) return absl::AbortedError("enough");
-                     return absl::OkStatus();
-                   })),
-               kAborted, "the batch that begins with element 6 of epoch 0: enough");
+  EXPECT_FAILS(
+      FirstError(Dataset::Range(0, 9).Batch(3).MapBatch({{"value", DType::kInt64, {}}},
+                                                        [](Batch& b) -> absl::Status {
+                                                          if (b.Values<int64_t>(0)[0] == 6)
+                                                            return absl::AbortedError("enough");
+                                                          return absl::OkStatus();
+                                                        })),
+      kAborted, "the batch that begins with element 6 of epoch 0: enough");
 }
 
 TEST(ErrorTest, ChainsThatCannotBeSaySo) {
@@ -485,12 +491,14 @@ class ShardsTest : public ::testing::Test {
 
 TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
   const auto table = Examples(5);
-  EXPECT_THAT(Collect(Parsed(Dataset::Shards(table)).Batch(2)),
-              ElementsAre(R"({"n":[0,1],"x":[[0.0,0.5],[1.0,0.5]]})",
-                          R"({"n":[2,3],"x":[[2.0,0.5],[3.0,0.5]]})", R"({"n":[4],"x":[[4.0,0.5]]})"));
+  EXPECT_THAT(
+      Collect(Parsed(Dataset::Shards(table)).Batch(2)),
+      ElementsAre(R"({"n":[0,1],"x":[[0.0,0.5],[1.0,0.5]]})",
+                  R"({"n":[2,3],"x":[[2.0,0.5],[3.0,0.5]]})", R"({"n":[4],"x":[[4.0,0.5]]})"));
   // Features of any length, and bytes that point into the records.
-  EXPECT_THAT(Collect(Dataset::Shards(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
-              ElementsAre(R"({"x":[0.0,0.5]})"));
+  EXPECT_THAT(
+      Collect(Dataset::Shards(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
+      ElementsAre(R"({"x":[0.0,0.5]})"));
   EXPECT_EQ(Parsed(Dataset::Shards(table)).Batch(2).Text(),
             "shards(5 records).parse(n, x).batch(2)");
 }
@@ -524,10 +532,9 @@ TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
 
 TEST_F(ShardsTest, StatesOfShuffledShards) {
   const auto table = Examples(1000);
-  const Dataset ds =
-      Parsed(Dataset::Shards(table).Shuffle(7, 100).Repeat(2))
-          .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 3 > 0; })
-          .Batch(16);
+  const Dataset ds = Parsed(Dataset::Shards(table).Shuffle(7, 100).Repeat(2))
+                         .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 3 > 0; })
+                         .Batch(16);
   const std::vector<std::string> all = Collect(ds);
   auto it = Start(ds);
   for (size_t at = 10; at < all.size(); at += 10) {
@@ -571,10 +578,13 @@ TEST(RunTest, IteratorsMayBeLeftAtAnyTime) {
 }
 
 TEST(RunTest, CancelEndsAWait) {
-  auto it = Start(Dataset::Range(0, 100).Map({}, [](RowContext&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return absl::OkStatus();
-  }).Batch(100));
+  auto it = Start(Dataset::Range(0, 100)
+                      .Map({},
+                           [](RowContext&) {
+                             std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                             return absl::OkStatus();
+                           })
+                      .Batch(100));
   std::thread canceller([&] { it->Cancel(); });
   Batch batch;
   EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
@@ -597,12 +607,13 @@ TEST(RunTest, StatisticsAddUp) {
 
 TEST(RunTest, MemoryStaysWithinTheBudget) {
   // Batches of 800 kB before a consumer that takes none but the first.
-  const Dataset ds = Dataset::Range(0, 100000).Map(
-      {{"large", DType::kInt64, {1000}}},
-      [](RowContext& row) {
-        for (int64_t& v : row.Out<int64_t>(0)) v = 1;
-        return absl::OkStatus();
-      }).Batch(100);
+  const Dataset ds = Dataset::Range(0, 100000)
+                         .Map({{"large", DType::kInt64, {1000}}},
+                              [](RowContext& row) {
+                                for (int64_t& v : row.Out<int64_t>(0)) v = 1;
+                                return absl::OkStatus();
+                              })
+                         .Batch(100);
   auto it = *ds.Start({.threads = kThreads, .budget_bytes = 4 << 20});
   Collect(*it, 200);
   EXPECT_LE(it->stats().stages[0].peak_bytes, (4 << 20) + 900'000);
