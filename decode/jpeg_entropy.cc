@@ -7,24 +7,32 @@
 namespace shardfeed {
 namespace {
 
-// Where the k-th coefficient of the zigzag stands, row by row. The last repeats, so that a damaged
-// block, which has too many, stays within its memory.
-constexpr std::array<uint8_t, 64 + 16> kNaturalOrder = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
-    40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
-    29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
-    47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63};
-
-// A coefficient of `size` bits (at least 1): the lower half of their values are negative.
-int32_t Extend(uint32_t bits, int size) {
-  const auto value = static_cast<int32_t>(bits);
-  return value < (1 << (size - 1)) ? value - (1 << size) + 1 : value;
-}
-
-uint32_t Entry(int bits, int advance, int32_t value) {
-  return static_cast<uint32_t>(bits) | static_cast<uint32_t>(advance) << 8 |
-         static_cast<uint32_t>(value) << 16;
-}
+// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from the
+// ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
+constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
+  std::array<uint8_t, 64 + 128 + 16> order;
+  order.fill(63);
+  int row = 0;
+  int column = 0;
+  for (int k = 0; k < 64; ++k) {
+    order[k] = static_cast<uint8_t>(8 * row + column);
+    // Diagonals: up and down in turn.
+    if ((row + column) % 2 == 0) {
+      if (column == 7) {
+        ++row;
+      } else {
+        ++column;
+        if (row > 0) --row;
+      }
+    } else if (row == 7) {
+      ++column;
+    } else {
+      ++row;
+      if (column > 0) --column;
+    }
+  }
+  return order;
+}();
 
 uint64_t LoadBigEndian(const uint8_t* at) {
   uint64_t value;
@@ -39,9 +47,10 @@ bool HasFf(uint64_t bytes) {
 
 }  // namespace
 
-bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool is_dc) {
+bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool dc) {
   if (counts_and_symbols.empty()) return false;
   if (counts_and_symbols == source) return true;
+  is_dc = dc;
   source.clear();
   lookup.fill(0);
   limit.fill(0);
@@ -55,24 +64,33 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
     for (int i = 0; i < count; ++i, ++index, ++code) {
       const auto symbol = static_cast<uint8_t>(counts_and_symbols[index]);
       if (is_dc && symbol > 15) return false;
-      if (length > kLookupBits) continue;
-      const int size = symbol & 15;
       const int free = kLookupBits - length;
-      uint32_t* entries = &lookup[code << free];
-      if (size > free || (size == 0 && !is_dc)) {
-        std::fill_n(entries, 1 << free, Entry(length, 0, symbol));
-        continue;
-      }
-      const int zeros = symbol >> 4;
-      for (uint32_t rest = 0; rest < uint32_t{1} << free; ++rest) {
-        const int32_t value = size == 0 ? 0 : Extend(rest >> (free - size), size);
-        entries[rest] = Entry(length + size, 1 + zeros, value);
-      }
+      if (free < 0 || length + (symbol & 15) > kMaxSymbolBits) continue;
+      std::fill_n(&lookup[code << free], 1 << free, EntryOf(length, symbol));
     }
-    if (length > kLookupBits) limit[length] = code << (16 - length);
+    limit[length] = code << (16 - length);
   }
   source = counts_and_symbols;
   return true;
+}
+
+uint32_t JpegEntropyDecoder::Table::EntryOf(int length, int symbol) const {
+  const int size = symbol & 15;
+  const int zeros = symbol >> 4;
+  // Of the AC symbols without bits, the one with 15 zeros stands for 16, the others end the block.
+  const int advance = size == 0 && zeros < 15 && !is_dc ? kEndOfBlock : 1 + zeros;
+  return static_cast<uint32_t>(length + size) | static_cast<uint32_t>(advance) << 8 |
+         static_cast<uint32_t>(size) << 16 | static_cast<uint32_t>(length) << 24;
+}
+
+uint32_t JpegEntropyDecoder::Table::Find(uint32_t bits) const {
+  for (int length = 1; length <= 16; ++length) {
+    if (bits >= limit[length]) continue;
+    const auto index =
+        static_cast<size_t>(offset[length] + static_cast<int32_t>(bits >> (16 - length)));
+    return EntryOf(length, static_cast<uint8_t>(source[index]));
+  }
+  return 0;
 }
 
 // Afterwards there are at least 56 bits.
@@ -91,7 +109,7 @@ inline void JpegEntropyDecoder::Bits::Refill() {
 }
 
 void JpegEntropyDecoder::Bits::RefillSlowly() {
-  while (count <= 56) {
+  while (count < 56) {
     if (at == end || (*at == 0xff && (end - at < 2 || at[1] != 0))) {
       // The data ends here: zeros follow, in `buffer` already.
       count += 64;
@@ -104,17 +122,14 @@ void JpegEntropyDecoder::Bits::RefillSlowly() {
   }
 }
 
-bool JpegEntropyDecoder::LongCode(const Table& table, Bits& bits, uint32_t* symbol) {
-  const uint32_t next = bits.Peek(16);
-  for (int length = kLookupBits + 1; length <= 16; ++length) {
-    if (next >= table.limit[length]) continue;
-    const auto index = static_cast<size_t>(table.offset[length] +
-                                           static_cast<int32_t>(next >> (16 - length)));
-    *symbol = static_cast<uint8_t>(table.source[index]);
-    bits.Consume(length);
-    return true;
-  }
-  return false;
+// The values of each size are, in order of their bits, the negative ones and then the positive ones:
+// the bits of a negative one are those of its magnitude, inverted.
+inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
+  const uint64_t bits = buffer << skip;
+  const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
+  const uint64_t magnitude = (bits ^ static_cast<uint64_t>(negative)) >> 1 >> (63 - size);
+  return static_cast<int32_t>((magnitude ^ static_cast<uint64_t>(negative)) -
+                              static_cast<uint64_t>(negative));
 }
 
 template <bool kStore>
@@ -122,51 +137,51 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
   Bits bits = bits_;
   for (int b = 0; b < num_blocks_; ++b) {
     const Block& block = blocks_[b];
-    if (bits.count < 32) bits.Refill();
-    {
-      const uint32_t entry = block.dc->lookup[bits.Peek(kLookupBits)];
-      bits.Consume(entry & 0xff);
-      int32_t difference = static_cast<int32_t>(entry) >> 16;
-      if ((entry >> 8 & 0xff) == 0) {
-        uint32_t size = entry >> 16;
-        if (entry == 0 && !LongCode(*block.dc, bits, &size)) return false;
-        difference = 0;
-        if (size > 0) {
-          difference = Extend(bits.Peek(size), size);
-          bits.Consume(size);
-        }
-      }
-      // Wraps around in damaged data.
-      last_dc_[block.component] += static_cast<uint32_t>(difference);
-      if (kStore) (*blocks[b])[0] = static_cast<int16_t>(last_dc_[block.component]);
+    int16_t* const coefficients = kStore ? *blocks[b] : nullptr;
+    bits.Refill();
+    uint32_t entry = block.dc->lookup[bits.Peek(kLookupBits)];
+    if (entry == 0) [[unlikely]] {
+      entry = block.dc->Find(bits.Peek(16));
+      if (entry == 0) return false;
     }
-    const uint32_t* lookup = block.ac->lookup.data();
+    // Wraps around in damaged data.
+    uint32_t& last_dc = last_dc_[block.component];
+    last_dc += static_cast<uint32_t>(bits.Coefficient(entry >> 24, entry >> 16 & 0xff));
+    bits.Consume(entry & 0xff);
+    if (kStore) coefficients[0] = static_cast<int16_t>(last_dc);
+
+    const Table& ac = *block.ac;
     int k = 1;
-    while (k < 64) {
-      if (bits.count < 32) bits.Refill();
-      const uint32_t entry = lookup[bits.Peek(kLookupBits)];
-      bits.Consume(entry & 0xff);
-      const int advance = entry >> 8 & 0xff;
-      if (advance > 0) [[likely]] {
-        k += advance;
-        if (kStore) (*blocks[b])[kNaturalOrder[k - 1]] = static_cast<int16_t>(entry >> 16);
-        continue;
-      }
-      uint32_t symbol = entry >> 16;
-      if (entry == 0 && !LongCode(*block.ac, bits, &symbol)) return false;
-      const int size = symbol & 15;
-      if (size == 0) {
-        if (symbol != 0xf0) break;
-        k += 16;
-        continue;
-      }
-      k += 1 + static_cast<int>(symbol >> 4);
+    const auto take = [&](uint32_t symbol) __attribute__((always_inline)) {
+      k += static_cast<int>(symbol >> 8 & 0xff);
       if (kStore) {
-        (*blocks[b])[kNaturalOrder[k - 1]] = static_cast<int16_t>(Extend(bits.Peek(size), size));
+        coefficients[kNaturalOrder[k - 1]] =
+            static_cast<int16_t>(bits.Coefficient(symbol >> 24, symbol >> 16 & 0xff));
       }
-      bits.Consume(size);
+      bits.Consume(symbol & 0xff);
+      return k < 64;
+    };
+    // Decodes a symbol; false: the block is complete.
+    const auto step = [&]() __attribute__((always_inline)) {
+      const uint32_t symbol = ac.lookup[bits.Peek(kLookupBits)];
+      if (symbol != 0) [[likely]] return take(symbol);
+      bits.Refill();
+      const uint32_t found = ac.Find(bits.Peek(16));
+      if (found == 0) {
+        k = 65;
+        return false;
+      }
+      const bool more = take(found);
+      bits.Refill();
+      return more;
+    };
+    if (bits.count < 2 * kMaxSymbolBits) bits.Refill();
+    if (step() && step()) {
+      do {
+        bits.Refill();
+      } while (step() && step() && step());
     }
-    if (k > 64) return false;
+    if (k > 64 && k < kEndOfBlock) return false;
   }
   bits_ = bits;
   return bits.padding <= bits.count;

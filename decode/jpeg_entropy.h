@@ -33,22 +33,30 @@ class JpegEntropyDecoder {
   bool Decode(uint64_t number, int16_t (*const* blocks)[64]);
 
  private:
-  // Codes up to this length are looked up at once; where the bits of the coefficient follow within
-  // it, so are they.
-  static constexpr int kLookupBits = 10;
+  // Codes up to this length are looked up at once, if they and their coefficient take no more than
+  // kMaxSymbolBits: nearly all do. Three such symbols are decoded for each look at how many bits
+  // there are.
+  static constexpr int kLookupBits = 9;
+  static constexpr int kMaxSymbolBits = 18;
+
+  static constexpr int kEndOfBlock = 128;
 
   struct Table {
+    bool is_dc = false;
     std::string source;  // the counts and symbols it is made from
-    // By the next kLookupBits bits, from the lowest byte: the bits to consume; 1 + the zeros before
-    // the coefficient, and in two bytes its value. Or, where the coefficient's bits do not fit (or
-    // there are none): the bits of the code; 0, and the symbol. All zero: a longer code.
+    // By the next kLookupBits bits, in the bytes from the lowest: the bits of the code and of its
+    // coefficient together; 1 + the zeros before the coefficient, or kEndOfBlock; the bits of the
+    // coefficient, which is 0 if there are none; the bits of the code. All zero: a longer one.
     std::array<uint32_t, 1 << kLookupBits> lookup;
-    // Of the codes of each length above kLookupBits: one more than the last, filled up to 16 bits;
-    // what to add to a code to have the index of its symbol.
+    // Of the codes of each length: one more than the last, filled up to 16 bits; what to add to a
+    // code to have the index of its symbol.
     std::array<uint32_t, 17> limit;
     std::array<int32_t, 17> offset;
 
     bool Build(std::string_view counts_and_symbols, bool is_dc);
+    // What `lookup` would have for the next 16 bits; 0: they begin with no code.
+    uint32_t Find(uint32_t bits) const;
+    uint32_t EntryOf(int length, int symbol) const;
   };
 
   // The bits to come, from the highest of `buffer` on.
@@ -62,6 +70,8 @@ class JpegEntropyDecoder {
     void Refill();
     void RefillSlowly();
     uint32_t Peek(int n) const { return static_cast<uint32_t>(buffer >> (64 - n)); }
+    // The coefficient whose `size` bits stand behind `skip` others; 0 for no bits.
+    int32_t Coefficient(int skip, int size) const;
     void Consume(int n) {
       buffer <<= n;
       count -= n;
@@ -79,7 +89,6 @@ class JpegEntropyDecoder {
   bool JumpTo(uint64_t number);
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
-  static bool LongCode(const Table& table, Bits& bits, uint32_t* symbol);
 
   std::string_view jpeg_;
   RestartMarkers restarts_;
