@@ -37,12 +37,10 @@ struct ItemBatch {
 absl::Status BuildBatch(const Source& source, const ItemBatch& items, RecordBatch& out) {
   thread_local ExampleBuilder builder;
   for (const ItemBatch::Place& place : items.places) {
-    builder.Clear();
     const Item item = {std::string_view(items.bytes).substr(place.begin, place.size), place.file,
                        place.line};
-    absl::Status status = source.Build(item, builder);
+    absl::Status status = source.BuildRecord(item, builder, out.Begin());
     if (!status.ok()) return status;
-    builder.SerializeExample(out.Begin());
     out.End();
   }
   return absl::OkStatus();
@@ -160,6 +158,9 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
   Manifest manifest;
   manifest.made_by = options.made_by;
   manifest.notes = source.notes();
+  if (options.reword) {
+    for (std::string& note : manifest.notes) note = options.reword(std::move(note));
+  }
   absl::StatusOr<Manifest> finished = writer.Finish(std::move(manifest));
   progress->records = writer.records_written();
   return finished;

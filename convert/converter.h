@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stop_token>
@@ -33,6 +34,8 @@ struct ConvertOptions {
   bool sync = true;
   std::stop_token stop;
   std::map<std::string, std::string> made_by;  // for the manifest
+  // Applied to notes, which name files: for an input that has no name of its own.
+  std::function<std::string(std::string)> reword;
 };
 
 // Read by another thread while Convert runs.

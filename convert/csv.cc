@@ -41,7 +41,7 @@ std::string_view WithoutLineBreak(std::string_view row) {
 class CsvSource : public Source {
  public:
   CsvSource(std::vector<std::string> paths, CsvOptions options)
-      : files_(std::move(paths)), options_(options) {}
+      : files_(std::move(paths)), options_(std::move(options)) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -66,7 +66,8 @@ class CsvSource : public Source {
   absl::Status SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const;
 
   absl::Status ScanFile(uint32_t file, TextReader& reader);
-  absl::Status ReadHeader(uint32_t file, const Row& row, const std::vector<CsvCell>& cells);
+  absl::Status ReadHeader(uint32_t file, uint64_t line, const std::vector<std::string>& names);
+  bool has_header() const { return options_.names.empty(); }
 
   TextFiles files_;
   CsvOptions options_;
@@ -81,7 +82,9 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
   const std::string_view before = reader.window().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
   if (split.result == CsvSplit::kOpenQuote) {
-    return files_.ErrorAt(file, line, "a quote opens here and is never closed");
+    return files_.ErrorAt(file, line,
+                          "a quote opens here and is never closed; where quotes have no meaning, "
+                          "--no-quotes takes them as they are");
   }
   if (split.result == CsvSplit::kLoneCr) {
     return files_.ErrorAt(file, line,
@@ -90,10 +93,12 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
   }
   return files_.ErrorAt(
       file, line,
-      fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the row is "
-                  "expected; a quote inside quotes is written twice",
-                  Excerpt(reader.window().substr(split.bytes, 10)),
-                  Excerpt({&options_.delimiter, 1})));
+      fmt::format(
+          "{} after a closing quote, where a delimiter ({}) or the end of the row is "
+          "expected; a quote inside quotes is written twice, and --no-quotes takes quotes as "
+          "they are",
+          Excerpt(reader.window().substr(split.bytes, 10)),
+          Excerpt({&options_.dialect.delimiter, 1})));
 }
 
 bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells,
@@ -104,7 +109,7 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row, std::vector
       if (!reader.Extend()) return false;
       continue;
     }
-    const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.delimiter, cells);
+    const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.dialect, cells);
     if (split.result == CsvSplit::kIncomplete) {
       if (!reader.Extend() && !reader.status().ok()) {
         if (absl::IsResourceExhausted(reader.status()) &&
@@ -140,7 +145,7 @@ bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>*
     row->line = reader.line();
     const size_t line_break = window.find('\n');
     if (line_break != std::string_view::npos &&
-        std::memchr(window.data(), '"', line_break) == nullptr) {
+        (!options_.dialect.quotes || std::memchr(window.data(), '"', line_break) == nullptr)) {
       row->text = window.substr(0, line_break + 1);
       reader.Consume(line_break + 1, 1);
       if (!WithoutLineBreak(row->text).empty()) return true;
@@ -152,26 +157,25 @@ bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>*
   }
 }
 
-absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
-                                   const std::vector<CsvCell>& cells) {
+absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
+                                   const std::vector<std::string>& names) {
   std::vector<TextColumn> header;
   std::unordered_map<std::string, size_t> seen;
-  std::string scratch;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    std::string name(ValueOf(cells[i], &scratch));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
     if (name.empty()) {
       return files_.ErrorAt(
-          file, row.line,
+          file, line,
           fmt::format("column {} of {} has no name; the first row names the columns", i + 1,
-                      cells.size()));
+                      names.size()));
     }
     const auto [first, fresh] = seen.emplace(name, i);
     if (!fresh) {
-      return files_.ErrorAt(file, row.line,
+      return files_.ErrorAt(file, line,
                             fmt::format("columns {} and {} are both named {}", first->second + 1,
                                         i + 1, Excerpt(name)));
     }
-    header.emplace_back(std::move(name));
+    header.emplace_back(name);
   }
   if (file == 0) {
     columns_ = std::move(header);
@@ -182,7 +186,7 @@ absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
     return absl::OkStatus();
   }
   if (header.size() != columns_.size()) {
-    return files_.ErrorAt(file, row.line,
+    return files_.ErrorAt(file, line,
                           fmt::format("the header has {} columns, that of {} has {}; all files "
                                       "need the same header",
                                       header.size(), files_.path(0), columns_.size()));
@@ -190,7 +194,7 @@ absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
   for (size_t i = 0; i < header.size(); ++i) {
     if (header[i].name() == columns_[i].name()) continue;
     return files_.ErrorAt(
-        file, row.line,
+        file, line,
         fmt::format("column {} is named {}, in {} it is {}; all files need the same header", i + 1,
                     Excerpt(header[i].name()), files_.path(0), Excerpt(columns_[i].name())));
   }
@@ -201,12 +205,20 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
   Row row;
   std::vector<CsvCell> cells;
   absl::Status error;
-  if (!NextRow(file, reader, &row, &cells, &error)) {
+  if (!has_header()) {
+    if (file == 0) {
+      if (absl::Status status = ReadHeader(0, 0, options_.names); !status.ok()) return status;
+    }
+  } else if (NextRow(file, reader, &row, &cells, &error)) {
+    std::vector<std::string> names;
+    std::string scratch;
+    for (const CsvCell& cell : cells) names.emplace_back(ValueOf(cell, &scratch));
+    if (absl::Status status = ReadHeader(file, row.line, names); !status.ok()) return status;
+  } else {
     if (!error.ok()) return error;
     if (!reader.status().ok()) return reader.status();
     return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
   }
-  if (absl::Status status = ReadHeader(file, row, cells); !status.ok()) return status;
 
   const size_t num_columns = columns_.size();
   uint64_t num_records = 0;
@@ -214,10 +226,11 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
     if (cells.size() != num_columns) {
       return files_.ErrorAt(
           file, row.line,
-          fmt::format("{} cells where the header has {}{}", cells.size(), num_columns,
+          fmt::format("{} cells where {} {}{}", cells.size(),
+                      has_header() ? "the header has" : "the names given are", num_columns,
                       cells.size() > num_columns
                           ? fmt::format("; is a cell that holds {} not quoted?",
-                                        Excerpt({&options_.delimiter, 1}))
+                                        Excerpt({&options_.dialect.delimiter, 1}))
                           : ""));
     }
     // A cell with doubled quotes is text either way, so it need not be undoubled here.
@@ -243,7 +256,8 @@ absl::Status CsvSource::Scan(std::stop_token stop,
     if (absl::Status status = ScanFile(file, **reader); !status.ok()) return status;
   }
   if (num_records_ == 0) {
-    return files_.ErrorAt(0, 0, "no records: nothing comes after the header");
+    return files_.Error(0, has_header() ? "no records: nothing comes after the header"
+                                        : "no records: the file is empty");
   }
   return absl::OkStatus();
 }
@@ -273,7 +287,7 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     Row row;
     uint64_t num_rows = 0;
     while (NextSoundRow(**reader, &row, &cells)) {
-      if (num_rows++ == 0) continue;  // the header
+      if (num_rows++ == 0 && has_header()) continue;
       Item item;
       item.bytes = WithoutLineBreak(row.text);
       item.file = file;
@@ -282,7 +296,7 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     }
     if (!(*reader)->status().ok()) return (*reader)->status();
     if (absl::Status status = files_.CheckUnchanged(file); !status.ok()) return status;
-    if (num_rows != records_of_file_[file] + 1) return files_.Changed(file);
+    if (num_rows != records_of_file_[file] + (has_header() ? 1 : 0)) return files_.Changed(file);
   }
   return absl::OkStatus();
 }
@@ -290,7 +304,7 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
 absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
   thread_local std::vector<CsvCell> cells;
   thread_local std::string scratch;
-  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.delimiter, &cells);
+  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.dialect, &cells);
   if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
     return files_.Changed(item.file);
   }
@@ -324,13 +338,13 @@ absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options) {
   if (paths.empty()) return absl::InvalidArgumentError("no CSV files are named");
-  const char c = options.delimiter;
+  const char c = options.dialect.delimiter;
   if (c == '"' || c == '\n' || c == '\r' || c <= 0 || c > '~') {
     return absl::InvalidArgumentError(fmt::format(
         "delimiter {} cannot be used: one ASCII character other than a quote or a line break",
         Excerpt({&c, 1})));
   }
-  return std::make_unique<CsvSource>(std::move(paths), options);
+  return std::make_unique<CsvSource>(std::move(paths), std::move(options));
 }
 
 }  // namespace shardfeed

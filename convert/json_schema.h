@@ -1,5 +1,5 @@
 // The keys that JSON objects have, the feature that each becomes, and how objects are turned into
-// features. jsonl.h says which values become what.
+// features. json.h says which values become what.
 
 #ifndef SHARDFEED_CONVERT_JSON_SCHEMA_H_
 #define SHARDFEED_CONVERT_JSON_SCHEMA_H_
@@ -42,6 +42,8 @@ class JsonSchema {
   // users: the object has a key or a kind of value that Add has not seen there.
   absl::Status Build(simdjson::dom::object object, ExampleBuilder& builder) const;
 
+  // Whether some record had a value for the feature `name`.
+  bool HasFeature(const std::string& name) const { return column_of_name_.count(name) > 0; }
   // The keys, dotted, that were null in every record.
   std::vector<std::string> KeysWithoutValue() const;
 

@@ -23,7 +23,7 @@ struct Item {
   uint64_t line = 0;  // 1-based line in that file where the item starts; 0 where lines mean nothing
 };
 
-// A kind of raw data. The calls come in the order Scan, then any number of ForEach and Build.
+// A kind of raw data. The calls come in the order Scan, then any number of ForEach and BuildRecord.
 //
 // Errors: NotFound and the like for files that cannot be read; DataLoss for content that is not
 // what it should be, with "FILE:LINE: ..." or "FILE: ..." and the remedy.
@@ -50,6 +50,16 @@ class Source {
   // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives
   // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
+
+  // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
+  // which it clears first. Thread safe for different builders.
+  virtual absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
+                                   std::string* out) const {
+    builder.Clear();
+    absl::Status status = Build(item, builder);
+    if (status.ok()) builder.SerializeExample(out);
+    return status;
+  }
 };
 
 }  // namespace shardfeed

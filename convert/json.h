@@ -1,7 +1,8 @@
-// JSON Lines files: one record per line, one feature per key.
+// JSON: one record per object, one feature per key.
 //
-// Each line that is not blank holds one JSON object (RFC 8259), in UTF-8; a byte order mark at the
-// front of a file is skipped. Keys and values become features so:
+// JSON Lines has an object on each line that is not blank; a JSON array has them between brackets,
+// laid out in any way. Objects are those of RFC 8259, in UTF-8; a byte order mark at the front of a
+// file is skipped. Keys and values become features so:
 //
 //   string                bytes
 //   true, false           int64, 1 and 0
@@ -14,8 +15,8 @@
 // A key has one kind over all files: where integers and other numbers meet, float; text and
 // numbers cannot meet. A single value is the same as a list of one.
 
-#ifndef SHARDFEED_CONVERT_JSONL_H_
-#define SHARDFEED_CONVERT_JSONL_H_
+#ifndef SHARDFEED_CONVERT_JSON_H_
+#define SHARDFEED_CONVERT_JSON_H_
 
 #include <memory>
 #include <string>
@@ -26,15 +27,18 @@
 
 namespace shardfeed {
 
-// The objects of the files one after another. An item's bytes are a line. Each pass reads the files
-// front to back with a buffer of 1 MiB that grows for longer lines, up to 1 GiB. The keys are held
-// in memory; more than a hundred thousand different ones are an error.
+enum class JsonLayout { kLines, kArray };
+
+// The objects of the files one after another. An item's bytes are an object's text. Each pass reads
+// the files front to back with a buffer of 1 MiB that grows for longer objects, up to 1 GiB. The
+// keys are held in memory; more than a hundred thousand different ones are an error.
 //
 // InvalidArgument: no files. Scan and ForEach tell the rest with "FILE:LINE: ...", or
 // "FILE:LINE:COLUMN: ..." where the JSON is not valid; columns count bytes from 1.
 // FailedPrecondition: a file has changed since Scan.
-absl::StatusOr<std::unique_ptr<Source>> MakeJsonlSource(std::vector<std::string> paths);
+absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
+                                                       JsonLayout layout);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_CONVERT_JSONL_H_
+#endif  // SHARDFEED_CONVERT_JSON_H_
