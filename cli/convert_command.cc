@@ -23,6 +23,7 @@ struct ConvertFlags {
   std::optional<uint64_t> shuffle;
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
+  std::string on_error = "fail";
   bool overwrite = false;
   bool no_sync = false;
 };
@@ -95,6 +96,7 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
   converting.encode.compression_level = flags.level;
   converting.threads = options.threads;
   converting.limit = flags.limit;
+  converting.skip_defects = flags.on_error == "skip";
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
@@ -107,6 +109,7 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
       {"shuffle",
        converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
   };
+  if (converting.skip_defects) converting.made_by["on_error"] = "skip";
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
 
   std::unique_ptr<StandardInput> input;
@@ -145,11 +148,17 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
                                          {"records", manifest->num_records()},
                                          {"bytes", manifest->num_bytes()},
                                          {"notes", manifest->notes},
+                                         {"skipped", manifest->skipped.count},
                                          {"seconds", seconds},
                                          {"peak_rss_bytes", PeakResidentBytes()}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     for (const std::string& note : manifest->notes) fmt::print("note: {}\n", note);
+    if (manifest->skipped.count > 0) {
+      fmt::print(
+          "note: {} broken records were left out; the manifest lists them, the first is {}\n",
+          FormatCount(manifest->skipped.count), manifest->skipped.first.front());
+    }
     if (manifest->num_records() < manifest->shards.size()) {
       fmt::print("note: there are more shards than records, so some are empty\n");
     }
@@ -196,6 +205,12 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source");
   command->add_option("--limit", flags->limit, "write so many records at most")
       ->check(WholeNumber(0));
+  command
+      ->add_option("--on-error", flags->on_error,
+                   "fail (default) or skip: what to do with a broken record")
+      ->check(CLI::IsMember({"fail", "skip"}))
+      ->type_name("WHAT")
+      ->default_str("fail");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on the disk: faster, and lost if the machine "

@@ -2,10 +2,12 @@
 
 #include <utility>
 
+#include "cli/units.h"
 #include "convert/captions.h"
 #include "convert/cifar.h"
 #include "convert/class_map.h"
 #include "convert/csv.h"
+#include "convert/feature_choice.h"
 #include "convert/files.h"
 #include "convert/idx.h"
 #include "convert/imagefolder.h"
@@ -69,11 +71,60 @@ MakeSource DeclareImages(CLI::App& command) {
   };
 }
 
+// What --columns and --schema say.
+struct ChoiceFlags {
+  std::vector<std::string> columns;
+  std::string schema;
+};
+
+std::shared_ptr<ChoiceFlags> AddChoice(CLI::App& command) {
+  auto flags = std::make_shared<ChoiceFlags>();
+  command.add_option("--columns", flags->columns, "make features of these alone")
+      ->delimiter(',')
+      ->type_name("A,B,...");
+  command
+      .add_option("--schema", flags->schema,
+                  "kinds in the place of inferred ones: JSON {\"age\": \"int64\"}, or the manifest "
+                  "of a dataset")
+      ->type_name("FILE");
+  return flags;
+}
+
+absl::StatusOr<FeatureChoice> ReadChoice(const ChoiceFlags& flags) {
+  FeatureChoice choice;
+  choice.columns = flags.columns;
+  if (!flags.schema.empty()) {
+    auto kinds = ReadFeatureKinds(flags.schema);
+    if (!kinds.ok()) return kinds.status();
+    choice.kinds = *std::move(kinds);
+  }
+  return choice;
+}
+
+// The value of --max-record, in bytes.
+std::shared_ptr<std::string> AddMaxRecord(CLI::App& command) {
+  return AddText(command, "--max-record", "SIZE",
+                 "a longer line, row or object is an error; default 64MiB");
+}
+
+absl::StatusOr<uint64_t> ReadMaxRecord(const std::string& text) {
+  if (text.empty()) return kDefaultMaxLineBytes;
+  const std::optional<uint64_t> size = ParseSize(text);
+  if (size && *size > 0 && *size <= (uint64_t{1} << 30)) return *size;
+  return absl::InvalidArgumentError("--max-record " + text + ": not a size of at most 1GiB");
+}
+
 MakeSource DeclareCaptions(CLI::App& command) {
   auto options = std::make_shared<CaptionsOptions>();
+  auto choice = AddChoice(command);
   command.add_flag("--keep-json", options->keep_json,
                    "keep each .json file as one feature, in the place of its keys");
-  return [options](Paths paths) { return MakeCaptionsSource(std::move(paths), *options); };
+  return [options, choice](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    if (!chosen.ok()) return chosen.status();
+    options->choice = *std::move(chosen);
+    return MakeCaptionsSource(std::move(paths), *options);
+  };
 }
 
 MakeSource DeclareTable(CLI::App& command, char delimiter) {
@@ -84,11 +135,19 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
   command.add_option("--names", options->names, "names of the columns, for files without header")
       ->delimiter(',')
       ->type_name("A,B,...");
+  auto choice = AddChoice(command);
+  auto max_record = AddMaxRecord(command);
   auto given = std::make_shared<std::string>();
   if (delimiter == ',') {
     command.add_option("--delimiter", *given, "between cells; default ','")->type_name("CHARACTER");
   }
-  return [options, no_quotes, given](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    if (!chosen.ok()) return chosen.status();
+    options->choice = *std::move(chosen);
+    absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
+    if (!size.ok()) return size.status();
+    options->max_row_bytes = *size;
     options->dialect.quotes = !*no_quotes;
     if (given->size() > 1) {
       return absl::InvalidArgumentError("--delimiter " + *given + ": one character is wanted");
@@ -98,11 +157,45 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
   };
 }
 
+MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
+  auto choice = AddChoice(command);
+  auto max_record = AddMaxRecord(command);
+  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    JsonOptions options;
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    if (!chosen.ok()) return chosen.status();
+    options.choice = *std::move(chosen);
+    absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
+    if (!size.ok()) return size.status();
+    options.max_object_bytes = *size;
+    return MakeJsonSource(std::move(paths), layout, std::move(options));
+  };
+}
+
+MakeSource DeclareText(CLI::App& command) {
+  auto max_record = AddMaxRecord(command);
+  return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
+    if (!size.ok()) return size.status();
+    return MakeTextLinesSource(std::move(paths), *size);
+  };
+}
+
 MakeSource DeclareTar(CLI::App& command) {
   auto options = std::make_shared<TarOptions>();
   command.add_flag("--parse-json", options->parse_json,
                    "make features of the keys of .json members (json.KEY)");
-  return [options](Paths paths) { return MakeTarSource(std::move(paths), *options); };
+  auto choice = AddChoice(command);
+  return [options, choice](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
+    if (!chosen.ok()) return chosen.status();
+    if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
+      return absl::InvalidArgumentError(
+          "--columns and --schema are about the keys of JSON: give --parse-json, too");
+    }
+    options->choice = *std::move(chosen);
+    return MakeTarSource(std::move(paths), *options);
+  };
 }
 
 MakeSource DeclareIdx(CLI::App& command) {
@@ -197,28 +290,23 @@ std::vector<ConvertKind> ConvertKinds() {
                   "\nExample:\n"
                   "  shardfeed convert jsonl events.jsonl out/events@8 --compression gzip\n",
        .reads_standard_input = true,
-       .declare = [](CLI::App&) {
-         return [](Paths paths) { return MakeJsonSource(std::move(paths), JsonLayout::kLines); };
-       }});
-  kinds.push_back({.name = "json",
-                   .help = "JSON: one array of objects",
-                   .details = "As jsonl, from files that hold [{...}, {...}].\n"
-                              "\nExamples:\n"
-                              "  shardfeed convert json books.json out/books@2\n"
-                              "  jq .data squad.json | shardfeed convert json - out/squad@1\n",
-                   .reads_standard_input = true,
-                   .declare = [](CLI::App&) {
-                     return [](Paths paths) {
-                       return MakeJsonSource(std::move(paths), JsonLayout::kArray);
-                     };
-                   }});
+       .declare = [](CLI::App& command) { return DeclareJson(command, JsonLayout::kLines); }});
+  kinds.push_back(
+      {.name = "json",
+       .help = "JSON: one array of objects",
+       .details = "As jsonl, from files that hold [{...}, {...}].\n"
+                  "\nExamples:\n"
+                  "  shardfeed convert json books.json out/books@2\n"
+                  "  jq .data squad.json | shardfeed convert json - out/squad@1\n",
+       .reads_standard_input = true,
+       .declare = [](CLI::App& command) { return DeclareJson(command, JsonLayout::kArray); }});
   kinds.push_back({.name = "text",
                    .help = "One record per line of text",
                    .details = "The only feature is \"text\".\n"
                               "\nExample:\n"
                               "  shardfeed convert text corpus.txt out/corpus@16\n",
                    .reads_standard_input = true,
-                   .declare = [](CLI::App&) { return MakeSource(MakeTextLinesSource); }});
+                   .declare = DeclareText});
   kinds.push_back(
       {.name = "tar",
        .help = "Tar archives as WebDataset has them: files that share a stem are one record",

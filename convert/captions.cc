@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
 #include "convert/file_tree.h"
+#include "convert/item_list.h"
 #include "convert/json_document.h"
 #include "convert/json_schema.h"
 #include "convert/name_list.h"
@@ -40,7 +41,7 @@ std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfin
 class CaptionsSource : public Source {
  public:
   CaptionsSource(std::vector<std::string> folders, CaptionsOptions options)
-      : tree_(std::move(folders)), options_(options), schema_(NewSchema()) {}
+      : tree_(std::move(folders)), options_(std::move(options)), schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -52,9 +53,11 @@ class CaptionsSource : public Source {
 
  private:
   JsonSchema NewSchema() const {
-    return JsonSchema([this](Place place) { return PathOfRecord(place.line); });
+    return JsonSchema([this](Place place) { return PathOfRecord(place.line); }, options_.choice);
   }
   std::string PathOfRecord(uint64_t number) const;
+  // With those that were left out.
+  absl::Status ForEachPair(const std::function<absl::Status(const Item&)>& sink) const;
   static std::vector<Pair> PairsOf(const FolderListing& listing);
   std::string PathOf(const FileTree::Folder& folder, std::string_view name) const {
     return tree_.PathOf(folder.root, fmt::format("{}{}", folder.path, name));
@@ -67,6 +70,8 @@ class CaptionsSource : public Source {
   const CaptionsOptions options_;
   JsonSchema schema_;
   WholeFile json_;
+  uint64_t num_pairs_ = 0;  // with those that were left out
+  ItemList left_out_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   NameList other_files_;
@@ -114,7 +119,7 @@ std::vector<Pair> CaptionsSource::PairsOf(const FolderListing& listing) {
 std::string CaptionsSource::PathOfRecord(uint64_t number) const {
   std::string path;
   uint64_t n = 0;
-  ForEach([&](const Item& item) {
+  ForEachPair([&](const Item& item) {
     if (++n < number) return absl::OkStatus();
     path = tree_.PathOf(item.file, StemOf(item.bytes.substr(1))) + ".json";
     return absl::OutOfRangeError("found");
@@ -128,7 +133,7 @@ absl::Status CaptionsSource::ScanJson(const std::string& path) {
   absl::StatusOr<simdjson::dom::object> object =
       ParseJsonObject(*text, path, 1, "the file must hold one JSON object");
   if (!object.ok()) return object.status();
-  absl::Status status = schema_.Add(*object, {0, num_records_ + 1});
+  absl::Status status = schema_.Add(*object, {0, num_pairs_ + 1});
   if (!status.ok()) {
     return absl::DataLossError(fmt::format("{}: {}", path, std::string(status.message())));
   }
@@ -162,8 +167,6 @@ absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair
     absl::Status status = ScanJson(PathOf(folder, fmt::format("{}.json", pair.stem)));
     if (!status.ok()) return status;
   }
-  ++num_records_;
-  num_bytes_ += pair.bytes;
   return absl::OkStatus();
 }
 
@@ -173,8 +176,10 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
     const std::string_view name = folder.listing.name(i);
     const bool fits = IsPictureName(name) || name.ends_with(".txt") || name.ends_with(".json");
     if (fits && kind == EntryKind::kBrokenLink) {
-      return absl::NotFoundError(
-          fmt::format("{}: the link leads to no file", PathOf(folder, name)));
+      const absl::Status defect =
+          absl::NotFoundError(fmt::format("{}: the link leads to no file", PathOf(folder, name)));
+      if (!LeaveOut(defect)) return defect;
+      continue;
     }
     if (kind != EntryKind::kFolder && (!fits || kind != EntryKind::kFile)) {
       other_files_.Add(PathOf(folder, name));
@@ -186,7 +191,16 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
           PathOf(folder, fmt::format("{}.{}", pair.stem, pair.has_text ? "txt" : "json")));
       continue;
     }
-    if (absl::Status status = ScanPair(folder, pair); !status.ok()) return status;
+    absl::Status status = ScanPair(folder, pair);
+    if (status.ok()) {
+      ++num_records_;
+      num_bytes_ += pair.bytes;
+    } else if (absl::IsDataLoss(status) && LeaveOut(status)) {
+      left_out_.Add(num_pairs_);
+    } else {
+      return status;
+    }
+    ++num_pairs_;
   }
   return absl::OkStatus();
 }
@@ -194,7 +208,8 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
 absl::Status CaptionsSource::Scan(std::stop_token stop,
                                   const std::function<void(uint64_t bytes)>& progress) {
   schema_ = NewSchema();
-  num_records_ = num_bytes_ = 0;
+  num_pairs_ = num_records_ = num_bytes_ = 0;
+  left_out_ = ItemList();
   other_files_ = loops_ = NameList();
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
@@ -210,7 +225,10 @@ absl::Status CaptionsSource::Scan(std::stop_token stop,
     return absl::DataLossError(
         fmt::format("{}: no pictures (files named {})", tree_.PathOf(0, ""), PictureSuffixes()));
   }
-  return absl::OkStatus();
+  absl::Status columns = schema_.CheckColumns();
+  if (columns.ok()) return columns;
+  return absl::Status(columns.code(),
+                      fmt::format("{}: {}", tree_.PathOf(0, ""), std::string(columns.message())));
 }
 
 std::vector<std::string> CaptionsSource::notes() const {
@@ -226,10 +244,20 @@ std::vector<std::string> CaptionsSource::notes() const {
   for (const std::string& name : schema_.KeysWithoutValue()) {
     notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
   }
+  for (const std::string& name : schema_.KindsWithoutKey()) {
+    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
+  }
   return notes;
 }
 
 absl::Status CaptionsSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
+  ItemList::Pass left_out(left_out_);
+  return ForEachPair(
+      [&](const Item& item) { return left_out.Next() ? absl::OkStatus() : sink(item); });
+}
+
+absl::Status CaptionsSource::ForEachPair(
+    const std::function<absl::Status(const Item&)>& sink) const {
   std::string bytes;  // which texts there are, then the picture's path
   return tree_.ForEachFolder(
       /*with_sizes=*/false,
@@ -298,7 +326,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
 absl::StatusOr<std::unique_ptr<Source>> MakeCaptionsSource(std::vector<std::string> folders,
                                                            CaptionsOptions options) {
   if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
-  return std::make_unique<CaptionsSource>(std::move(folders), options);
+  return std::make_unique<CaptionsSource>(std::move(folders), std::move(options));
 }
 
 }  // namespace shardfeed

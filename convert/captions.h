@@ -14,12 +14,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/feature_choice.h"
 #include "convert/source.h"
 
 namespace shardfeed {
 
 struct CaptionsOptions {
   bool keep_json = false;
+  // Of the keys of the JSON files, by dotted names, see JsonSchema.
+  FeatureChoice choice;
 };
 
 // The pictures of each folder sorted by the bytes of their names without suffix, then those of the

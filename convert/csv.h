@@ -12,13 +12,16 @@
 #ifndef SHARDFEED_CONVERT_CSV_H_
 #define SHARDFEED_CONVERT_CSV_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "convert/csv_row.h"
+#include "convert/feature_choice.h"
 #include "convert/source.h"
+#include "convert/text_reader.h"
 
 namespace shardfeed {
 
@@ -26,14 +29,20 @@ struct CsvOptions {
   CsvDialect dialect;
   // Names of the columns, for files without a header row.
   std::vector<std::string> names;
+  FeatureChoice choice;
+  uint64_t max_row_bytes = kDefaultMaxLineBytes;
 };
 
 // The rows of the files one after another; each file has the same header, or none has. An item's
 // bytes are the text of a row. Each pass reads the files front to back with a buffer of 1 MiB that
-// grows for longer rows, up to 1 GiB.
+// grows for longer rows.
 //
-// InvalidArgument: no files, or a delimiter that cannot be one. Scan and ForEach tell the rest with
-// "FILE:LINE: ...". FailedPrecondition: a file has changed since Scan.
+// With SkipDefects, rows with too many or too few cells, with text that is not UTF-8 or does not
+// fit the kind asked for are left out; where quotes are wrong, the line that the row starts with.
+//
+// InvalidArgument: no files, a delimiter that cannot be one, or a column that is not there.
+// ResourceExhausted: a row above the limit. Scan and ForEach tell the rest with "FILE:LINE: ...".
+// FailedPrecondition: a file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options = {});
 

@@ -47,7 +47,10 @@ absl::Status FilesSource::Scan(std::stop_token stop,
                                 fmt::format("{}{}", folder.path, folder.listing.name(i)));
           };
           if (folder.listing.kind(i) == EntryKind::kBrokenLink) {
-            return absl::NotFoundError(fmt::format("{}: the link leads to no file", path()));
+            const absl::Status defect =
+                absl::NotFoundError(fmt::format("{}: the link leads to no file", path()));
+            if (!LeaveOut(defect)) return defect;
+            continue;
           }
           if (folder.listing.kind(i) != EntryKind::kFile) {
             not_files_.Add(path());

@@ -138,14 +138,15 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
         }
         const bool named_picture = IsPictureName(file.path);
         if (named_picture && file.kind == EntryKind::kBrokenLink) {
-          return absl::NotFoundError(
-              fmt::format("{}/{}: the link leads to no file", root, file.path));
+          const absl::Status defect =
+              absl::NotFoundError(fmt::format("{}/{}: the link leads to no file", root, file.path));
+          return LeaveOut(defect) ? absl::OkStatus() : defect;
         }
         if (!named_picture || file.kind != EntryKind::kFile) {
           not_pictures_.Add(fmt::format("{}/{}", root, file.path));
           return absl::OkStatus();
         }
-        if (file.size == 0) {
+        if (file.size == 0 && !skips_defects()) {
           return absl::DataLossError(fmt::format(
               "{}/{}: the file is empty; remove it, or get the picture again", root, file.path));
         }

@@ -39,7 +39,7 @@ class ImagesSource : public Source {
 
   absl::Status ScanFile(const FileTree::Folder& folder, size_t i);
   absl::Status CheckClasses() const;
-  // `name` has a label.
+  absl::Status NoLabel(uint32_t root, std::string_view name) const;
   absl::StatusOr<Class> ClassOf(uint32_t root, std::string_view name) const;
 
   FileTree tree_;
@@ -59,19 +59,21 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
   const std::string path = tree_.PathOf(folder.root, name);
   const bool named_picture = IsPictureName(name);
   if (named_picture && kind == EntryKind::kBrokenLink) {
-    return absl::NotFoundError(fmt::format("{}: the link leads to no file", path));
+    const absl::Status defect =
+        absl::NotFoundError(fmt::format("{}: the link leads to no file", path));
+    return LeaveOut(defect) ? absl::OkStatus() : defect;
   }
   if (!named_picture || kind != EntryKind::kFile) {
     not_pictures_.Add(path);
     return absl::OkStatus();
   }
-  if (folder.listing.file_size(i) == 0) {
+  // What can be left out is left to Build.
+  if (folder.listing.file_size(i) == 0 && !skips_defects()) {
     return absl::DataLossError(
         fmt::format("{}: the file is empty; remove it, or get the picture again", path));
   }
-  if (options_.labels && !options_.labels->Find(name)) {
-    return absl::DataLossError(
-        fmt::format("{}: {} has no label for {}", path, options_.labels->path(), Excerpt(name)));
+  if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
+    return NoLabel(folder.root, name);
   }
   ++num_records_;
   num_bytes_ += folder.listing.file_size(i);
@@ -81,6 +83,11 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
     folders_.emplace(folder.path.substr(0, folder.path.find('/')));
   }
   return absl::OkStatus();
+}
+
+absl::Status ImagesSource::NoLabel(uint32_t root, std::string_view name) const {
+  return absl::DataLossError(fmt::format("{}: {} has no label for {}", tree_.PathOf(root, name),
+                                         options_.labels->path(), Excerpt(name)));
 }
 
 absl::Status ImagesSource::CheckClasses() const {
@@ -166,11 +173,7 @@ absl::StatusOr<ImagesSource::Class> ImagesSource::ClassOf(uint32_t root,
                                                           std::string_view name) const {
   const LabelFile& labels = *options_.labels;
   const std::optional<std::string_view> label = labels.Find(name);
-  if (!label) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: came while the folder was being read; run again once it is complete",
-                    tree_.PathOf(root, name)));
-  }
+  if (!label) return NoLabel(root, name);
   if (labels.is_numeric()) {
     const int64_t number = *ParseInt64(*label);
     if (!options_.classes) return Class{number, {}};

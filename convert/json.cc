@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
+#include "convert/item_list.h"
 #include "convert/json_array.h"
 #include "convert/json_document.h"
 #include "convert/json_schema.h"
@@ -27,8 +28,8 @@ bool IsBlank(std::string_view line) { return line.find_first_not_of(kBlanks) == 
 std::string_view HintFor(std::string_view first_line) {
   first_line.remove_prefix(std::min(first_line.find_first_not_of(kBlanks), first_line.size()));
   if (first_line.starts_with('[')) {
-    return "; the file starts like one array of objects, but JSON lines have one object on each "
-           "line (jq -c '.[]' makes them)";
+    return "; the file starts like one array of objects, which the kind json reads; JSON lines "
+           "have one object on each line";
   }
   if (first_line.starts_with('{') && first_line.find_first_not_of(kBlanks, 1) == first_line.npos) {
     return "; the file starts like an object laid out over several lines, but JSON lines have one "
@@ -39,8 +40,11 @@ std::string_view HintFor(std::string_view first_line) {
 
 class JsonSource : public Source {
  public:
-  JsonSource(std::vector<std::string> paths, JsonLayout layout)
-      : files_(std::move(paths)), layout_(layout), schema_(NewSchema()) {}
+  JsonSource(std::vector<std::string> paths, JsonLayout layout, JsonOptions options)
+      : files_(std::move(paths), options.max_object_bytes),
+        layout_(layout),
+        options_(std::move(options)),
+        schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -53,7 +57,8 @@ class JsonSource : public Source {
  private:
   JsonSchema NewSchema() const {
     return JsonSchema(
-        [this](Place place) { return fmt::format("{}:{}", files_.path(place.file), place.line); });
+        [this](Place place) { return fmt::format("{}:{}", files_.path(place.file), place.line); },
+        options_.choice);
   }
   // The texts of a file that should be objects, with kJsonPadding bytes after each.
   absl::Status ForEachText(uint32_t file, TextReader& reader,
@@ -62,8 +67,10 @@ class JsonSource : public Source {
 
   TextFiles files_;
   const JsonLayout layout_;
+  const JsonOptions options_;
   JsonSchema schema_;
-  std::vector<uint64_t> records_of_file_;
+  std::vector<uint64_t> texts_of_file_;
+  std::vector<ItemList> left_out_of_file_;
   uint64_t num_records_ = 0;
 };
 
@@ -105,35 +112,48 @@ absl::Status JsonSource::ScanObject(const Item& item) {
 absl::Status JsonSource::Scan(std::stop_token stop,
                               const std::function<void(uint64_t bytes)>& progress) {
   schema_ = NewSchema();
-  records_of_file_.clear();
+  texts_of_file_.clear();
+  left_out_of_file_.clear();
   num_records_ = 0;
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
   for (uint32_t file = 0; file < files_.size(); ++file) {
-    absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenFirst(file, stop, progress);
+    absl::StatusOr<std::unique_ptr<TextReader>> reader =
+        files_.OpenFirst(file, !skips_defects(), stop, progress);
     if (!reader.ok()) return reader.status();
-    uint64_t num_records = 0;
+    uint64_t num_texts = 0;
     std::string hint;
+    ItemList& left_out = left_out_of_file_.emplace_back();
     absl::Status status = ForEachText(file, **reader, [&](const Item& item) -> absl::Status {
-      if (num_records++ == 0 && layout_ == JsonLayout::kLines) hint = HintFor(item.bytes);
+      if (num_texts++ == 0 && layout_ == JsonLayout::kLines) hint = HintFor(item.bytes);
       absl::Status scanned = ScanObject(item);
+      if (!scanned.ok() && LeaveOut(scanned)) {
+        left_out.Add(num_texts - 1);
+        return absl::OkStatus();
+      }
       if (scanned.ok() || hint.empty()) return scanned;
       return absl::Status(scanned.code(), std::string(scanned.message()) + hint);
     });
-    if (!status.ok()) return status;
-    records_of_file_.push_back(num_records);
-    num_records_ += num_records;
+    if (!status.ok() && !(absl::IsDataLoss(status) && LeaveOut(status))) return status;
+    texts_of_file_.push_back(num_texts);
+    num_records_ += num_texts - left_out.size();
   }
   if (num_records_ == 0) {
     return files_.Error(0, layout_ == JsonLayout::kLines ? "no records: every line is blank"
                                                          : "no records: the array is empty");
   }
-  return absl::OkStatus();
+  absl::Status columns = schema_.CheckColumns();
+  if (columns.ok()) return columns;
+  return absl::Status(columns.code(),
+                      fmt::format("{}: {}", files_.path(0), std::string(columns.message())));
 }
 
 std::vector<std::string> JsonSource::notes() const {
   std::vector<std::string> notes;
   for (const std::string& name : schema_.KeysWithoutValue()) {
     notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
+  }
+  for (const std::string& name : schema_.KindsWithoutKey()) {
+    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
   }
   return notes;
 }
@@ -142,14 +162,19 @@ absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>&
   for (uint32_t file = 0; file < files_.size(); ++file) {
     absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
     if (!reader.ok()) return reader.status();
-    uint64_t num_records = 0;
+    uint64_t num_texts = 0;
+    absl::Status from_sink;
+    ItemList::Pass left_out(left_out_of_file_[file]);
     absl::Status status = ForEachText(file, **reader, [&](const Item& item) {
-      ++num_records;
-      return sink(item);
+      ++num_texts;
+      if (!left_out.Next()) from_sink = sink(item);
+      return from_sink;
     });
-    if (!status.ok()) return status;
+    if (!from_sink.ok()) return from_sink;
+    // An array that breaks off did so in Scan, too.
+    if (!status.ok() && !(skips_defects() && absl::IsDataLoss(status))) return status;
     if (absl::Status unchanged = files_.CheckUnchanged(file); !unchanged.ok()) return unchanged;
-    if (num_records != records_of_file_[file]) return files_.Changed(file);
+    if (num_texts != texts_of_file_[file]) return files_.Changed(file);
   }
   return absl::OkStatus();
 }
@@ -172,9 +197,9 @@ absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
-                                                       JsonLayout layout) {
+                                                       JsonLayout layout, JsonOptions options) {
   if (paths.empty()) return absl::InvalidArgumentError("no JSON files are named");
-  return std::make_unique<JsonSource>(std::move(paths), layout);
+  return std::make_unique<JsonSource>(std::move(paths), layout, std::move(options));
 }
 
 }  // namespace shardfeed

@@ -18,26 +18,39 @@
 #ifndef SHARDFEED_CONVERT_JSON_H_
 #define SHARDFEED_CONVERT_JSON_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/feature_choice.h"
 #include "convert/source.h"
+#include "convert/text_reader.h"
 
 namespace shardfeed {
 
 enum class JsonLayout { kLines, kArray };
 
+struct JsonOptions {
+  // By dotted names, see JsonSchema.
+  FeatureChoice choice;
+  uint64_t max_object_bytes = kDefaultMaxLineBytes;
+};
+
 // The objects of the files one after another. An item's bytes are an object's text. Each pass reads
-// the files front to back with a buffer of 1 MiB that grows for longer objects, up to 1 GiB. The
-// keys are held in memory; more than a hundred thousand different ones are an error.
+// the files front to back with a buffer of 1 MiB that grows for longer objects. The keys are held
+// in memory; more than a hundred thousand different ones are an error.
 //
-// InvalidArgument: no files. Scan and ForEach tell the rest with "FILE:LINE: ...", or
+// With SkipDefects, texts that are no JSON object or do not go with the objects before are left
+// out; of an array that breaks off, what was before.
+//
+// InvalidArgument: no files, or a chosen column that no record has. ResourceExhausted: an object
+// above the limit. Scan and ForEach tell the rest with "FILE:LINE: ...", or
 // "FILE:LINE:COLUMN: ..." where the JSON is not valid; columns count bytes from 1.
 // FailedPrecondition: a file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
-                                                       JsonLayout layout);
+                                                       JsonLayout layout, JsonOptions options = {});
 
 }  // namespace shardfeed
 

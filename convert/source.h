@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +31,13 @@ struct Item {
 class Source {
  public:
   virtual ~Source() = default;
+
+  // To be called before Scan: broken records are left out in the place of failing. `report` gets
+  // each that Scan finds, in order; BuildRecord still fails with DataLoss, which is the caller's to
+  // skip. Input that cannot be told apart into records, or not be read at all, is an error still.
+  void SkipDefects(std::function<void(const absl::Status& defect)> report) {
+    report_defect_ = std::move(report);
+  }
 
   // Reads the whole input once (names only, for folders): counts the records and fixes the names
   // and types of their features. `progress` is called now and then with the bytes read so far.
@@ -60,6 +68,17 @@ class Source {
     if (status.ok()) builder.SerializeExample(out);
     return status;
   }
+
+ protected:
+  bool skips_defects() const { return report_defect_ != nullptr; }
+  // For Scan: whether a record with this defect is to be left out, and then reports it.
+  bool LeaveOut(const absl::Status& defect) const {
+    if (skips_defects()) report_defect_(defect);
+    return skips_defects();
+  }
+
+ private:
+  std::function<void(const absl::Status& defect)> report_defect_;
 };
 
 }  // namespace shardfeed

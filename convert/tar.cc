@@ -15,6 +15,7 @@
 #include "convert/excerpt.h"
 #include "convert/file_cache.h"
 #include "convert/input_files.h"
+#include "convert/item_list.h"
 #include "convert/json_defect.h"
 #include "convert/json_document.h"
 #include "convert/json_schema.h"
@@ -74,7 +75,7 @@ std::string_view Trimmed(std::string_view text) {
 class TarSource : public Source {
  public:
   TarSource(std::vector<std::string> paths, TarOptions options)
-      : files_(std::move(paths)), options_(options), json_schema_(NewSchema()) {}
+      : files_(std::move(paths)), options_(std::move(options)), json_schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -104,6 +105,7 @@ class TarSource : public Source {
     uint64_t offset = 0;  // of its first header
     std::vector<Part> parts;
     std::string content;
+    absl::Status defect;  // the first one
   };
   // What a pass over one archive does with what it finds.
   struct Pass {
@@ -115,12 +117,17 @@ class TarSource : public Source {
   };
 
   JsonSchema NewSchema() const {
-    return JsonSchema([this](Place place) {
-      return fmt::format("{} (record {})", files_.path(place.file), place.line - 1);
-    });
+    return JsonSchema(
+        [this](Place place) {
+          return fmt::format("{} (record {})", files_.path(place.file), place.line - 1);
+        },
+        options_.choice);
   }
   absl::StatusOr<uint32_t> AddExtension(uint32_t file, const std::string& name);
   absl::Status ForEachRecord(uint32_t file, TarReader& reader, const Pass& pass) const;
+  absl::Status ErrorAt(uint32_t file, const TarMember& member, std::string_view what) const;
+  absl::Status CheckMember(uint32_t file, const TarMember& member) const;
+  // Fails where there is no going on; a defect of the record is noted in it.
   absl::Status AddMember(uint32_t file, const TarMember& member, const MemberName& name,
                          TarReader& reader, const Pass& pass, Record& record) const;
   absl::Status ScanRecord(uint32_t file, uint64_t number, const Record& record);
@@ -132,7 +139,8 @@ class TarSource : public Source {
   std::vector<Extension> extensions_;
   std::map<std::string, uint32_t, std::less<>> extension_of_name_;
   JsonSchema json_schema_;
-  std::vector<uint64_t> records_of_file_;
+  std::vector<uint64_t> records_of_file_;  // with those that were left out
+  std::vector<ItemList> left_out_of_file_;
   std::vector<bool> compressed_;
   uint64_t num_records_ = 0;
   NameList passed_over_;
@@ -161,6 +169,28 @@ absl::StatusOr<uint32_t> TarSource::AddExtension(uint32_t file, const std::strin
   return number;
 }
 
+absl::Status TarSource::ErrorAt(uint32_t file, const TarMember& member,
+                                std::string_view what) const {
+  return files_.Error(
+      file, fmt::format("{} at byte {} {}", Excerpt(member.name), member.header_offset, what));
+}
+
+absl::Status TarSource::CheckMember(uint32_t file, const TarMember& member) const {
+  if (LeadsOutside(member.name)) {
+    return ErrorAt(file, member, "leads out of its folder; rename it");
+  }
+  if (member.kind == TarMember::Kind::kLink) {
+    return ErrorAt(file, member,
+                   fmt::format("is a link to {}, which is not followed; make the archive with "
+                               "files (tar --dereference --hard-dereference)",
+                               Excerpt(member.link)));
+  }
+  if (member.kind == TarMember::Kind::kOther) {
+    return ErrorAt(file, member, "is a pipe or a device, not a file");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const MemberName& name,
                                   TarReader& reader, const Pass& pass, Record& record) const {
   absl::StatusOr<uint32_t> number = pass.extension_of(name.extension);
@@ -169,13 +199,14 @@ absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const 
   for (const Part& part : record.parts) {
     total += part.size;
     if (part.extension != *number) continue;
-    return files_.Error(file, fmt::format("{} at byte {} is there twice", Excerpt(member.name),
-                                          member.header_offset));
+    record.defect = ErrorAt(file, member, "is there twice");
+    return absl::OkStatus();
   }
   if (total > kMaxValueBytes) {
-    return files_.Error(file, fmt::format("the record {} at byte {} holds {} bytes; at most 2 GiB "
-                                          "can be one",
-                                          Excerpt(record.key), record.offset, total));
+    record.defect = files_.Error(
+        file, fmt::format("the record {} at byte {} holds {} bytes; at most 2 GiB can be one",
+                          Excerpt(record.key), record.offset, total));
+    return absl::OkStatus();
   }
   Part part{*number, member.offset, member.size};
   if (pass.wants(extensions_[*number])) {
@@ -195,50 +226,40 @@ absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pa
   // Hashes in the place of keys: of archives with ten million records, 1 in 400,000 would be
   // refused without a reason.
   absl::flat_hash_set<uint64_t> keys;
-  Record record;
+  std::optional<Record> record;
   TarMember member;
   while (true) {
     absl::StatusOr<bool> more = reader.Next(&member);
     if (!more.ok()) return more.status();
-    const auto error = [&](std::string_view what) {
-      return files_.Error(
-          file, fmt::format("{} at byte {} {}", Excerpt(member.name), member.header_offset, what));
-    };
-    if (*more) {
-      if (LeadsOutside(member.name)) return error("leads out of its folder; rename it");
-      if (member.kind == TarMember::Kind::kLink) {
-        return error(
-            fmt::format("is a link to {}, which is not followed; make the archive with "
-                        "files (tar --dereference --hard-dereference)",
-                        Excerpt(member.link)));
-      }
-      if (member.kind == TarMember::Kind::kOther) return error("is a pipe or a device, not a file");
-      if (member.kind == TarMember::Kind::kFolder) continue;
-    }
     std::optional<MemberName> name;
+    absl::Status defect;
     if (*more) {
+      if (member.kind == TarMember::Kind::kFolder && !LeadsOutside(member.name)) continue;
+      defect = CheckMember(file, member);
       name = SplitName(member.name);
-      if (!name) {
+      if (!name && defect.ok()) {
         pass.passed_over(member.name);
         continue;
       }
     }
-    if (!record.parts.empty() && (!name || name->key != record.key)) {
-      if (absl::Status status = pass.sink(record); !status.ok()) return status;
-      record.parts.clear();
-      record.content.clear();
+    if (record && (!name || name->key != record->key)) {
+      if (absl::Status status = pass.sink(*record); !status.ok()) return status;
+      record.reset();
     }
     if (!*more) return absl::OkStatus();
-    if (record.parts.empty()) {
-      record.key = name->key;
-      record.offset = member.header_offset;
-      if (!keys.insert(std::hash<std::string_view>()(record.key)).second) {
-        return error(
-            "does not stand beside the other files of its record; sort the archive (tar "
-            "--sort=name)");
+    if (!record) {
+      record.emplace();
+      record->key = name ? name->key : member.name;
+      record->offset = member.header_offset;
+      if (defect.ok() && !keys.insert(std::hash<std::string_view>()(record->key)).second) {
+        defect = ErrorAt(file, member,
+                         "does not stand beside the other files of its record; sort the archive "
+                         "(tar --sort=name)");
       }
     }
-    absl::Status status = AddMember(file, member, *name, reader, pass, record);
+    if (record->defect.ok()) record->defect = defect;
+    if (!record->defect.ok()) continue;
+    absl::Status status = AddMember(file, member, *name, reader, pass, *record);
     if (!status.ok()) return status;
   }
 }
@@ -267,22 +288,24 @@ absl::StatusOr<simdjson::dom::object> TarSource::ParseMember(uint32_t file, std:
 }
 
 absl::Status TarSource::ScanRecord(uint32_t file, uint64_t number, const Record& record) {
+  if (!record.defect.ok()) return record.defect;
+  const auto content_of = [&record](const Part& part) {
+    return std::string_view(record.content).substr(part.offset, part.size);
+  };
+  for (const Part& part : record.parts) {
+    if (!extensions_[part.extension].is_json) continue;
+    absl::StatusOr<simdjson::dom::object> object = ParseMember(file, record.key, content_of(part));
+    if (!object.ok()) return object.status();
+    absl::Status status = json_schema_.Add(*object, {file, number});
+    if (!status.ok()) {
+      return files_.Error(file, fmt::format("the JSON of {} at byte {}: {}", Excerpt(record.key),
+                                            record.offset, std::string(status.message())));
+    }
+  }
   for (const Part& part : record.parts) {
     Extension& extension = extensions_[part.extension];
     ++extension.records;
-    if (!extension.is_class && !extension.is_json) continue;
-    const std::string_view content =
-        std::string_view(record.content).substr(part.offset, part.size);
-    if (extension.is_class) extension.column.Add(Trimmed(content), {file, number});
-    if (extension.is_json) {
-      absl::StatusOr<simdjson::dom::object> object = ParseMember(file, record.key, content);
-      if (!object.ok()) return object.status();
-      absl::Status status = json_schema_.Add(*object, {file, number});
-      if (!status.ok()) {
-        return files_.Error(file, fmt::format("the JSON of {} at byte {}: {}", Excerpt(record.key),
-                                              record.offset, std::string(status.message())));
-      }
-    }
+    if (extension.is_class) extension.column.Add(Trimmed(content_of(part)), {file, number});
   }
   return absl::OkStatus();
 }
@@ -293,6 +316,7 @@ absl::Status TarSource::Scan(std::stop_token stop,
   extension_of_name_.clear();
   json_schema_ = NewSchema();
   records_of_file_.clear();
+  left_out_of_file_.clear();
   compressed_.clear();
   num_records_ = 0;
   passed_over_ = NameList();
@@ -310,11 +334,19 @@ absl::Status TarSource::Scan(std::stop_token stop,
     Pass pass;
     pass.wants = [](const Extension& e) { return e.is_class || e.is_json; };
     pass.extension_of = [&](const std::string& name) { return AddExtension(file, name); };
-    pass.sink = [&](const Record& record) { return ScanRecord(file, ++num_records, record); };
+    ItemList& left_out = left_out_of_file_.emplace_back();
+    pass.sink = [&](const Record& record) {
+      absl::Status status = ScanRecord(file, ++num_records, record);
+      if (status.ok() || !absl::IsDataLoss(status) || !LeaveOut(status)) return status;
+      left_out.Add(num_records - 1);
+      return absl::OkStatus();
+    };
     pass.passed_over = [&](std::string_view name) { passed_over_.Add(name); };
-    if (absl::Status status = ForEachRecord(file, reader, pass); !status.ok()) return status;
+    absl::Status status = ForEachRecord(file, reader, pass);
+    // Of an archive that breaks off, what was before is kept.
+    if (!status.ok() && !(absl::IsDataLoss(status) && LeaveOut(status))) return status;
     records_of_file_.push_back(num_records);
-    num_records_ += num_records;
+    num_records_ += num_records - left_out.size();
   }
   if (num_records_ == 0) {
     return files_.Error(
@@ -364,7 +396,11 @@ absl::Status TarSource::ForEach(const std::function<absl::Status(const Item&)>& 
     };
     // An item: the sizes of key and parts, the parts, the key and, of a compressed archive, the
     // content.
+    absl::Status from_sink;
+    ItemList::Pass left_out(left_out_of_file_[file]);
     pass.sink = [&](const Record& record) {
+      ++num_records;
+      if (left_out.Next()) return absl::OkStatus();
       bytes.clear();
       AppendLittleEndian(static_cast<uint32_t>(record.key.size()), &bytes);
       AppendLittleEndian(static_cast<uint32_t>(record.parts.size()), &bytes);
@@ -378,12 +414,16 @@ absl::Status TarSource::ForEach(const std::function<absl::Status(const Item&)>& 
       Item item;
       item.bytes = bytes;
       item.file = file;
-      item.line = ++num_records;
-      return sink(item);
+      item.line = num_records;
+      from_sink = sink(item);
+      return from_sink;
     };
     pass.passed_over = [](std::string_view) {};
-    if (absl::Status status = ForEachRecord(file, reader, pass); !status.ok()) return status;
-    if (absl::Status status = files_.CheckUnchanged(file); !status.ok()) return status;
+    absl::Status status = ForEachRecord(file, reader, pass);
+    if (!from_sink.ok()) return from_sink;
+    // An archive that breaks off did so in Scan, too.
+    if (!status.ok() && !(skips_defects() && absl::IsDataLoss(status))) return status;
+    if (status = files_.CheckUnchanged(file); !status.ok()) return status;
     if (num_records != records_of_file_[file]) return files_.Changed(file);
   }
   return absl::OkStatus();
@@ -452,7 +492,7 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
 absl::StatusOr<std::unique_ptr<Source>> MakeTarSource(std::vector<std::string> paths,
                                                       TarOptions options) {
   if (paths.empty()) return absl::InvalidArgumentError("no tar archives are named");
-  return std::make_unique<TarSource>(std::move(paths), options);
+  return std::make_unique<TarSource>(std::move(paths), std::move(options));
 }
 
 }  // namespace shardfeed

@@ -23,17 +23,23 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/feature_choice.h"
 #include "convert/source.h"
 
 namespace shardfeed {
 
 struct TarOptions {
   bool parse_json = false;
+  // Of the keys of parsed JSON, by names such as "json.KEY", see JsonSchema.
+  FeatureChoice choice;
 };
 
 // The records of the archives one after another. Nothing is unpacked: members of a plain archive
 // are read in Build, and an item's bytes say where they stand; of a compressed one, an item holds
 // them.
+//
+// With SkipDefects, a record with a member that must not be is left out; of an archive that breaks
+// off, what was before.
 //
 // InvalidArgument: no paths. DataLoss, with the byte: what is no tar, damaged or cut; links,
 // devices and names that lead outside ("../x", "/x"); a member twice; files of one record that do

@@ -8,6 +8,9 @@
 #include <functional>
 #include <memory>
 #include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "convert/input_files.h"
@@ -19,16 +22,23 @@ namespace shardfeed {
 // that are const are thread safe.
 class TextFiles : public InputFiles {
  public:
-  using InputFiles::InputFiles;
+  TextFiles(std::vector<std::string> paths, uint64_t max_line_bytes)
+      : InputFiles(std::move(paths)), max_line_bytes_(max_line_bytes) {}
 
-  // Opens file `i` for the first pass, which checks the text. Reading fails with Cancelled once
-  // `stop` is asked for, and calls `progress` with the bytes read so far, those of the files before
-  // `i` included. `progress` must outlive the reader.
+  uint64_t max_line_bytes() const { return max_line_bytes_; }
+
+  // Opens file `i` for the first pass, which checks the text, unless the caller does. Reading fails
+  // with Cancelled once `stop` is asked for, and calls `progress` with the bytes read so far, those
+  // of the files before `i` included. `progress` must outlive the reader.
   absl::StatusOr<std::unique_ptr<TextReader>> OpenFirst(
-      size_t i, std::stop_token stop, const std::function<void(uint64_t bytes)>& progress) const;
+      size_t i, bool check_text, std::stop_token stop,
+      const std::function<void(uint64_t bytes)>& progress) const;
 
   // Opens file `i` for a later pass.
   absl::StatusOr<std::unique_ptr<TextReader>> OpenAgain(size_t i) const;
+
+ private:
+  const uint64_t max_line_bytes_;
 };
 
 }  // namespace shardfeed

@@ -44,12 +44,16 @@ class TfrecordSource : public Source {
  private:
   absl::Status ForEachReference(uint32_t shard,
                                 const std::function<absl::Status(const Item&)>& sink) const;
-  absl::Status ForEachRecord(uint32_t shard,
-                             const std::function<absl::Status(const Item&)>& sink) const;
+  // `defect` is called for each damaged place that is passed over; without it, damage is an error.
+  absl::Status ForEachRecord(uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
+                             const std::function<void(const absl::Status&)>& defect) const;
+  absl::Status CountPastDefects(std::stop_token stop,
+                                const std::function<void(uint64_t bytes)>& progress);
 
   InputFiles files_;
-  std::vector<std::shared_ptr<const ShardIndex>> indexes_;
+  std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
   std::vector<bool> by_reference_;
+  std::vector<uint64_t> records_of_shard_;
   uint64_t num_records_ = 0;
   mutable FileCache open_;
 };
@@ -58,8 +62,10 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
                                   const std::function<void(uint64_t bytes)>& progress) {
   num_records_ = 0;
   by_reference_.clear();
+  records_of_shard_.clear();
   indexes_.assign(files_.size(), nullptr);
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
+  if (skips_defects()) return CountPastDefects(stop, progress);
   std::atomic<uint64_t> passed{0};
   absl::Status status =
       ParallelFor(files_.size(), ThreadCount(0), stop, [&](size_t shard) -> absl::Status {
@@ -76,8 +82,30 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
   if (!status.ok()) return status;
   for (const std::shared_ptr<const ShardIndex>& index : indexes_) {
     num_records_ += index->records();
+    records_of_shard_.push_back(index->records());
     by_reference_.push_back(index->summary().compression == Compression::kNone &&
                             index->summary().stream_bytes >= kReferenceBytes * index->records());
+  }
+  return absl::OkStatus();
+}
+
+// Indexes end at the first damaged length, so all is read.
+absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
+                                              const std::function<void(uint64_t bytes)>& progress) {
+  for (uint32_t shard = 0; shard < files_.size(); ++shard) {
+    uint64_t num_records = 0;
+    absl::Status status = ForEachRecord(
+        shard,
+        [&](const Item&) {
+          ++num_records;
+          return stop.stop_requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
+        },
+        [this](const absl::Status& defect) { LeaveOut(defect); });
+    if (!status.ok()) return status;
+    if (progress) progress(files_.bytes_before(shard) + files_.file_bytes(shard));
+    by_reference_.push_back(false);
+    records_of_shard_.push_back(num_records);
+    num_records_ += num_records;
   }
   return absl::OkStatus();
 }
@@ -101,31 +129,48 @@ absl::Status TfrecordSource::ForEachReference(
 }
 
 absl::Status TfrecordSource::ForEachRecord(
-    uint32_t shard, const std::function<absl::Status(const Item&)>& sink) const {
+    uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
+    const std::function<void(const absl::Status&)>& defect) const {
   absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(files_.path(shard));
   if (!reader.ok()) return reader.status();
   RecordBlock block;
   uint64_t num_records = 0;
   while (true) {
-    if (absl::Status status = (*reader)->Next(&block); !status.ok()) return status;
-    if (block.records.empty()) break;
+    absl::Status status = (*reader)->Next(&block);
+    if (!status.ok()) {
+      if (!defect || !absl::IsDataLoss(status)) return status;
+      defect(status);
+      // After damage inside compressed data, nothing more can be read.
+      if ((*reader)->stream().defect() == FrameDefect::kNone) return absl::OkStatus();
+      absl::StatusOr<uint64_t> skipped = (*reader)->stream().Recover();
+      if (!skipped.ok()) return skipped.status();
+      continue;
+    }
+    if (block.records.empty()) return absl::OkStatus();
     for (const Record& record : block.records) {
       Item item;
       item.bytes = record.payload;
       item.file = shard;
       item.line = ++num_records;
-      if (absl::Status status = sink(item); !status.ok()) return status;
+      if (status = sink(item); !status.ok()) return status;
     }
   }
-  return num_records == indexes_[shard]->records() ? absl::OkStatus() : files_.Changed(shard);
 }
 
 absl::Status TfrecordSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
   for (uint32_t shard = 0; shard < files_.size(); ++shard) {
-    absl::Status status =
-        by_reference_[shard] ? ForEachReference(shard, sink) : ForEachRecord(shard, sink);
+    uint64_t num_records = 0;
+    const auto counted = [&](const Item& item) {
+      ++num_records;
+      return sink(item);
+    };
+    std::function<void(const absl::Status&)> pass_over;
+    if (skips_defects()) pass_over = [](const absl::Status&) {};
+    absl::Status status = by_reference_[shard] ? ForEachReference(shard, counted)
+                                               : ForEachRecord(shard, counted, pass_over);
     if (status.ok()) status = files_.CheckUnchanged(shard);
     if (!status.ok()) return status;
+    if (num_records != records_of_shard_[shard]) return files_.Changed(shard);
   }
   return absl::OkStatus();
 }

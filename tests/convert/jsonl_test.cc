@@ -139,8 +139,7 @@ TEST_F(JsonlTest, NamesALineThatIsNoObject) {
 
 TEST_F(JsonlTest, RecognisesOtherLayoutsOfJson) {
   ExpectScanError("[{\"a\": 1}, {\"a\": 2}]\n",
-                  "the file starts like one array of objects, but JSON lines have one object on "
-                  "each line (jq -c '.[]' makes them)");
+                  "the file starts like one array of objects, which the kind json reads");
   ExpectScanError("[\n  {\"a\": 1}\n]\n", "the file starts like one array of objects");
   ExpectScanError("{\n  \"a\": 1\n}\n", "like an object laid out over several lines");
   EXPECT_THAT(std::string(Scan(*Open("{\"a\": 1\n")).message()), Not(HasSubstr("starts like")));

@@ -198,7 +198,7 @@ TEST_F(TarTest, DamageIsTold) {
       "a header without a sound size");
   ExpectScanError(
       Member("a.txt", "", '0', "", "", "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff"s) + kEnd,
-      "at most 2 GiB can be one");
+      "it ends inside \"a.txt\"");
   ExpectScanError(Member("a.txt", "", 'S') + kEnd, "a sparse member, which is not read");
   ExpectScanError(Pax({{"GNU.sparse.major", "1"}}) + Member("a.txt", "") + kEnd, "a sparse member");
   ExpectScanError(Member("a.txt", "", 'M') + kEnd, "the rest of a member of another volume");

@@ -436,3 +436,78 @@ def test_damaged_records_are_located(copy_of, out):
     assert message.startswith(f"{path}: record ") and "payload CRC" in message
     message = fail(IO_FAILED, "convert", "tfrecord", path.parent / "none@3", out / "x@1", "-q")
     assert "none@3" in message
+
+
+# ---- broken records are skipped, columns and kinds are chosen
+
+
+def manifest(out, stem):
+    return json.loads((out / f".shardfeed/{stem}.manifest.json").read_text())
+
+
+@pytest.mark.parametrize("shuffle", [[], ["--shuffle", "1"]], ids=["order", "shuffled"])
+def test_skipped_pictures_are_counted_and_listed(out, tmp_path, shuffle):
+    shutil.copytree(PICTURES, tmp_path / "in")
+    broken = [tmp_path / "in/stripes" / name for name in ("bad.png", "empty.jpg")]
+    broken[0].write_text("no picture")
+    broken[1].write_bytes(b"")
+    trees = []
+    for jobs in (1, 3):
+        result = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "x@3",
+                                 "--on-error", "skip", "--json", "-j", jobs, "--overwrite",
+                                 *shuffle).json
+        assert (result["records"], result["skipped"]) == (24, 2)
+        trees.append(harness.tree(out))
+    assert trees[0] == trees[1]
+    skipped = manifest(out, "x")["skipped"]
+    assert skipped["records"] == 2
+    assert sorted(text.split(":")[0] for text in skipped["first"]) == [str(p) for p in broken]
+    assert harness.verify(out / "x@3")["records"] == 24
+    done = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "y@3", "--on-error",
+                           "skip")
+    assert b"note: 2 broken records were left out; the manifest lists them, the first is " in done.out
+
+
+def test_skipped_rows(out, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n" + "x,y,z\n" * 200 + "4,5\n")
+    convert("csv", tmp_path / "t.csv", out / "x@1", "--on-error", "skip")
+    assert values(out / "x@1") == [{"a": 1, "b": 2}, {"a": 4, "b": 5}]
+    skipped = manifest(out, "x")["skipped"]
+    assert skipped["records"] == 201 and len(skipped["first"]) == 100
+    assert skipped["first"][0] == f"{tmp_path}/t.csv:3: 1 cells where the header has 2"
+    (tmp_path / "t.csv").write_text("a,b\n1\n")
+    message = fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--on-error", "skip")
+    assert "no records" in message
+    assert harness.run("convert", "csv", tmp_path / "t.csv", out / "y@1", "--on-error",
+                       "pass").status == USAGE
+
+
+def test_columns_and_schema(out, tmp_path):
+    (tmp_path / "train.csv").write_text("zip,age,name\n01234,30,x\n")
+    (tmp_path / "test.csv").write_text("zip,age,name\n1,30.5,7\n")
+    (tmp_path / "schema.json").write_text('{"zip": "bytes", "age": "float"}')
+    convert("csv", tmp_path / "train.csv", out / "train@1", "--columns", "zip,age", "--schema",
+            tmp_path / "schema.json")
+    convert("csv", tmp_path / "test.csv", out / "test@1", "--schema",
+            out / ".shardfeed/train.manifest.json", "--columns", "zip,age")
+    assert values(out / "train@1") == [{"zip": "01234", "age": 30.0}]
+    assert values(out / "test@1") == [{"zip": "1", "age": 30.5}]
+    assert manifest(out, "train")["features"]["age"]["kind"] == "float"
+    message = fail(USAGE, "convert", "csv", tmp_path / "test.csv", out / "x@1", "--columns", "sex")
+    assert message == (f'{tmp_path}/test.csv: there is no column "sex"; there are "zip", "age", '
+                       '"name"')
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json", "text"])
+def test_huge_records_have_a_limit(kind, out, tmp_path):
+    path = tmp_path / "t"
+    text = "x" * 3_000_000
+    path.write_text({"csv": f"a\n{text}\n", "jsonl": f'{{"a": "{text}"}}\n',
+                     "json": f'[{{"a": "{text}"}}]', "text": text}[kind])
+    message = fail(IO_FAILED, "convert", kind, path, out / "x@1", "-q", "--max-record", "1MiB")
+    assert f"{path}:" in message
+    assert "more than 1048576 bytes without the end of the record; --max-record sets" in message
+    convert(kind, path, out / "x@1")
+    assert list(values(out / "x@1")[0].values()) == [text]
+    message = fail(USAGE, "convert", kind, path, out / "y@1", "--max-record", "2GiB")
+    assert message == "--max-record 2GiB: not a size of at most 1GiB"
