@@ -41,16 +41,15 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
              FormatSize(PerSecond(bytes, stats.seconds)));
   fmt::print("chain: {}\n", ds.Text());
   fmt::print("columns: {}\n", RowSpecText(ds.spec()));
-  fmt::print("{:<20} {:>8} {:>12} {:>8} {:>14} {:>15} {:>12}\n", "stage", "threads", "rows/s", "busy",
-             "waits for input", "is waited for", "peak memory");
+  fmt::print("{:<20} {:>8} {:>12} {:>8} {:>14} {:>15} {:>12}\n", "stage", "threads", "rows/s",
+             "busy", "waits for input", "is waited for", "peak memory");
   for (const StageStats& stage : stats.stages) {
     const double all = std::max(stats.seconds * stage.threads, 1e-9);
-    fmt::print("{:<20} {:>8} {:>12} {:>6.0f} % {:>13.0f} % {:>13.0f} % {:>12}\n", stage.name,
-               stage.threads, FormatCount(PerSecond(stage.rows, stats.seconds)),
-               100 * stage.busy_seconds / all,
-               100 * stage.wait_in_seconds / std::max(stats.seconds, 1e-9),
-               100 * stage.wait_out_seconds / std::max(stats.seconds, 1e-9),
-               FormatSize(stage.peak_bytes));
+    fmt::print(
+        "{:<20} {:>8} {:>12} {:>6.0f} % {:>13.0f} % {:>13.0f} % {:>12}\n", stage.name,
+        stage.threads, FormatCount(PerSecond(stage.rows, stats.seconds)),
+        100 * stage.busy_seconds / all, 100 * stage.wait_in_seconds / std::max(stats.seconds, 1e-9),
+        100 * stage.wait_out_seconds / std::max(stats.seconds, 1e-9), FormatSize(stage.peak_bytes));
   }
   fmt::print("{}\n", stats.verdict);
 }

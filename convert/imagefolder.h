@@ -21,22 +21,30 @@
 #define SHARDFEED_CONVERT_IMAGEFOLDER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/class_map.h"
 #include "convert/source.h"
 
 namespace shardfeed {
+
+struct ImageFolderOptions {
+  // Gives the classes their numbers, in the place of the order of their names.
+  std::optional<ClassMap> classes;
+};
 
 // The pictures of class 0, then class 1 ..., within a class by source, within a folder by the bytes
 // of the names. Scan and ForEach each walk the folders and hold the names of no more than one
 // folder and those it stands in; Build reads the picture and, from its first bytes, its size.
 //
 // InvalidArgument: no sources. DataLoss: the layout is another, a class has no pictures, the name
-// of a class is not UTF-8, or a picture is none. FailedPrecondition: the folders have changed since
-// Scan. NotFound and the like: a file or folder cannot be read.
-absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders);
+// of a class is not UTF-8 or not in the class map, or a picture is none. FailedPrecondition: the
+// folders have changed since Scan. NotFound and the like: a file or folder cannot be read.
+absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
+                                                              ImageFolderOptions options = {});
 
 }  // namespace shardfeed
 

@@ -7,8 +7,8 @@
 namespace shardfeed {
 namespace {
 
-// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from the
-// ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
+// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from
+// the ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
 constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
   std::array<uint8_t, 64 + 128 + 16> order;
   order.fill(63);
@@ -122,8 +122,8 @@ void JpegEntropyDecoder::Bits::RefillSlowly() {
   }
 }
 
-// The values of each size are, in order of their bits, the negative ones and then the positive ones:
-// the bits of a negative one are those of its magnitude, inverted.
+// The values of each size are, in order of their bits, the negative ones and then the positive
+// ones: the bits of a negative one are those of its magnitude, inverted.
 inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
   const uint64_t bits = buffer << skip;
   const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
@@ -164,7 +164,8 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
     // Decodes a symbol; false: the block is complete.
     const auto step = [&]() __attribute__((always_inline)) {
       const uint32_t symbol = ac.lookup[bits.Peek(kLookupBits)];
-      if (symbol != 0) [[likely]] return take(symbol);
+      if (symbol != 0) [[likely]]
+        return take(symbol);
       bits.Refill();
       const uint32_t found = ac.Find(bits.Peek(16));
       if (found == 0) {
@@ -204,8 +205,7 @@ bool JpegEntropyDecoder::Start(std::string_view jpeg, const JpegLayout& layout) 
     for (int i = 0; i < n; ++i) blocks_[num_blocks_++] = block;
   }
   restart_interval_ = layout.restart_interval;
-  interval_end_ =
-      restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
+  interval_end_ = restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
   next_ = 0;
   if (restart_interval_ > 0) restarts_.Start(jpeg, layout.scan_begin);
   StartInterval(layout.scan_begin);

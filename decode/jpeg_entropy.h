@@ -21,8 +21,8 @@ namespace shardfeed {
 // once. Not thread safe.
 class JpegEntropyDecoder {
  public:
-  // Starts a picture, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a Huffman
-  // table is missing or wrong.
+  // Starts a picture, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a
+  // Huffman table is missing or wrong.
   bool Start(std::string_view jpeg, const JpegLayout& layout);
 
   // Decodes the MCU of that number, in order of the rows; numbers must ascend. `blocks[i]` is where

@@ -106,9 +106,9 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
                         marker->offset, marker->code == 0 ? "entropy-coded data" : "its end"));
       case kJpegSos: {
         if (layout.frame.sof == 0) {
-          return absl::DataLossError(fmt::format(
-              "JPEG is damaged at byte {}: a scan comes before the picture's size",
-              marker->offset));
+          return absl::DataLossError(
+              fmt::format("JPEG is damaged at byte {}: a scan comes before the picture's size",
+                          marker->offset));
         }
         if (absl::Status status = ReadScan(*marker, layout); !status.ok()) return status;
         layout.one_scan = layout.one_scan && !too_many;

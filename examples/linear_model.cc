@@ -3,8 +3,8 @@
 //   shardfeed convert csv cities.csv out/cities@2
 //   linear_model out/cities@2
 //
-// The chain shuffles the records of each epoch anew, takes the three columns it asks for, drops rows
-// with a missing cell, and hands out batches of 32 rows.
+// The chain shuffles the records of each epoch anew, takes the three columns it asks for, drops
+// rows with a missing cell, and hands out batches of 32 rows.
 
 #include <cmath>
 #include <cstdio>
@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
           .Repeat(kEpochs)
           .Parse({{.name = "area", .layout = shardfeed::Layout::kRagged},
                   {.name = "founded", .dtype = DType::kInt64, .layout = shardfeed::Layout::kRagged},
-                  {.name = "population", .dtype = DType::kInt64,
+                  {.name = "population",
+                   .dtype = DType::kInt64,
                    .layout = shardfeed::Layout::kRagged}})
           .Filter([](shardfeed::RowContext& row) {
             return !row.In<float>(0).empty() && !row.In<int64_t>(1).empty() &&
@@ -70,8 +71,7 @@ int main(int argc, char** argv) {
                [](shardfeed::RowContext& row) {
                  row.Out<float>(0)[0] = (row.In<float>(0)[0] - 500) / 300;
                  row.Out<float>(0)[1] = (static_cast<float>(row.In<int64_t>(1)[0]) - 1600) / 300;
-                 row.Out<float>(1)[0] =
-                     std::log10(static_cast<float>(row.In<int64_t>(2)[0])) - 6;
+                 row.Out<float>(1)[0] = std::log10(static_cast<float>(row.In<int64_t>(2)[0])) - 6;
                  return absl::OkStatus();
                },
                /*drops=*/{"area", "founded", "population"})

@@ -20,9 +20,9 @@ struct KnownFeatures {
   std::vector<FeatureSpec> features;
   std::vector<FeatureSpec> feature_lists;
 };
-// All features, in the order of their names: those that all records have with the same number of values
-// as fixed ones, others as ragged ones. Types as they are stored. Features of several kinds are left
-// out.
+// All features, in the order of their names: those that all records have with the same number of
+// values as fixed ones, others as ragged ones. Types as they are stored. Features of several kinds
+// are left out.
 KnownFeatures FeaturesOf(const Schema& schema);
 
 }  // namespace shardfeed

@@ -76,6 +76,7 @@ struct DatasetWriter::Shard {
   RecordsDigest digest;
   uint32_t adler32 = 1;
   Schema schema;
+  SkippedRecords skipped;
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool closed = false;
@@ -298,6 +299,7 @@ absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
     shard.adler32 = CombineAdler32(shard.adler32, segment);
   }
   shard.schema.Merge(block.schema);
+  shard.skipped.Append(block.skipped);
   shard.records += block.frame_bytes.size();
   bytes_written_ += block.bytes.size();
   records_written_ += block.frame_bytes.size();
@@ -411,6 +413,7 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
     manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
                                shard->bytes, shard->records, shard->digest.value()});
     manifest.schema.Merge(shard->schema);
+    manifest.skipped.Append(shard->skipped);
   }
   status = MoveIntoPlace(manifest);
   if (!status.ok()) return status;

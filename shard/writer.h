@@ -63,7 +63,8 @@ class DatasetWriter {
   // Says that `shard` is complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
-  // Completes the dataset and makes it visible. `manifest` brings made_by and notes.
+  // Completes the dataset and makes it visible. `manifest` brings made_by, notes and what was
+  // skipped before.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // A folder for what the caller must put aside meanwhile; removed with the writer.

@@ -25,22 +25,22 @@ using testing::Pixels;
 using Sampling = std::vector<std::pair<int, int>>;
 
 const std::vector<Sampling> kSamplings = {
-    {{1, 1}},                          // grey
-    {{2, 2}},                          // grey, with factors that mean nothing
-    {{1, 1}, {1, 1}, {1, 1}},          // 4:4:4
-    {{2, 1}, {1, 1}, {1, 1}},          // 4:2:2
-    {{1, 2}, {1, 1}, {1, 1}},          // 4:4:0
-    {{2, 2}, {1, 1}, {1, 1}},          // 4:2:0
-    {{4, 1}, {1, 1}, {1, 1}},          // 4:1:1
+    {{1, 1}},                  // grey
+    {{2, 2}},                  // grey, with factors that mean nothing
+    {{1, 1}, {1, 1}, {1, 1}},  // 4:4:4
+    {{2, 1}, {1, 1}, {1, 1}},  // 4:2:2
+    {{1, 2}, {1, 1}, {1, 1}},  // 4:4:0
+    {{2, 2}, {1, 1}, {1, 1}},  // 4:2:0
+    {{4, 1}, {1, 1}, {1, 1}},  // 4:1:1
     {{1, 4}, {1, 1}, {1, 1}},
-    {{4, 2}, {1, 1}, {1, 1}},          // 4:1:0
+    {{4, 2}, {1, 1}, {1, 1}},  // 4:1:0
     {{2, 4}, {1, 1}, {1, 1}},
     {{3, 1}, {1, 1}, {1, 1}},
     {{1, 3}, {1, 1}, {1, 1}},
     {{2, 2}, {2, 1}, {1, 2}},
     {{2, 2}, {1, 2}, {1, 1}},
     {{4, 1}, {2, 1}, {1, 1}},
-    {{1, 1}, {2, 2}, {1, 1}},          // the luma is the smaller one
+    {{1, 1}, {2, 2}, {1, 1}},  // the luma is the smaller one
     {{2, 1}, {2, 1}, {2, 1}},
     {{1, 1}, {1, 1}, {1, 1}, {1, 1}},  // CMYK
     {{2, 1}, {1, 1}, {1, 1}, {2, 1}},
@@ -91,8 +91,7 @@ Pixels RgbOfCmyk(const Pixels& cmyk, bool adobe) {
     for (size_t c = 0; c < 3; ++c) {
       const double ink = adobe ? 255 - cmyk.values[i + c] : cmyk.values[i + c];
       const double black = adobe ? 255 - cmyk.values[i + 3] : cmyk.values[i + 3];
-      rgb.values.push_back(
-          static_cast<uint8_t>((255 - ink) * (255 - black) / 255 + 0.5));
+      rgb.values.push_back(static_cast<uint8_t>((255 - ink) * (255 - black) / 255 + 0.5));
     }
   }
   return rgb;
@@ -149,8 +148,8 @@ class JpegTest : public ::testing::Test {
 TEST_F(JpegTest, CropsArePartsOfTheWholePicture) {
   for (const Sampling& sampling : kSamplings) {
     for (int restart_interval : {0, 1, 3}) {
-      const JpegSpec spec = {.width = 117, .height = 90, .sampling = sampling,
-                             .restart_interval = restart_interval};
+      const JpegSpec spec = {
+          .width = 117, .height = 90, .sampling = sampling, .restart_interval = restart_interval};
       ExpectCrops(MakeJpeg(spec), decoder_,
                   restart_interval > 0 ? JpegPath::kRestarts : JpegPath::kSkipped, 25,
                   fmt::format("{} restarts {}", NameOf(sampling), restart_interval));

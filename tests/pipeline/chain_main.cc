@@ -1,9 +1,10 @@
-// Runs a chain that is given as JSON and prints its elements as JSON, a line each: for tests that compare
-// with TensorFlow's.
+// Runs a chain that is given as JSON and prints its elements as JSON, a line each: for tests that
+// compare with TensorFlow's.
 //
 //   chain '[["range", 0, 10], ["map_square"], ["batch", 3, false]]'
 //
-// Sources: ["range", start, stop, step], ["ragged", n] (row i has i mod 5 values of i), ["shards", spec],
+// Sources: ["range", start, stop, step], ["ragged", n] (row i has i mod 5 values of i), ["shards",
+// spec],
 // ["concatenate" | "zip" | "interleave", [chain, ...], ...].
 
 #include <cstdio>
@@ -33,14 +34,14 @@ Dataset Source(const Json& s) {
                           s.size() > 4 ? s[4].get<std::string>() : "value");
   }
   if (name == "ragged") {
-    return Dataset::Range(0, s[1]).Map(
-        {{"values", DType::kInt64, {}, true}},
-        [](RowContext& row) {
-          const int64_t n = row.In<int64_t>(0)[0];
-          for (int64_t& value : row.Extend<int64_t>(0, n % 5)) value = n;
-          return absl::OkStatus();
-        },
-        {"value"});
+    return Dataset::Range(0, s[1]).Map({{"values", DType::kInt64, {}, true}},
+                                       [](RowContext& row) {
+                                         const int64_t n = row.In<int64_t>(0)[0];
+                                         for (int64_t& value : row.Extend<int64_t>(0, n % 5))
+                                           value = n;
+                                         return absl::OkStatus();
+                                       },
+                                       {"value"});
   }
   if (name == "shards") return Dataset::Shards(s[1].get<std::string>());
   if (name == "concatenate") return Dataset::Concatenate(BuildAll(s[1]));
