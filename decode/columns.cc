@@ -49,18 +49,12 @@ int64_t* AppendSplits(absl::Span<const int64_t> ends, int64_t* splits) {
 
 }  // namespace
 
-char* VariableColumn::Extend(size_t elements) {
-  const size_t size = num_elements_ + elements;
-  if (size > capacity_) {
-    const size_t capacity = std::max({size, 2 * capacity_, size_t{64}});
-    std::unique_ptr<char[]> data(new char[capacity * element_bytes_]);
-    Copy(data_.get(), num_elements_, element_bytes_, data.get());
-    data_ = std::move(data);
-    capacity_ = capacity;
-  }
-  char* to = data_.get() + num_elements_ * element_bytes_;
-  num_elements_ = static_cast<int64_t>(size);
-  return to;
+// To room for `elements` at least.
+void VariableColumn::Grow(size_t elements) {
+  capacity_ = std::max({elements, 2 * capacity_, size_t{64}});
+  std::unique_ptr<char[]> data(new char[capacity_ * element_bytes_]);
+  Copy(data_.get(), num_elements_, element_bytes_, data.get());
+  data_ = std::move(data);
 }
 
 void VariableColumn::Truncate(size_t rows) {

@@ -30,7 +30,13 @@ class VariableColumn {
       : element_bytes_(element_bytes), has_steps_(has_steps) {}
 
   // Adds `elements` to the row at the end and returns where they go. Valid until the next call.
-  char* Extend(size_t elements);
+  char* Extend(size_t elements) {
+    const size_t size = num_elements_ + elements;
+    if (size > capacity_) Grow(size);
+    char* to = data_.get() + num_elements_ * element_bytes_;
+    num_elements_ = static_cast<int64_t>(size);
+    return to;
+  }
   // Ends the step, and the row, at the end.
   void EndStep() { step_ends_.push_back(num_elements_); }
   void EndRow() { row_ends_.push_back(has_steps_ ? num_steps() : num_elements_); }
@@ -52,6 +58,8 @@ class VariableColumn {
   absl::Span<const int64_t> step_ends() const { return step_ends_; }
 
  private:
+  void Grow(size_t elements);
+
   const size_t element_bytes_;
   const bool has_steps_;
   std::unique_ptr<char[]> data_;

@@ -417,6 +417,7 @@ absl::Status CheckSpecs(const std::vector<FeatureSpec>& specs, bool is_list) {
 
 std::vector<std::string> Names(absl::Span<const FeaturePlan> plans) {
   std::vector<std::string> names;
+  names.reserve(plans.size());
   for (const FeaturePlan& plan : plans) names.push_back(plan.spec.name);
   return names;
 }

@@ -13,7 +13,8 @@
 //   - a map entry without a name has the empty one, one without a value an empty Feature;
 //   - unknown fields are skipped, as are fields 1 to 3 of other wire types than theirs.
 // What Protocol Buffers refuse is an error, with one exception: of features that are not asked
-// for, the map entry is checked but neither its name, which need not be UTF-8, nor its value.
+// for, the map entry is checked but neither its name, which need not be UTF-8, nor its value; and
+// if no feature is asked for, or no feature list, their map is not looked at.
 
 #ifndef SHARDFEED_DECODE_EXAMPLE_PARSER_H_
 #define SHARDFEED_DECODE_EXAMPLE_PARSER_H_

@@ -76,6 +76,13 @@ size_t CountVarints(std::string_view piece) {
   return piece.size() - continued;
 }
 
+// The value of a varint of up to eight bytes: seven bits of each.
+uint64_t MoveTogether(uint64_t bytes) {
+  bytes = (bytes & 0x7f007f007f007f00) >> 1 | (bytes & 0x007f007f007f007f);
+  bytes = (bytes & 0x3fff00003fff0000) >> 2 | (bytes & 0x00003fff00003fff);
+  return (bytes & 0x0fffffff00000000) >> 4 | (bytes & 0x000000000fffffff);
+}
+
 // As StorePiece.
 template <typename T>
 char* StoreVarints(std::string_view piece, char* to, uint64_t* lost) {
@@ -90,26 +97,26 @@ char* StoreVarints(std::string_view piece, char* to, uint64_t* lost) {
   };
   while (end - at >= 8) {
     const uint64_t word = LoadLittleEndian<uint64_t>(at);
-    const uint64_t last = ~word & kHighBits;  // the high bit of each varint's last byte
-    if (last == kHighBits) {
+    // The high bit of each byte that ends a varint: the first one's, and those of the rest.
+    const uint64_t ends = ~word & kHighBits;
+    const uint64_t rest = ends & (ends - 1);
+    if (ends == kHighBits) {
       for (int shift = 0; shift < 64; shift += 8) store(word >> shift & 0x7f);
       at += 8;
-      continue;
-    }
-    if (last == 0) {
+    } else if (rest != 0) {
+      // Two at once: how long one is, the next load has to wait for.
+      store(MoveTogether(word & (ends ^ (ends - 1))));
+      store(MoveTogether((word & (rest ^ (rest - 1))) >> (std::countr_zero(ends) + 1)));
+      at += (std::countr_zero(rest) + 1) / 8;
+    } else if (ends != 0) {
+      store(MoveTogether(word & (ends ^ (ends - 1))));
+      at += (std::countr_zero(ends) + 1) / 8;
+    } else {
       const WireNumber number = ReadLongVarint(at, end);
       if (number.end == nullptr) return nullptr;
       store(number.value);
       at = number.end;
-      continue;
     }
-    // Up to the first last byte; then the groups of seven bits are moved together.
-    uint64_t bits = word & (last ^ (last - 1));
-    bits = (bits & 0x7f007f007f007f00) >> 1 | (bits & 0x007f007f007f007f);
-    bits = (bits & 0x3fff00003fff0000) >> 2 | (bits & 0x00003fff00003fff);
-    bits = (bits & 0x0fffffff00000000) >> 4 | (bits & 0x000000000fffffff);
-    store(bits);
-    at += (std::countr_zero(last) + 1) / 8;
   }
   while (at != end) {
     const WireNumber number = ReadVarint(at, end);
@@ -175,8 +182,8 @@ char* StorePiece(Conversion conversion, std::string_view piece, char* to, uint64
       std::memcpy(to, piece.data(), piece.size());
       return to + piece.size();
     case Conversion::kBytes:
-      std::memcpy(to, &piece, sizeof(piece));
-      return to + sizeof(piece);
+      std::memcpy(to, &piece, sizeof(std::string_view));
+      return to + sizeof(std::string_view);
   }
   return nullptr;
 }
