@@ -9,10 +9,14 @@
 //   pipeline_benchmark empty FOLDER THREADS     what a map that does nothing adds for each element
 //   pipeline_benchmark sleep WORKERS            elements that sleep: how many are busy at a time
 //   pipeline_benchmark state FOLDER             size and time of a state after 10,000 batches
+//   pipeline_benchmark soak FOLDER EPOCHS       resident memory after each epoch
+
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -241,6 +245,35 @@ void State(const std::string& folder) {
              state.size(), save, load, first);
 }
 
+uint64_t ResidentBytes() {
+  uint64_t pages = 0;
+  std::ifstream statm("/proc/self/statm");
+  statm >> pages >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+void Soak(const std::string& folder, int epochs) {
+  const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
+  const Dataset ds = Dataset::Shards(table)
+                         .InterleaveShards(16)
+                         .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
+                                 {.name = "y", .dtype = DType::kInt64}})
+                         .Filter([](RowContext& row) { return row.In<int64_t>(1)[0] != 3; })
+                         .Batch(1024);
+  std::vector<double> resident;
+  const auto it = Value(ds.Repeat(epochs).Start());
+  const uint64_t rows = Drain(ds, 0);
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    Batch batch;
+    for (uint64_t n = 0; n < rows; n += batch.rows) {
+      Check(it->Next(&batch));
+      if (batch.empty()) std::exit(1);
+    }
+    resident.push_back(static_cast<double>(ResidentBytes()) / (1 << 20));
+  }
+  fmt::print("{{\"resident_mib\": {}}}\n", List(resident));
+}
+
 int Run(const std::vector<std::string>& arguments) {
 #ifndef NDEBUG
   fmt::print(stderr, "pipeline_benchmark: a debug build measures nothing; use --config=opt\n");
@@ -257,6 +290,8 @@ int Run(const std::vector<std::string>& arguments) {
     Empty(arguments[1], std::stoi(arguments[2]));
   } else if (is("sleep", 1)) {
     Sleep(std::stoi(arguments[1]));
+  } else if (is("soak", 2)) {
+    Soak(arguments[1], std::stoi(arguments[2]));
   } else if (is("state", 1)) {
     State(arguments[1]);
   } else {
