@@ -1,15 +1,14 @@
 // The pipeline beside the loops that bound it. Each run prints one JSON object.
 //
-//   pipeline_benchmark parse FOLDER THREADS     50 floats and a label to batches of 1024, and the
-//   loop of
-//                                               read and CRC, in turn
-//   pipeline_benchmark map THREADS              a millisecond of arithmetic an element, and a bare
-//   loop;
-//                                               also with one element in fifty twenty times longer
-//   pipeline_benchmark empty FOLDER THREADS     what a map that does nothing adds for each element
-//   pipeline_benchmark sleep WORKERS            elements that sleep: how many are busy at a time
-//   pipeline_benchmark state FOLDER             size and time of a state after 10,000 batches
-//   pipeline_benchmark soak FOLDER EPOCHS       resident memory after each epoch
+//   pipeline_benchmark parse FOLDER THREADS   50 floats and a label to batches of 1024, and the
+//   loop
+//                                             of read and CRC, in turn
+//   pipeline_benchmark map THREADS            a millisecond of arithmetic an element, and a bare
+//                                             loop; also with one element in fifty 20 times longer
+//   pipeline_benchmark empty FOLDER THREADS   what a map that does nothing adds for each element
+//   pipeline_benchmark sleep WORKERS          elements that sleep: how many are busy at a time
+//   pipeline_benchmark state FOLDER           size and time of a state after 10,000 batches
+//   pipeline_benchmark soak FOLDER EPOCHS     resident memory after each epoch
 
 #include <unistd.h>
 

@@ -54,7 +54,9 @@ struct Dataset::Node {
   BatchFn batch_fn;            // kBatchFn
   bool changes_count = false;  // kBatchFn: of elements
   size_t prefetch = 0;
-  // kOther: makes the stage, from those of the inputs or from what makes them.
+  // Sources of kOther: makes the stage; `source` is its number.
+  std::function<std::unique_ptr<Stage>(uint64_t epoch, uint32_t source)> make_source;
+  // Others of kOther: makes the stage, from those of the inputs or from what makes them.
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(std::shared_ptr<RunContext>, uint64_t epoch)>
       make;
 };
@@ -131,9 +133,8 @@ Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, std::string na
   Node node;
   node.text = fmt::format("range({}, {}, {})", start, stop, step);
   node.spec = std::make_shared<const RowSpec>(RowSpec{{std::move(name), DType::kInt64, {}, false}});
-  node.make = [start, stop, step, spec = node.spec](std::shared_ptr<RunContext> context,
-                                                    uint64_t epoch) {
-    return MakeRangeStage(start, stop, step, spec, epoch, std::move(context));
+  node.make_source = [start, stop, step, spec = node.spec](uint64_t epoch, uint32_t source) {
+    return MakeRangeStage(start, stop, step, spec, epoch, source);
   };
   return FromNode(std::move(node));
 }
@@ -145,10 +146,10 @@ Dataset Dataset::Rows(const shardfeed::Batch& rows) {
   Node node;
   node.text = fmt::format("rows({})", rows.rows);
   node.spec = rows.spec;
-  node.make = [rows](std::shared_ptr<RunContext> context, uint64_t epoch) {
+  node.make_source = [rows](uint64_t epoch, uint32_t source) {
     shardfeed::Batch copy = rows;
     copy.batched = false;
-    return MakeRowsStage(std::move(copy), epoch, std::move(context));
+    return MakeRowsStage(std::move(copy), epoch, source);
   };
   return FromNode(std::move(node));
 }
@@ -157,9 +158,8 @@ Dataset Dataset::FromGenerator(std::function<Generator()> make, RowSpec spec) {
   Node node;
   node.text = "generator";
   node.spec = std::make_shared<const RowSpec>(std::move(spec));
-  node.make = [make = std::move(make), spec = node.spec](std::shared_ptr<RunContext> context,
-                                                         uint64_t epoch) {
-    return MakeGeneratorStage(make, spec, epoch, std::move(context));
+  node.make_source = [make = std::move(make), spec = node.spec](uint64_t epoch, uint32_t source) {
+    return MakeGeneratorStage(make, spec, epoch, source);
   };
   return FromNode(std::move(node));
 }
@@ -669,10 +669,7 @@ Dataset Dataset::Cache(uint64_t max_bytes) const {
                   uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
     if (!stage.ok()) return stage;
-    std::shared_ptr<void>& cache = context->kept[key.get()];
-    if (cache == nullptr) cache = std::make_shared<CachedElements>();
-    return MakeCacheStage(*std::move(stage), std::static_pointer_cast<CachedElements>(cache),
-                          max_bytes);
+    return MakeCacheStage(*std::move(stage), context->Kept<CachedElements>(key.get()), max_bytes);
   };
   return Then(std::move(node));
 }
@@ -839,8 +836,10 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
                                                         std::shared_ptr<RunContext> context,
                                                         uint64_t epoch) {
   if (node->kind == Node::kShards) {
-    return MakeShardsStage(node->table, node->reader, epoch, std::move(context));
+    const uint32_t source = context->sources.at(node.get());
+    return MakeShardsStage(node->table, node->reader, epoch, source, std::move(context));
   }
+  if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
 
   ParallelSteps steps;
@@ -888,7 +887,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   }
   std::reverse(names.begin(), names.end());
   steps.name = fmt::format("{}", fmt::join(names, "+"));
-  return MakeParallelStage(std::move(stage), std::move(steps), std::move(context));
+  return MakeParallelStage(std::move(stage), std::move(steps), node.get(), std::move(context));
 }
 
 absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& options) const {
@@ -898,10 +897,20 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
   context->budget_bytes = options.budget_bytes;
   context->deterministic = options.deterministic;
   context->trace = options.trace;
+  // Numbered as they stand in the chain, so that random numbers do not depend on what is opened
+  // first.
+  const std::function<void(const Node&)> number = [&](const Node& node) {
+    if (node.inputs.empty()) {
+      context->sources.try_emplace(&node, static_cast<uint32_t>(context->sources.size()));
+    }
+    for (const auto& input : node.inputs) number(*input);
+  };
+  number(*node_);
   absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(node_, context, 0);
   if (!stage.ok()) return stage.status();
   std::unique_ptr<Iterator> iterator(new Iterator());
   iterator->context_ = std::move(context);
+  iterator->recipe_ = node_;
   iterator->spec_ = node_->spec;
   iterator->headspace_ = options.headspace;
   iterator->queue_ = std::make_unique<ElementQueue>(*std::move(stage));
@@ -990,7 +999,7 @@ IteratorStats Iterator::stats() const {
   stats.elements = elements_;
   stats.rows = rows_;
   stats.wait_seconds = static_cast<double>(wait_ns_.load()) * 1e-9;
-  for (const auto& c : context_->counters) {
+  for (const auto& c : context_->AllCounters()) {
     StageStats stage;
     stage.name = c->name;
     stage.threads = c->threads;

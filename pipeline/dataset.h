@@ -225,6 +225,7 @@ class Iterator {
   Iterator() = default;
 
   std::shared_ptr<RunContext> context_;
+  std::shared_ptr<const void> recipe_;  // whose steps are keys in context_
   std::shared_ptr<const RowSpec> spec_;
   std::unique_ptr<ElementQueue> queue_;
   std::string fingerprint_;

@@ -27,12 +27,12 @@ uint64_t NowNs() {
 
 class ParallelStage : public Stage {
  public:
-  ParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
+  ParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps, const void* key,
                 std::shared_ptr<RunContext> context)
       : input_(std::move(input)),
         steps_(std::move(steps)),
         context_(std::move(context)),
-        counters_(context_->AddCounters(steps_.name)) {
+        counters_(context_->Counters(key, steps_.name)) {
     counters_->threads = context_->threads;
     input_->Save(&state_);
   }
@@ -339,8 +339,9 @@ class ParallelStage : public Stage {
 }  // namespace
 
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
-                                         std::shared_ptr<RunContext> context) {
-  return std::make_unique<ParallelStage>(std::move(input), std::move(steps), std::move(context));
+                                         const void* key, std::shared_ptr<RunContext> context) {
+  return std::make_unique<ParallelStage>(std::move(input), std::move(steps), key,
+                                         std::move(context));
 }
 
 }  // namespace shardfeed

@@ -33,8 +33,10 @@ struct ParallelSteps {
 // a millisecond; threads take ranges in the order of the batches, so that the one that is due is
 // done first, and its rows are written straight to their place. There is no reordering: a batch is
 // delivered when its last range is done, and a slow row holds up nothing but its own batch.
+//
+// `key` tells the step from others in `context`.
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
-                                         std::shared_ptr<RunContext> context);
+                                         const void* key, std::shared_ptr<RunContext> context);
 
 }  // namespace shardfeed
 

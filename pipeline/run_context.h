@@ -8,8 +8,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/batch.h"
@@ -40,23 +42,37 @@ struct RunContext {
   uint64_t budget_bytes = 256 << 20;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;
-  // Names of the records of each source, by position: "data-00001-of-00010: record 17 at byte
-  // 4242".
-  std::vector<std::function<std::string(uint64_t epoch, uint64_t position)>> describe;
-  std::vector<std::shared_ptr<StageCounters>> counters;
-
+  // The numbers of the chain's sources, by what identifies their step.
+  std::map<const void*, uint32_t> sources;
   std::shared_ptr<Trace> trace;  // may be null
 
-  // What stages keep from one epoch to the next, by the step that keeps it.
-  std::map<const void*, std::shared_ptr<void>> kept;
+  // The functions are thread safe: stages are made for each epoch anew, while others run.
 
-  std::shared_ptr<StageCounters> AddCounters(std::string name) {
-    counters.push_back(std::make_shared<StageCounters>());
-    counters.back()->name = std::move(name);
-    return counters.back();
-  }
-  // "data-00001-of-00010: record 17 at byte 4242", "row 3 of epoch 1" or "" when nothing is known.
+  // Tells how the records of a source are named, by position: "data-00001-of-00010: record 17 at
+  // byte 4242". In the place of what was told before.
+  void SetDescriber(uint32_t source,
+                    std::function<std::string(uint64_t epoch, uint64_t position)> f);
+  // That of the row's source; "element 3 of epoch 1" where it has none, "" when nothing is known.
   std::string Describe(const Batch& batch, size_t row) const;
+
+  // The counters of the step `key`, the same in each epoch.
+  std::shared_ptr<StageCounters> Counters(const void* key, const std::string& name);
+  std::vector<std::shared_ptr<StageCounters>> AllCounters() const;
+
+  // What the step `key` keeps from one epoch to the next; made by the first call.
+  template <typename T>
+  std::shared_ptr<T> Kept(const void* key) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<void>& kept = kept_[key];
+    if (kept == nullptr) kept = std::make_shared<T>();
+    return std::static_pointer_cast<T>(kept);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_;
+  std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_;
+  std::map<const void*, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace shardfeed

@@ -11,30 +11,27 @@ namespace {
 // Rows in a batch of sources that have them at hand.
 constexpr size_t kRows = 1024;
 
-uint32_t AddSource(RunContext& context,
-                   std::function<std::string(uint64_t, uint64_t)> describe = nullptr) {
-  context.describe.push_back(std::move(describe));
-  return static_cast<uint32_t>(context.describe.size() - 1);
-}
-
 class ShardsStage : public Stage {
  public:
   ShardsStage(std::shared_ptr<const ShardTable> table, std::unique_ptr<Reader> reader,
-              const ReaderOptions& options, uint64_t epoch, RunContext& context)
-      : table_(std::move(table)),
-        reader_(std::move(reader)),
+              const ReaderOptions& options, uint64_t epoch, uint32_t source, RunContext& context)
+      : reader_(std::move(reader)),
         rank_(options.rank),
         world_(options.world),
         leaves_out_(options.damage.skip),
+        source_(source),
         epoch_(epoch) {
     if (epoch > 0) reader_->Seek(epoch, 0);
-    source_ = AddSource(context, [this](uint64_t e, uint64_t position) {
-      const uint64_t record = reader_->RecordAt(e, position);
-      const size_t shard = table_->ShardOf(record);
-      const uint64_t number = record - table_->begins()[shard];
-      const auto index = table_->Index(shard);
-      if (!index.ok()) return fmt::format("{}: record {}", table_->path(shard), number);
-      return fmt::format("{}: record {} at byte {}", table_->path(shard), number,
+    // Batches may be worked on when this is gone.
+    context.SetDescriber(source, [table = std::move(table), order = reader_->shared_order(),
+                                  selection = std::make_shared<const Selection>(
+                                      reader_->selection())](uint64_t e, uint64_t position) {
+      const uint64_t record = selection->RecordAt(order->ItemAt(e, position % order->size()));
+      const size_t shard = table->ShardOf(record);
+      const uint64_t number = record - table->begins()[shard];
+      const auto index = table->Index(shard);
+      if (!index.ok()) return fmt::format("{}: record {}", table->path(shard), number);
+      return fmt::format("{}: record {} at byte {}", table->path(shard), number,
                          (*index)->Offset(number));
     });
   }
@@ -87,12 +84,11 @@ class ShardsStage : public Stage {
   }
 
  private:
-  const std::shared_ptr<const ShardTable> table_;
   const std::unique_ptr<Reader> reader_;
   const uint64_t rank_;
   const uint64_t world_;
   const bool leaves_out_;  // damaged records
-  uint32_t source_;
+  const uint32_t source_;
   uint64_t epoch_;
   uint64_t position_ = 0;
 };
@@ -100,13 +96,13 @@ class ShardsStage : public Stage {
 class RangeStage : public Stage {
  public:
   RangeStage(int64_t start, int64_t stop, int64_t step, std::shared_ptr<const RowSpec> spec,
-             uint64_t epoch, RunContext& context)
+             uint64_t epoch, uint32_t source)
       : start_(start),
         step_(step),
         size_(Size(start, stop, step)),
         spec_(std::move(spec)),
         epoch_(epoch),
-        source_(AddSource(context)) {}
+        source_(source) {}
 
   absl::Status Next(Batch* out) override {
     *out = Batch();
@@ -149,8 +145,8 @@ class RangeStage : public Stage {
 
 class RowsStage : public Stage {
  public:
-  RowsStage(Batch rows, uint64_t epoch, RunContext& context) : rows_(std::move(rows)) {
-    rows_.origins = {{0, AddSource(context), epoch, 0, 1}};
+  RowsStage(Batch rows, uint64_t epoch, uint32_t source) : rows_(std::move(rows)) {
+    rows_.origins = {{0, source, epoch, 0, 1}};
   }
 
   absl::Status Next(Batch* out) override {
@@ -173,11 +169,8 @@ class RowsStage : public Stage {
 class GeneratorStage : public Stage {
  public:
   GeneratorStage(std::function<Generator()> make, std::shared_ptr<const RowSpec> spec,
-                 uint64_t epoch, RunContext& context)
-      : make_(std::move(make)),
-        spec_(std::move(spec)),
-        epoch_(epoch),
-        source_(AddSource(context)) {}
+                 uint64_t epoch, uint32_t source)
+      : make_(std::move(make)), spec_(std::move(spec)), epoch_(epoch), source_(source) {}
 
   absl::Status Next(Batch* out) override {
     while (true) {
@@ -236,31 +229,31 @@ std::shared_ptr<const RowSpec> RecordSpec() {
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
                                                        ReaderOptions options, uint64_t epoch,
+                                                       uint32_t source,
                                                        std::shared_ptr<RunContext> context) {
   options.deterministic = context->deterministic;
   if (options.threads == 0) options.threads = context->threads;
   if (options.epochs) *options.epochs += epoch;
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(table, options);
   if (!reader.ok()) return reader.status();
-  return std::make_unique<ShardsStage>(std::move(table), *std::move(reader), options, epoch,
+  return std::make_unique<ShardsStage>(std::move(table), *std::move(reader), options, epoch, source,
                                        *context);
 }
 
 std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
                                       std::shared_ptr<const RowSpec> spec, uint64_t epoch,
-                                      std::shared_ptr<RunContext> context) {
-  return std::make_unique<RangeStage>(start, stop, step, std::move(spec), epoch, *context);
+                                      uint32_t source) {
+  return std::make_unique<RangeStage>(start, stop, step, std::move(spec), epoch, source);
 }
 
-std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch,
-                                     std::shared_ptr<RunContext> context) {
-  return std::make_unique<RowsStage>(std::move(rows), epoch, *context);
+std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source) {
+  return std::make_unique<RowsStage>(std::move(rows), epoch, source);
 }
 
 std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
                                           std::shared_ptr<const RowSpec> spec, uint64_t epoch,
-                                          std::shared_ptr<RunContext> context) {
-  return std::make_unique<GeneratorStage>(std::move(make), std::move(spec), epoch, *context);
+                                          uint32_t source) {
+  return std::make_unique<GeneratorStage>(std::move(make), std::move(spec), epoch, source);
 }
 
 }  // namespace shardfeed
