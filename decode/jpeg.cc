@@ -323,6 +323,10 @@ bool JpegDecoder::Impl::DecodeSmallPicture() {
 
 bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
   errors_.Reset(options_.accept_damaged);
+  // libjpeg keeps tables for pictures to come that have none; here that would be damage unseen. The
+  // small pictures have all they take.
+  jpeg_destroy_decompress(&decoder_);
+  created_ = false;
   if (setjmp(errors_.jump) != 0) {
     jpeg_abort_decompress(&decoder_);
     return false;

@@ -206,6 +206,7 @@ bool JpegEntropyDecoder::Start(std::string_view jpeg, const JpegLayout& layout) 
   }
   restart_interval_ = layout.restart_interval;
   interval_end_ = restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
+  num_mcus_ = layout.num_mcus();
   next_ = 0;
   if (restart_interval_ > 0) restarts_.Start(jpeg, layout.scan_begin);
   StartInterval(layout.scan_begin);
@@ -220,20 +221,16 @@ void JpegEntropyDecoder::StartInterval(size_t begin) {
   last_dc_ = {};
 }
 
-// Whether nothing is left between here and a marker but the bits that fill up the last byte.
-bool JpegEntropyDecoder::EndsAt(size_t marker) const {
-  const size_t at = bits_.at - reinterpret_cast<const uint8_t*>(jpeg_.data());
-  return at <= marker && bits_.count - bits_.padding < 8 &&
-         jpeg_.substr(at, marker - at).find_first_not_of('\xff') == std::string_view::npos;
+// Whether nothing is left before the next marker but the bits that fill up the last byte.
+bool JpegEntropyDecoder::EndsHere() const {
+  const uint8_t* at = bits_.at;
+  while (at != bits_.end && *at == 0xff) ++at;
+  return bits_.count - bits_.padding < 8 && at != bits_.at && at != bits_.end && *at != 0;
 }
 
 bool JpegEntropyDecoder::JumpTo(uint64_t number) {
   const uint64_t interval = number / restart_interval_;
   size_t begin = 0;
-  if (next_ == interval_end_ &&
-      (!restarts_.Find(next_ / restart_interval_, &begin) || !EndsAt(begin - 2))) {
-    return false;
-  }
   if (!restarts_.Find(interval, &begin)) return false;
   StartInterval(begin);
   next_ = interval * restart_interval_;
@@ -247,7 +244,8 @@ bool JpegEntropyDecoder::Decode(uint64_t number, int16_t (*const* blocks)[64]) {
     if (!DecodeMcu<false>(nullptr)) return false;
   }
   ++next_;
-  return blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks);
+  if (!(blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks))) return false;
+  return next_ != interval_end_ || next_ >= num_mcus_ || EndsHere();
 }
 
 }  // namespace shardfeed

@@ -85,7 +85,7 @@ class JpegEntropyDecoder {
   };
 
   void StartInterval(size_t begin);
-  bool EndsAt(size_t marker) const;
+  bool EndsHere() const;
   bool JumpTo(uint64_t number);
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
@@ -96,6 +96,7 @@ class JpegEntropyDecoder {
   std::array<Block, 10> blocks_;
   int num_blocks_ = 0;
   uint32_t restart_interval_ = 0;
+  uint64_t num_mcus_ = 0;
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};
