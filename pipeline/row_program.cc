@@ -146,6 +146,9 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
   if (keeps_input_) {
     for (auto& memory : input.memory) out.memory.push_back(std::move(memory));
+    for (const auto& step : steps_) {
+      if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
+    }
   }
   if (!filters_) return out;
   // What is left of it.

@@ -84,6 +84,7 @@ class ParseStep : public RowStep {
   }
 
   std::string name() const override { return "parse"; }
+  std::shared_ptr<const void> lends() const override { return parser_; }  // defaults
   std::unique_ptr<StepMemory> MakeMemory() const override {
     return std::make_unique<ParseMemory>(parser_->MakeColumns());
   }

@@ -61,6 +61,8 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
+  // What its outputs of bytes may point to, besides the batch that came in.
+  virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
   // `visible`: the slots of the columns before the step. Its outputs are the slots from
   // `first_output` on. May throw.

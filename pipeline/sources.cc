@@ -199,9 +199,7 @@ class GeneratorStage : public Stage {
       return absl::OkStatus();
     }
   }
-  void Save(StateWords* words) const override {
-    words->push_back(std::max(position_, position_ + skip_));
-  }
+  void Save(StateWords* words) const override { words->push_back(position_ + skip_); }
   absl::Status Load(StateReader* words) override {
     generator_ = nullptr;
     position_ = 0;

@@ -503,6 +503,25 @@ TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
             "shards(5 records).parse(n, x).batch(2)");
 }
 
+TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
+  Batch batch;
+  {
+    const auto table = Examples(5);
+    const Dataset ds =
+        Dataset::Shards(table)
+            .Parse({{.name = "n", .dtype = DType::kInt64},
+                    {.name = "text",
+                     .dtype = DType::kBytes,
+                     .default_value = FeatureValues(std::vector<std::string>{
+                         "what a record has that has none of its own, longer than fits inside"})}})
+            .Batch(2);
+    ASSERT_OK(Start(ds)->Next(&batch));
+  }
+  EXPECT_EQ(batch.Row<std::string_view>(1, 1)[0],
+            "what a record has that has none of its own, longer than fits inside");
+  EXPECT_EQ(batch.Row<int64_t>(0, 1)[0], 1);
+}
+
 TEST_F(ShardsTest, ErrorsNameTheRecord) {
   missing_ = 1234;
   const auto table = Examples(2000);
