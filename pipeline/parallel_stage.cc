@@ -130,7 +130,7 @@ class ParallelStage : public Stage {
   void Start() {
     if (!threads_.empty()) return;
     stopping_ = false;
-    for (int i = 0; i < context_->threads; ++i) threads_.emplace_back([this] { Work(); });
+    for (size_t i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { Work(); });
   }
 
   void Stop() {
@@ -147,8 +147,8 @@ class ParallelStage : public Stage {
     if (pulling_ || ended_) return false;
     if (jobs_.size() < 2) return true;
     if (bytes_ahead_ >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) return false;
-    return jobs_.size() < steps_.prefetch + threads_.size() ||
-           rows_ahead_ < kRowsAheadPerThread * threads_.size();
+    return jobs_.size() < steps_.prefetch + num_threads_ ||
+           rows_ahead_ < kRowsAheadPerThread * num_threads_;
   }
 
   void Work() {
@@ -234,7 +234,7 @@ class ParallelStage : public Stage {
   }
   void Recycle(Job& job) {
     for (auto& memory : job.ranges) {
-      if (memory != nullptr && spares_.size() < 4 * threads_.size()) {
+      if (memory != nullptr && spares_.size() < 4 * num_threads_) {
         spares_.push_back(std::move(memory));
       }
     }
@@ -317,9 +317,10 @@ class ParallelStage : public Stage {
   const ParallelSteps steps_;
   const std::shared_ptr<RunContext> context_;
   const std::shared_ptr<StageCounters> counters_;
+  const size_t num_threads_ = static_cast<size_t>(context_->threads);
   std::atomic<uint64_t> row_ns_ = 0;
-  StateWords state_;  // the consumer's
-  std::vector<std::thread> threads_;
+  StateWords state_;                  // the consumer's
+  std::vector<std::thread> threads_;  // the consumer's, as they start
 
   std::mutex mutex_;  // guards all below
   std::condition_variable work_;
