@@ -240,6 +240,22 @@ Dataset Dataset::ParseAll() const {
   return Parse(std::move(known.features), std::move(known.feature_lists));
 }
 
+Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOptions& options) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<std::shared_ptr<const RowStep>> step = MakeDecodeImageStep(feature, options);
+  if (!step.ok()) return Dataset(step.status());
+  if (const int column = FindColumn(spec(), feature); column >= 0) {
+    const ColumnSpec& encoded = spec()[column];
+    if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "decode_image: column '{}' is not one value of bytes a row; the columns are: {}", feature,
+          RowSpecText(spec()))));
+    }
+  }
+  return WithRowStep(*std::move(step),
+                     fmt::format("decode_image({})", DecodeImageText(feature, options)));
+}
+
 Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
                      uint64_t seed) const {
   std::string text = fmt::format("map({})", NamesText(outputs));
@@ -1008,6 +1024,7 @@ IteratorStats Iterator::stats() const {
     stage.bytes = c->bytes;
     stage.busy_seconds = static_cast<double>(c->busy_ns) * 1e-9;
     stage.wait_in_seconds = static_cast<double>(c->wait_in_ns) * 1e-9;
+    stage.invalid = c->invalid;
     stage.wait_out_seconds = static_cast<double>(c->wait_out_ns) * 1e-9;
     stage.ready = c->ready;
     stage.ahead = c->ahead;
