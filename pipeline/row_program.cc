@@ -1,6 +1,7 @@
 #include "pipeline/row_program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
@@ -97,6 +98,14 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
       slot.variable = memory->steps[place.number]->variable(place.output);
     }
   }
+  for (auto it = std::lower_bound(input.damaged.begin(), input.damaged.end(), begin);
+       it != input.damaged.end() && *it < end; ++it) {
+    range.keep[*it - begin] = 0;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (places_[i].kind != Place::kFixed) continue;
+      std::memset(range.slots[i].data + *it * slots_[i].bytes(), 0, slots_[i].bytes());
+    }
+  }
   for (size_t s = 0; s < steps_.size(); ++s) {
     memory->steps[s]->Clear();
     absl::Status status;
@@ -119,6 +128,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   out.batched = input.batched;
   out.origins = std::move(input.origins);
   out.padded = input.padded;
+  out.damaged = std::move(input.damaged);
   out.columns.resize(result_.size());
   std::vector<const VariableColumn*> pieces(ranges.size());
   for (size_t c = 0; c < result_.size(); ++c) {

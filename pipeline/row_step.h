@@ -37,7 +37,8 @@ struct RowRange {
   size_t begin = 0;
   size_t end = 0;
   std::vector<Slot> slots;
-  // One for each row of the range; 0: a filter has dropped it.
+  // One for each row of the range; 0: a filter has dropped it, or its record is damaged. Steps
+  // leave such a row alone, but for ending it in their ragged outputs.
   std::vector<uint8_t> keep;
   size_t failed_row = 0;  // of the batch; set by a step that fails
 };
