@@ -148,6 +148,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
                                          {"batches", stats.elements},
                                          {"rows", stats.rows},
                                          {"records", stats.rows},
+                                         {"damaged", stats.damaged},
                                          {"bytes", bytes},
                                          {"seconds", stats.seconds},
                                          {"rows_per_second", PerSecond(stats.rows, stats.seconds)},
@@ -160,8 +161,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     PrintSummary(ds, stats, bytes);
+    if (stats.damaged > 0) {
+      fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
+    }
   }
-  return kExitDone;
+  return stats.damaged > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace shardfeed

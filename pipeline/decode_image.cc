@@ -99,7 +99,7 @@ class DecodeImageStep : public RowStep {
       if (options_.crop == CropKind::kRandom || options_.flip > 0) {
         RowOrigin origin;
         if (!batch.OriginOf(row, &origin)) origin.position = row;
-        Random random(options_.seed, origin.source, origin.epoch, origin.position);
+        Random random(options_.seed, origin.source, origin.epoch + origin.later, origin.position);
         if (options_.crop == CropKind::kRandom) {
           box = RandomResizedCrop(*size, options_.scale, options_.ratio, random);
         }

@@ -1,6 +1,7 @@
 #include "pipeline/row_program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
@@ -104,6 +105,14 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
       slot.variable = memory->steps[place.number]->variable(place.output);
     }
   }
+  for (auto it = std::lower_bound(input.damaged.begin(), input.damaged.end(), begin);
+       it != input.damaged.end() && *it < end; ++it) {
+    range.keep[*it - begin] = RowRange::kDropped;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (places_[i].kind != Place::kFixed) continue;
+      std::memset(range.slots[i].data + *it * slots_[i].bytes(), 0, slots_[i].bytes());
+    }
+  }
   for (size_t s = 0; s < steps_.size(); ++s) {
     memory->steps[s]->Clear();
     absl::Status status;
@@ -128,6 +137,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   out.batched = input.batched;
   out.origins = std::move(input.origins);
   out.padded = input.padded;
+  out.damaged = std::move(input.damaged);
   out.columns.resize(result_.size());
   std::vector<const VariableColumn*> pieces(ranges.size());
   for (size_t c = 0; c < result_.size(); ++c) {
@@ -159,6 +169,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
     }
   }
+  if (!filters_ && valid_.empty()) return out;
   std::vector<uint8_t> keep;
   keep.reserve(out.rows);
   for (const auto& range : ranges) {
@@ -169,7 +180,10 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
                                    [&](size_t column) { return out.columns[column].data[row]; });
     *num_invalid += keep[row] != RowRange::kDropped && !valid;
   }
-  if (std::all_of(keep.begin(), keep.end(), [](uint8_t k) { return k == RowRange::kKept; })) {
+  // Without a filter, rows that are not kept are of damaged records, which stay as they are.
+  if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
+        return k == RowRange::kKept || (k == RowRange::kDropped && !filters_);
+      })) {
     return out;
   }
   return Gather(out, keep);
@@ -184,10 +198,8 @@ Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep) co
   std::vector<size_t> replaced;  // rows of the result
   size_t begin = 0;              // rows [begin, row) are still to be copied
   for (size_t row = 0; row < rows.rows; ++row) {
-    if (keep[row] == RowRange::kKept) {
-      stand_in = row;
-      continue;
-    }
+    if (keep[row] == RowRange::kKept) stand_in = row;
+    if (keep[row] == RowRange::kKept || (keep[row] == RowRange::kDropped && !filters_)) continue;
     builder.AppendMore(begin, row - begin);
     begin = row + 1;
     if (keep[row] == RowRange::kDropped) continue;
