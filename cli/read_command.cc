@@ -21,6 +21,7 @@ struct ReadFlags {
   uint64_t skip_to = 0;
   std::optional<uint64_t> take;
   std::string io = "auto";
+  CacheUse cache = CacheUse::kAuto;
   bool any_order = false;
   std::optional<uint64_t> skip_damaged;
   bool parse = false;
@@ -63,6 +64,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
   if (!io.ok()) return ReportError(io.status());
   reading->io = *io;
+  reading->cache = flags.cache;
   reading->check = flags.check;
   reading->threads = options.threads;
   reading->epochs = flags.epochs;
@@ -251,6 +253,14 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
       ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))
       ->type_name("HOW");
+  const std::map<std::string, CacheUse> caches = {
+      {"auto", CacheUse::kAuto}, {"use", CacheUse::kUse}, {"bypass", CacheUse::kBypass}};
+  command
+      ->add_option("--cache", flags->cache,
+                   "the page cache: auto (default), use, or bypass (O_DIRECT)")
+      ->transform(CLI::CheckedTransformer(caches))
+      ->type_name("WHICH")
+      ->default_str("auto");
   command->add_flag("--any-order", flags->any_order,
                     "deliver what is ready first, not in the order");
   AddCommonOptions(*command, options);
