@@ -872,7 +872,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {
     stage = MakeBatchStage(std::move(stage), fuse ? below->spec : at->spec, batch->batch_size,
-                           batch->drop_remainder);
+                           batch->drop_remainder, context->allocator);
   }
   if (fuse) {
     absl::StatusOr<std::shared_ptr<const RowProgram>> program =
@@ -895,6 +895,7 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
   auto context = std::make_shared<RunContext>();
   context->threads = ThreadCount(options.threads);
   context->budget_bytes = options.budget_bytes;
+  context->allocator = options.allocator;
   context->deterministic = options.deterministic;
   context->trace = options.trace;
   // Numbered as they stand in the chain, so that random numbers do not depend on what is opened

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "io/buffer.h"
 
 namespace shardfeed {
 
@@ -62,11 +61,11 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
   return program;
 }
 
-Batch RowProgram::AllocateFixed(const Batch& input) const {
+Batch RowProgram::AllocateFixed(const Batch& input, const HostAllocator& allocator) const {
   Batch fixed;
   fixed.spec = fixed_;
   fixed.rows = input.rows;
-  AllocateFixedColumns(&fixed);
+  AllocateFixedColumns(&fixed, allocator);
   return fixed;
 }
 
@@ -112,7 +111,8 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
 }
 
 Batch RowProgram::Finish(Batch input, Batch fixed,
-                         absl::Span<const std::unique_ptr<RangeMemory>> ranges) const {
+                         absl::Span<const std::unique_ptr<RangeMemory>> ranges,
+                         const HostAllocator& allocator) const {
   Batch out;
   out.spec = output_;
   out.rows = input.rows;
@@ -133,14 +133,14 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       }
       const VariableSize size = Measure(pieces);
       const size_t splits_bytes = ((out.rows + 1) * sizeof(int64_t) + 63) / 64 * 64;
-      std::shared_ptr<Buffer> buffer =
-          Buffer::Allocate(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1);
-      int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+      std::shared_ptr<char> memory =
+          AllocateValues(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1, allocator);
+      int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
       FillRowSplits(pieces, splits);
       out.columns[c].splits = splits;
-      out.columns[c].data = buffer->data() + splits_bytes;
+      out.columns[c].data = memory.get() + splits_bytes;
       FillElements(pieces, out.columns[c].data);
-      out.memory.push_back(std::move(buffer));
+      out.memory.push_back(std::move(memory));
     }
   }
   for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
@@ -152,7 +152,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   }
   if (!filters_) return out;
   // What is left of it.
-  BatchBuilder builder(output_);
+  BatchBuilder builder(output_, allocator);
   builder.Append(out, 0, 0);
   size_t begin = 0;
   size_t end = 0;

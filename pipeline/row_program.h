@@ -31,14 +31,14 @@ class RowProgram {
 
   // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
   // of the program's own.
-  Batch AllocateFixed(const Batch& input) const;
+  Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
   // Puts the batch together from all ranges, in order, without the rows that filters dropped.
-  Batch Finish(Batch input, Batch fixed,
-               absl::Span<const std::unique_ptr<RangeMemory>> ranges) const;
+  Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
+               const HostAllocator& allocator) const;
 
  private:
   RowProgram() = default;
