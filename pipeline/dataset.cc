@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/cache.h"
@@ -979,7 +980,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {
     stage = MakeBatchStage(std::move(stage), fuse ? below->spec : at->spec, batch->batch_size,
-                           batch->drop_remainder);
+                           batch->drop_remainder, context->allocator);
   }
   if (fuse) {
     absl::StatusOr<std::shared_ptr<const RowProgram>> program =
@@ -1002,6 +1003,16 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
   auto context = std::make_shared<RunContext>();
   context->threads = ThreadCount(options.threads);
   context->budget_bytes = options.budget_bytes;
+  context->allocator = options.allocator;
+  if (!context->allocator) {
+    // Batches come and go in like sizes: their memory is used again, so that the kernel need not
+    // clear pages for each.
+    context->allocator = [pool = BufferPool::Create(options.budget_bytes)](size_t size) {
+      std::shared_ptr<Buffer> buffer = pool->Allocate(size);
+      char* data = buffer->data();
+      return std::shared_ptr<char>(std::move(buffer), data);
+    };
+  }
   context->deterministic = options.deterministic;
   context->trace = options.trace;
   // Numbered as they stand in the chain, so that random numbers do not depend on what is opened

@@ -43,6 +43,8 @@ struct RunOptions {
   int threads = 0;  // of each parallel stage; 0: one per processor
   // Bytes that batches may take that are ahead of the consumer, of each parallel stage.
   uint64_t budget_bytes = 256 << 20;
+  // Of what parallel stages and Batch write; other steps' memory is the process's.
+  HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
   // Delivers the first element over and over: what remains is the consumer's own time.

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "io/buffer.h"
 
 namespace shardfeed {
 
@@ -70,11 +69,11 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
   return program;
 }
 
-Batch RowProgram::AllocateFixed(const Batch& input) const {
+Batch RowProgram::AllocateFixed(const Batch& input, const HostAllocator& allocator) const {
   Batch fixed;
   fixed.spec = fixed_;
   fixed.rows = input.rows;
-  AllocateFixedColumns(&fixed);
+  AllocateFixedColumns(&fixed, allocator);
   return fixed;
 }
 
@@ -129,7 +128,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
 
 Batch RowProgram::Finish(Batch input, Batch fixed,
                          absl::Span<const std::unique_ptr<RangeMemory>> ranges,
-                         uint64_t* num_invalid) const {
+                         const HostAllocator& allocator, uint64_t* num_invalid) const {
   *num_invalid = 0;
   Batch out;
   out.spec = output_;
@@ -152,14 +151,14 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       }
       const VariableSize size = Measure(pieces);
       const size_t splits_bytes = ((out.rows + 1) * sizeof(int64_t) + 63) / 64 * 64;
-      std::shared_ptr<Buffer> buffer =
-          Buffer::Allocate(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1);
-      int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+      std::shared_ptr<char> memory =
+          AllocateValues(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1, allocator);
+      int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
       FillRowSplits(pieces, splits);
       out.columns[c].splits = splits;
-      out.columns[c].data = buffer->data() + splits_bytes;
+      out.columns[c].data = memory.get() + splits_bytes;
       FillElements(pieces, out.columns[c].data);
-      out.memory.push_back(std::move(buffer));
+      out.memory.push_back(std::move(memory));
     }
   }
   for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
@@ -186,14 +185,15 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       })) {
     return out;
   }
-  return Gather(out, keep);
+  return Gather(out, keep, allocator);
 }
 
 // The rows that are kept, and others in the place of those to be replaced.
-Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep) const {
+Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
+                         const HostAllocator& allocator) const {
   const auto good = std::find(keep.begin(), keep.end(), RowRange::kKept) - keep.begin();
   size_t stand_in = good;  // the kept row before, or the first
-  BatchBuilder builder(output_);
+  BatchBuilder builder(output_, allocator);
   builder.Append(rows, 0, 0);
   std::vector<size_t> replaced;  // rows of the result
   size_t begin = 0;              // rows [begin, row) are still to be copied

@@ -31,7 +31,7 @@ class RowProgram {
 
   // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
   // of the program's own.
-  Batch AllocateFixed(const Batch& input) const;
+  Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
@@ -39,11 +39,12 @@ class RowProgram {
   // Puts the batch together from all ranges, in order, without the rows that filters dropped.
   // `num_invalid`: rows that a step has marked as not valid.
   Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
-               uint64_t* num_invalid) const;
+               const HostAllocator& allocator, uint64_t* num_invalid) const;
 
  private:
   RowProgram() = default;
-  Batch Gather(const Batch& rows, const std::vector<uint8_t>& keep) const;
+  Batch Gather(const Batch& rows, const std::vector<uint8_t>& keep,
+               const HostAllocator& allocator) const;
 
   struct Step {
     std::vector<int> visible;

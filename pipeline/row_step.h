@@ -38,8 +38,8 @@ struct RowRange {
   size_t end = 0;
   std::vector<Slot> slots;
   // One for each row of the range. kDropped: a filter has dropped it, or its record is damaged;
-  // steps leave such a row alone, but for ending it in their ragged outputs. kReplace: a row that is
-  // kept of the same batch is to stand in its place.
+  // steps leave such a row alone, but for ending it in their ragged outputs. kReplace: a row that
+  // is kept of the same batch is to stand in its place.
   enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2 };
   std::vector<uint8_t> keep;
   size_t failed_row = 0;  // of the batch; set by a step that fails

@@ -41,6 +41,7 @@ struct RunContext {
   bool deterministic = true;
   // For each parallel stage: bytes of batches ahead of its consumer, but always one.
   uint64_t budget_bytes = 256 << 20;
+  HostAllocator allocator;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;
   // The numbers of the chain's sources, by what identifies their step.
