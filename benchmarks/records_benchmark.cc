@@ -333,7 +333,8 @@ void Open(const std::string& folder, uint64_t shards) {
     DatasetWriterOptions options;
     options.sync = false;
     auto writer = Value(DatasetWriter::Create(Value(ParseOutputSpec(spec)), options));
-    for (uint64_t i = 0; i < 10 * shards; ++i) Check(writer->Write(std::string(230, 'x')));
+    const uint64_t records = std::max<uint64_t>(10 * shards, 1'000'000);
+    for (uint64_t i = 0; i < records; ++i) Check(writer->Write(std::string(230, 'x')));
     Value(writer->Finish({}));
   }
   std::vector<double> open;
