@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace shardfeed::augment {
@@ -73,6 +74,13 @@ float Grey(float r, float g, float b) {
   return static_cast<float>(static_cast<int>((2989 * r + 5870 * g + 1140 * b) * 1e-4f));
 }
 
+// `condition ? a : b` without a branch, which would keep a loop from being vectorised.
+float Choose(bool condition, float a, float b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & mask) |
+                              (std::bit_cast<uint32_t>(b) & ~mask));
+}
+
 }  // namespace
 
 void AdjustBrightness(ImageView image, double factor) {
@@ -124,27 +132,28 @@ void AdjustHue(ImageView image, double factor) {
       const float b = s.b[i] * kUnit;
       const float v = std::max(r, std::max(g, b));
       const float range = v - std::min(r, std::min(g, b));
-      const bool grey = range == 0;
-      const float saturation = range / (grey ? 1.0f : v);
-      const float divisor = grey ? 1.0f : range;
+      const float divisor = Choose(range == 0, 1, range);
+      const float saturation = range / Choose(range == 0, 1, v);
       const float rc = (v - r) / divisor;
       const float gc = (v - g) / divisor;
       const float bc = (v - b) / divisor;
-      float h = v == r ? bc - gc : v == g ? rc + 2 - bc : gc + 4 - rc;
+      float h = Choose(v == r, bc - gc, Choose(v == g, rc + 2 - bc, gc + 4 - rc));
       h = h * (1.0f / 6) + 1;  // in [5/6, 11/6]
-      h = h >= 1 ? h - 1 : h;
-      h = h + turn;  // in [-0.5, 1.5)
-      h = h < 0 ? h + 1 : h;
-      h = h >= 1 ? h - 1 : h;
+      h -= static_cast<float>(static_cast<int>(h));
+      h += turn;  // in [-0.5, 1.5)
+      h += Choose(h < 0, 1, 0);
+      h -= static_cast<float>(static_cast<int>(h));
       const float h6 = h * 6;
-      const float sector = static_cast<float>(static_cast<int>(h6));
-      const float sf = saturation * (h6 - sector);
+      const int sector = static_cast<int>(h6);
+      const float sf = saturation * (h6 - static_cast<float>(sector));
       const float q = (1 - sf) * v;
       const float t = (sf + (1 - saturation)) * v;
       const float p = (1 - saturation) * v;
-      const float red = sector == 0 || sector == 5 ? v : sector == 1 ? q : sector == 4 ? t : p;
-      const float green = sector == 1 || sector == 2 ? v : sector == 3 ? q : sector == 0 ? t : p;
-      const float blue = sector == 3 || sector == 4 ? v : sector == 5 ? q : sector == 2 ? t : p;
+      // Red goes through v q p p t v, green and blue follow.
+      const auto at = [&](int k) { return sector == k; };
+      const float red = Choose(at(1), q, Choose(at(4), t, Choose(at(2) | at(3), p, v)));
+      const float green = Choose(at(3), q, Choose(at(0), t, Choose(at(1) | at(2), v, p)));
+      const float blue = Choose(at(5), q, Choose(at(2), t, Choose(at(3) | at(4), v, p)));
       s.r[i] = Clamp(red * 255.999f);
       s.g[i] = Clamp(green * 255.999f);
       s.b[i] = Clamp(blue * 255.999f);

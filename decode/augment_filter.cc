@@ -65,7 +65,7 @@ void Convolve(const std::vector<float>& half, size_t n, At at, float* to) {
 
 }  // namespace
 
-void GaussianBlur(ImageView image, int kernel_width, int kernel_height, double sigma,
+void BlurGaussian(ImageView image, int kernel_width, int kernel_height, double sigma,
                   std::vector<float>* memory) {
   const std::vector<float> across = HalfGaussian(kernel_width, sigma);
   const std::vector<float> down = HalfGaussian(kernel_height, sigma);

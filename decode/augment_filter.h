@@ -15,7 +15,7 @@ namespace shardfeed::augment {
 // A Gaussian of `kernel_width` x `kernel_height` pixels, both odd, with the standard deviation
 // `sigma` > 0 in pixels. Beyond the borders the picture is reflected, the border itself not
 // repeated: half a kernel must be less than the picture's size. `memory` is grown as is needed.
-void GaussianBlur(ImageView image, int kernel_width, int kernel_height, double sigma,
+void BlurGaussian(ImageView image, int kernel_width, int kernel_height, double sigma,
                   std::vector<float>* memory);
 
 // Blends with the picture smoothed by a 3 x 3 kernel of 1/13, in the middle 5/13: 0 is smooth, 1

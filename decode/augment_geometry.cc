@@ -23,7 +23,10 @@ template <int kChannels>
 void FlipRow(uint8_t* row, int width) {
   uint8_t* right = row + static_cast<size_t>(width - 1) * kChannels;
   for (; row < right; row += kChannels, right -= kChannels) {
-    for (int c = 0; c < kChannels; ++c) std::swap(row[c], right[c]);
+    uint8_t pixel[kChannels];
+    std::memcpy(pixel, row, kChannels);
+    std::memcpy(row, right, kChannels);
+    std::memcpy(right, pixel, kChannels);
   }
 }
 
@@ -160,7 +163,8 @@ void Erase(ImageView image, int top, int left, int height, int width, const Colo
   }
 }
 
-void Pad(ImageView from, ImageView to, int left, int top, PaddingMode mode, const Color& fill) {
+void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
+                const Color& fill) {
   const std::array<uint8_t, 3> bytes = Bytes(fill);
   const int channels = from.channels;
   for (int y = 0; y < to.height; ++y) {

@@ -31,7 +31,8 @@ void Erase(ImageView image, int top, int left, int height, int width, const Colo
 // `to` is as much larger than `from` as is padded: `left` and `top` tell where the picture lies in
 // it. kReflect does not repeat the border, kSymmetric does; no side may take more than the picture
 // has (kReflect: less).
-void Pad(ImageView from, ImageView to, int left, int top, PaddingMode mode, const Color& fill);
+void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
+                const Color& fill);
 
 // Where a pixel of the result comes from: x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1),
 // y = (m[3] x + m[4] y + m[5]) / (...), in pixels from the upper left corner, pixel (i, j) being

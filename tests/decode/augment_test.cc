@@ -57,14 +57,15 @@ void Apply(const Json& c, ImageView image, ImageView to) {
   if (name == "horizontal_flip") return HorizontalFlip(image);
   if (name == "vertical_flip") return VerticalFlip(image);
   if (name == "gaussian_blur") {
-    return GaussianBlur(image, a["kernel_size"][0], a["kernel_size"][1], a["sigma"][0], &floats);
+    return BlurGaussian(image, a["kernel_size"][0], a["kernel_size"][1], a["sigma"][0], &floats);
   }
   if (name == "erase") {
     const float v = a["v"][0];
     return Erase(image, a["i"], a["j"], a["h"], a["w"], {v, v, v});
   }
   if (name == "pad") {
-    return Pad(image, to, a["padding"][0], a["padding"][1], ModeOf(a["padding_mode"]), {9, 9, 9});
+    return PadBorders(image, to, a["padding"][0], a["padding"][1], ModeOf(a["padding_mode"]),
+                      {9, 9, 9});
   }
   std::optional<Color> fill;
   if (!c["fill"].is_null()) fill = {c["fill"], c["fill"], c["fill"]};
@@ -138,7 +139,7 @@ TEST(AugmentTest, OddSizesAreSafe) {
         std::vector<uint8_t> bytes;
         const ImageView image = {from.data(), height, width, channels};
         const ImageView other = {to.data(), height, width, channels};
-        GaussianBlur(image, width > 2 ? 3 : 1, height > 2 ? 5 - 2 * (height == 3) : 1, 1.5,
+        BlurGaussian(image, width > 2 ? 3 : 1, height > 2 ? 5 - 2 * (height == 3) : 1, 1.5,
                      &floats);
         AdjustSharpness(image, 2, &bytes);
         AdjustContrast(image, 1.5);
