@@ -9,6 +9,7 @@
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/cache.h"
+#include "pipeline/decoders.h"
 #include "pipeline/element_store.h"
 #include "pipeline/known_features.h"
 #include "pipeline/limiting.h"
@@ -282,6 +283,119 @@ Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
 
 Dataset Dataset::Filter(FilterFn fn, uint64_t seed) const {
   return WithRowStep(MakeFilterStep(std::move(fn), seed), "filter");
+}
+
+namespace {
+
+absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
+                                   const std::string& name) {
+  const int column = FindColumn(spec, name);
+  if (column < 0 || spec[column].dtype != DType::kBytes || spec[column].ragged ||
+      !spec[column].shape.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}' of bytes, one value in a row; there are: {}", step,
+                    name, RowSpecText(spec)));
+  }
+  return static_cast<size_t>(column);
+}
+
+// What a decoder's column becomes. A first size of -1 makes it ragged.
+absl::StatusOr<ColumnSpec> TensorSpec(std::string_view step, std::string name, DType dtype,
+                                      std::vector<int64_t> shape) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 31;
+  ColumnSpec spec = {std::move(name), dtype, std::move(shape), false};
+  if (!spec.shape.empty() && spec.shape[0] == -1) {
+    spec.ragged = true;
+    spec.shape.erase(spec.shape.begin());
+  }
+  uint64_t bytes = DTypeSize(dtype);
+  for (int64_t size : spec.shape) {
+    bytes = size < 1 || size > kMostBytes ? kMostBytes + 1 : bytes * size;
+    if (bytes > kMostBytes) break;
+  }
+  if (dtype == DType::kBytes || bytes > kMostBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded; asked "
+                    "is for {}",
+                    step, RowSpecText({spec})));
+  }
+  return spec;
+}
+
+}  // namespace
+
+Dataset Dataset::DecodeRaw(std::string column, DType dtype, std::vector<int64_t> shape) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_raw", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  absl::StatusOr<ColumnSpec> output =
+      TensorSpec("decode_raw", std::move(column), dtype, std::move(shape));
+  if (!output.ok()) return Dataset(output.status());
+  return WithRowStep(MakeDecodeRawStep(*output, *number),
+                     fmt::format("decode_raw({})", RowSpecText({*output})));
+}
+
+Dataset Dataset::DecodeNpy(std::string column, DType dtype, std::vector<int64_t> shape) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_npy", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  absl::StatusOr<ColumnSpec> output =
+      TensorSpec("decode_npy", std::move(column), dtype, std::move(shape));
+  if (!output.ok()) return Dataset(output.status());
+  return WithRowStep(MakeDecodeNpyStep(*output, *number),
+                     fmt::format("decode_npy({})", RowSpecText({*output})));
+}
+
+Dataset Dataset::DecodeText(std::string column) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_text", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  std::string text = fmt::format("decode_text({})", column);
+  return WithRowStep(MakeDecodeTextStep(std::move(column), *number), std::move(text));
+}
+
+Dataset Dataset::DecodeWav(std::string column, int64_t channels, std::string rate) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_wav", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  if (channels < 1 || channels > UINT16_MAX || rate == column) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("decode_wav: channels must be from 1 to {}, and the rate's column another one",
+                    UINT16_MAX)));
+  }
+  std::string text = fmt::format("decode_wav({}, channels={}, rate={})", column, channels, rate);
+  return WithRowStep(MakeDecodeWavStep(std::move(column), *number, channels, std::move(rate)),
+                     std::move(text));
+}
+
+Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
+  if (!status_.ok()) return *this;
+  constexpr int64_t kMostPixels = 1 << 20;  // of a side
+  const int number = FindColumn(spec(), column);
+  if (number < 0) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "augment: there is no column '{}'; there are: {}", column, RowSpecText(spec()))));
+  }
+  const ColumnSpec& s = spec()[number];
+  const std::vector<int64_t>& shape = s.shape;
+  if (s.dtype != DType::kUInt8 || s.ragged || shape.size() != 3 ||
+      std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
+      (shape[2] != 1 && shape[2] != 3)) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: wanted are pictures of uint8 [height, width, 1 or 3]; the column is "
+                    "{}",
+                    RowSpecText({s}))));
+  }
+  absl::StatusOr<std::shared_ptr<const ImageAugmenter>> augmenter =
+      ImageAugmenter::Make(std::move(steps), static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                           static_cast<int>(shape[2]));
+  if (!augmenter.ok()) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: {}", std::string(augmenter.status().message()))));
+  }
+  std::string text = fmt::format("augment({}, [{}], seed={})", column, (*augmenter)->text(), seed);
+  return WithRowStep(MakeAugmentStep(std::move(column), number, *std::move(augmenter), seed),
+                     std::move(text));
 }
 
 Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn) const {
@@ -563,6 +677,48 @@ Dataset Dataset::MapBatch(RowSpec output, BatchFn fn) const {
     return absl::OkStatus();
   };
   return Then(std::move(node));
+}
+
+Dataset Dataset::Mixed(const std::string& image_column, const std::string& label_column,
+                       MixOptions options) const {
+  if (!status_.ok()) return *this;
+  const std::string_view step = options.kind == MixKind::kMixUp ? "mixup" : "cutmix";
+  if (!node_->batched) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: mixes rows of batches, but the elements here are rows: batch first", step)));
+  }
+  for (const std::string& name : {image_column, label_column}) {
+    if (FindColumn(spec(), name) >= 0) continue;
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec()))));
+  }
+  options.image = FindColumn(spec(), image_column);
+  options.label = FindColumn(spec(), label_column);
+  absl::Status status = CheckMix(step, spec(), options);
+  if (!status.ok()) return Dataset(std::move(status));
+  RowSpec mixed = spec();
+  mixed[options.label] = MixedLabelSpec(mixed[options.label], options.num_classes);
+  Node node;
+  node.kind = Node::kBatchFn;
+  node.text = fmt::format("{}({}, {}, num_classes={}, alpha={}, seed={})", step, image_column,
+                          label_column, options.num_classes, options.alpha, options.seed);
+  node.spec = std::make_shared<const RowSpec>(std::move(mixed));
+  node.batched = true;
+  node.batch_fn = MakeMixFn(options);
+  return Then(std::move(node));
+}
+
+Dataset Dataset::MixUp(std::string image_column, std::string label_column, int64_t num_classes,
+                       double alpha, uint64_t seed) const {
+  return Mixed(image_column, label_column,
+               {.kind = MixKind::kMixUp, .num_classes = num_classes, .alpha = alpha, .seed = seed});
+}
+
+Dataset Dataset::CutMix(std::string image_column, std::string label_column, int64_t num_classes,
+                        double alpha, uint64_t seed) const {
+  return Mixed(
+      image_column, label_column,
+      {.kind = MixKind::kCutMix, .num_classes = num_classes, .alpha = alpha, .seed = seed});
 }
 
 // ---- Elements

@@ -22,11 +22,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "decode/feature_spec.h"
+#include "pipeline/augment.h"
 #include "pipeline/batch.h"
 #include "pipeline/batching.h"
 #include "pipeline/combining.h"
 #include "pipeline/decode_image.h"
 #include "pipeline/flat_map.h"
+#include "pipeline/mixup.h"
 #include "pipeline/packing.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
@@ -96,6 +98,16 @@ class Dataset {
               uint64_t seed = 0) const;
   // The rows for which `fn` is true.
   Dataset Filter(FilterFn fn, uint64_t seed = 0) const;
+  // Decode a column of bytes, which the result replaces; see decoders.h. A first size of -1 in
+  // `shape`: any number of elements of the other sizes, ragged.
+  Dataset DecodeRaw(std::string column, DType dtype, std::vector<int64_t> shape) const;
+  Dataset DecodeNpy(std::string column, DType dtype, std::vector<int64_t> shape) const;
+  Dataset DecodeText(std::string column) const;
+  Dataset DecodeWav(std::string column, int64_t channels = 1,
+                    std::string rate = "sample_rate") const;
+  // Augments pictures: `column` is of uint8 [height, width, channels], 1 or 3 channels. Repeats for
+  // (seed, epoch, position): two such steps of a chain need seeds of their own. See augment.h.
+  Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
   // Any number of rows for each: see flat_map.h. No column is kept.
   Dataset FlatMap(RowSpec outputs, FlatMapFn fn) const;
   // Keeps these columns alone, in this order.
@@ -126,6 +138,11 @@ class Dataset {
 
   // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
   Dataset MapBatch(RowSpec output, BatchFn fn) const;
+  // Pictures of a batch mixed with one another, labels with them: see mixup.h.
+  Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
+                double alpha = 1, uint64_t seed = 0) const;
+  Dataset CutMix(std::string image_column, std::string label_column, int64_t num_classes,
+                 double alpha = 1, uint64_t seed = 0) const;
 
   // ---- Elements
 
@@ -186,6 +203,8 @@ class Dataset {
   Dataset Then(Node node) const;
   Dataset Kept(std::string text, Keeping keeping) const;
   static uint64_t FingerprintOf(const Node& node, bool with_ranks);
+  Dataset Mixed(const std::string& image_column, const std::string& label_column,
+                MixOptions options) const;
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,

@@ -67,6 +67,9 @@ class RowStep {
   // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
   // are not (0); -1: all are.
   virtual int valid_output() const { return -1; }
+  // Its outputs may be in the memory of the columns that they replace, where those were written by
+  // a step before it.
+  virtual bool in_place() const { return false; }
   // What its outputs of bytes may point to, besides the batch that came in.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
@@ -155,7 +158,7 @@ using FilterFn = std::function<bool(RowContext&)>;
 
 std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser);
 std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
-                                           MapFn fn, uint64_t seed);
+                                           MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
 }  // namespace shardfeed
