@@ -12,6 +12,13 @@
 
 namespace shardfeed {
 namespace augment {
+
+Augmentation::Augmentation(const Augmentation&) = default;
+Augmentation::Augmentation(Augmentation&&) noexcept = default;
+Augmentation& Augmentation::operator=(const Augmentation&) = default;
+Augmentation& Augmentation::operator=(Augmentation&&) noexcept = default;
+Augmentation::~Augmentation() = default;
+
 namespace {
 
 // Tells the numbers of this step from those of others that have the same seed.
@@ -299,13 +306,8 @@ class Checker {
   }
   void CheckProbability(double p) { Expect(p >= 0 && p <= 1, "p must be from 0 to 1"); }
   void CheckRange(std::string_view name, const Range& range, double least, double most) {
-    Expect(
-        range.min >= least && range.min <= range.max && range.max <= most,
-        std::isinf(most)
-            ? fmt::format("{} must be two finite numbers from {} on in rising order", name, least)
-            : fmt::format("{} must be two numbers from {} to {} in rising order", name, least,
-                          most));
-    Expect(std::isfinite(range.max), fmt::format("{} must be finite", name));
+    Expect(range.min >= least && range.min <= range.max && range.max <= most,
+           fmt::format("{} must be two numbers from {} to {} in rising order", name, least, most));
   }
   void CheckFill(std::string_view name, const Fill& fill, bool may_be_empty) {
     Expect((fill.empty() && may_be_empty) || fill.size() == 1 ||
@@ -321,18 +323,18 @@ class Checker {
            "center must be finite");
   }
   void CheckBins(int num_bins) { Expect(num_bins >= 2, "num_magnitude_bins must be at least 2"); }
-  static constexpr double kNoLimit = HUGE_VAL;
-  static constexpr double kDegrees = 1e6;  // beyond any use, and exact enough
+  // Of factors and degrees: beyond any use, and nothing overflows.
+  static constexpr double kMost = 1e6;
 
   void Check(const ColorJitter& a) {
-    CheckRange("brightness", a.brightness, 0, kNoLimit);
-    CheckRange("contrast", a.contrast, 0, kNoLimit);
-    CheckRange("saturation", a.saturation, 0, kNoLimit);
+    CheckRange("brightness", a.brightness, 0, kMost);
+    CheckRange("contrast", a.contrast, 0, kMost);
+    CheckRange("saturation", a.saturation, 0, kMost);
     CheckRange("hue", a.hue, -0.5, 0.5);
   }
   void Check(const RandomGrayscale& a) { CheckProbability(a.p); }
   void Check(const GaussianBlur& a) {
-    CheckRange("sigma", a.sigma, 1e-3, kNoLimit);
+    CheckRange("sigma", a.sigma, 1e-3, kMost);
     const int size[2] = {width_, height_};
     for (int i = 0; i < 2; ++i) {
       Expect(a.kernel_size[i] > 0 && a.kernel_size[i] % 2 == 1,
@@ -345,17 +347,17 @@ class Checker {
   void Check(const RandomErasing& a) {
     CheckProbability(a.p);
     CheckRange("scale", a.scale, 0, 1);
-    CheckRange("ratio", a.ratio, 1e-6, 1e6);
+    CheckRange("ratio", a.ratio, 1 / kMost, kMost);
     if (!a.random_value) CheckFill("value", a.value, false);
   }
   void Check(const RandomHorizontalFlip& a) { CheckProbability(a.p); }
   void Check(const RandomVerticalFlip& a) { CheckProbability(a.p); }
   void Check(const Pad& a) {
-    constexpr int kMost = 1 << 20;
+    constexpr int kMostPixels = 1 << 20;
     CheckFill("fill", a.fill, false);
     for (int i = 0; i < 4; ++i) {
-      Expect(a.padding[i] >= 0 && a.padding[i] <= kMost,
-             fmt::format("padding must be from 0 to {}", kMost));
+      Expect(a.padding[i] >= 0 && a.padding[i] <= kMostPixels,
+             fmt::format("padding must be from 0 to {}", kMostPixels));
       const int size = i % 2 == 0 ? width_ : height_;
       Expect(a.padding_mode != PaddingMode::kReflect || a.padding[i] < size,
              fmt::format("padding must be less than the picture's size, {} x {}", width_, height_));
@@ -369,15 +371,15 @@ class Checker {
     height_ += a.padding[1] + a.padding[3];
   }
   void Check(const RandomRotation& a) {
-    CheckRange("degrees", a.degrees, -kDegrees, kDegrees);
+    CheckRange("degrees", a.degrees, -kMost, kMost);
     CheckFill("fill", a.fill, true);
     CheckCenter(a.center);
   }
   void Check(const RandomAffine& a) {
-    CheckRange("degrees", a.degrees, -kDegrees, kDegrees);
+    CheckRange("degrees", a.degrees, -kMost, kMost);
     for (double t : a.translate) Expect(t >= 0 && t <= 1, "translate must be from 0 to 1");
-    CheckRange("scale", a.scale, 1e-6, 1e6);
-    for (const Range& shear : a.shear) CheckRange("shear", shear, -kDegrees, kDegrees);
+    CheckRange("scale", a.scale, 1 / kMost, kMost);
+    for (const Range& shear : a.shear) CheckRange("shear", shear, -kMost, kMost);
     CheckFill("fill", a.fill, true);
     CheckCenter(a.center);
   }
@@ -400,8 +402,8 @@ class Checker {
   void Check(const RandomEqualize& a) { CheckProbability(a.p); }
   void Check(const RandomAdjustSharpness& a) {
     CheckProbability(a.p);
-    Expect(a.sharpness_factor >= 0 && std::isfinite(a.sharpness_factor),
-           "sharpness_factor must be finite and not negative");
+    Expect(a.sharpness_factor >= 0 && a.sharpness_factor <= kMost,
+           fmt::format("sharpness_factor must be from 0 to {}", kMost));
   }
   void Check(const RandAugment& a) {
     Expect(a.num_ops >= 0 && a.num_ops <= 1000, "num_ops must be from 0 to 1000");
@@ -612,7 +614,7 @@ class AugmentStep : public RowStep {
       RowOrigin origin;
       // Rows that come from no source have their number in the batch.
       if (!range->input->OriginOf(row, &origin)) origin = {.position = row};
-      Random random(seed_ ^ kStream, origin.source, origin.epoch, origin.position);
+      Random random(seed_ ^ kStream, origin.source, origin.epoch + origin.later, origin.position);
       augmenter_->Run(reinterpret_cast<const uint8_t*>(from.data) + row * from_bytes,
                       reinterpret_cast<uint8_t*>(to.data) + row * to_bytes, random,
                       &static_cast<AugmentMemory*>(memory)->memory);

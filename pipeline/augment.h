@@ -145,6 +145,12 @@ struct Augmentation
                    RandomEqualize, RandomAdjustSharpness, RandAugment, TrivialAugmentWide,
                    RandomApply> {
   using variant::variant;
+  // Out of line: as the type contains itself, compilers would take them far into their callers.
+  Augmentation(const Augmentation&);
+  Augmentation(Augmentation&&) noexcept;
+  Augmentation& operator=(const Augmentation&);
+  Augmentation& operator=(Augmentation&&) noexcept;
+  ~Augmentation();
 };
 
 }  // namespace augment

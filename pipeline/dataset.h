@@ -45,8 +45,6 @@ struct RunOptions {
   int threads = 0;  // of each parallel stage; 0: one per processor
   // Bytes that batches may take that are ahead of the consumer, of each parallel stage.
   uint64_t budget_bytes = 256 << 20;
-  // Of what parallel stages and Batch write; other steps' memory is the process's.
-  HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
   // Delivers the first element over and over: what remains is the consumer's own time.
@@ -201,10 +199,10 @@ class Dataset {
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
   static Dataset FromNode(Node node);
   Dataset Then(Node node) const;
-  Dataset Kept(std::string text, Keeping keeping) const;
-  static uint64_t FingerprintOf(const Node& node, bool with_ranks);
   Dataset Mixed(const std::string& image_column, const std::string& label_column,
                 MixOptions options) const;
+  Dataset Kept(std::string text, Keeping keeping) const;
+  static uint64_t FingerprintOf(const Node& node, bool with_ranks);
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,

@@ -239,7 +239,8 @@ BatchFn MakeMixFn(MixOptions options) {
     const ColumnSpec label = (*batch.spec)[options.label];
     RowOrigin origin;
     batch.OriginOf(0, &origin);
-    Random random(options.seed ^ kStream, origin.source, origin.epoch, origin.position);
+    Random random(options.seed ^ kStream, origin.source, origin.epoch + origin.later,
+                  origin.position);
     double lambda = DrawBeta(options.alpha, random);
     Rectangle cut;
     Planes planes = {};

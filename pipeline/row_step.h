@@ -64,12 +64,12 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
-  // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
-  // are not (0); -1: all are.
-  virtual int valid_output() const { return -1; }
   // Its outputs may be in the memory of the columns that they replace, where those were written by
   // a step before it.
   virtual bool in_place() const { return false; }
+  // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
+  // are not (0); -1: all are.
+  virtual int valid_output() const { return -1; }
   // What its outputs of bytes may point to, besides the batch that came in.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;

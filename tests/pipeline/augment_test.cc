@@ -4,14 +4,14 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string>
 
 #include "pipeline/dataset.h"
 #include "tests/testing/files.h"
 
-namespace shardfeed {
+namespace shardfeed::augment {
 namespace {
 
-using namespace augment;
 using ::testing::HasSubstr;
 
 // Rows of pictures that differ from row to row.
@@ -25,7 +25,8 @@ Dataset Pictures(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t 
                                      });
 }
 
-using Picture = std::vector<uint8_t>;
+// (Of vectors, g++ 12 sees comparisons that are not there.)
+using Picture = std::basic_string<uint8_t>;
 
 std::vector<Picture> Collect(Iterator& it, size_t most = SIZE_MAX) {
   std::vector<Picture> pictures;
@@ -155,14 +156,14 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
          "augment: RandomHorizontalFlip(p=1.5): p must be from 0 to 1");
   expect(RandomInvert{.p = NAN}, "p must be from 0 to 1");
   expect(ColorJitter{.brightness = {-1, 1}},
-         "brightness must be two finite numbers from 0 on in rising order");
-  expect(ColorJitter{.contrast = {1, INFINITY}}, "contrast must be finite");
-  expect(ColorJitter{.saturation = {2, 1}}, "saturation must be two finite numbers");
+         "brightness must be two numbers from 0 to 1000000 in rising order");
+  expect(ColorJitter{.contrast = {1, INFINITY}}, "contrast must be two numbers");
+  expect(ColorJitter{.saturation = {2, 1}}, "saturation must be two numbers");
   expect(ColorJitter{.hue = {-0.6, 0}}, "hue must be two numbers from -0.5 to 0.5");
   expect(GaussianBlur{.kernel_size = {4, 3}}, "kernel_size must be odd and positive");
   expect(GaussianBlur{.kernel_size = {3, 41}},
          "half a kernel must be smaller than the picture, which is 24 x 20");
-  expect(GaussianBlur{.sigma = {0, 1}}, "sigma must be two finite numbers from 0.001 on");
+  expect(GaussianBlur{.sigma = {0, 1}}, "sigma must be two numbers from 0.001 to 1000000");
   expect(RandomErasing{.scale = {0, 2}}, "scale must be two numbers from 0 to 1");
   expect(RandomErasing{.ratio = {0, 2}}, "ratio must be");
   expect(RandomErasing{.value = {1, 2}},
@@ -180,7 +181,8 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   expect(RandomPerspective{.distortion_scale = 2}, "distortion_scale must be from 0 to 1");
   expect(RandomPosterize{.bits = 9}, "bits must be from 0 to 8");
   expect(RandomSolarize{.threshold = 256}, "threshold must be from 0 to 255");
-  expect(RandomAdjustSharpness{.sharpness_factor = -1}, "sharpness_factor must be finite");
+  expect(RandomAdjustSharpness{.sharpness_factor = -1},
+         "sharpness_factor must be from 0 to 1000000");
   expect(RandAugment{.num_ops = -1}, "num_ops must be from 0 to 1000");
   expect(RandAugment{.magnitude = 31}, "magnitude must be from 0 on and less than");
   expect(TrivialAugmentWide{.num_magnitude_bins = 1}, "num_magnitude_bins must be at least 2");
@@ -220,7 +222,7 @@ std::vector<double> Draws(std::vector<Augmentation> steps, const Picture& pictur
   EXPECT_OK(augmenter);
   std::vector<double> draws;
   ImageAugmenter::Memory memory;
-  Picture to(picture.size());
+  Picture to(picture.size(), 0);
   for (int i = 0; i < n; ++i) {
     Random random(7, i);
     (*augmenter)->Run(picture.data(), to.data(), random, &memory);
@@ -296,7 +298,7 @@ TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
 TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
   // Of one operation alone all is known: the pictures that solarising makes of a ramp. Others make
   // these too, but seldom: below 31 thresholds of 14 operations.
-  Picture ramp(256);
+  Picture ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
   std::map<Picture, int> seen;
   Draws({TrivialAugmentWide{}}, ramp, 1, 256, 1, 62000, [&](const Picture& to) {
@@ -314,7 +316,7 @@ TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
 }
 
 TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
-  Picture ramp(256);
+  Picture ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
   std::set<Picture> seen;
   Draws({RandAugment{.num_ops = 1}}, ramp, 1, 256, 1, 5000, [&](const Picture& to) {
@@ -330,4 +332,4 @@ TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
 }
 
 }  // namespace
-}  // namespace shardfeed
+}  // namespace shardfeed::augment

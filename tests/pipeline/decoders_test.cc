@@ -57,19 +57,18 @@ std::string Wav(const std::string& samples) {
 }
 
 TEST(DecodersTest, RawTensors) {
-  const Dataset ds = Bytes({"\1\0\2\0"s, "\3\0\xff\xff"s});
-  EXPECT_THAT(Collect(ds.DecodeRaw("x", DType::kInt16, {2}).Batch(2)),
+  const Dataset ds = Bytes({"\1\0\0\0\2\0\0\0"s, "\3\0\0\0\xff\xff\xff\xff"s});
+  EXPECT_THAT(Collect(ds.DecodeRaw("x", DType::kInt32, {2}).Batch(2)),
               ElementsAre(R"({"x":[[1,2],[3,-1]]})"));
-  EXPECT_THAT(Collect(ds.DecodeRaw("x", DType::kUInt8, {2, 2}).Batch(1)),
-              ElementsAre(R"({"x":[[[1,0],[2,0]]]})", R"({"x":[[[3,0],[255,255]]]})"));
-  EXPECT_EQ(RowSpecText(ds.DecodeRaw("x", DType::kInt16, {-1}).spec()), "x: int16 ragged");
-  EXPECT_THAT(
-      Collect(Bytes({"\1\0"s, "", "\2\0\3\0"s}).DecodeRaw("x", DType::kInt16, {-1}).Batch(3)),
-      ElementsAre(R"({"x":[[1],[],[2,3]]})"));
-  EXPECT_FAILS(FirstError(ds.DecodeRaw("x", DType::kInt16, {3})), kInvalidArgument,
-               "column 'x' has 4 bytes; int16 [3] takes 6");
+  EXPECT_THAT(Collect(ds.DecodeRaw("x", DType::kUInt8, {2, 4}).Take(1)),
+              ElementsAre(R"({"x":[[1,0,0,0],[2,0,0,0]]})"));
+  EXPECT_EQ(RowSpecText(ds.DecodeRaw("x", DType::kInt32, {-1}).spec()), "x: int32 ragged");
+  EXPECT_THAT(Collect(Bytes({"\1"s, "", "\2\3"s}).DecodeRaw("x", DType::kUInt8, {-1}).Batch(3)),
+              ElementsAre(R"({"x":[[1],[],[2,3]]})"));
+  EXPECT_FAILS(FirstError(ds.DecodeRaw("x", DType::kInt32, {3})), kInvalidArgument,
+               "column 'x' has 8 bytes; int32 [3] takes 12");
   EXPECT_FAILS(FirstError(ds.DecodeRaw("x", DType::kInt16, {-1, 3})), kInvalidArgument,
-               "column 'x' has 4 bytes; int16 [3] takes a multiple of 6");
+               "column 'x' has 8 bytes; int16 [3] takes a multiple of 6");
   EXPECT_FAILS(ds.DecodeRaw("y", DType::kInt16, {3}).status(), kInvalidArgument,
                "decode_raw: there is no column 'y' of bytes, one value in a row; there are: x");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kInt16, {3, -1}).status(), kInvalidArgument,
