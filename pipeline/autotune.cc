@@ -31,9 +31,10 @@ std::string StageTuner::Observe(const StageSample& s) {
       tuning_.workers = std::min(max_workers_, workers + (workers + 1) / 2);
       least_workers_ = workers + 1;
       least_for_ = kRemember;
-      return fmt::format("{} -> {} threads: the consumer waits {:.0f} % of the time, and all {} are "
-                         "busy",
-                         workers, tuning_.workers, 100 * s.consumer_wait, workers);
+      return fmt::format(
+          "{} -> {} threads: the consumer waits {:.0f} % of the time, and all {} are "
+          "busy",
+          workers, tuning_.workers, 100 * s.consumer_wait, workers);
     }
     if (s.input_wait > 0.5 || tuning_.read_ahead >= max_read_ahead_) return "";
     const uint64_t before = tuning_.read_ahead;
@@ -95,9 +96,8 @@ void Autotuner::Look(uint64_t now_ns, uint64_t wait_ns) {
     if (change.empty()) continue;
     c.workers = stage.tuner.tuning().workers;
     c.read_ahead = stage.tuner.tuning().read_ahead;
-    context_->AddDecision(fmt::format("{:.1f} s: {}: {}",
-                                      static_cast<double>(now_ns - begin_ns_) * 1e-9, c.name,
-                                      change));
+    context_->AddDecision(fmt::format(
+        "{:.1f} s: {}: {}", static_cast<double>(now_ns - begin_ns_) * 1e-9, c.name, change));
   }
   looked_ns_ = now_ns;
   wait_ns_ = wait_ns;

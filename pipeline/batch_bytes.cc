@@ -105,10 +105,9 @@ void ParseColumn(Cursor& bytes, const ColumnSpec& spec, size_t rows, Column* col
 
 void AppendBatch(const Batch& batch, std::string* out) {
   const size_t begin = out->size();
-  for (uint64_t number :
-       {uint64_t{batch.rows}, batch.batched ? kBatched : 0, uint64_t{batch.padded},
-        uint64_t{batch.damaged.size()}, uint64_t{batch.origins.size()},
-        uint64_t{batch.columns.size()}}) {
+  for (uint64_t number : {uint64_t{batch.rows}, batch.batched ? kBatched : 0,
+                          uint64_t{batch.padded}, uint64_t{batch.damaged.size()},
+                          uint64_t{batch.origins.size()}, uint64_t{batch.columns.size()}}) {
     AppendNumber(number, out);
   }
   for (uint32_t row : batch.damaged) AppendNumber(row, out);

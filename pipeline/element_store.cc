@@ -271,13 +271,12 @@ absl::StatusOr<std::shared_ptr<const StoredElements>> OpenElementFile(
   std::vector<uint64_t> offsets;
   std::vector<uint64_t> ends;
   for (uint64_t i = 0; i < count; ++i) {
-    offsets.push_back(
-        LoadLittleEndian<uint64_t>(frame->first->data() + i * kIndexEntryBytes));
-    ends.push_back(
-        LoadLittleEndian<uint64_t>(frame->first->data() + i * kIndexEntryBytes + 8));
+    offsets.push_back(LoadLittleEndian<uint64_t>(frame->first->data() + i * kIndexEntryBytes));
+    ends.push_back(LoadLittleEndian<uint64_t>(frame->first->data() + i * kIndexEntryBytes + 8));
   }
   offsets.push_back(index);
-  if (!std::is_sorted(offsets.begin(), offsets.end()) || !std::is_sorted(ends.begin(), ends.end())) {
+  if (!std::is_sorted(offsets.begin(), offsets.end()) ||
+      !std::is_sorted(ends.begin(), ends.end())) {
     return Damaged(file, index, "an index that is not in order");
   }
   return std::make_shared<const FileElements>(*std::move(opened), options.spec, std::move(offsets),
