@@ -147,25 +147,33 @@ bool Batch::OriginOf(size_t row, RowOrigin* origin) const {
   return true;
 }
 
-void AllocateFixedColumns(Batch* batch) {
+std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator) {
+  if (allocator) return allocator(size);
+  std::shared_ptr<Buffer> buffer = Pool().Allocate(size);
+  char* data = buffer->data();
+  return {std::move(buffer), data};
+}
+
+void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator) {
   size_t size = 0;
   for (const ColumnSpec& s : *batch->spec) {
     if (!s.ragged) size += RoundUp(s.bytes() * batch->rows);
   }
   batch->columns.resize(batch->spec->size());
   if (size == 0) return;
-  std::shared_ptr<Buffer> buffer = Pool().Allocate(size);
-  char* at = buffer->data();
+  std::shared_ptr<char> memory = AllocateValues(size, allocator);
+  char* at = memory.get();
   for (size_t c = 0; c < batch->columns.size(); ++c) {
     const ColumnSpec& s = (*batch->spec)[c];
     if (s.ragged) continue;
     batch->columns[c].data = at;
     at += RoundUp(s.bytes() * batch->rows);
   }
-  batch->memory.push_back(std::move(buffer));
+  batch->memory.push_back(std::move(memory));
 }
 
-BatchBuilder::BatchBuilder(std::shared_ptr<const RowSpec> spec) : spec_(std::move(spec)) {}
+BatchBuilder::BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator)
+    : spec_(std::move(spec)), allocator_(std::move(allocator)) {}
 
 void BatchBuilder::Append(const Batch& batch, size_t begin, size_t count) {
   AppendOf(Add(batch), begin, count);
@@ -204,7 +212,7 @@ Batch BatchBuilder::Finish(bool batched) {
   out.batched = batched;
   out.spec = spec_;
   if (out.rows == 0) return out;
-  AllocateFixedColumns(&out);
+  AllocateFixedColumns(&out, allocator_);
   for (size_t c = 0; c < spec_->size(); ++c) {
     const ColumnSpec& s = (*spec_)[c];
     Column& column = out.columns[c];
@@ -224,10 +232,10 @@ Batch BatchBuilder::Finish(bool batched) {
       elements += splits[piece.count] - splits[0];
     }
     const size_t splits_bytes = RoundUp((out.rows + 1) * sizeof(int64_t));
-    std::shared_ptr<Buffer> buffer = Pool().Allocate(splits_bytes + elements * bytes + 1);
-    int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+    std::shared_ptr<char> memory = AllocateValues(splits_bytes + elements * bytes + 1, allocator_);
+    int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
     column.splits = splits;
-    column.data = buffer->data() + splits_bytes;
+    column.data = memory.get() + splits_bytes;
     char* at = column.data;
     *splits = 0;
     for (const Piece& piece : pieces) {
@@ -239,7 +247,7 @@ Batch BatchBuilder::Finish(bool batched) {
       const int64_t shift = *splits - theirs[0];
       for (size_t i = 1; i <= piece.count; ++i) *++splits = theirs[i] + shift;
     }
-    out.memory.push_back(std::move(buffer));
+    out.memory.push_back(std::move(memory));
   }
   const bool shares = std::any_of(spec_->begin(), spec_->end(),
                                   [](const ColumnSpec& s) { return s.dtype == DType::kBytes; });

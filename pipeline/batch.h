@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,11 @@
 #include "decode/dtype.h"
 
 namespace shardfeed {
+
+// Gives the memory that values of batches are written to: `size` bytes, uninitialised, at a
+// multiple of 64, for as long as anyone holds the pointer. Thread safe. An empty function stands
+// for memory of the process. Throws std::bad_alloc.
+using HostAllocator = std::function<std::shared_ptr<char>(size_t size)>;
 
 // What the rows of one column are.
 struct ColumnSpec {
@@ -140,7 +146,7 @@ constexpr DType Batch::DTypeOf() {
 // Rows of batches put together in new memory. Not thread safe.
 class BatchBuilder {
  public:
-  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec);
+  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator = {});
 
   // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
   // are not copied: their memory is shared.
@@ -161,14 +167,18 @@ class BatchBuilder {
     size_t count;
   };
   std::shared_ptr<const RowSpec> spec_;
+  HostAllocator allocator_;
   std::vector<Batch> batches_;
   std::vector<Piece> pieces_;
   size_t rows_ = 0;
 };
 
+// Memory by `allocator`, as it says.
+std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator);
+
 // Memory for `columns` of fixed size with `rows` rows, each column at a multiple of 64 bytes.
 // Appends the owner to `batch->memory` and sets the columns' data; ragged columns are left alone.
-void AllocateFixedColumns(Batch* batch);
+void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator = {});
 
 }  // namespace shardfeed
 

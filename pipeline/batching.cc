@@ -15,9 +15,9 @@ namespace {
 class BatchStage : public Stage {
  public:
   BatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t size,
-             bool drop_remainder)
+             bool drop_remainder, HostAllocator allocator)
       : queue_(std::move(input)),
-        builder_(std::move(spec)),
+        builder_(std::move(spec), std::move(allocator)),
         size_(size),
         drop_remainder_(drop_remainder) {}
 
@@ -193,8 +193,9 @@ class BudgetBatchStage : public Stage {
 
 std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
                                       std::shared_ptr<const RowSpec> spec, uint64_t size,
-                                      bool drop_remainder) {
-  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder);
+                                      bool drop_remainder, HostAllocator allocator) {
+  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder,
+                                      std::move(allocator));
 }
 
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input) {

@@ -20,7 +20,7 @@ namespace shardfeed {
 // Batches of `size` rows. The last one is smaller, or left out with `drop_remainder`.
 std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
                                       std::shared_ptr<const RowSpec> spec, uint64_t size,
-                                      bool drop_remainder);
+                                      bool drop_remainder, HostAllocator allocator);
 
 // The rows of batches, one by one.
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
@@ -256,6 +257,22 @@ Dataset Dataset::ParseAll() const {
   if (!schema.ok()) return Dataset(schema.status());
   KnownFeatures known = FeaturesOf(*schema);
   return Parse(std::move(known.features), std::move(known.feature_lists));
+}
+
+Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOptions& options) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<std::shared_ptr<const RowStep>> step = MakeDecodeImageStep(feature, options);
+  if (!step.ok()) return Dataset(step.status());
+  if (const int column = FindColumn(spec(), feature); column >= 0) {
+    const ColumnSpec& encoded = spec()[column];
+    if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "decode_image: column '{}' is not one value of bytes a row; the columns are: {}", feature,
+          RowSpecText(spec()))));
+    }
+  }
+  return WithRowStep(*std::move(step),
+                     fmt::format("decode_image({})", DecodeImageText(feature, options)));
 }
 
 Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
@@ -966,7 +983,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {
     stage = MakeBatchStage(std::move(stage), fuse ? below->spec : at->spec, batch->batch_size,
-                           batch->drop_remainder);
+                           batch->drop_remainder, context->allocator);
   }
   if (fuse) {
     absl::StatusOr<std::shared_ptr<const RowProgram>> program =
@@ -1017,6 +1034,16 @@ absl::StatusOr<std::shared_ptr<RunContext>> Dataset::MakeContext(const RunOption
   if (readers > 0) {
     context->budget_bytes /= 2;
     context->reader_budget_bytes = std::max<uint64_t>(context->budget_bytes / readers, 1);
+  }
+  context->allocator = options.allocator;
+  if (!context->allocator) {
+    // Batches come and go in like sizes: their memory is used again, so that the kernel need not
+    // clear pages for each.
+    context->allocator = [pool = BufferPool::Create(context->budget_bytes)](size_t size) {
+      std::shared_ptr<Buffer> buffer = pool->Allocate(size);
+      char* data = buffer->data();
+      return std::shared_ptr<char>(std::move(buffer), data);
+    };
   }
   return context;
 }
@@ -1187,6 +1214,7 @@ IteratorStats Iterator::stats() const {
     stage.bytes = c->bytes;
     stage.busy_seconds = static_cast<double>(c->busy_ns) * 1e-9;
     stage.wait_in_seconds = static_cast<double>(c->wait_in_ns) * 1e-9;
+    stage.invalid = c->invalid;
     stage.wait_out_seconds = static_cast<double>(c->wait_out_ns) * 1e-9;
     stage.ready = c->ready;
     stage.ahead = c->ahead;

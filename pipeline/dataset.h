@@ -26,6 +26,7 @@
 #include "pipeline/batch.h"
 #include "pipeline/batching.h"
 #include "pipeline/combining.h"
+#include "pipeline/decode_image.h"
 #include "pipeline/flat_map.h"
 #include "pipeline/packing.h"
 #include "pipeline/parallel_stage.h"
@@ -55,6 +56,8 @@ struct RunOptions {
   bool autotune = true;
   // Stages that have these values for good: IteratorStats::tuning of a run before.
   std::vector<StageTuning> tuning;
+  // Of what parallel stages and Batch write; other steps' memory is the process's.
+  HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
   // Delivers the first element over and over: what remains is the consumer's own time.
@@ -98,6 +101,8 @@ class Dataset {
   // All features that the manifest tells of or, without one, the first records: see FeaturesOf. Of
   // shards by their spec.
   Dataset ParseAll() const;
+  // Encoded pictures of the column `feature` as pixels: see decode_image.h.
+  Dataset DecodeImage(const std::string& feature, const DecodeImageOptions& options = {}) const;
   // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
   // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {},
@@ -214,7 +219,8 @@ struct StageStats {
   uint64_t read_ahead = 0;  // batches that are begun ahead
   uint64_t batches = 0;
   uint64_t rows = 0;
-  uint64_t bytes = 0;  // of its input
+  uint64_t bytes = 0;    // of its input
+  uint64_t invalid = 0;  // rows that could not be decoded and were replaced or zeroed
   double busy_seconds = 0;
   double wait_in_seconds = 0;
   double wait_out_seconds = 0;  // how long its consumer waited

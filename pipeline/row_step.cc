@@ -241,7 +241,7 @@ class FilterStep : public RowStep {
       range->failed_row = row;
       context.row_ = row;
       context.has_origin_ = context.has_random_ = false;
-      keep = fn_(context);
+      if (!fn_(context)) keep = RowRange::kDropped;
     }
     return absl::OkStatus();
   }

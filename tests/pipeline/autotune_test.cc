@@ -30,7 +30,8 @@ TEST(StageTunerTest, ThreadsRestWhenTheConsumerDoesNotWait) {
   // Two threads would be busy all the time.
   EXPECT_EQ(tuner.Observe({.busy = 1.6, .consumer_wait = 0, .stage_wait = 0, .input_wait = 0}), "");
   // Nor does a consumer that waits a little change anything.
-  EXPECT_EQ(tuner.Observe({.busy = 0.1, .consumer_wait = 0.03, .stage_wait = 0.03, .input_wait = 0}), "");
+  EXPECT_EQ(
+      tuner.Observe({.busy = 0.1, .consumer_wait = 0.03, .stage_wait = 0.03, .input_wait = 0}), "");
   for (int i = 0; i < 10; ++i) tuner.Observe(kIdle);
   EXPECT_EQ(tuner.tuning().workers, 1);
 }

@@ -5,6 +5,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <new>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -78,6 +81,39 @@ Dataset Ragged(const Dataset& ds) {
     for (int64_t& out : row.Extend<int64_t>(0, value % 5)) out = value;
     return absl::OkStatus();
   });
+}
+
+TEST(DatasetTest, BatchesAreInTheMemoryOfTheAllocator) {
+  std::mutex mutex;
+  std::map<const char*, size_t> blocks;
+  const HostAllocator allocator = [&](size_t size) {
+    std::shared_ptr<char> memory(new (std::align_val_t{64}) char[size],
+                                 [](char* p) { ::operator delete[](p, std::align_val_t{64}); });
+    std::lock_guard<std::mutex> lock(mutex);
+    blocks[memory.get()] = size;
+    return memory;
+  };
+  const auto within = [&](const void* p) {
+    std::lock_guard<std::mutex> lock(mutex);
+    const char* at = static_cast<const char*>(p);
+    auto it = blocks.upper_bound(at);
+    return it != blocks.begin() && at < (--it)->first + it->second;
+  };
+  // Steps and batching as one stage, and a batch of what a filter left.
+  for (const Dataset& ds : {Ragged(Square(Dataset::Range(0, 40))).Batch(8),
+                            Ragged(Square(Odd(Dataset::Range(0, 40)))).Batch(8)}) {
+    auto it = ds.Start({.threads = 2, .allocator = allocator});
+    ASSERT_OK(it);
+    for (Batch batch; (*it)->Next(&batch).ok() && !batch.empty();) {
+      for (size_t c = 0; c < batch.columns.size(); ++c) {
+        if ((*batch.spec)[c].name == "value") continue;  // Range's own
+        EXPECT_TRUE(within(batch.columns[c].data)) << (*batch.spec)[c].name;
+        if (batch.columns[c].splits != nullptr) {
+          EXPECT_TRUE(within(batch.columns[c].splits));
+        }
+      }
+    }
+  }
 }
 
 TEST(DatasetTest, RowsAreMappedAndBatched) {
