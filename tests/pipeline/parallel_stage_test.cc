@@ -23,9 +23,9 @@ TEST(ParallelStageTest, ThreadsMayBeSentToRestAndCalledBack) {
   context->threads = 4;
   context->gate.SetLimit(4);
   const int key = 0;
-  const std::unique_ptr<Stage> stage =
-      MakeParallelStage(MakeBatchStage(MakeRangeStage(0, 20000, 1, spec, 0, 0), spec, 20, false),
-                        {.name = "map", .rows = *program}, &key, context);
+  const std::unique_ptr<Stage> stage = MakeParallelStage(
+      MakeBatchStage(MakeRangeStage(0, 20000, 1, spec, 0, 0), spec, 20, false, {}),
+      {.name = "map", .rows = *program}, &key, context);
   const auto counters = context->AllCounters().at(0);
   EXPECT_TRUE(counters->tunable);
   for (int64_t n = 0; n < 1000; ++n) {
