@@ -207,13 +207,22 @@ def measure_reader(table, bench, data, made, rounds):
                       [max(orders[order]["at_ns"], orders[order]["of_ns"])], "below 100", "ns")
 
 
-def measure_pipeline(table, bench, data, rounds):
+def parse_by_dali(python, folder):
+    """The same by DALI on the CPU, in an environment of its own."""
+    script = pathlib.Path(__file__).parent / "dali_parse.py"
+    return run_json(python, script, *sorted(glob.glob(f"{folder}/data-*-of-*[0-9]")))["per_second"]
+
+
+def measure_pipeline(table, bench, data, rounds, dali):
     result = run_json(bench, "parse", f"{data}/small", 2)
     table.add("parse small to batches of 1024 / loop of read and CRC, 2 threads",
               [a / b for a, b in zip(result["crc_loop"], result["parse"])], "0.4")
     rate = result["records"] / statistics.median(result["parse"])
     table.add("parse small to batches of 1024 / tf.data",
               [rate / parse_by_tf_data(f"{data}/small", 90) for _ in range(rounds)], "25")
+    if dali:
+        table.add("parse small to batches of 1024 / DALI",
+                  [rate / parse_by_dali(dali, f"{data}/small") for _ in range(rounds)], "18")
     result = run_json(bench, "map", 2)
     for kind, what in (("even", "a map of 1 ms"), ("uneven", "the same, one in 50 takes 20 ms")):
         for order in ("ordered", "unordered"):
@@ -234,6 +243,9 @@ def measure_pipeline(table, bench, data, rounds):
     table.add("loading it", [1000 * result["load"]], "", "ms")
     resident = run_json(bench, "soak", f"{data}/small", 50)["resident_mib"]
     table.add("resident memory after 50 epochs / after 5", [resident[-1] / resident[4]], "1")
+    result = run_json(bench, "budget", f"{data}/small", 64)
+    table.add("most resident memory of a run / its budget of 64 MiB",
+              [result["resident_mib"] / 64], "below 1.1")
 
 
 def main():
@@ -241,6 +253,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", required=True, help="a folder of class folders of pictures")
     parser.add_argument("--data", help="where to put data (needs 5 GB); default: a temporary folder")
+    parser.add_argument("--dali", help="a Python that has nvidia-dali, to compare with")
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
@@ -271,7 +284,7 @@ def main():
                       "3" if kind == "large" else "25")
 
         measure_reader(table, bench, data, made, rounds)
-        measure_pipeline(table, pipeline, data, rounds)
+        measure_pipeline(table, pipeline, data, rounds, options.dali)
 
         result = run_json(bench, "index", f"{data}/small")
         table.add("index small, records/s on one core",
