@@ -93,6 +93,8 @@ Batch Batch::Slice(size_t begin, size_t count) const {
   }
   slice.origins.clear();
   CopyOrigins(begin, count, 0, &slice.origins);
+  slice.damaged.clear();
+  CopyDamaged(begin, count, 0, &slice.damaged);
   return slice;
 }
 
@@ -110,12 +112,19 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
     if (!out->empty()) {
       const RowOrigin& last = out->back();
       if (last.source == origin.source && last.epoch == origin.epoch &&
-          last.stride == origin.stride &&
+          last.stride == origin.stride && last.later == origin.later &&
           last.position + (origin.first - last.first) * last.stride == origin.position) {
         continue;
       }
     }
     out->push_back(origin);
+  }
+}
+
+void Batch::CopyDamaged(size_t begin, size_t count, size_t row, std::vector<uint32_t>* out) const {
+  for (auto it = std::lower_bound(damaged.begin(), damaged.end(), begin);
+       it != damaged.end() && *it < begin + count; ++it) {
+    out->push_back(static_cast<uint32_t>(row + *it - begin));
   }
 }
 
@@ -244,6 +253,7 @@ Batch BatchBuilder::Finish(bool batched) {
   for (const Piece& piece : pieces) {
     const Batch& batch = batches[piece.batch];
     batch.CopyOrigins(piece.begin, piece.count, row, &out.origins);
+    batch.CopyDamaged(piece.begin, piece.count, row, &out.damaged);
     const size_t real = batch.rows - batch.padded;
     const size_t end = piece.begin + piece.count;
     if (end > real) out.padded += std::min(piece.count, end - real);

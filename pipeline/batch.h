@@ -59,6 +59,8 @@ struct RowOrigin {
   uint64_t epoch = 0;
   uint64_t position = 0;
   uint64_t stride = 1;
+  // Rows from a cache: so many epochs after the one that they were made in.
+  uint64_t later = 0;
 };
 
 // Rows in columns. Moving and slicing a batch does not move its values; whoever holds a copy of it
@@ -75,6 +77,10 @@ class Batch {
   std::vector<RowOrigin> origins;
   // So many of the last rows are padding, delivered so that all ranks have as many.
   size_t padded = 0;
+  // Rows whose record was damaged and skipped, rising. They keep their place, so that all ranks
+  // have as many batches, but have no values: fixed columns are zero, ragged ones and bytes are
+  // empty.
+  std::vector<uint32_t> damaged;
 
   bool empty() const { return rows == 0; }
   size_t num_elements() const { return batched ? (rows > 0 ? 1 : 0) : rows; }
@@ -111,6 +117,8 @@ class Batch {
   // Appends the origins of rows [begin, begin + count) to those of `out`, whose rows from `row` on
   // they are.
   void CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const;
+  // The same of the damaged rows.
+  void CopyDamaged(size_t begin, size_t count, size_t row, std::vector<uint32_t>* out) const;
   // Where row `row` came from: an origin with that one's position. False when it is not known.
   bool OriginOf(size_t row, RowOrigin* origin) const;
 

@@ -289,8 +289,10 @@ class ParallelStage : public Stage {
       return;
     }
     if (steps_.rows != nullptr) {
+      uint64_t num_invalid = 0;
       job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges,
-                                       context_->allocator);
+                                       context_->allocator, &num_invalid);
+      counters_->invalid += num_invalid;
       job.fixed = Batch();
     } else {
       job.output = std::move(job.input);
