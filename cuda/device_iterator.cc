@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Data
   std::unique_ptr<DeviceIterator> it(new DeviceIterator());
   it->device_ = *std::move(device);
   it->pool_ = PinnedPool::Create(
-      it->device_, options.pinned_bytes > 0 ? options.pinned_bytes : run.budget_bytes);
+      it->device_, options.pinned_bytes > 0 ? options.pinned_bytes : 2 * run.budget_bytes);
   absl::StatusOr<std::shared_ptr<UploadRing>> ring = UploadRing::Create(
       it->device_, it->pool_, dataset.spec(), std::move(options.normalize), options.depth);
   if (!ring.ok()) return ring.status();
