@@ -59,6 +59,23 @@ class Source {
   // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
 
+  // What tells the item from others for good, whatever comes before or after it: a picture's path,
+  // a row, a key. Thread safe; may read the item's files.
+  virtual absl::Status AppendKey(const Item& item, std::string* key) const {
+    key->append(item.bytes);
+    return absl::OkStatus();
+  }
+  // Hands out what makes the item a duplicate of another: its content, without its name. Thread
+  // safe. The same errors as Build.
+  virtual absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+    visit(item.bytes);
+    return absl::OkStatus();
+  }
+  // Known after Scan: a short text that differs where the input does. Files count by their names,
+  // sizes and times.
+  virtual std::string InputFingerprint() const = 0;
+
   // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
   // which it clears first. Thread safe for different builders.
   virtual absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
