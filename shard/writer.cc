@@ -512,6 +512,18 @@ absl::Status DatasetWriter::CloseShard(size_t shard) {
   return status.ok() ? Submit(shard, nullptr) : status;
 }
 
+void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
+                          uint32_t records_digest) {
+  Shard& shard = *shards_[number];
+  shard.bytes = bytes;
+  shard.records = records;
+  shard.taken_digest = records_digest;
+  shard.closed = true;
+  taken_over_[number] = true;
+  records_written_ += records;
+  bytes_written_ += bytes;
+}
+
 absl::Status DatasetWriter::WaitForAll() {
   std::unique_lock<std::mutex> lock(mutex_);
   // After a failure, blocks may be left that wait for one that will never come.
@@ -530,7 +542,6 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   manifest.suffix = spec_.suffix;
   manifest.compression = options_.encode.compression;
   manifest.shards.clear();
-  manifest.schema = Schema();
   for (const std::unique_ptr<Shard>& shard : shards_) {
     manifest.shards.push_back(
         {ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix), shard->bytes,

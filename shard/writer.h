@@ -77,8 +77,12 @@ class DatasetWriter {
   // Says that `shard` is complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
-  // Completes the dataset and makes it visible. `manifest` brings made_by, notes and what was
-  // skipped before.
+  // Takes the files NNNNN.shard and NNNNN.index, NNNNN being the shard's number, which the caller
+  // has put into staging_directory(), for the finished shard and its index.
+  void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
+
+  // Completes the dataset and makes it visible. `manifest` brings made_by, notes, what was skipped
+  // before and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // A folder for what the caller must put aside meanwhile; removed with the writer.
