@@ -33,7 +33,7 @@ absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, const std::string& p
   Reserve(size + kPadding);
   size_t done = 0;
   while (done <= size) {
-    const ssize_t n = ::read(fd, bytes_.get() + done, size + 1 - done);
+    const ssize_t n = ::read(fd, buffer_->data() + done, size + 1 - done);
     if (n == 0) break;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, path, "read");
@@ -43,15 +43,15 @@ absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, const std::string& p
   if (done != size) {
     return absl::FailedPreconditionError(fmt::format("{}: changed while it was being read", path));
   }
-  return std::string_view(bytes_.get(), size);
+  return std::string_view(buffer_->data(), size);
 }
 
 void WholeFile::Reserve(size_t size) {
   // A rare huge file does not hold its memory for ever.
   constexpr size_t kKept = size_t{64} << 20;
-  if (size <= capacity_ && capacity_ <= kKept) return;
-  capacity_ = std::max(size + size / 4, size_t{1} << 20);
-  bytes_.reset(new char[capacity_]);
+  if (buffer_ != nullptr && size <= buffer_->size() && buffer_->size() <= kKept) return;
+  buffer_.reset();
+  buffer_ = Buffer::Allocate(std::max(size + size / 4, size_t{1} << 20));
 }
 
 }  // namespace shardfeed

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "io/buffer.h"
 
 namespace shardfeed {
 
@@ -32,8 +33,8 @@ class WholeFile {
   absl::StatusOr<std::string_view> ReadAll(int fd, const std::string& path);
   void Reserve(size_t size);
 
-  std::unique_ptr<char[]> bytes_;
-  size_t capacity_ = 0;
+  // The kernel copies fastest to the beginning of a page, where the file begins in its own.
+  std::shared_ptr<Buffer> buffer_;
 };
 
 }  // namespace shardfeed

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "decode/jpeg_markers.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -38,54 +39,25 @@ absl::StatusOr<ImageHeader> Checked(std::string_view name, ImageHeader header) {
   return header;
 }
 
-// Segments up to the first frame header (SOFn): FF, marker, big-endian length that counts itself.
+// Marker segments up to the first frame header.
 absl::StatusOr<ImageHeader> ReadJpeg(std::string_view bytes) {
-  size_t at = 2;
+  JpegMarkerReader reader(bytes);
   while (true) {
-    if (at >= bytes.size()) return EndsEarly("JPEG", bytes);
-    if (bytes[at] != '\xff') {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: expected a marker (0xff), found {:#04x}", at,
-                      static_cast<unsigned char>(bytes[at])));
+    const absl::StatusOr<JpegMarker> marker = reader.Next();
+    if (absl::IsOutOfRange(marker.status())) return EndsEarly("JPEG", bytes);
+    if (!marker.ok()) return marker.status();
+    if (marker->code == 0x00 || marker->code == kJpegEoi || marker->code == kJpegSos) {
+      return absl::DataLossError(fmt::format(
+          "JPEG is damaged at byte {}: {} comes before the picture's size", marker->offset,
+          marker->code == kJpegEoi   ? "its end"
+          : marker->code == kJpegSos ? "a scan"
+                                     : "entropy-coded data"));
     }
-    // Any number of FF may stand before the marker as fill.
-    at = bytes.find_first_not_of('\xff', at);
-    if (at == std::string_view::npos) return EndsEarly("JPEG", bytes);
-    const auto marker = static_cast<unsigned char>(bytes[at++]);
-    if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) continue;  // stand alone
-    if (marker == 0x00 || marker == 0xd9 || marker == 0xda) {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: {} comes before the picture's size", at - 2,
-                      marker == 0xd9   ? "its end"
-                      : marker == 0xda ? "a scan"
-                                       : "entropy-coded data"));
-    }
-    const std::optional<uint64_t> length = Load(bytes, at, 2, Order::kBig);
-    if (!length) return EndsEarly("JPEG", bytes);
-    if (*length < 2) {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: a segment of {} bytes", at, *length));
-    }
-    // C4, C8 and CC are Huffman tables, an extension and arithmetic conditioning.
-    if (marker < 0xc0 || marker > 0xcf || marker == 0xc4 || marker == 0xc8 || marker == 0xcc) {
-      at += *length;
-      continue;
-    }
-    const std::optional<uint64_t> height = Load(bytes, at + 3, 2, Order::kBig);
-    const std::optional<uint64_t> width = Load(bytes, at + 5, 2, Order::kBig);
-    const std::optional<uint64_t> components = Load(bytes, at + 7, 1, Order::kBig);
-    if (!height || !width || !components) return EndsEarly("JPEG", bytes);
-    if (*length != 8 + 3 * *components) {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: a frame header of {} bytes for {} components",
-                      at, *length, *components));
-    }
-    if (*height == 0) {
-      return absl::DataLossError(
-          "JPEG tells its height only after its first scan (a DNL marker), which is not supported");
-    }
-    return Checked("JPEG", {"jpeg", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width),
-                            static_cast<uint32_t>(*components)});
+    if (!IsJpegFrame(marker->code)) continue;
+    const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(*marker);
+    if (absl::IsOutOfRange(frame.status())) return EndsEarly("JPEG", bytes);
+    if (!frame.ok()) return frame.status();
+    return Checked("JPEG", {"jpeg", frame->height, frame->width, frame->num_components});
   }
 }
 

@@ -8,10 +8,12 @@
 namespace shardfeed {
 
 void RecordBatch::Add(std::string_view payload) {
-  char header[kHeaderBytes];
-  WriteHeader(payload.size(), header);
+  if (payload.size() != header_length_) {
+    header_length_ = payload.size();
+    WriteHeader(header_length_, header_);
+  }
   frames_.push_back(bytes_.size());
-  bytes_.append(header, kHeaderBytes);
+  bytes_.append(header_, kHeaderBytes);
   bytes_.append(payload);
   bytes_.append(kFooterBytes, '\0');
 }

@@ -54,6 +54,9 @@ class RecordBatch {
 
   std::string bytes_;
   std::vector<size_t> frames_;  // where each starts in bytes_
+  // Records are often as long as the one before, and a header is a function of the length.
+  uint64_t header_length_ = UINT64_MAX;
+  char header_[kHeaderBytes];
   SkippedRecords skipped_;
 };
 

@@ -555,6 +555,10 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   return manifest;
 }
 
+absl::Status DatasetWriter::SyncFolder(const std::string& path) const {
+  return options_.sync ? SyncDirectory(path) : absl::OkStatus();
+}
+
 absl::Status DatasetWriter::RemoveOldDataset() {
   // It ends before the new one begins: first its manifest, then its shards.
   const std::string manifest_path = ManifestPath(spec_.directory, spec_.stem);
@@ -575,7 +579,7 @@ absl::Status DatasetWriter::RemoveOldDataset() {
     }
   }
   fs::remove(manifest_path, error);
-  absl::Status status = SyncDirectory(fs::path(manifest_path).parent_path().string());
+  absl::Status status = SyncFolder(fs::path(manifest_path).parent_path().string());
   if (!status.ok()) return status;
   for (const std::string& path : old) {
     fs::remove(IndexPath(path), error);
@@ -605,22 +609,22 @@ absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   if (status.ok()) {
     status = WriteStaged(kMovingMark, FormatSpec("", spec_.stem, shards_.size(), spec_.suffix));
   }
-  if (status.ok()) status = SyncDirectory(staging_->path());
+  if (status.ok()) status = SyncFolder(staging_->path());
   for (size_t i = 0; status.ok() && i < manifest.shards.size(); ++i) {
     const std::string base = fmt::format("{}/{:05}", staging_->path(), i);
     const std::string path = Joined(spec_.directory, manifest.shards[i].file);
     status = MoveFile(base + ".index", IndexPath(path));
     if (status.ok()) status = MoveFile(base + ".shard", path);
   }
-  if (status.ok()) status = SyncDirectory(spec_.directory);
-  if (status.ok()) status = SyncDirectory(sidecars);
+  if (status.ok()) status = SyncFolder(spec_.directory);
+  if (status.ok()) status = SyncFolder(sidecars);
   if (!status.ok()) {
     RemoveLeftovers({}).IgnoreError();  // the failure before matters more
     for (const std::unique_ptr<Shard>& shard : shards_) shard->done = false;
     return status;
   }
   status = MoveFile(staging_->path() + "/manifest", manifest_path);
-  return status.ok() ? SyncDirectory(sidecars) : status;
+  return status.ok() ? SyncFolder(sidecars) : status;
 }
 
 }  // namespace shardfeed

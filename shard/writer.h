@@ -118,6 +118,7 @@ class DatasetWriter {
   absl::Status TakeOver();
   absl::Status WriteDone(const Shard& shard);
   size_t NumDone() const;
+  absl::Status SyncFolder(const std::string& path) const;
   absl::Status RemoveOldDataset();
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
   absl::Status MoveIntoPlace(const Manifest& manifest);

@@ -1,0 +1,69 @@
+// JPEGs for tests, written by libjpeg, and what libjpeg makes of them: the reference.
+
+#ifndef SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
+#define SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jpeglib.h"
+
+namespace shardfeed::testing {
+
+struct JpegSpec {
+  int width = 0;
+  int height = 0;
+  // Horizontal and vertical factors of each component. 1 component is grey, 3 are YCbCr, 4 are
+  // CMYK; 2 are of no known meaning.
+  std::vector<std::pair<int, int>> sampling = {{2, 2}, {1, 1}, {1, 1}};
+  bool rgb = false;   // 3 components that are stored as RGB, told by Adobe's segment
+  bool ycck = false;  // 4 components that are stored as YCCK
+  bool adobe = true;  // for 4 components: with Adobe's segment
+  int quality = 85;
+  bool optimized = false;
+  bool arithmetic = false;
+  bool progressive = false;
+  // Instead of libjpeg's scans: each component by itself.
+  bool separate_scans = false;
+  std::vector<jpeg_scan_info> scans;
+  int restart_interval = 0;
+  int restart_rows = 0;
+  // APPn and COM segments: marker and content.
+  std::vector<std::pair<int, std::string>> segments;
+  uint32_t seed = 1;
+};
+
+// Noise over gradients: all lengths of codes, and neighbours that differ.
+std::string MakeJpeg(const JpegSpec& spec);
+
+struct Pixels {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint32_t channels = 0;
+  std::vector<uint8_t> values;
+  int warnings = 0;
+  // libjpeg's error, if it could not decode the picture.
+  std::string error;
+
+  bool operator==(const Pixels&) const = default;
+};
+
+// The whole picture, as libjpeg decodes it when nothing special is asked of it.
+Pixels DecodeByLibjpeg(const std::string& jpeg, J_COLOR_SPACE color_space = JCS_RGB,
+                       int scale_denominator = 1);
+
+// The coefficients of all components, one after another; empty where libjpeg fails or warns.
+std::vector<int16_t> Coefficients(const std::string& jpeg);
+
+// The APPn and COM segments, in order.
+std::vector<std::pair<int, std::string>> Segments(const std::string& jpeg);
+
+// The offset of the first marker of that kind (the byte after 0xff) in the header; npos: none.
+size_t FindMarker(const std::string& jpeg, uint8_t code);
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
