@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "shard/tfds_info.h"
 
 namespace shardfeed {
 namespace {
@@ -32,6 +33,7 @@ struct ConvertFlags {
   bool resume = false;
   bool overwrite = false;
   bool no_sync = false;
+  bool tfds = false;
 };
 
 // The value of a size option, or `fallback` where it was not given.
@@ -137,6 +139,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     if (!splits.ok()) return ReportError(splits.status());
     converting.splits = *std::move(splits);
   }
+  if (flags.tfds && flags.compression != Compression::kNone) {
+    return ReportError(absl::InvalidArgumentError(
+        "--tfds does not go with --compression: TFDS reads raw shards only"));
+  }
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
@@ -188,6 +194,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     manifests = Convert(**source, converting, &progress);
   }
   if (!manifests.ok()) return report_error(manifests.status());
+  if (flags.tfds) {
+    absl::Status described = WriteTfdsInfo(spec->directory, (*source)->class_names());
+    if (!described.ok()) return ReportError(described);
+  }
   const double seconds = watch.Seconds();
   uint64_t num_records = 0;
   uint64_t num_bytes = 0;
@@ -301,6 +311,9 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
       "go on from the shards that an interrupted run finished, and keep those of this "
       "one if it is interrupted");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+  command->add_flag("--tfds", flags->tfds,
+                    "write dataset_info.json and features.json, so that "
+                    "tfds.builder_from_directory opens the folder; its datasets are the splits");
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on the disk: faster, and lost if the machine "
                     "stops soon after");

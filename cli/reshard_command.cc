@@ -12,6 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "shard/reshard.h"
 #include "shard/spec.h"
+#include "shard/tfds_info.h"
 
 namespace shardfeed {
 namespace {
@@ -28,6 +29,7 @@ struct ReshardFlags {
   uint64_t seed = 0;
   bool overwrite = false;
   bool no_sync = false;
+  bool tfds = false;
 };
 
 // One dataset to be written.
@@ -161,7 +163,6 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   std::atomic<uint64_t> written{0};
   std::atomic<uint64_t> total{0};
   std::vector<Manifest> manifests;
-  absl::Status status;
   {
     ProgressDisplay display(options, [&] {
       if (total == 0) {
@@ -204,6 +205,11 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
           Reshard(*input, part.selection, part.ends, part.output, resharding);
       if (!manifest.ok()) return ReportError(manifest.status());
       manifests.push_back(*std::move(manifest));
+    }
+  }
+  if (flags.tfds) {
+    if (absl::Status described = WriteTfdsInfo(spec->directory, {}); !described.ok()) {
+      return ReportError(described);
     }
   }
   const double seconds = watch.Seconds();
@@ -309,6 +315,9 @@ void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit) {
         "--member-size", flags->member_size,
         "what compressed data is cut into, and a reader can start at; default 256KiB");
     command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+    command->add_flag(
+        "--tfds", flags->tfds,
+        "describe all datasets of the output folder for TFDS, as convert --tfds does");
     command->add_flag("--no-sync", flags->no_sync, "do not wait until everything is on the disk");
     AddCommonOptions(*command, options);
     command->footer(one.footer);

@@ -34,6 +34,9 @@ class ImageFolderSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  std::vector<std::string> class_names() const override {
+    return options_.classes ? options_.classes->NamesInOrder() : classes_;
+  }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;

@@ -27,6 +27,11 @@ class ImagesSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  std::vector<std::string> class_names() const override {
+    if (options_.classes) return options_.classes->NamesInOrder();
+    if (!options_.labels) return {};
+    return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
+  }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;

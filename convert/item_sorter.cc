@@ -15,7 +15,11 @@ namespace {
 
 constexpr int kBucketBits = 6;
 constexpr size_t kBuckets = size_t{1} << kBucketBits;
-constexpr size_t kBucketBuffer = 256 << 10;
+// What is gathered for a bucket before it is written.
+constexpr size_t kMinBucketBuffer = 4 << 10;
+constexpr size_t kMaxBucketBuffer = 256 << 10;
+// What is read of a bucket at a time.
+constexpr size_t kReadBytes = 1 << 20;
 // key, file, line, size of bytes; then the bytes.
 constexpr size_t kItemHeader = 28;
 constexpr int kMaxDepth = 60;
@@ -42,7 +46,10 @@ ItemSorter::ItemSorter(std::string directory, size_t memory_bytes)
     : ItemSorter(std::move(directory), memory_bytes, 0) {}
 
 ItemSorter::ItemSorter(std::string directory, size_t memory_bytes, int depth)
-    : directory_(std::move(directory)), memory_bytes_(memory_bytes), depth_(depth) {}
+    : directory_(std::move(directory)),
+      memory_bytes_(memory_bytes),
+      bucket_buffer_(std::clamp(memory_bytes / (4 * kBuckets), kMinBucketBuffer, kMaxBucketBuffer)),
+      depth_(depth) {}
 
 ItemSorter::~ItemSorter() {
   for (const Bucket& bucket : buckets_) ::unlink(bucket.path.c_str());
@@ -58,7 +65,7 @@ absl::Status ItemSorter::Put(uint64_t key, std::string_view encoded) {
   if (!buckets_.empty()) {
     Bucket& bucket = buckets_[(key << depth_) >> (64 - kBucketBits)];
     bucket.pending.append(encoded);
-    return bucket.pending.size() >= kBucketBuffer ? Flush(bucket) : absl::OkStatus();
+    return bucket.pending.size() >= bucket_buffer_ ? Flush(bucket) : absl::OkStatus();
   }
   entries_.push_back({key, items_.size()});
   items_.append(encoded);
@@ -131,7 +138,7 @@ absl::Status ItemSorter::ForEach(const std::function<absl::Status(const Item&)>&
         if (window.size() - at >= bytes) return absl::OkStatus();
         offset += at;
         at = 0;
-        window.resize(std::min<uint64_t>(std::max(bytes, 4 * kBucketBuffer), file.size() - offset));
+        window.resize(std::min<uint64_t>(std::max(bytes, kReadBytes), file.size() - offset));
         return file.ReadExactlyAt(offset, absl::MakeSpan(window));
       };
       absl::Status status = need(kItemHeader);

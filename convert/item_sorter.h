@@ -52,6 +52,7 @@ class ItemSorter {
 
   const std::string directory_;
   const size_t memory_bytes_;
+  const size_t bucket_buffer_;
   const int depth_;  // how many bits of the keys were used up
 
   struct Entry {

@@ -48,6 +48,8 @@ class Source {
   virtual uint64_t num_records() const = 0;
   // The input's size: a measure for progress and, roughly, for the size of the output.
   virtual uint64_t num_bytes() const = 0;
+  // The names of the classes 0, 1 ... of image/class/label; empty where they have none.
+  virtual std::vector<std::string> class_names() const { return {}; }
   // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
 

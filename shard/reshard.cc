@@ -77,10 +77,8 @@ class FrameCheck {
     record_ = piece.begin;
     of_piece_ = RecordsDigest();
   }
-  // The header and the footer of the next record.
-  absl::Status Add(const char* header, const char* footer) {
-    const ShardIndex& index = input_.index(piece_.shard);
-    const uint64_t frame = index.Offset(record_ + 1) - index.Offset(record_);
+  // The header and the footer of the next record, whose frame has `frame` bytes by the index.
+  absl::Status Add(const char* header, const char* footer, uint64_t frame) {
     uint64_t length;
     if (!ReadHeader(header, &length) || length + kFrameBytes != frame) {
       return IndexError(input_, piece_.shard, record_);
@@ -130,7 +128,7 @@ absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const Fi
       absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
       if (status.ok()) status = in.ReadExactlyAt(end - kFooterBytes, absl::MakeSpan(footer));
       if (status.ok()) status = out.AppendFrom(in, begin, end - begin);
-      if (status.ok()) status = check.Add(header, footer);
+      if (status.ok()) status = check.Add(header, footer, end - begin);
       if (!status.ok()) return status;
       ++record;
       continue;
@@ -142,7 +140,7 @@ absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const Fi
     uint64_t at = 0;
     for (; record < after; ++record) {
       const uint64_t end = index.Offset(record + 1) - begin;
-      status = check.Add(window.get() + at, window.get() + end - kFooterBytes);
+      status = check.Add(window.get() + at, window.get() + end - kFooterBytes, end - at);
       if (!status.ok()) return status;
       at = end;
     }
@@ -165,13 +163,15 @@ absl::Status CopyByKernel(const ReshardInput& input, const Piece& piece, const F
   // A footer and the next header are neighbours: one read for both.
   char ends[kFooterBytes + kHeaderBytes];
   char header[kHeaderBytes];
-  absl::Status status = in.ReadExactlyAt(index.Offset(piece.begin), absl::MakeSpan(header));
+  uint64_t begin = index.Offset(piece.begin);
+  absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
   for (uint64_t record = piece.begin; status.ok() && record < piece.end; ++record) {
     const size_t size = record + 1 == piece.end ? kFooterBytes : sizeof(ends);
-    status = in.ReadExactlyAt(index.Offset(record + 1) - kFooterBytes,
-                              absl::MakeSpan(ends).subspan(0, size));
-    if (status.ok()) status = check.Add(header, ends);
+    const uint64_t after = index.Offset(record + 1);
+    status = in.ReadExactlyAt(after - kFooterBytes, absl::MakeSpan(ends).subspan(0, size));
+    if (status.ok()) status = check.Add(header, ends, after - begin);
     std::copy_n(ends + kFooterBytes, kHeaderBytes, header);
+    begin = after;
   }
   return status;
 }
