@@ -56,9 +56,8 @@ absl::StatusOr<Identity> IdentityOf(const std::string& directory) {
     identity.name = path.parent_path().filename().string();
   }
   if (identity.name.empty()) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: a TFDS dataset has the name of its folder, and this one has none",
-                    path.string()));
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: a TFDS dataset has the name of its folder, and this one has none", path.string()));
   }
   return identity;
 }
@@ -91,10 +90,10 @@ absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& directory
       if (feature.is_list) defect = "it holds SequenceExamples, which TFDS does not read";
     }
     if (!defect.empty()) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: cannot be a split of a TFDS dataset: {}; all datasets of a folder become "
-                      "splits, so put it into another one",
-                      path, defect));
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: cannot be a split of a TFDS dataset: {}; all datasets of a folder become "
+          "splits, so put it into another one",
+          path, defect));
     }
     manifests.push_back(*std::move(manifest));
   }
@@ -110,10 +109,9 @@ Json Tensor(const char* dtype, std::optional<uint64_t> values) {
   // 64-bit numbers are strings. -1: any number of values.
   Json dimensions = Json::array();
   if (values != 1) dimensions.push_back(values ? fmt::format("{}", *values) : "-1");
-  return Feature("tensor_feature.Tensor", "tensor",
-                 {{"shape", {{"dimensions", std::move(dimensions)}}},
-                  {"dtype", dtype},
-                  {"encoding", "none"}});
+  return Feature(
+      "tensor_feature.Tensor", "tensor",
+      {{"shape", {{"dimensions", std::move(dimensions)}}}, {"dtype", dtype}, {"encoding", "none"}});
 }
 
 Json FeaturesOf(const Schema& schema, size_t num_classes) {
@@ -124,8 +122,9 @@ Json FeaturesOf(const Schema& schema, size_t num_classes) {
                        feature.min_values == feature.max_values;
     const bool one = fixed && feature.min_values == 1;
     if (name == "image/encoded" && one && feature.kind == FeatureKind::kBytes) {
-      features[name] = Feature("image_feature.Image", "image",
-                               {{"shape", {{"dimensions", {"-1", "-1", "3"}}}}, {"dtype", "uint8"}});
+      features[name] =
+          Feature("image_feature.Image", "image",
+                  {{"shape", {{"dimensions", {"-1", "-1", "3"}}}}, {"dtype", "uint8"}});
     } else if (name == kLabel && one && feature.kind == FeatureKind::kInt64 && num_classes > 0) {
       features[name] = Feature("class_label_feature.ClassLabel", "classLabel",
                                {{"numClasses", fmt::format("{}", num_classes)}});
@@ -189,12 +188,11 @@ absl::Status WriteTfdsInfo(const std::string& directory,
     for (const ManifestShard& shard : manifest.shards) {
       lengths.push_back(fmt::format("{}", shard.records));
     }
-    splits.push_back(
-        {{"name", name},
-         {"numBytes", fmt::format("{}", manifest.num_bytes())},
-         {"shardLengths", std::move(lengths)},
-         {"filepathTemplate",
-          fmt::format("{}-{{SHARD_X_OF_Y}}{}", manifest.stem, manifest.suffix)}});
+    splits.push_back({{"name", name},
+                      {"numBytes", fmt::format("{}", manifest.num_bytes())},
+                      {"shardLengths", std::move(lengths)},
+                      {"filepathTemplate",
+                       fmt::format("{}-{{SHARD_X_OF_Y}}{}", manifest.stem, manifest.suffix)}});
   }
   const Json info = {{"name", identity->name},
                      {"version", identity->version},

@@ -21,8 +21,8 @@ namespace shardfeed {
 //
 // Features keep their names. One that has the same number of values in every record is a Tensor of
 // that shape; otherwise a Tensor of any length, empty where it is missing. image/encoded is an
-// Image of three channels; image/class/label is a ClassLabel where `class_names` are given, which go
-// to a file of their own. Features without values, and of more than one kind, are left out.
+// Image of three channels; image/class/label is a ClassLabel where `class_names` are given, which
+// go to a file of their own. Features without values, and of more than one kind, are left out.
 //
 // FailedPrecondition, and nothing is written: a dataset there is compressed or holds other records
 // than Examples, or its split would be called "all"; classes that an earlier call wrote have other

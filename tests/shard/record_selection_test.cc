@@ -58,11 +58,11 @@ TEST(RecordSelectionTest, SampleInPartsIsTheSameAsWhole) {
   const std::vector<uint64_t> all = NumbersOf(selection);
   std::vector<uint64_t> parts;
   for (uint64_t begin : {0, 1, 60'000, 60'001, 149'999}) {
-    const uint64_t end = begin == 0         ? 1
-                         : begin == 1       ? 60'000
-                         : begin == 60'000  ? 60'001
-                         : begin == 60'001  ? 149'999
-                                            : 150'000;
+    const uint64_t end = begin == 0        ? 1
+                         : begin == 1      ? 60'000
+                         : begin == 60'000 ? 60'001
+                         : begin == 60'001 ? 149'999
+                                           : 150'000;
     for (uint64_t n : NumbersOf(selection, begin, end)) parts.push_back(n);
   }
   EXPECT_EQ(parts, all);
