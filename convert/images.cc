@@ -27,9 +27,17 @@ class ImagesSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  std::vector<std::string> class_names() const override {
+    if (options_.classes) return options_.classes->NamesInOrder();
+    if (!options_.labels) return {};
+    return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
+  }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
 
  private:
   struct Class {
@@ -46,6 +54,7 @@ class ImagesSource : public Source {
   const ImagesOptions options_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
   uint64_t num_at_top_ = 0;                     // pictures that stand in no folder of a source
   std::set<std::string, std::less<>> folders_;  // of the others, the first in their paths
   NameList not_pictures_;
@@ -75,6 +84,7 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
   if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
     return NoLabel(folder.root, name);
   }
+  FileTree::AddTo(fingerprint_, folder, i);
   ++num_records_;
   num_bytes_ += folder.listing.file_size(i);
   if (folder.path.empty()) {
@@ -105,6 +115,7 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
   num_records_ = num_bytes_ = num_at_top_ = 0;
   folders_.clear();
   not_pictures_ = loops_ = NameList();
+  fingerprint_ = {};
   if (absl::Status status = CheckClasses(); !status.ok()) return status;
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
@@ -200,6 +211,14 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
   return AddPicture(path, item.bytes, *bytes, builder);
+}
+
+absl::Status ImagesSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace

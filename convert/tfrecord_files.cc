@@ -34,12 +34,26 @@ class TfrecordSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item&, ExampleBuilder&) const override {
     return absl::UnimplementedError("records are taken as they are");
   }
   absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
                            std::string* out) const override;
+  // Records have no names: what they hold is their key, too.
+  absl::Status AppendKey(const Item& item, std::string* key) const override {
+    thread_local ExampleBuilder unused;
+    return BuildRecord(item, unused, key);
+  }
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override {
+    thread_local std::string record;
+    record.clear();
+    absl::Status status = AppendKey(item, &record);
+    if (status.ok()) visit(record);
+    return status;
+  }
 
  private:
   absl::Status ForEachReference(uint32_t shard,
