@@ -114,7 +114,8 @@ class Dataset {
   // ---- Batches
 
   // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
-  Dataset MapBatch(RowSpec output, BatchFn fn) const;
+  // `changes_count`: it may leave no rows of a batch, which is then left out.
+  Dataset MapBatch(RowSpec output, BatchFn fn, bool changes_count = false) const;
 
   // ---- Elements
 
@@ -150,6 +151,8 @@ class Dataset {
   const RowSpec& spec() const;
   // Its elements are batches.
   bool batched() const;
+  // The shards that the chain reads, where it has one source and that is shards; else null.
+  std::shared_ptr<const ShardTable> table() const;
   // The chain as it would be written: "shards(train@64).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // A number that changes with the data and with all of the chain that is not a function of the
@@ -209,6 +212,11 @@ class Iterator {
   // The next element, a batch or a row; one without rows at the end. After an error each further
   // call returns it again. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
+  // The next element and, where elements are rows, those that stand ready behind it; none at the
+  // end. They are not delivered before Advance says so, and until then come again.
+  absl::Status Peek(Batch* out);
+  // Delivers so many of the elements that Peek gave.
+  void Advance(size_t elements);
   const RowSpec& spec() const { return *spec_; }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
@@ -223,6 +231,8 @@ class Iterator {
  private:
   friend class Dataset;
   Iterator() = default;
+  // Makes `work` ask the queue, with what Next and Peek have in common.
+  absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
   std::shared_ptr<RunContext> context_;
   std::shared_ptr<const void> recipe_;  // whose steps are keys in context_
