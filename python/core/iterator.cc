@@ -205,6 +205,7 @@ nb::dict PyIterator::Stats() {
   all["seconds"] = stats.seconds;
   all["elements"] = stats.elements;
   all["rows"] = stats.rows;
+  all["damaged"] = stats.damaged;
   all["wait_seconds"] = stats.wait_seconds;
   all["stages"] = std::move(stages);
   all["verdict"] = stats.verdict;

@@ -405,9 +405,7 @@ class Dataset:
             ds = ds._inputs[0]
         if ds._method != "shards":
             return None
-        _, ranges, batch, end, _, skips = ds._arguments[:6]
-        if skips:
-            return "damaged records may be skipped"
+        _, ranges, batch, end = ds._arguments[:4]
         n = sum(count for _, count in ranges) if ranges is not None else len(ds._records)
         each = batch * world
         n = (n // each if end == "drop" else -(-n // each)) * batch
@@ -560,7 +558,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     records: ranges of record numbers, "0-99,200" or [(first, count)].
     batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
     an epoch is dropped ("drop"), or the epoch's first records fill it up ("pad", "wrap").
-    skip_damaged: damaged records are left out instead of ending the run.
+    skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
+    iterator's stats()["damaged"] counts them.
     io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: an eighth of
     what is free.
 

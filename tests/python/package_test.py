@@ -377,7 +377,8 @@ def test_damage_is_named(dataset, tmp_path):
         list(sf.read(tmp_path / "train@4"))
     report = sf.verify(tmp_path / "train@4")
     assert not report and report.defects[0].shard.endswith("train-00001-of-00004")
-    assert len(list(sf.read(tmp_path / "train@4", skip_damaged=True))) == RECORDS - 1
+    it = iter(sf.read(tmp_path / "train@4", skip_damaged=True))
+    assert list(it).count(b"") == 1 == it.stats()["damaged"]
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()
 
