@@ -575,7 +575,7 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
 
 TEST(StateTest, WrongStatesAreRefused) {
   auto it = Start(Dataset::Range(0, 10).Batch(2));
-  auto other = Start(Dataset::Range(0, 10).Batch(3));
+  auto other = Start(Dataset::Range(0, 11).Batch(2));
   EXPECT_FAILS(other->Load(*it->State()), kFailedPrecondition,
                "the state belongs to another chain or other data");
   EXPECT_FAILS(it->Load("hello"), kInvalidArgument, "not the state of a pipeline of shardfeed");
