@@ -8,11 +8,11 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <type_traits>
 
 #include "absl/status/statusor.h"
 #include "fmt/format.h"
 #include "opencv2/core.hpp"
-// For IMREAD_COLOR and the like; nothing of it is linked.
 #include "opencv2/imgcodecs.hpp"
 
 namespace shardfeed {
@@ -23,12 +23,16 @@ uint8_t GreyOf(uint32_t red, uint32_t green, uint32_t blue) {
   return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
 }
 
-// Functions of OpenCV's codecs, which take over a hundred libraries with them and so are opened by
-// those who need them.
+// OpenCV's codecs take over a hundred libraries with them, and its core some twenty, so they are
+// opened by those who need them: nothing of OpenCV is linked, not even what makes and destroys a
+// cv::Mat.
 struct Codecs {
-  cv::Mat (*imdecode)(const cv::_InputArray&, int);
+  // A cv::Mat is returned at the address that comes first, as by the C++ ABI of Linux.
+  void* (*imdecode)(void* mat, const cv::_InputArray&, int flags);
   bool (*imencode)(const std::string&, const cv::_InputArray&, std::vector<uint8_t>&,
                    const std::vector<int>&);
+  void (*make_mat)(void* mat, int rows, int columns, int type, void* data, size_t step);
+  void (*destroy_mat)(void* mat);
 };
 
 absl::StatusOr<Codecs> OpenCodecs() {
@@ -43,16 +47,19 @@ absl::StatusOr<Codecs> OpenCodecs() {
                     error != nullptr ? error : library));
   }
   Codecs codecs;
-  codecs.imdecode = reinterpret_cast<decltype(codecs.imdecode)>(
-      ::dlsym(handle, "_ZN2cv8imdecodeERKNS_11_InputArrayEi"));
-  codecs.imencode = reinterpret_cast<decltype(codecs.imencode)>(
-      ::dlsym(handle,
-              "_ZN2cv8imencodeERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS_"
-              "11_InputArrayERSt6vectorIhSaIhEERKSB_IiSaIiEE"));
-  if (codecs.imdecode == nullptr || codecs.imencode == nullptr) {
-    return absl::UnimplementedError(
-        fmt::format("{} has no cv::imdecode or no cv::imencode", library));
-  }
+  bool found = true;
+  const auto find = [&](const char* name, auto* function) {
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(::dlsym(handle, name));
+    found &= *function != nullptr;
+  };
+  find("_ZN2cv8imdecodeERKNS_11_InputArrayEi", &codecs.imdecode);
+  find(
+      "_ZN2cv8imencodeERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS_"
+      "11_InputArrayERSt6vectorIhSaIhEERKSB_IiSaIiEE",
+      &codecs.imencode);
+  find("_ZN2cv3MatC1EiiiPvm", &codecs.make_mat);
+  find("_ZN2cv3MatD1Ev", &codecs.destroy_mat);
+  if (!found) return absl::UnimplementedError(fmt::format("{} is another than expected", library));
   return codecs;
 }
 
@@ -60,6 +67,35 @@ const absl::StatusOr<Codecs>& GetCodecs() {
   static const auto* codecs = new absl::StatusOr<Codecs>(OpenCodecs());
   return *codecs;
 }
+
+// A cv::Mat that the library made.
+class Mat {
+ public:
+  explicit Mat(const Codecs& codecs) : codecs_(codecs) {}
+  ~Mat() {
+    if (made_) codecs_.destroy_mat(memory_);
+  }
+  Mat(const Mat&) = delete;
+  Mat& operator=(const Mat&) = delete;
+
+  void Decode(std::string_view bytes, int flags) {
+    const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
+    codecs_.imdecode(memory_, cv::_InputArray(copy), flags);
+    made_ = true;
+  }
+  // The pixels are another's.
+  void Borrow(void* pixels, uint32_t width, uint32_t height) {
+    codecs_.make_mat(memory_, static_cast<int>(height), static_cast<int>(width), CV_8UC3, pixels,
+                     size_t{3} * width);
+    made_ = true;
+  }
+  const cv::Mat& get() const { return *reinterpret_cast<const cv::Mat*>(memory_); }
+
+ private:
+  const Codecs& codecs_;
+  alignas(cv::Mat) char memory_[sizeof(cv::Mat)];
+  bool made_ = false;
+};
 
 absl::Status DecodeWithOpenCv(std::string_view bytes, const ImageHeader& header, int channels,
                               std::vector<uint8_t>* pixels) {
@@ -71,22 +107,24 @@ absl::Status DecodeWithOpenCv(std::string_view bytes, const ImageHeader& header,
   if (bytes.size() > INT32_MAX) {
     return absl::UnimplementedError(fmt::format("{} of more than 2 GiB", header.format));
   }
-  cv::Mat decoded;
+  Mat mat(*codecs);
   try {
-    const cv::Mat input(1, static_cast<int>(bytes.size()), CV_8U, const_cast<char*>(bytes.data()));
-    decoded =
-        codecs->imdecode(input, cv::IMREAD_IGNORE_ORIENTATION |
-                                    (channels == 3 ? cv::IMREAD_COLOR : cv::IMREAD_GRAYSCALE));
-  } catch (const cv::Exception& e) {
-    return absl::DataLossError(fmt::format("{} cannot be decoded: {}", header.format, e.err));
+    mat.Decode(bytes, cv::IMREAD_IGNORE_ORIENTATION |
+                          (channels == 3 ? cv::IMREAD_COLOR : cv::IMREAD_GRAYSCALE));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    return absl::DataLossError(fmt::format("{} cannot be decoded: {}", header.format, e.what()));
   }
-  if (decoded.empty()) {
+  const cv::Mat& decoded = mat.get();
+  if (decoded.data == nullptr) {
     return absl::DataLossError(
         fmt::format("{} of {} bytes is cut off, damaged or of a kind that OpenCV cannot decode",
                     header.format, bytes.size()));
   }
   if (decoded.cols != static_cast<int>(header.width) ||
-      decoded.rows != static_cast<int>(header.height) || decoded.type() != CV_8UC(channels)) {
+      decoded.rows != static_cast<int>(header.height) ||
+      (decoded.flags & cv::Mat::TYPE_MASK) != CV_8UC(channels)) {
     return absl::DataLossError(fmt::format("{} has {} x {} pixels, but its header says {} x {}",
                                            header.format, decoded.cols, decoded.rows, header.width,
                                            header.height));
@@ -94,7 +132,7 @@ absl::Status DecodeWithOpenCv(std::string_view bytes, const ImageHeader& header,
   const size_t row = size_t{header.width} * channels;
   pixels->resize(row * header.height);
   for (uint32_t y = 0; y < header.height; ++y) {
-    const uint8_t* from = decoded.ptr<uint8_t>(static_cast<int>(y));
+    const uint8_t* from = decoded.data + y * decoded.step.p[0];
     uint8_t* to = pixels->data() + y * row;
     if (channels == 1) {
       std::memcpy(to, from, row);
@@ -204,22 +242,21 @@ absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, 
 absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png) {
   const absl::StatusOr<Codecs>& codecs = GetCodecs();
   if (!codecs.ok()) return codecs.status();
+  std::vector<uint8_t> bgr(size_t{width} * height * 3);
+  for (size_t i = 0; i < bgr.size(); i += 3) {
+    bgr[i] = pixels[i + 2];
+    bgr[i + 1] = pixels[i + 1];
+    bgr[i + 2] = pixels[i];
+  }
   std::vector<uint8_t> bytes;
+  Mat mat(*codecs);
   try {
-    cv::Mat bgr(static_cast<int>(height), static_cast<int>(width), CV_8UC3);
-    for (uint32_t y = 0; y < height; ++y) {
-      uint8_t* to = bgr.ptr<uint8_t>(static_cast<int>(y));
-      for (uint32_t x = 0; x < width; ++x, pixels += 3, to += 3) {
-        to[0] = pixels[2];
-        to[1] = pixels[1];
-        to[2] = pixels[0];
-      }
-    }
-    if (!codecs->imencode(".png", bgr, bytes, {})) {
+    mat.Borrow(bgr.data(), width, height);
+    if (!codecs->imencode(".png", mat.get(), bytes, {})) {
       return absl::InternalError("OpenCV could not make the PNG");
     }
-  } catch (const cv::Exception& e) {
-    return absl::InternalError(fmt::format("OpenCV could not make the PNG: {}", e.err));
+  } catch (const std::exception& e) {
+    return absl::InternalError(fmt::format("OpenCV could not make the PNG: {}", e.what()));
   }
   png->assign(bytes.begin(), bytes.end());
   return absl::OkStatus();

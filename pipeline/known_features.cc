@@ -16,12 +16,18 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
   }
   constexpr uint64_t kRecords = 1000;
   Schema schema;
+  absl::Status damage;
   for (const std::string& path : set.paths) {
     absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(path);
     if (!reader.ok()) return reader.status();
     while (schema.records() < kRecords) {
       RecordBlock block;
       absl::Status status = (*reader)->Next(&block);
+      // What is damaged is the reader's to tell of, or to skip.
+      if (absl::IsDataLoss(status)) {
+        damage = std::move(status);
+        break;
+      }
       if (!status.ok()) return status;
       if (block.records.empty()) break;
       for (const Record& record : block.records) {
@@ -33,6 +39,7 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
     }
     if (schema.records() >= kRecords) break;
   }
+  if (schema.records() == 0 && !damage.ok()) return damage;
   return schema;
 }
 
