@@ -1,6 +1,8 @@
-// Random crops of JPEGs, and making JPEGs seekable, beside libjpeg. Each run prints one JSON object.
+// Random crops of JPEGs, and making JPEGs seekable, beside libjpeg. Each run prints one JSON
+// object.
 //
-//   jpeg_benchmark crop FOLDER THREADS      crops as torchvision's RandomResizedCrop draws them: the
+//   jpeg_benchmark crop FOLDER THREADS      crops as torchvision's RandomResizedCrop draws them:
+//   the
 //                                           whole picture by libjpeg, rows and columns skipped by
 //                                           libjpeg, DecodeCrop, DecodeCrop of seekable pictures
 //   jpeg_benchmark rewrite FOLDER THREADS   a bare loop of libjpeg's lossless transcoding, and
@@ -246,10 +248,9 @@ void Crop(const std::string& folder, int threads) {
   };
   std::vector<double> seconds[4];
   for (int round = 0; round <= kRounds; ++round) {
-    const double taken[4] = {Timed(threads, count, by_libjpeg(true)),
-                             Timed(threads, count, by_libjpeg(false)),
-                             Timed(threads, count, by_us(pictures)),
-                             Timed(threads, count, by_us(seekable))};
+    const double taken[4] = {
+        Timed(threads, count, by_libjpeg(true)), Timed(threads, count, by_libjpeg(false)),
+        Timed(threads, count, by_us(pictures)), Timed(threads, count, by_us(seekable))};
     if (round == 0) continue;  // warms up
     for (int i = 0; i < 4; ++i) seconds[i].push_back(taken[i]);
   }

@@ -18,6 +18,8 @@ namespace {
 using MakeSource =
     std::function<absl::StatusOr<std::unique_ptr<Source>>(std::vector<std::string> paths)>;
 
+constexpr char kJpegOption[] = "--jpeg";
+
 struct ConvertFlags {
   std::vector<std::string> paths;  // sources, then the output
   Compression compression = Compression::kNone;
@@ -27,6 +29,7 @@ struct ConvertFlags {
   std::optional<uint64_t> shuffle;
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
+  std::optional<std::string> jpeg;  // of kinds that have pictures
   bool overwrite = false;
   bool no_sync = false;
 };
@@ -83,6 +86,7 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
       {"shuffle",
        converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
   };
+  if (flags.jpeg) converting.made_by["jpeg"] = *flags.jpeg;
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
 
   absl::StatusOr<std::unique_ptr<Source>> source = make_source(sources);
@@ -170,7 +174,9 @@ void AddKind(CLI::App& convert, const std::string& kind, const std::string& help
   AddCommonOptions(*command, options);
   command->footer(details);
   const MakeSource make_source = declare(*command);
-  command->callback([kind, make_source, flags, &options, exit] {
+  const CLI::Option* jpeg = command->get_option_no_throw(kJpegOption);
+  command->callback([kind, make_source, flags, jpeg, &options, exit] {
+    if (jpeg != nullptr) flags->jpeg = jpeg->as<std::string>();
     *exit = Convert(kind, make_source, *flags, options);
   });
 }
@@ -190,9 +196,26 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Each folder in SOURCE is a class; labels count the classes in the order of their names.\n"
       "Features: image/encoded, image/format, image/height, image/width, image/class/label,\n"
       "image/class/text, image/filename. Shuffled by default, since folders come sorted by class.\n"
+      "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be seekable; what\n"
+      "cannot be is kept and counted, and damaged pictures are named.\n"
       "\nExample:\n"
       "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
-      0, [](CLI::App&) { return MakeSource(MakeImageFolderSource); }, options, exit);
+      0,
+      [](CLI::App& command) {
+        auto jpeg = std::make_shared<std::string>("seekable");
+        command
+            .add_option(kJpegOption, *jpeg,
+                        "seekable: JPEGs are rewritten losslessly, so that crops of them decode "
+                        "faster; keep: the bytes of the files")
+            ->check(CLI::IsMember({"seekable", "keep"}))
+            ->type_name("KIND")
+            ->capture_default_str();
+        return [jpeg](std::vector<std::string> paths) {
+          return MakeImageFolderSource(
+              std::move(paths), {.jpeg = *jpeg == "keep" ? JpegMode::kKeep : JpegMode::kSeekable});
+        };
+      },
+      options, exit);
   AddKind(
       *convert, "csv", "Tables of comma-separated values",
       "The first row names the features. A column whose cells are all integers becomes int64, one\n"

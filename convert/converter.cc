@@ -7,6 +7,7 @@
 
 #include "convert/item_shuffler.h"
 #include "fmt/format.h"
+#include "tfrecord/framing.h"
 
 namespace shardfeed {
 namespace {
@@ -48,8 +49,9 @@ absl::Status BuildBatch(const Source& source, const ItemBatch& items, RecordBatc
   return absl::OkStatus();
 }
 
-// Mean size of the first records' frames.
-absl::StatusOr<uint64_t> SampleFrameBytes(const Source& source) {
+// Mean size of the records' frames: as the source tells it, or of the first ones.
+absl::StatusOr<uint64_t> MeanFrameBytes(const Source& source) {
+  if (const uint64_t mean = source.mean_record_bytes(); mean > 0) return mean + kFrameBytes;
   ItemBatch items;
   absl::Status status = source.ForEach([&](const Item& item) {
     items.Add(item);
@@ -90,7 +92,7 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
   if (!status.ok()) return status;
   const uint64_t total =
       std::min(source.num_records(), options.limit.value_or(source.num_records()));
-  absl::StatusOr<uint64_t> frame_bytes = SampleFrameBytes(source);
+  absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source);
   if (!frame_bytes.ok()) return frame_bytes.status();
 
   OutputSpec output = options.output;
@@ -157,6 +159,9 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
         "the input changed while it was being read: {} records at first, {} later; run again",
         total, number));
   }
+  // The notes tell what was met while the records were built.
+  status = writer.WaitForAll();
+  if (!status.ok()) return status;
   Manifest manifest;
   manifest.made_by = options.made_by;
   manifest.notes = source.notes();

@@ -113,7 +113,8 @@ class FileBuffer {
 
 class ImageFolderSource : public Source {
  public:
-  explicit ImageFolderSource(std::vector<std::string> folders) : roots_(std::move(folders)) {
+  ImageFolderSource(std::vector<std::string> folders, const ImageFolderOptions& options)
+      : roots_(std::move(folders)), jpegs_(options.jpeg) {
     for (std::string& root : roots_) {
       while (root.size() > 1 && root.ends_with('/')) root.pop_back();
     }
@@ -123,6 +124,10 @@ class ImageFolderSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    constexpr uint64_t kOtherFeatures = 250;
+    return num_records_ == 0 ? 0 : num_bytes_ / num_records_ + kOtherFeatures;
+  }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
@@ -148,6 +153,7 @@ class ImageFolderSource : public Source {
   }
 
   std::vector<std::string> roots_;
+  const JpegRewriter jpegs_;
   std::vector<std::string> classes_;
   std::vector<ClassFolder> class_folders_;
   uint64_t num_records_ = 0;
@@ -284,6 +290,7 @@ std::vector<std::string> ImageFolderSource::notes() const {
         fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
         classes_.size() > 3 ? ", ..." : ""));
   }
+  for (std::string& note : jpegs_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -333,10 +340,12 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
     return absl::Status(header.status().code(),
                         fmt::format("{}: {}", path, std::string(header.status().message())));
   }
+  absl::StatusOr<std::string_view> encoded = jpegs_.Rewrite(path, *header, *bytes);
+  if (!encoded.ok()) return encoded.status();
   // In the order of their names, which is that of the record.
   builder.AddInt64("image/class/label", prefix.label);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
-  builder.AddBorrowedBytes("image/encoded", *bytes);
+  builder.AddBorrowedBytes("image/encoded", *encoded);
   builder.AddBytes("image/filename", name);
   builder.AddBytes("image/format", header->format);
   builder.AddInt64("image/height", header->height);
@@ -346,9 +355,10 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders) {
+absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
+                                                              const ImageFolderOptions& options) {
   if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
-  return std::make_unique<ImageFolderSource>(std::move(folders));
+  return std::make_unique<ImageFolderSource>(std::move(folders), options);
 }
 
 }  // namespace shardfeed

@@ -9,7 +9,7 @@
 //
 // Features, with the names and meanings of TensorFlow's ImageNet scripts:
 //
-//   image/encoded      bytes   the file, as it is
+//   image/encoded      bytes   the file; a JPEG is made seekable, if not told otherwise
 //   image/format       bytes   "jpeg", "png" ..., by its first bytes
 //   image/height       int64   in pixels
 //   image/width        int64
@@ -25,9 +25,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/jpeg_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
+
+struct ImageFolderOptions {
+  JpegMode jpeg = JpegMode::kSeekable;
+};
 
 // The pictures of class 0, then class 1 ..., within a class by source, within a folder by the bytes
 // of the names. Scan and ForEach each walk the folders and hold the names of no more than one
@@ -36,7 +41,8 @@ namespace shardfeed {
 // InvalidArgument: no sources. DataLoss: the layout is another, a class has no pictures, the name
 // of a class is not UTF-8, or a picture is none. FailedPrecondition: the folders have changed since
 // Scan. NotFound and the like: a file or folder cannot be read.
-absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders);
+absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(
+    std::vector<std::string> folders, const ImageFolderOptions& options = {});
 
 }  // namespace shardfeed
 

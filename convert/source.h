@@ -40,7 +40,11 @@ class Source {
   virtual uint64_t num_records() const = 0;
   // The input's size: a measure for progress and, roughly, for the size of the output.
   virtual uint64_t num_bytes() const = 0;
-  // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...".
+  // The mean size of a record, about, where the scan tells it; 0 where records have to be built for
+  // that.
+  virtual uint64_t mean_record_bytes() const { return 0; }
+  // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...". What is
+  // counted while records are built is complete when all are, each of them once.
   virtual std::vector<std::string> notes() const { return {}; }
 
   // Hands the items to `sink` one after another in a fixed order (sorted folders and names; rows as

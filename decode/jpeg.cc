@@ -130,8 +130,8 @@ class JpegDecoder::Impl {
 absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
   const uint64_t pixels = uint64_t{frame.width} * frame.height;
   if (pixels == 0) {
-    return absl::DataLossError(fmt::format("JPEG says that it is {} pixels wide and {} high",
-                                           frame.width, frame.height));
+    return absl::DataLossError(
+        fmt::format("JPEG says that it is {} pixels wide and {} high", frame.width, frame.height));
   }
   if (pixels > options_.max_pixels) {
     return absl::ResourceExhaustedError(
@@ -144,8 +144,7 @@ absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
         fmt::format("scale_denominator {}: 1, 2, 4 or 8 is wanted", crop_.scale_denominator));
   }
   if (crop_.channels != 1 && crop_.channels != 3) {
-    return absl::InvalidArgumentError(
-        fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
+    return absl::InvalidArgumentError(fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
   }
   const uint32_t width = CeilDiv(frame.width, denominator);
   const uint32_t height = CeilDiv(frame.height, denominator);
@@ -156,8 +155,8 @@ absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
                     crop_.height, crop_.x, crop_.y, width, height));
   }
   if (row_bytes_ / crop_.channels < crop_.width && crop_.height > 1) {
-    return absl::InvalidArgumentError(fmt::format(
-        "row_bytes {}: a row of {} pixels does not fit", row_bytes_, crop_.width));
+    return absl::InvalidArgumentError(
+        fmt::format("row_bytes {}: a row of {} pixels does not fit", row_bytes_, crop_.width));
   }
   return absl::OkStatus();
 }
@@ -180,9 +179,8 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
   path_ = JpegPath::kLibjpeg;
   if (DecodeWhole(jpeg)) return absl::OkStatus();
   if (errors_.too_many_scans) {
-    return absl::ResourceExhaustedError(
-        fmt::format("JPEG of more than {} scans, which is the limit (max_scans)",
-                    options_.max_scans));
+    return absl::ResourceExhaustedError(fmt::format(
+        "JPEG of more than {} scans, which is the limit (max_scans)", options_.max_scans));
   }
   return errors_.ToStatus(jpeg.size());
 }
@@ -250,7 +248,8 @@ void JpegDecoder::Impl::WriteHeader(const JpegLayout& layout, uint32_t width, ui
   for (uint32_t i = 0; i < frame.num_components; ++i) {
     const JpegFrame::Component& c = frame.components[i];
     header_ += static_cast<char>(c.id);
-    // The factors of a single component mean nothing, but would take several rows of blocks at once.
+    // The factors of a single component mean nothing, but would take several rows of blocks at
+    // once.
     header_ += static_cast<char>(frame.num_components == 1 ? 0x11 : c.h << 4 | c.v);
     header_ += static_cast<char>(c.quantization);
   }
@@ -324,6 +323,10 @@ bool JpegDecoder::Impl::DecodeSmallPicture() {
 
 bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
   errors_.Reset(options_.accept_damaged);
+  // libjpeg keeps tables for pictures to come that have none; here that would be damage unseen. The
+  // small pictures have all they take.
+  jpeg_destroy_decompress(&decoder_);
+  created_ = false;
   if (setjmp(errors_.jump) != 0) {
     jpeg_abort_decompress(&decoder_);
     return false;

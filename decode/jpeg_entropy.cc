@@ -7,8 +7,8 @@
 namespace shardfeed {
 namespace {
 
-// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from the
-// ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
+// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from
+// the ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
 constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
   std::array<uint8_t, 64 + 128 + 16> order;
   order.fill(63);
@@ -122,8 +122,8 @@ void JpegEntropyDecoder::Bits::RefillSlowly() {
   }
 }
 
-// The values of each size are, in order of their bits, the negative ones and then the positive ones:
-// the bits of a negative one are those of its magnitude, inverted.
+// The values of each size are, in order of their bits, the negative ones and then the positive
+// ones: the bits of a negative one are those of its magnitude, inverted.
 inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
   const uint64_t bits = buffer << skip;
   const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
@@ -164,7 +164,8 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
     // Decodes a symbol; false: the block is complete.
     const auto step = [&]() __attribute__((always_inline)) {
       const uint32_t symbol = ac.lookup[bits.Peek(kLookupBits)];
-      if (symbol != 0) [[likely]] return take(symbol);
+      if (symbol != 0) [[likely]]
+        return take(symbol);
       bits.Refill();
       const uint32_t found = ac.Find(bits.Peek(16));
       if (found == 0) {
@@ -204,8 +205,8 @@ bool JpegEntropyDecoder::Start(std::string_view jpeg, const JpegLayout& layout) 
     for (int i = 0; i < n; ++i) blocks_[num_blocks_++] = block;
   }
   restart_interval_ = layout.restart_interval;
-  interval_end_ =
-      restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
+  interval_end_ = restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
+  num_mcus_ = layout.num_mcus();
   next_ = 0;
   if (restart_interval_ > 0) restarts_.Start(jpeg, layout.scan_begin);
   StartInterval(layout.scan_begin);
@@ -220,20 +221,16 @@ void JpegEntropyDecoder::StartInterval(size_t begin) {
   last_dc_ = {};
 }
 
-// Whether nothing is left between here and a marker but the bits that fill up the last byte.
-bool JpegEntropyDecoder::EndsAt(size_t marker) const {
-  const size_t at = bits_.at - reinterpret_cast<const uint8_t*>(jpeg_.data());
-  return at <= marker && bits_.count - bits_.padding < 8 &&
-         jpeg_.substr(at, marker - at).find_first_not_of('\xff') == std::string_view::npos;
+// Whether nothing is left before the next marker but the bits that fill up the last byte.
+bool JpegEntropyDecoder::EndsHere() const {
+  const uint8_t* at = bits_.at;
+  while (at != bits_.end && *at == 0xff) ++at;
+  return bits_.count - bits_.padding < 8 && at != bits_.at && at != bits_.end && *at != 0;
 }
 
 bool JpegEntropyDecoder::JumpTo(uint64_t number) {
   const uint64_t interval = number / restart_interval_;
   size_t begin = 0;
-  if (next_ == interval_end_ &&
-      (!restarts_.Find(next_ / restart_interval_, &begin) || !EndsAt(begin - 2))) {
-    return false;
-  }
   if (!restarts_.Find(interval, &begin)) return false;
   StartInterval(begin);
   next_ = interval * restart_interval_;
@@ -247,7 +244,8 @@ bool JpegEntropyDecoder::Decode(uint64_t number, int16_t (*const* blocks)[64]) {
     if (!DecodeMcu<false>(nullptr)) return false;
   }
   ++next_;
-  return blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks);
+  if (!(blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks))) return false;
+  return next_ != interval_end_ || next_ >= num_mcus_ || EndsHere();
 }
 
 }  // namespace shardfeed

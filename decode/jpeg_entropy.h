@@ -21,8 +21,8 @@ namespace shardfeed {
 // once. Not thread safe.
 class JpegEntropyDecoder {
  public:
-  // Starts a picture, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a Huffman
-  // table is missing or wrong.
+  // Starts a picture, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a
+  // Huffman table is missing or wrong.
   bool Start(std::string_view jpeg, const JpegLayout& layout);
 
   // Decodes the MCU of that number, in order of the rows; numbers must ascend. `blocks[i]` is where
@@ -85,7 +85,7 @@ class JpegEntropyDecoder {
   };
 
   void StartInterval(size_t begin);
-  bool EndsAt(size_t marker) const;
+  bool EndsHere() const;
   bool JumpTo(uint64_t number);
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
@@ -96,6 +96,7 @@ class JpegEntropyDecoder {
   std::array<Block, 10> blocks_;
   int num_blocks_ = 0;
   uint32_t restart_interval_ = 0;
+  uint64_t num_mcus_ = 0;
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};

@@ -37,6 +37,19 @@ absl::Status ReadHuffmanTables(const JpegMarker& marker, JpegLayout& layout) {
   return absl::OkStatus();
 }
 
+// The numbers of the tables in the segment, as a set of bits; 0 if it is damaged.
+uint32_t QuantizationTables(std::string_view payload) {
+  uint32_t tables = 0;
+  while (!payload.empty()) {
+    const uint8_t kind = Byte(payload, 0);
+    const size_t size = kind >> 4 == 0 ? 1 + 64 : 1 + 2 * 64;
+    if (kind >> 4 > 1 || (kind & 15) > 3 || payload.size() < size) return 0;
+    tables |= uint32_t{1} << (kind & 15);
+    payload.remove_prefix(size);
+  }
+  return tables;
+}
+
 // Fills in what is told of pictures that are one scan; leaves `one_scan` false for others.
 absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
   const std::string_view payload = marker.payload;
@@ -89,6 +102,7 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
   JpegLayout layout;
   JpegMarkerReader reader(jpeg);
   bool too_many = false;
+  uint32_t quantization_tables = 0;
   while (true) {
     const absl::StatusOr<JpegMarker> marker = reader.Next();
     if (absl::IsOutOfRange(marker.status()) || (marker.ok() && reader.position() > jpeg.size())) {
@@ -106,12 +120,15 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
                         marker->offset, marker->code == 0 ? "entropy-coded data" : "its end"));
       case kJpegSos: {
         if (layout.frame.sof == 0) {
-          return absl::DataLossError(fmt::format(
-              "JPEG is damaged at byte {}: a scan comes before the picture's size",
-              marker->offset));
+          return absl::DataLossError(
+              fmt::format("JPEG is damaged at byte {}: a scan comes before the picture's size",
+                          marker->offset));
         }
         if (absl::Status status = ReadScan(*marker, layout); !status.ok()) return status;
-        layout.one_scan = layout.one_scan && !too_many;
+        for (size_t i = 0; layout.one_scan && i < layout.frame.num_components; ++i) {
+          const uint8_t table = layout.frame.components[i].quantization;
+          layout.one_scan = !too_many && table < 4 && (quantization_tables >> table & 1) != 0;
+        }
         layout.scan_begin = reader.position();
         return layout;
       }
@@ -123,9 +140,11 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
       case kJpegDht:
         if (absl::Status status = ReadHuffmanTables(*marker, layout); !status.ok()) return status;
         break;
+      case kJpegDqt:
+        quantization_tables |= QuantizationTables(marker->payload);
+        [[fallthrough]];
       case kJpegApp0:
       case kJpegApp14:
-      case kJpegDqt:
         if (layout.num_meaning < layout.meaning.size()) {
           layout.meaning[layout.num_meaning++] = segment;
         } else {

@@ -73,8 +73,7 @@ absl::StatusOr<JpegFrame> ParseJpegFrame(const JpegMarker& marker) {
   for (size_t i = 0; i < std::min<size_t>(num_components, frame.components.size()); ++i) {
     const size_t at = kFixed + 3 * i;
     frame.components[i] = {Byte(payload, at), static_cast<uint8_t>(Byte(payload, at + 1) >> 4),
-                           static_cast<uint8_t>(Byte(payload, at + 1) & 15),
-                           Byte(payload, at + 2)};
+                           static_cast<uint8_t>(Byte(payload, at + 1) & 15), Byte(payload, at + 2)};
   }
   if (frame.height == 0) {
     return absl::DataLossError(

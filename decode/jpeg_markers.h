@@ -33,8 +33,8 @@ enum : uint8_t {
 
 struct JpegMarker {
   uint8_t code = 0;
-  size_t offset = 0;         // of its 0xff; of the last where fill bytes stand before it
-  size_t length = 0;         // as the file tells it; 0 for EOI and for stuffed zeros, which have none
+  size_t offset = 0;  // of its 0xff; of the last where fill bytes stand before it
+  size_t length = 0;  // as the file tells it; 0 for EOI and for stuffed zeros, which have none
   std::string_view payload;  // what follows the length, as far as the file has it
 };
 
@@ -44,8 +44,8 @@ class JpegMarkerReader {
   // `jpeg` begins with SOI (ff d8).
   explicit JpegMarkerReader(std::string_view jpeg) : jpeg_(jpeg), at_(2) {}
 
-  // The next marker that is not TEM, RSTn or SOI; those say nothing here. After SOS, EOI and stuffed
-  // zeros (code 0) the caller stops.
+  // The next marker that is not TEM, RSTn or SOI; those say nothing here. After SOS, EOI and
+  // stuffed zeros (code 0) the caller stops.
   //
   // OutOfRange: the file ends. DataLoss: no marker stands where one must, or its length is wrong;
   // the message names the byte.

@@ -80,8 +80,8 @@ void LibjpegErrors::Reset(bool accept_damaged_pictures) {
 absl::Status LibjpegErrors::ToStatus(uint64_t num_bytes) const {
   if (too_many_scans) return absl::ResourceExhaustedError("JPEG has too many scans");
   if (cut_off) {
-    return absl::DataLossError(
-        fmt::format("JPEG is cut off: the file ends after {} bytes, before its picture", num_bytes));
+    return absl::DataLossError(fmt::format(
+        "JPEG is cut off: the file ends after {} bytes, before its picture", num_bytes));
   }
   switch (code) {
     case JERR_OUT_OF_MEMORY:

@@ -109,7 +109,8 @@ uint32_t BlocksInMcu(const jpeg_decompress_struct& decoder) {
 
 uint32_t McusPerRow(const jpeg_decompress_struct& decoder) {
   const uint32_t width =
-      DCTSIZE * (decoder.num_components == 1 ? 1 : static_cast<uint32_t>(decoder.max_h_samp_factor));
+      DCTSIZE *
+      (decoder.num_components == 1 ? 1 : static_cast<uint32_t>(decoder.max_h_samp_factor));
   return (decoder.image_width + width - 1) / width;
 }
 

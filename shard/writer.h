@@ -63,6 +63,9 @@ class DatasetWriter {
   // Says that `shard` is complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
+  // Waits until all that was submitted is appended, or an error ends it, which is returned.
+  absl::Status WaitForAll();
+
   // Completes the dataset and makes it visible. `manifest` brings made_by and notes.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
@@ -87,7 +90,6 @@ class DatasetWriter {
   absl::Status FlushPending(size_t shard);
   std::string TakeSpare();
   void Recycle(std::string memory);
-  absl::Status WaitForAll();
   absl::Status RemoveLeftovers();
   absl::Status CheckNameIsFree() const;
   absl::Status RemoveOldDataset();

@@ -178,8 +178,8 @@ std::vector<std::pair<int, std::string>> Segments(const std::string& jpeg) {
   std::vector<std::pair<int, std::string>> segments;
   EXPECT_TRUE(ReadSegments(decoder)) << decoder.errors.text;
   for (const auto* m = decoder.object.marker_list; m != nullptr; m = m->next) {
-    segments.emplace_back(
-        m->marker, std::string(reinterpret_cast<const char*>(m->data), m->data_length));
+    segments.emplace_back(m->marker,
+                          std::string(reinterpret_cast<const char*>(m->data), m->data_length));
   }
   return segments;
 }

@@ -16,31 +16,33 @@
 namespace shardfeed {
 namespace {
 
+using ::testing::AnyOf;
 using testing::DecodeByLibjpeg;
 using testing::FindMarker;
 using testing::JpegSpec;
 using testing::MakeJpeg;
 using testing::Pixels;
+using ::testing::StartsWith;
 
 using Sampling = std::vector<std::pair<int, int>>;
 
 const std::vector<Sampling> kSamplings = {
-    {{1, 1}},                          // grey
-    {{2, 2}},                          // grey, with factors that mean nothing
-    {{1, 1}, {1, 1}, {1, 1}},          // 4:4:4
-    {{2, 1}, {1, 1}, {1, 1}},          // 4:2:2
-    {{1, 2}, {1, 1}, {1, 1}},          // 4:4:0
-    {{2, 2}, {1, 1}, {1, 1}},          // 4:2:0
-    {{4, 1}, {1, 1}, {1, 1}},          // 4:1:1
+    {{1, 1}},                  // grey
+    {{2, 2}},                  // grey, with factors that mean nothing
+    {{1, 1}, {1, 1}, {1, 1}},  // 4:4:4
+    {{2, 1}, {1, 1}, {1, 1}},  // 4:2:2
+    {{1, 2}, {1, 1}, {1, 1}},  // 4:4:0
+    {{2, 2}, {1, 1}, {1, 1}},  // 4:2:0
+    {{4, 1}, {1, 1}, {1, 1}},  // 4:1:1
     {{1, 4}, {1, 1}, {1, 1}},
-    {{4, 2}, {1, 1}, {1, 1}},          // 4:1:0
+    {{4, 2}, {1, 1}, {1, 1}},  // 4:1:0
     {{2, 4}, {1, 1}, {1, 1}},
     {{3, 1}, {1, 1}, {1, 1}},
     {{1, 3}, {1, 1}, {1, 1}},
     {{2, 2}, {2, 1}, {1, 2}},
     {{2, 2}, {1, 2}, {1, 1}},
     {{4, 1}, {2, 1}, {1, 1}},
-    {{1, 1}, {2, 2}, {1, 1}},          // the luma is the smaller one
+    {{1, 1}, {2, 2}, {1, 1}},  // the luma is the smaller one
     {{2, 1}, {2, 1}, {2, 1}},
     {{1, 1}, {1, 1}, {1, 1}, {1, 1}},  // CMYK
     {{2, 1}, {1, 1}, {1, 1}, {2, 1}},
@@ -91,8 +93,7 @@ Pixels RgbOfCmyk(const Pixels& cmyk, bool adobe) {
     for (size_t c = 0; c < 3; ++c) {
       const double ink = adobe ? 255 - cmyk.values[i + c] : cmyk.values[i + c];
       const double black = adobe ? 255 - cmyk.values[i + 3] : cmyk.values[i + 3];
-      rgb.values.push_back(
-          static_cast<uint8_t>((255 - ink) * (255 - black) / 255 + 0.5));
+      rgb.values.push_back(static_cast<uint8_t>((255 - ink) * (255 - black) / 255 + 0.5));
     }
   }
   return rgb;
@@ -149,8 +150,8 @@ class JpegTest : public ::testing::Test {
 TEST_F(JpegTest, CropsArePartsOfTheWholePicture) {
   for (const Sampling& sampling : kSamplings) {
     for (int restart_interval : {0, 1, 3}) {
-      const JpegSpec spec = {.width = 117, .height = 90, .sampling = sampling,
-                             .restart_interval = restart_interval};
+      const JpegSpec spec = {
+          .width = 117, .height = 90, .sampling = sampling, .restart_interval = restart_interval};
       ExpectCrops(MakeJpeg(spec), decoder_,
                   restart_interval > 0 ? JpegPath::kRestarts : JpegPath::kSkipped, 25,
                   fmt::format("{} restarts {}", NameOf(sampling), restart_interval));
@@ -181,5 +182,302 @@ TEST_F(JpegTest, CropsOfArithmeticCodingArePartsOfTheWhole) {
     ExpectCrops(MakeJpeg(spec), decoder_, JpegPath::kLibjpeg, 10, "arithmetic");
   }
 }
+
+TEST_F(JpegTest, CropsOfSeekablePicturesArePartsOfTheWhole) {
+  for (const Sampling& sampling : kSamplings) {
+    for (bool progressive : {false, true}) {
+      const std::string jpeg =
+          MakeJpeg({.width = 117, .height = 90, .sampling = sampling, .progressive = progressive});
+      std::string seekable;
+      ASSERT_EQ(MakeSeekable(jpeg, {}, &seekable)->outcome, SeekableJpeg::Outcome::kRewritten);
+      ExpectCrops(seekable, decoder_, JpegPath::kRestarts, 25, NameOf(sampling));
+    }
+  }
+}
+
+TEST_F(JpegTest, CropsOfAnyRestartIntervalArePartsOfTheWhole) {
+  // 8 MCUs in a row, 6 rows.
+  for (int interval : {1, 2, 4, 5, 7, 8, 9, 16, 24, 47, 48, 49, 65535}) {
+    ExpectCrops(MakeJpeg({.width = 117, .height = 90, .restart_interval = interval}), decoder_,
+                JpegPath::kRestarts, 25, fmt::format("{}", interval));
+  }
+}
+
+TEST_F(JpegTest, CropsOfAllSizesArePartsOfTheWhole) {
+  for (int width : {1, 2, 3, 5, 15, 16, 17, 18, 19, 20, 21, 31, 33, 34, 35}) {
+    for (int height : {1, 2, 7, 16, 17, 18, 33}) {
+      for (const Sampling& sampling :
+           {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{2, 2}}, Sampling{{2, 1}, {1, 1}, {1, 1}}}) {
+        for (bool progressive : {false, true}) {
+          ExpectCrops(MakeJpeg({.width = width,
+                                .height = height,
+                                .sampling = sampling,
+                                .progressive = progressive}),
+                      decoder_, progressive ? JpegPath::kLibjpeg : JpegPath::kSkipped, 8,
+                      fmt::format("{} x {}{}", width, height, NameOf(sampling)));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(JpegTest, CropsOfWidePicturesArePartsOfTheWhole) {
+  ExpectCrops(MakeJpeg({.width = 65500, .height = 19}), decoder_, JpegPath::kSkipped, 10, "wide");
+  ExpectCrops(MakeJpeg({.width = 65500, .height = 19, .restart_interval = 4}), decoder_,
+              JpegPath::kRestarts, 10, "wide, restarts");
+  ExpectCrops(MakeJpeg({.width = 19, .height = 65500, .restart_interval = 2}), decoder_,
+              JpegPath::kRestarts, 5, "high, restarts");
+}
+
+TEST_F(JpegTest, CropsOfAllQualitiesArePartsOfTheWhole) {
+  for (int quality : {1, 10, 50, 95, 100}) {
+    for (bool optimized : {false, true}) {
+      ExpectCrops(
+          MakeJpeg({.width = 117, .height = 90, .quality = quality, .optimized = optimized}),
+          decoder_, JpegPath::kSkipped, 10, fmt::format("quality {}", quality));
+    }
+  }
+}
+
+// libjpeg smooths the blocks of pictures whose coefficients are not all told.
+TEST_F(JpegTest, CropsOfIncompleteProgressivePicturesArePartsOfTheWhole) {
+  for (const std::vector<jpeg_scan_info>& scans :
+       {std::vector<jpeg_scan_info>{{3, {0, 1, 2}, 0, 0, 0, 0}},
+        std::vector<jpeg_scan_info>{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 5, 0, 2}}}) {
+    ExpectCrops(MakeJpeg({.width = 117, .height = 90, .scans = scans}), decoder_,
+                JpegPath::kLibjpeg, 25, "incomplete");
+  }
+}
+
+TEST_F(JpegTest, ColourSpacesBecomeRgb) {
+  const Sampling one(3, {1, 1});
+  ExpectCrops(MakeJpeg({.width = 60, .height = 40, .sampling = one, .rgb = true}), decoder_,
+              JpegPath::kSkipped, 5, "RGB");
+  const Sampling four(4, {1, 1});
+  for (bool adobe : {false, true}) {
+    ExpectCrops(MakeJpeg({.width = 60, .height = 40, .sampling = four, .adobe = adobe}), decoder_,
+                JpegPath::kSkipped, 5, "CMYK");
+  }
+  ExpectCrops(
+      MakeJpeg(
+          {.width = 60, .height = 40, .sampling = {{2, 2}, {1, 1}, {1, 1}, {2, 2}}, .ycck = true}),
+      decoder_, JpegPath::kSkipped, 5, "YCCK");
+}
+
+TEST_F(JpegTest, ColourBecomesGrey) {
+  for (const JpegSpec& spec :
+       {JpegSpec{.width = 60, .height = 40},
+        JpegSpec{.width = 60, .height = 40, .sampling = {{1, 1}}},
+        JpegSpec{.width = 60, .height = 40, .sampling = Sampling(3, {1, 1}), .rgb = true},
+        JpegSpec{.width = 60, .height = 40, .progressive = true}}) {
+    const std::string jpeg = MakeJpeg(spec);
+    const JpegCrop crop = {.x = 7, .y = 5, .width = 40, .height = 30, .channels = 1};
+    const auto pixels = Crop(decoder_, jpeg, crop);
+    ASSERT_TRUE(pixels.ok()) << pixels.status();
+    EXPECT_TRUE(*pixels == Expected(DecodeByLibjpeg(jpeg, JCS_GRAYSCALE), crop));
+  }
+}
+
+TEST_F(JpegTest, CmykBecomesTheGreyOfItsRgb) {
+  const std::string jpeg =
+      MakeJpeg({.width = 60, .height = 40, .sampling = Sampling(4, {1, 1}), .adobe = false});
+  const JpegCrop crop = {.x = 7, .y = 5, .width = 40, .height = 30, .channels = 1};
+  const auto pixels = Crop(decoder_, jpeg, crop);
+  ASSERT_TRUE(pixels.ok()) << pixels.status();
+  JpegCrop coloured = crop;
+  coloured.channels = 3;
+  const std::vector<uint8_t> rgb =
+      Expected(RgbOfCmyk(DecodeByLibjpeg(jpeg, JCS_CMYK), false), coloured);
+  for (size_t i = 0; i < pixels->size(); ++i) {
+    const double grey = 0.299 * rgb[3 * i] + 0.587 * rgb[3 * i + 1] + 0.114 * rgb[3 * i + 2];
+    ASSERT_NEAR((*pixels)[i], grey, 0.51);
+  }
+}
+
+TEST_F(JpegTest, WrongCropsAreRefused) {
+  const std::string jpeg = MakeJpeg({.width = 60, .height = 41});
+  const auto expect = [&](const JpegCrop& crop, const std::string& message) {
+    std::vector<uint8_t> pixels(100 * 100 * 3);
+    EXPECT_FAILS(decoder_.DecodeCrop(jpeg, crop, pixels.data(), 300), kInvalidArgument, message);
+  };
+  expect({}, "crop of 0 x 0 pixels at (0, 0) in a picture of 60 x 41");
+  expect({.x = 1, .width = 60, .height = 1}, "crop of 60 x 1 pixels at (1, 0)");
+  expect({.y = 40, .width = 1, .height = 2}, "crop of 1 x 2 pixels at (0, 40)");
+  expect({.x = 60, .width = 1, .height = 1}, "at (60, 0)");
+  expect({.x = 0xffffffff, .width = 2, .height = 1}, "at (4294967295, 0)");
+  expect({.scale_denominator = 2, .y = 20, .width = 1, .height = 2}, "in a picture of 30 x 21");
+  expect({.scale_denominator = 3, .width = 1, .height = 1}, "scale_denominator 3: 1, 2, 4 or 8");
+  expect({.width = 1, .height = 1, .channels = 4}, "channels 4: 1 or 3 is wanted");
+  uint8_t pixel[6];
+  EXPECT_FAILS(decoder_.DecodeCrop(jpeg, {.width = 2, .height = 2}, pixel, 5), kInvalidArgument,
+               "row_bytes 5: a row of 2 pixels does not fit");
+}
+
+absl::Status DecodeAll(JpegDecoder& decoder, const std::string& jpeg, int width, int height) {
+  return Crop(decoder, jpeg,
+              {.width = static_cast<uint32_t>(width), .height = static_cast<uint32_t>(height)})
+      .status();
+}
+
+TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
+  EXPECT_FAILS(DecodeAll(decoder_, "", 1, 1), kDataLoss,
+               "not a JPEG: it does not start with ff d8");
+  EXPECT_FAILS(DecodeAll(decoder_, "\x89PNG", 1, 1), kDataLoss, "not a JPEG");
+  const std::string jpeg = MakeJpeg({.width = 60, .height = 40});
+  const size_t sof = FindMarker(jpeg, 0xc0);
+  const auto patched = [&](size_t offset, char value) {
+    std::string copy = jpeg;
+    copy[sof + offset] = value;
+    return copy;
+  };
+  EXPECT_FAILS(DecodeAll(decoder_, patched(4, 12), 60, 40), kUnimplemented,
+               "JPEG of a kind that is not supported: Unsupported JPEG data precision 12");
+  EXPECT_FAILS(DecodeAll(decoder_, patched(1, '\xc3'), 60, 40), kUnimplemented,
+               "Unsupported JPEG process: SOF type 0xc3");
+  std::string fractional = patched(11, 0x31);
+  fractional[sof + 14] = 0x21;
+  EXPECT_FAILS(DecodeAll(decoder_, fractional, 60, 40), kUnimplemented, "Fractional sampling");
+  EXPECT_FAILS(
+      DecodeAll(decoder_, MakeJpeg({.width = 60, .height = 40, .sampling = Sampling(2, {1, 1})}),
+                60, 40),
+      kUnimplemented, "Unsupported color conversion");
+  std::string no_tables = jpeg;
+  no_tables.erase(FindMarker(jpeg, 0xdb), 69);
+  EXPECT_FAILS(DecodeAll(decoder_, no_tables, 60, 40), kDataLoss,
+               "JPEG is damaged: Quantization table 0x00 was not defined");
+  // The decoder goes on.
+  EXPECT_OK(DecodeAll(decoder_, jpeg, 60, 40));
+}
+
+TEST_F(JpegTest, PixelsAndScansHaveLimits) {
+  JpegDecoder limited({.max_pixels = 2400, .max_scans = 3});
+  EXPECT_OK(DecodeAll(limited, MakeJpeg({.width = 60, .height = 40}), 60, 40));
+  EXPECT_FAILS(DecodeAll(limited, MakeJpeg({.width = 49, .height = 49}), 1, 1), kResourceExhausted,
+               "JPEG of 49 x 49 pixels, but the limit is 2400 in all (max_pixels)");
+  EXPECT_FAILS(DecodeAll(limited, MakeJpeg({.width = 60, .height = 40, .progressive = true}), 1, 1),
+               kResourceExhausted, "JPEG of more than 3 scans, which is the limit (max_scans)");
+  EXPECT_OK(
+      DecodeAll(limited, MakeJpeg({.width = 60, .height = 40, .separate_scans = true}), 1, 1));
+  std::string bomb = MakeJpeg({.width = 60, .height = 40, .progressive = true});
+  bomb.replace(FindMarker(bomb, 0xc2) + 5, 4, "\xff\xff\xff\xff");
+  EXPECT_FAILS(DecodeAll(decoder_, bomb, 1, 1), kResourceExhausted, "JPEG of 65535 x 65535 pixels");
+}
+
+TEST_F(JpegTest, EveryCutIsToldOrFilledIn) {
+  JpegDecoder tolerant({.accept_damaged = true});
+  const JpegCrop all = {.width = 40, .height = 30};
+  const JpegCrop first = {.width = 8, .height = 8};
+  for (const JpegSpec& spec : {JpegSpec{.width = 40, .height = 30},
+                               JpegSpec{.width = 40, .height = 30, .progressive = true},
+                               JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
+    const std::string jpeg = MakeJpeg(spec);
+    const std::vector<uint8_t> sound = Expected(DecodeByLibjpeg(jpeg), first);
+    int first_decoded = 0;
+    for (size_t size = 0; size < jpeg.size(); ++size) {
+      const std::string cut = jpeg.substr(0, size);
+      const absl::Status status = Crop(decoder_, cut, all).status();
+      if (size + 2 < jpeg.size()) {
+        ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << status << " " << size;
+        ASSERT_THAT(std::string(status.message()),
+                    AnyOf(fmt::format("JPEG ends in its header, after {} bytes", size),
+                          fmt::format("JPEG is cut off: the file ends after {} bytes, before its "
+                                      "picture",
+                                      size),
+                          StartsWith("not a JPEG")));
+      }
+      const auto corner = Crop(decoder_, cut, first);
+      if (corner.ok()) {
+        ++first_decoded;
+        ASSERT_TRUE(*corner == sound) << size;
+      }
+      const auto filled = Crop(tolerant, cut, all);
+      const Pixels expected = DecodeByLibjpeg(cut);
+      // A header that is cut off is accepted by nobody but libjpeg, to which it is grey.
+      if (!filled.ok() && std::string(status.message()).find("in its header") != std::string::npos)
+        continue;
+      ASSERT_EQ(filled.ok(), expected.error.empty() && !expected.values.empty())
+          << size << filled.status();
+      ASSERT_TRUE(!filled.ok() || *filled == expected.values) << size;
+    }
+    EXPECT_EQ(first_decoded > 0, !spec.progressive);
+  }
+}
+
+TEST_F(JpegTest, DamageElsewhereDoesNotMatterBetweenRestarts) {
+  // 8 x 6 MCUs, restarts after each 4: the second half of the fourth row is interval 7.
+  const std::string jpeg = MakeJpeg({.width = 128, .height = 96, .restart_interval = 4});
+  const Pixels whole = DecodeByLibjpeg(jpeg);
+  std::string damaged = jpeg;
+  size_t begin = 0;
+  for (int i = 0; i < 7; ++i)
+    begin = damaged.find('\xff' + std::string(1, static_cast<char>(0xd0 + i)), begin) + 2;
+  damaged.erase(begin + 3, 100);
+  for (const JpegCrop& crop :
+       {JpegCrop{.width = 128, .height = 47}, JpegCrop{.width = 63, .height = 96},
+        JpegCrop{.y = 65, .width = 128, .height = 31}}) {
+    const auto pixels = Crop(decoder_, damaged, crop);
+    ASSERT_TRUE(pixels.ok()) << pixels.status() << Text(crop);
+    EXPECT_TRUE(*pixels == Expected(whole, crop)) << Text(crop);
+  }
+  const JpegCrop hit = {.x = 63, .y = 47, .width = 65, .height = 5};
+  EXPECT_FAILS(Crop(decoder_, damaged, hit), kDataLoss, "JPEG is damaged: ");
+  JpegDecoder tolerant({.accept_damaged = true});
+  const auto pixels = Crop(tolerant, damaged, hit);
+  ASSERT_TRUE(pixels.ok()) << pixels.status();
+  EXPECT_TRUE(*pixels == Expected(DecodeByLibjpeg(damaged), hit));
+}
+
+TEST_F(JpegTest, RestartMarkersOutOfTurnAreDamage) {
+  std::string jpeg = MakeJpeg({.width = 128, .height = 96, .restart_interval = 4});
+  jpeg[jpeg.find("\xff\xd2") + 1] = '\xd5';
+  EXPECT_FAILS(DecodeAll(decoder_, jpeg, 128, 96), kDataLoss, "JPEG is damaged: ");
+  EXPECT_OK(DecodeAll(decoder_, jpeg, 128, 10));
+}
+
+// Whatever the bytes: libjpeg's pixels, or an error; libjpeg's pixels where damage is accepted.
+TEST_F(JpegTest, SurvivesMutations) {
+  JpegDecoder tolerant({.max_pixels = 1 << 20, .accept_damaged = true});
+  JpegDecoder strict({.max_pixels = 1 << 20});
+  std::mt19937 random(1);
+  int decoded = 0;
+  for (const JpegSpec& spec :
+       {JpegSpec{.width = 40, .height = 30},
+        JpegSpec{.width = 40, .height = 30, .progressive = true},
+        JpegSpec{.width = 40, .height = 30, .sampling = {{1, 1}}, .restart_interval = 5},
+        JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
+    const std::string jpeg = MakeJpeg(spec);
+    for (int i = 0; i < 3000; ++i) {
+      std::string mutant = jpeg;
+      for (int change = static_cast<int>(random() % 3); change >= 0; --change) {
+        const size_t at = 2 + random() % (mutant.size() - 2);
+        mutant[at] = static_cast<char>(random() % 3 == 0 ? 0xff : random());
+      }
+      JpegCrop crop = {.scale_denominator = 1 << random() % 4};
+      const uint32_t denominator = crop.scale_denominator;
+      crop.x = random() % (40 / denominator);
+      crop.y = random() % (24 / denominator);
+      crop.width = 1 + random() % (40 / denominator - crop.x);
+      crop.height = 1 + random() % (24 / denominator - crop.y);
+      const auto pixels = Crop(strict, mutant, crop);
+      const auto filled = Crop(tolerant, mutant, crop);
+      if (pixels.ok()) {
+        ASSERT_TRUE(filled.ok());
+        ASSERT_TRUE(*filled == *pixels);
+      }
+      const Pixels expected = DecodeByLibjpeg(mutant, JCS_RGB, crop.scale_denominator);
+      if (!expected.error.empty() || expected.width < crop.x + crop.width ||
+          expected.height < crop.y + crop.height) {
+        continue;
+      }
+      if (expected.warnings == 0) {
+        ASSERT_TRUE(pixels.ok()) << pixels.status();
+        ASSERT_TRUE(*pixels == Expected(expected, crop));
+        ++decoded;
+      }
+    }
+  }
+  EXPECT_GT(decoded, 1000);
+}
+
 }  // namespace
 }  // namespace shardfeed
