@@ -28,11 +28,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def build():
     subprocess.run(
         ["bazel", "build", "--config=opt", "--noshow_progress", "--ui_event_filters=-info",
-         "//benchmarks:records_benchmark", "//cli:shardfeed"],
+         "//benchmarks:records_benchmark", "//benchmarks:jpeg_benchmark", "//cli:shardfeed"],
         cwd=ROOT, check=True)
     folder = subprocess.run(["bazel", "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.strip()
-    return f"{folder}/benchmarks/records_benchmark", f"{folder}/cli/shardfeed"
+    return (f"{folder}/benchmarks/records_benchmark", f"{folder}/benchmarks/jpeg_benchmark",
+            f"{folder}/cli/shardfeed")
 
 
 def run_json(*command):
@@ -180,6 +181,34 @@ def measure_reader(table, bench, data, made, rounds):
                       [max(orders[order]["at_ns"], orders[order]["of_ns"])], "below 100", "ns")
 
 
+def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
+    result = run_json(jpeg_bench, "crop", pictures, 2)
+
+    def ratios(theirs, ours):
+        return [a / b for a, b in zip(result[theirs], result[ours])]
+
+    table.add("crops of seekable JPEG / rows and columns skipped by libjpeg",
+              ratios("crop_and_skip", "decode_crop_seekable"), "1.25")
+    table.add("crops of seekable JPEG / the whole by libjpeg",
+              ratios("whole", "decode_crop_seekable"), "1.7")
+    table.add("crops of the JPEGs as they are / skipped by libjpeg",
+              ratios("crop_and_skip", "decode_crop"), "")
+    table.add("seekable JPEG, more bytes",
+              [100 * (result["seekable_bytes"] / result["bytes"] - 1)], "", "%")
+    result = run_json(jpeg_bench, "rewrite", pictures, 2)
+    table.add("make seekable / loop of libjpeg's transcoding, 2 threads",
+              ratios("transcode_loop", "make_seekable"), "0.83")
+    loop = statistics.median(result["transcode_loop"])
+    seconds = []
+    for _ in range(rounds):
+        taken, report = timed(lambda: run_json(
+            shardfeed, "convert", "imagefolder", pictures, f"{data}/out/s@16", "-j", 2,
+            "--overwrite", "--no-sync", "--json"))
+        seconds.append(taken * result["pictures"] / report["records"])
+    table.add("convert imagefolder to seekable / the same loop", [loop / s for s in seconds],
+              "0.83")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -188,7 +217,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    bench, shardfeed = build()
+    bench, jpeg_bench, shardfeed = build()
     data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
     size = (100 if options.quick else 1000) * 1000 * 1000
     rounds = 3
@@ -262,11 +291,12 @@ def main():
             theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
             ours, report = timed(lambda: run_json(
                 shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--overwrite",
-                "--no-sync", "--json"))
+                "--no-sync", "--jpeg", "keep", "--json"))
             assert report["records"] == n
             ratios.append(theirs / ours)
             peak = max(peak, report["peak_rss_bytes"])
-        table.add("convert imagefolder / Python and TFRecordWriter", ratios, "4")
+        table.add("convert imagefolder --jpeg keep / Python and TFRecordWriter", ratios, "4")
+        measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds)
         for command in (["verify"], ["index"]):
             report = run_json(shardfeed, *command, f"{data}/small/data@16", "--json")
             peak = max(peak, report["peak_rss_bytes"])

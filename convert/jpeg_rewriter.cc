@@ -55,8 +55,8 @@ std::vector<std::string> JpegRewriter::notes() const {
                                 rewritten_ == 1 ? "JPEG was" : "JPEGs were"));
   }
   for (const auto& [reason, count] : kept_) {
-    notes.push_back(fmt::format("{} {} kept: {}", count, count == 1 ? "JPEG was" : "JPEGs were",
-                                reason));
+    notes.push_back(
+        fmt::format("{} {} kept: {}", count, count == 1 ? "JPEG was" : "JPEGs were", reason));
   }
   if (damaged_ > 0) {
     std::vector<std::string> names;

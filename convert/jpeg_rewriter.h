@@ -1,5 +1,5 @@
-// What becomes of JPEGs on their way into a dataset: they are made seekable (docs/seekable_jpeg.md),
-// or kept as they are. Counts what happened, for the notes of a source.
+// What becomes of JPEGs on their way into a dataset: they are made seekable
+// (docs/seekable_jpeg.md), or kept as they are. Counts what happened, for the notes of a source.
 
 #ifndef SHARDFEED_CONVERT_JPEG_REWRITER_H_
 #define SHARDFEED_CONVERT_JPEG_REWRITER_H_

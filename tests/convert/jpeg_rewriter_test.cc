@@ -16,8 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 using testing::MakeJpeg;
+using ::testing::StartsWith;
 
 std::string Rewrite(const JpegRewriter& rewriter, const std::string& name,
                     const std::string& bytes) {
@@ -42,8 +42,7 @@ TEST(JpegRewriterTest, CountsWhatBecomesOfEach) {
   EXPECT_EQ(Rewrite(rewriter, "z.jpg", cut), cut);
   EXPECT_EQ(Rewrite(rewriter, "e.jpg", cut), cut);
   EXPECT_EQ(Rewrite(rewriter, "f.gif", "GIF89a\1\1\1\1"), "GIF89a\1\1\1\1");
-  const std::string what =
-      "(JPEG is cut off: the file ends after 700 bytes, before its picture)";
+  const std::string what = "(JPEG is cut off: the file ends after 700 bytes, before its picture)";
   EXPECT_THAT(rewriter.notes(),
               ElementsAre("2 JPEGs were rewritten losslessly to be seekable",
                           "1 JPEG was kept: arithmetic coding", "1 JPEG was kept: seekable already",

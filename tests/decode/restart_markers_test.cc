@@ -71,7 +71,10 @@ TEST(RestartMarkersTest, FindsIntervalsInTurn) {
 
 TEST(RestartMarkersTest, MarkersOutOfTurnEndTheSearch) {
   RestartMarkers markers;
-  const std::string bytes = "a\xff\xd0" "b\xff\xd2" "c\xff\xd3";
+  const std::string bytes =
+      "a\xff\xd0"
+      "b\xff\xd2"
+      "c\xff\xd3";
   markers.Start(bytes, 0);
   size_t begin = 0;
   EXPECT_TRUE(markers.Find(1, &begin));

@@ -19,15 +19,15 @@ namespace {
 
 using namespace std::string_literals;
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::Coefficients;
 using testing::DecodeByLibjpeg;
 using testing::FindMarker;
+using ::testing::HasSubstr;
 using testing::JpegSpec;
 using testing::MakeJpeg;
 using testing::Pixels;
 using testing::Segments;
+using ::testing::StartsWith;
 using Outcome = SeekableJpeg::Outcome;
 using Sampling = std::vector<std::pair<int, int>>;
 
@@ -101,9 +101,9 @@ std::string NameOf(const Sampling& sampling) {
 
 TEST(SeekableRestartIntervalTest, DividesTheRow) {
   const std::map<uint32_t, uint32_t> expected = {
-      {1, 1},   {2, 2},   {3, 3},   {4, 4},   {5, 5},     {6, 3},     {7, 7},    {8, 4},
-      {9, 3},   {10, 2},  {11, 11}, {12, 4},  {14, 2},    {25, 5},    {32, 4},   {35, 5},
-      {47, 47}, {49, 7},  {63, 3},  {77, 7},  {121, 11},  {4093, 4093}, {4094, 2}, {8191, 8191}};
+      {1, 1},   {2, 2},  {3, 3},   {4, 4},  {5, 5},    {6, 3},       {7, 7},    {8, 4},
+      {9, 3},   {10, 2}, {11, 11}, {12, 4}, {14, 2},   {25, 5},      {32, 4},   {35, 5},
+      {47, 47}, {49, 7}, {63, 3},  {77, 7}, {121, 11}, {4093, 4093}, {4094, 2}, {8191, 8191}};
   for (const auto& [mcus, interval] : expected) {
     EXPECT_EQ(SeekableRestartInterval(mcus), interval) << mcus;
   }
@@ -147,21 +147,21 @@ TEST(SeekableJpegTest, OtherRestartIntervalsAreReplaced) {
 }
 
 TEST(SeekableJpegTest, ColourSpacesStay) {
-  ExpectRewritten(MakeJpeg({.width = 50, .height = 40, .sampling = {{1, 1}, {1, 1}, {1, 1}},
-                            .rgb = true}));
+  ExpectRewritten(
+      MakeJpeg({.width = 50, .height = 40, .sampling = {{1, 1}, {1, 1}, {1, 1}}, .rgb = true}));
   for (bool adobe : {false, true}) {
-    ExpectRewritten(MakeJpeg({.width = 50, .height = 40, .sampling = {{1, 1}, {1, 1}, {1, 1}, {1, 1}},
-                              .adobe = adobe}));
+    ExpectRewritten(MakeJpeg(
+        {.width = 50, .height = 40, .sampling = {{1, 1}, {1, 1}, {1, 1}, {1, 1}}, .adobe = adobe}));
   }
-  ExpectRewritten(MakeJpeg({.width = 50, .height = 40,
-                            .sampling = {{2, 2}, {1, 1}, {1, 1}, {2, 2}}, .ycck = true}));
+  ExpectRewritten(MakeJpeg(
+      {.width = 50, .height = 40, .sampling = {{2, 2}, {1, 1}, {1, 1}, {2, 2}}, .ycck = true}));
 }
 
 TEST(SeekableJpegTest, EverySizeIsRewritten) {
   for (int width = 1; width <= 35; ++width) {
     for (int height : {1, 2, 7, 8, 9, 16, 17, 33}) {
-      for (const Sampling& sampling : {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{2, 2}},
-                                       Sampling{{1, 2}, {1, 1}, {1, 1}}}) {
+      for (const Sampling& sampling :
+           {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{2, 2}}, Sampling{{1, 2}, {1, 1}, {1, 1}}}) {
         ExpectRewritten(MakeJpeg({.width = width, .height = height, .sampling = sampling}),
                         fmt::format("{} x {}{}", width, height, NameOf(sampling)));
       }
@@ -255,8 +255,7 @@ TEST(SeekableJpegTest, BytesBehindTheEndAreKept) {
 }
 
 TEST(SeekableJpegTest, SeveralPicturesInAFileAreKept) {
-  const JpegSpec spec = {
-      .width = 60, .height = 40, .segments = {{JPEG_APP0 + 2, "MPF\0II*\0"s}}};
+  const JpegSpec spec = {.width = 60, .height = 40, .segments = {{JPEG_APP0 + 2, "MPF\0II*\0"s}}};
   ExpectRewritten(MakeJpeg(spec));  // which tells of others, but has none
   ExpectKept(MakeJpeg(spec) + MakeJpeg(spec), Outcome::kUnsupported,
              "several pictures in one file");
@@ -277,10 +276,13 @@ TEST(SeekableJpegTest, KindsThatCannotBeRewrittenAreKept) {
   ExpectKept(patched(4, 12), Outcome::kUnsupported, "samples of more than 8 bits");
   ExpectKept(patched(1, '\xc3'), Outcome::kUnsupported, "lossless coding");
   ExpectKept(patched(1, '\xc6'), Outcome::kUnsupported, "hierarchical coding");
-  ExpectKept(MakeJpeg({.width = 60, .height = 40, .sampling = Sampling(5, {1, 1}),
-                       .separate_scans = true}),
-             Outcome::kUnsupported, "more than 4 components");
-  ExpectKept(MakeJpeg({.width = 60, .height = 40, .sampling = {{2, 2}, {2, 2}, {2, 2}},
+  ExpectKept(
+      MakeJpeg(
+          {.width = 60, .height = 40, .sampling = Sampling(5, {1, 1}), .separate_scans = true}),
+      Outcome::kUnsupported, "more than 4 components");
+  ExpectKept(MakeJpeg({.width = 60,
+                       .height = 40,
+                       .sampling = {{2, 2}, {2, 2}, {2, 2}},
                        .separate_scans = true}),
              Outcome::kUnsupported, "sampling factors that take several scans");
   ExpectKept(MakeJpeg({.width = 60, .height = 40, .scans = {{3, {0, 1, 2}, 0, 0, 0, 0}}}),
@@ -295,8 +297,7 @@ TEST(SeekableJpegTest, WhatIsSeekableIsNotTouched) {
     ExpectKept(jpeg, Outcome::kAlready, "");
   }
   for (int interval : {3, 5, 8, 16}) {
-    EXPECT_FALSE(IsSeekable(
-        MakeJpeg({.width = 117, .height = 90, .restart_interval = interval})));
+    EXPECT_FALSE(IsSeekable(MakeJpeg({.width = 117, .height = 90, .restart_interval = interval})));
   }
   EXPECT_FALSE(IsSeekable(MakeJpeg({.width = 117, .height = 90})));
   EXPECT_FALSE(IsSeekable(
@@ -320,9 +321,9 @@ TEST(SeekableJpegTest, SeekableNeedsAllItsMarkers) {
 }
 
 TEST(SeekableJpegTest, EveryCutIsDamage) {
-  for (const JpegSpec& spec :
-       {JpegSpec{.width = 40, .height = 30}, JpegSpec{.width = 40, .height = 30, .progressive = true},
-        JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
+  for (const JpegSpec& spec : {JpegSpec{.width = 40, .height = 30},
+                               JpegSpec{.width = 40, .height = 30, .progressive = true},
+                               JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
     const std::string jpeg = MakeJpeg(spec);
     for (size_t size = 0; size < jpeg.size(); ++size) {
       std::string out;
@@ -365,10 +366,10 @@ TEST(SeekableJpegTest, DamageIsTold) {
 TEST(SeekableJpegTest, SurvivesMutations) {
   std::mt19937 random(1);
   int rewritten = 0;
-  for (const JpegSpec& spec :
-       {JpegSpec{.width = 40, .height = 30}, JpegSpec{.width = 40, .height = 30, .progressive = true},
-        JpegSpec{.width = 40, .height = 30, .separate_scans = true},
-        JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
+  for (const JpegSpec& spec : {JpegSpec{.width = 40, .height = 30},
+                               JpegSpec{.width = 40, .height = 30, .progressive = true},
+                               JpegSpec{.width = 40, .height = 30, .separate_scans = true},
+                               JpegSpec{.width = 40, .height = 30, .restart_interval = 3}}) {
     const std::string jpeg = MakeJpeg(spec);
     for (int i = 0; i < 2000; ++i) {
       std::string mutant = jpeg;

@@ -149,6 +149,73 @@ def test_what_was_rewritten_is_kept_the_next_time(tf, converted, tmp_path, out):
     assert report["notes"] == [f"{len(stored)} JPEGs were kept: seekable already"]
 
 
+def segments(jpeg):
+    """(marker, offset, payload) up to the first scan, and where its data begins."""
+    at, found = 2, []
+    while True:
+        size = int.from_bytes(jpeg[at + 2:at + 4], "big")
+        found.append((jpeg[at + 1], at, jpeg[at + 4:at + 2 + size]))
+        at += 2 + size
+        if found[-1][0] == 0xda:
+            return found, at
+
+
+def small_picture(jpeg, box):
+    """A reader by docs/seekable_jpeg.md, the plain way: a JPEG of the intervals under the box, and
+    where it begins in the picture."""
+    found, begin = segments(jpeg)
+    frame_at, frame = next((at, p) for code, at, p in found if code in (0xc0, 0xc1))
+    height, width, components = (int.from_bytes(frame[1:3], "big"),
+                                 int.from_bytes(frame[3:5], "big"), frame[5])
+    interval, = (int.from_bytes(p, "big") for code, _, p in found if code == 0xdd)
+    factors = [(b >> 4, b & 15) for b in frame[7::3]] if components > 1 else [(1, 1)]
+    mcu_width, mcu_height = (8 * max(f[i] for f in factors) for i in (0, 1))
+    mcus = -(-width // mcu_width)
+    rows = -(-height // mcu_height)
+    left, top, right, bottom = box
+    c0, c1 = max(left - 1, 0) // mcu_width, min(-(-(right + 1) // mcu_width), mcus)
+    if c1 - c0 == 1:
+        c0, c1 = (c0 - 1, c1) if c0 > 0 else (c0, min(c1 + 1, mcus))
+    r0, r1 = max(top - 1, 0) // mcu_height, min(-(-(bottom + 1) // mcu_height), rows)
+    i0, i1 = c0 // interval, -(-c1 // interval)
+    intervals, marker = [], None
+    while marker != 0xd9:
+        at = begin
+        while not (jpeg[at] == 0xff and jpeg[at + 1] not in (0, 0xff)):
+            at += 1
+        marker = jpeg[at + 1]
+        assert marker in (0xd0 + len(intervals) % 8, 0xd9)
+        intervals.append(jpeg[begin:at])
+        begin = at + 2
+    per_row = mcus // interval
+    assert mcus % interval == 0 and len(intervals) == per_row * rows
+    header = bytearray(jpeg[:segments(jpeg)[1]])
+    small_height = min(r1 * mcu_height, height) - r0 * mcu_height
+    small_width = min(i1 * interval * mcu_width, width) - i0 * interval * mcu_width
+    header[frame_at + 5:frame_at + 9] = (small_height.to_bytes(2, "big") +
+                                         small_width.to_bytes(2, "big"))
+    taken = [intervals[r * per_row + i] for r in range(r0, r1) for i in range(i0, i1)]
+    data = b"".join(part + bytes([0xff, 0xd0 + n % 8]) for n, part in enumerate(taken))
+    return bytes(header) + data[:-2] + b"\xff\xd9", (i0 * interval * mcu_width, r0 * mcu_height)
+
+
+def test_the_document_is_enough_to_read_crops(converted):
+    rng = random.Random(1)
+    tried = 0
+    for name, jpeg in converted[0].items():
+        whole = Image.open(io.BytesIO(jpeg))
+        width, height = whole.size
+        for _ in range(4):
+            left, top = rng.randrange(width), rng.randrange(height)
+            box = (left, top, rng.randrange(left, width) + 1, rng.randrange(top, height) + 1)
+            small, (x, y) = small_picture(jpeg, box)
+            found = Image.open(io.BytesIO(small))
+            inside = (box[0] - x, box[1] - y, box[2] - x, box[3] - y)
+            assert found.crop(inside).tobytes() == whole.crop(box).tobytes(), (name, box)
+            tried += found.size != whole.size
+    assert tried > 100
+
+
 @pytest.mark.parametrize("jobs", [1, 4])
 def test_damaged_pictures_are_kept_and_named(tf, tmp_path, out, jobs):
     shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
