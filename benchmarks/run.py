@@ -28,11 +28,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def build():
     subprocess.run(
         ["bazel", "build", "--config=opt", "--noshow_progress", "--ui_event_filters=-info",
-         "//benchmarks:records_benchmark", "//benchmarks:jpeg_benchmark", "//cli:shardfeed"],
+         "//benchmarks:records_benchmark", "//benchmarks:pipeline_benchmark",
+         "//benchmarks:jpeg_benchmark", "//cli:shardfeed"],
         cwd=ROOT, check=True)
     folder = subprocess.run(["bazel", "info", "--config=opt", "bazel-bin"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout.strip()
-    return (f"{folder}/benchmarks/records_benchmark", f"{folder}/benchmarks/jpeg_benchmark",
+    return (f"{folder}/benchmarks/records_benchmark", f"{folder}/benchmarks/pipeline_benchmark",
+            f"{folder}/benchmarks/jpeg_benchmark",
             f"{folder}/cli/shardfeed")
 
 
@@ -80,6 +82,24 @@ def iterate_tf_data(folder, batch, compression=""):
     return n
 
 
+def parse_by_tf_data(folder, batches):
+    """Records a second of parse_example behind batch(1024), in a parallel map."""
+    import tensorflow as tf
+    spec = {"x": tf.io.FixedLenFeature([50], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+    ds = tf.data.TFRecordDataset(sorted(glob.glob(f"{folder}/data-*")), num_parallel_reads=16,
+                                 buffer_size=8 << 20)
+    ds = ds.batch(1024).map(lambda records: tf.io.parse_example(records, spec),
+                            num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    n = 0
+    start = None
+    for element in ds.take(batches):
+        n += int(element["y"].shape[0])
+        if start is None:  # the first batch tells of starting up
+            start = time.perf_counter()
+            n = 0
+    return n / (time.perf_counter() - start)
+
+
 def convert_by_script(pictures, folder):
     """A folder of class folders to TFRecord as people write it: read, look at the size, build, write."""
     import PIL.Image
@@ -90,7 +110,6 @@ def convert_by_script(pictures, folder):
             return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 
-    shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     writers = [tf.io.TFRecordWriter(f"{folder}/data-{i:05d}-of-00016") for i in range(16)]
     n = 0
@@ -209,6 +228,35 @@ def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
               "0.83")
 
 
+def measure_pipeline(table, bench, data, rounds):
+    result = run_json(bench, "parse", f"{data}/small", 2)
+    table.add("parse small to batches of 1024 / loop of read and CRC, 2 threads",
+              [a / b for a, b in zip(result["crc_loop"], result["parse"])], "0.4")
+    rate = result["records"] / statistics.median(result["parse"])
+    table.add("parse small to batches of 1024 / tf.data",
+              [rate / parse_by_tf_data(f"{data}/small", 90) for _ in range(rounds)], "25")
+    result = run_json(bench, "map", 2)
+    for kind, what in (("even", "a map of 1 ms"), ("uneven", "the same, one in 50 takes 20 ms")):
+        for order in ("ordered", "unordered"):
+            table.add(f"{what}, {order} / bare loop, 2 threads",
+                      [a / b for a, b in zip(result[kind]["loop"], result[kind][order])],
+                      "0.95" if kind == "even" else "0.9")
+    one = run_json(bench, "map", 1)
+    table.add("a map of 1 ms, 2 threads / 1 thread",
+              [a / b for a, b in zip(one["even"]["ordered"], result["even"]["ordered"])], "1.8")
+    result = run_json(bench, "empty", f"{data}/small", 2)
+    table.add("what an empty map adds for each element, core time",
+              [2e9 * (a - b) / result["records"] for a, b in zip(result["with"], result["without"])],
+              "below 60", "ns")
+    result = run_json(bench, "sleep", 64)
+    table.add("64 workers that sleep: at work at a time", [result["mean_at_once"]], "64", "")
+    result = run_json(bench, "state", f"{data}/small")
+    table.add("state after 10,000 batches of a long chain", [result["bytes"]], "", "bytes")
+    table.add("loading it", [1000 * result["load"]], "", "ms")
+    resident = run_json(bench, "soak", f"{data}/small", 50)["resident_mib"]
+    table.add("resident memory after 50 epochs / after 5", [resident[-1] / resident[4]], "1")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -217,7 +265,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    bench, jpeg_bench, shardfeed = build()
+    bench, pipeline, jpeg_bench, shardfeed = build()
     data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
     size = (100 if options.quick else 1000) * 1000 * 1000
     rounds = 3
@@ -244,6 +292,7 @@ def main():
                       "3" if kind == "large" else "25")
 
         measure_reader(table, bench, data, made, rounds)
+        measure_pipeline(table, pipeline, data, rounds)
 
         result = run_json(bench, "index", f"{data}/small")
         table.add("index small, records/s on one core",
@@ -288,10 +337,13 @@ def main():
         ratios = []
         peak = 0
         for _ in range(rounds):
+            # Into fresh folders: to remove what was there before is not part of it.
+            for folder in (f"{data}/tf", f"{data}/out"):
+                shutil.rmtree(folder, ignore_errors=True)
             theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
             ours, report = timed(lambda: run_json(
-                shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--overwrite",
-                "--no-sync", "--jpeg", "keep", "--json"))
+                shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--no-sync",
+                "--jpeg", "keep", "--json"))
             assert report["records"] == n
             ratios.append(theirs / ours)
             peak = max(peak, report["peak_rss_bytes"])

@@ -2,23 +2,17 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/convert_kinds.h"
+#include "cli/standard_input.h"
 #include "cli/units.h"
 #include "convert/converter.h"
-#include "convert/csv.h"
-#include "convert/imagefolder.h"
-#include "convert/jsonl.h"
-#include "convert/text_lines.h"
+#include "convert/input_paths.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
 namespace {
-
-using MakeSource =
-    std::function<absl::StatusOr<std::unique_ptr<Source>>(std::vector<std::string> paths)>;
-
-constexpr char kJpegOption[] = "--jpeg";
 
 struct ConvertFlags {
   std::vector<std::string> paths;  // sources, then the output
@@ -29,7 +23,8 @@ struct ConvertFlags {
   std::optional<uint64_t> shuffle;
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
-  std::optional<std::string> jpeg;  // of kinds that have pictures
+  std::string on_error = "fail";
+  std::map<std::string, std::string> pictures;  // what becomes of them, by option
   bool overwrite = false;
   bool no_sync = false;
 };
@@ -44,15 +39,43 @@ absl::StatusOr<uint64_t> SizeOption(std::string_view name, const std::string& te
       fmt::format("{} {}: not a size such as 256MiB or 1GB", name, text));
 }
 
-int Convert(const std::string& kind, const MakeSource& make_source, const ConvertFlags& flags,
+// The sources with globs expanded; "-" becomes `input`, which is then set.
+absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
+                                                     std::vector<std::string> sources,
+                                                     const std::string& directory,
+                                                     const CommandOptions& options,
+                                                     std::unique_ptr<StandardInput>& input) {
+  if (kind.resolves_specs) return sources;
+  for (std::string& source : sources) {
+    if (source != "-") continue;
+    if (!kind.reads_standard_input) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} is not read from standard input: name files", kind.name));
+    }
+    if (input != nullptr) return absl::InvalidArgumentError("standard input (-) is named twice");
+    std::atomic<uint64_t> copied{0};
+    ProgressDisplay display(options, [&copied] {
+      return ProgressDisplay::State{
+          .what = "reading standard input", .done = copied, .bytes = true};
+    });
+    absl::StatusOr<std::unique_ptr<StandardInput>> opened =
+        StandardInput::Open(directory, InterruptToken(), copied);
+    if (!opened.ok()) return opened.status();
+    input = *std::move(opened);
+    source = input->path();
+  }
+  return ExpandGlobs(sources);
+}
+
+int Convert(const ConvertKind& kind, const MakeSource& make_source, const ConvertFlags& flags,
             const CommandOptions& options) {
   const Stopwatch watch;
   std::vector<std::string> sources = flags.paths;
   const std::string output = sources.back();
   sources.pop_back();
   if (sources.empty()) {
-    return ReportError(absl::InvalidArgumentError(
-        fmt::format("only one path is given; wanted: shardfeed convert {} SOURCE... OUT@N", kind)));
+    return ReportError(absl::InvalidArgumentError(fmt::format(
+        "only one path is given; wanted: shardfeed convert {} SOURCE... OUT@N", kind.name)));
   }
   ConvertOptions converting;
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
@@ -74,6 +97,7 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
   converting.encode.compression_level = flags.level;
   converting.threads = options.threads;
   converting.limit = flags.limit;
+  converting.skip_defects = flags.on_error == "skip";
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
@@ -81,16 +105,28 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
   // What the result depends on, and nothing else: the number of threads is not told.
   converting.made_by = {
       {"tool", std::string("shardfeed ") + kVersion},
-      {"command", "convert " + kind},
+      {"command", "convert " + kind.name},
       {"source", fmt::format("{}", fmt::join(sources, " "))},
       {"shuffle",
        converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
   };
-  if (flags.jpeg) converting.made_by["jpeg"] = *flags.jpeg;
+  if (converting.skip_defects) converting.made_by["on_error"] = "skip";
+  converting.made_by.insert(flags.pictures.begin(), flags.pictures.end());
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
 
-  absl::StatusOr<std::unique_ptr<Source>> source = make_source(sources);
-  if (!source.ok()) return ReportError(source.status());
+  std::unique_ptr<StandardInput> input;
+  const auto report_error = [&input](const absl::Status& status) {
+    if (input == nullptr) return ReportError(status);
+    return ReportError(absl::Status(status.code(), input->WithName(std::string(status.message()))));
+  };
+  absl::StatusOr<std::vector<std::string>> paths =
+      FindSources(kind, std::move(sources), spec->directory, options, input);
+  if (!paths.ok()) return report_error(paths.status());
+  if (input != nullptr) {
+    converting.reword = [&input](std::string text) { return input->WithName(std::move(text)); };
+  }
+  absl::StatusOr<std::unique_ptr<Source>> source = make_source(*std::move(paths));
+  if (!source.ok()) return report_error(source.status());
   ConvertProgress progress;
   absl::StatusOr<Manifest> manifest;
   {
@@ -104,7 +140,7 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
     });
     manifest = Convert(**source, converting, &progress);
   }
-  if (!manifest.ok()) return ReportError(manifest.status());
+  if (!manifest.ok()) return report_error(manifest.status());
   const double seconds = watch.Seconds();
   const std::string name =
       FormatSpec(spec->directory, spec->stem, manifest->shards.size(), spec->suffix);
@@ -114,11 +150,17 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
                                          {"records", manifest->num_records()},
                                          {"bytes", manifest->num_bytes()},
                                          {"notes", manifest->notes},
+                                         {"skipped", manifest->skipped.count},
                                          {"seconds", seconds},
                                          {"peak_rss_bytes", PeakResidentBytes()}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (!options.quiet) {
     for (const std::string& note : manifest->notes) fmt::print("note: {}\n", note);
+    if (manifest->skipped.count > 0) {
+      fmt::print(
+          "note: {} broken records were left out; the manifest lists them, the first is {}\n",
+          FormatCount(manifest->skipped.count), manifest->skipped.first.front());
+    }
     if (manifest->num_records() < manifest->shards.size()) {
       fmt::print("note: there are more shards than records, so some are empty\n");
     }
@@ -133,12 +175,10 @@ int Convert(const std::string& kind, const MakeSource& make_source, const Conver
   return kExitDone;
 }
 
-void AddKind(CLI::App& convert, const std::string& kind, const std::string& help,
-             const std::string& details, std::optional<uint64_t> default_shuffle,
-             std::function<MakeSource(CLI::App&)> declare, CommandOptions& options, int* exit) {
-  CLI::App* command = convert.add_subcommand(kind, help);
+void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options, int* exit) {
+  CLI::App* command = convert.add_subcommand(kind.name, kind.help);
   auto flags = std::make_shared<ConvertFlags>();
-  flags->shuffle = default_shuffle;
+  flags->shuffle = kind.default_shuffle;
   command
       ->add_option("PATHS", flags->paths,
                    "SOURCE... OUT, where OUT is folder/name@N[.suffix], or folder/name to have the "
@@ -161,22 +201,33 @@ void AddKind(CLI::App& convert, const std::string& kind, const std::string& help
       "what compressed data is cut into, and a reader can start at; default 256KiB");
   command
       ->add_option("--shuffle", flags->shuffle,
-                   default_shuffle ? "seed of the shuffle, which is on by default"
-                                   : "shuffle, with this seed")
+                   kind.default_shuffle ? "seed of the shuffle, which is on by default"
+                                        : "shuffle, with this seed")
       ->check(WholeNumber(0));
   command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source");
   command->add_option("--limit", flags->limit, "write so many records at most")
       ->check(WholeNumber(0));
+  command
+      ->add_option("--on-error", flags->on_error,
+                   "fail (default) or skip: what to do with a broken record")
+      ->check(CLI::IsMember({"fail", "skip"}))
+      ->type_name("WHAT")
+      ->default_str("fail");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on the disk: faster, and lost if the machine "
                     "stops soon after");
   AddCommonOptions(*command, options);
-  command->footer(details);
-  const MakeSource make_source = declare(*command);
-  const CLI::Option* jpeg = command->get_option_no_throw(kJpegOption);
-  command->callback([kind, make_source, flags, jpeg, &options, exit] {
-    if (jpeg != nullptr) flags->jpeg = jpeg->as<std::string>();
+  command->footer(kind.details);
+  const MakeSource make_source = kind.declare(*command);
+  command->callback([kind, make_source, flags, command, &options, exit] {
+    for (const char* name : {"jpeg", "resize-shorter", "quality"}) {
+      const CLI::Option* option = command->get_option_no_throw(std::string("--") + name);
+      if (option == nullptr) continue;
+      const std::string value =
+          option->count() > 0 ? option->results().front() : option->get_default_str();
+      if (!value.empty()) flags->pictures[name] = value;
+    }
     *exit = Convert(kind, make_source, *flags, options);
   });
 }
@@ -191,56 +242,7 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "Examples:\n"
       "  shardfeed convert imagefolder photos/ out/train@64\n"
       "  shardfeed convert csv tables/*.csv out/table@4 --compression gzip\n");
-  AddKind(
-      *convert, "imagefolder", "A folder of class folders of pictures",
-      "Each folder in SOURCE is a class; labels count the classes in the order of their names.\n"
-      "Features: image/encoded, image/format, image/height, image/width, image/class/label,\n"
-      "image/class/text, image/filename. Shuffled by default, since folders come sorted by class.\n"
-      "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be seekable; what\n"
-      "cannot be is kept and counted, and damaged pictures are named.\n"
-      "\nExample:\n"
-      "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
-      0,
-      [](CLI::App& command) {
-        auto jpeg = std::make_shared<std::string>("seekable");
-        command
-            .add_option(kJpegOption, *jpeg,
-                        "seekable: JPEGs are rewritten losslessly, so that crops of them decode "
-                        "faster; keep: the bytes of the files")
-            ->check(CLI::IsMember({"seekable", "keep"}))
-            ->type_name("KIND")
-            ->capture_default_str();
-        return [jpeg](std::vector<std::string> paths) {
-          return MakeImageFolderSource(
-              std::move(paths), {.jpeg = *jpeg == "keep" ? JpegMode::kKeep : JpegMode::kSeekable});
-        };
-      },
-      options, exit);
-  AddKind(
-      *convert, "csv", "Tables of comma-separated values",
-      "The first row names the features. A column whose cells are all integers becomes int64, one\n"
-      "of numbers float (32 bits, as TFRecord has them), any other bytes. Empty cells are "
-      "missing.\n"
-      "\nExample:\n"
-      "  shardfeed convert csv flights.csv out/flights@4 --shuffle 1\n",
-      std::nullopt,
-      [](CLI::App&) {
-        return [](std::vector<std::string> paths) { return MakeCsvSource(std::move(paths)); };
-      },
-      options, exit);
-  AddKind(
-      *convert, "jsonl", "JSON lines: one object per line",
-      "Numbers, strings, booleans and flat lists become features; nested objects give dotted\n"
-      "names; null is missing.\n"
-      "\nExample:\n"
-      "  shardfeed convert jsonl events.jsonl out/events@8 --compression gzip\n",
-      std::nullopt, [](CLI::App&) { return MakeSource(MakeJsonlSource); }, options, exit);
-  AddKind(
-      *convert, "text", "One record per line of text",
-      "The only feature is \"text\".\n"
-      "\nExample:\n"
-      "  shardfeed convert text corpus.txt out/corpus@16\n",
-      std::nullopt, [](CLI::App&) { return MakeSource(MakeTextLinesSource); }, options, exit);
+  for (const ConvertKind& kind : ConvertKinds()) AddKind(*convert, kind, options, exit);
 }
 
 }  // namespace shardfeed

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/order_flags.h"
+#include "cli/pipeline_run.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "io/engine_choice.h"
@@ -22,6 +23,9 @@ struct ReadFlags {
   std::string io = "auto";
   bool any_order = false;
   std::optional<uint64_t> skip_damaged;
+  bool parse = false;
+  std::string trace;
+  bool headspace = false;
 };
 
 int Read(const ReadFlags& flags, const CommandOptions& options) {
@@ -45,6 +49,17 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     reading->on_skip = [](const DamagedRecord& record) {
       fmt::print(stderr, "shardfeed: skipped: {}\n", record.Message());
     };
+  }
+  if (flags.parse) {
+    absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
+    if (!set.ok()) return ReportError(set.status());
+    return RunPipeline(
+        Dataset::Shards(*set, *std::move(reading)).ParseAll().Batch(flags.order.batch),
+        {flags.take, flags.any_order, flags.headspace, flags.trace}, options);
+  }
+  if (!flags.trace.empty() || flags.headspace) {
+    return ReportError(
+        absl::InvalidArgumentError("--trace and --headspace tell of batches: add --parse"));
   }
   absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*table, *std::move(reading));
   if (!opened.ok()) return ReportError(opened.status());
@@ -143,7 +158,17 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--skip-to", flags->skip_to,
                    "start at this position of the sequence, counted over all ranks and epochs")
       ->check(WholeNumber(0));
-  command->add_option("--take", flags->take, "end after so many records")->check(WholeNumber(1));
+  command->add_option("--take", flags->take, "end after so many records; with --parse, batches")
+      ->check(WholeNumber(1));
+  command->add_flag(
+      "--parse", flags->parse,
+      "parse all features into batches of --batch records, and tell which stage limits");
+  command
+      ->add_option("--trace", flags->trace,
+                   "with --parse: what each thread did when, for ui.perfetto.dev")
+      ->type_name("FILE");
+  command->add_flag("--headspace", flags->headspace,
+                    "with --parse: deliver the first batch over and over");
   const std::map<std::string, CrcCheck> checks = {
       {"all", CrcCheck::kAll}, {"header", CrcCheck::kHeader}, {"none", CrcCheck::kNone}};
   command
@@ -171,6 +196,7 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed read out/train@64 --shuffle 1 --epochs 2\n"
       "  shardfeed read out/train@64 --shuffle --window all --io uring\n"
       "  shardfeed read out/train@64 --shuffle --rank 3 --world 8 --batch 256\n"
+      "  shardfeed read out/train@64 --parse --batch 256 --shuffle\n"
       "  shardfeed read 'old/train-*' --json\n");
   command->callback([flags, &options, exit] { *exit = Read(*flags, options); });
 }

@@ -122,6 +122,24 @@ std::optional<float> ParseFloat(std::string_view text) {
   return ToFloat(ParseDouble(text));
 }
 
+std::optional<int64_t> ParseAnyInt64(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+std::optional<float> ParseAnyFloat(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
+  return ToFloat(ParseDouble(text));
+}
+
 void TextColumn::AddUnsettled(std::string_view cell, Place place) {
   const ColumnKind kind = KindOfText(cell);
   kind_ = MergedKind(kind_, kind);

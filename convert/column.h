@@ -40,6 +40,10 @@ std::optional<int64_t> ParseInt64(std::string_view text);
 // double and from there to the nearest float, as Python and NumPy do.
 std::optional<float> ParseFloat(std::string_view text);
 
+// Of text whose kind is asked for rather than inferred: also "+1", "007" and, as a float, "007.5".
+std::optional<int64_t> ParseAnyInt64(std::string_view text);
+std::optional<float> ParseAnyFloat(std::string_view text);
+
 // `value` as the nearest float; nothing when it is finite and beyond float's range.
 inline std::optional<float> ToFloat(double value) {
   // Half a unit in the last place above the largest float: from here on, rounding gives infinity.

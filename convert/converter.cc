@@ -35,22 +35,27 @@ struct ItemBatch {
   }
 };
 
-absl::Status BuildBatch(const Source& source, const ItemBatch& items, RecordBatch& out) {
+absl::Status BuildBatch(const Source& source, const ItemBatch& items, const ConvertOptions& options,
+                        RecordBatch& out) {
   thread_local ExampleBuilder builder;
   for (const ItemBatch::Place& place : items.places) {
-    builder.Clear();
     const Item item = {std::string_view(items.bytes).substr(place.begin, place.size), place.file,
                        place.line};
-    absl::Status status = source.Build(item, builder);
-    if (!status.ok()) return status;
-    builder.SerializeExample(out.Begin());
-    out.End();
+    absl::Status status = source.BuildRecord(item, builder, out.Begin());
+    if (status.ok()) {
+      out.End();
+    } else if (options.skip_defects && absl::IsDataLoss(status)) {
+      std::string what(status.message());
+      out.Skip(options.reword ? options.reword(std::move(what)) : std::move(what));
+    } else {
+      return status;
+    }
   }
   return absl::OkStatus();
 }
 
 // Mean size of the records' frames: as the source tells it, or of the first ones.
-absl::StatusOr<uint64_t> MeanFrameBytes(const Source& source) {
+absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& options) {
   if (const uint64_t mean = source.mean_record_bytes(); mean > 0) return mean + kFrameBytes;
   ItemBatch items;
   absl::Status status = source.ForEach([&](const Item& item) {
@@ -68,10 +73,11 @@ absl::StatusOr<uint64_t> MeanFrameBytes(const Source& source) {
     one.Add(
         {std::string_view(items.bytes).substr(place.begin, place.size), place.file, place.line});
     RecordBatch record;
-    status = BuildBatch(source, one, record);
+    status = BuildBatch(source, one, options, record);
     if (!status.ok()) return status;
     frames += record.size();
   }
+  source.ForgetBuilt();
   return frames / std::max<uint64_t>(1, sampled);
 }
 
@@ -87,12 +93,19 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
         options.output, {.encode = options.encode, .threads = 1, .overwrite = options.overwrite});
     if (!probe.ok()) return probe.status();
   }
+  SkippedRecords skipped;
+  if (options.skip_defects) {
+    source.SkipDefects([&](const absl::Status& defect) {
+      std::string what(defect.message());
+      skipped.Add(options.reword ? options.reword(std::move(what)) : std::move(what));
+    });
+  }
   absl::Status status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
   const uint64_t total =
       std::min(source.num_records(), options.limit.value_or(source.num_records()));
-  absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source);
+  absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
 
   OutputSpec output = options.output;
@@ -123,8 +136,9 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
   auto batch = std::make_shared<ItemBatch>();
   const auto hand_over = [&]() -> absl::Status {
     if (batch->places.empty()) return absl::OkStatus();
-    absl::Status submitted = writer.Submit(
-        shard, [batch, &source](RecordBatch& out) { return BuildBatch(source, *batch, out); });
+    absl::Status submitted = writer.Submit(shard, [batch, &source, &options](RecordBatch& out) {
+      return BuildBatch(source, *batch, options, out);
+    });
     batch = std::make_shared<ItemBatch>();
     progress->records = writer.records_written();
     return submitted;
@@ -165,6 +179,10 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
   Manifest manifest;
   manifest.made_by = options.made_by;
   manifest.notes = source.notes();
+  manifest.skipped = std::move(skipped);
+  if (options.reword) {
+    for (std::string& note : manifest.notes) note = options.reword(std::move(note));
+  }
   absl::StatusOr<Manifest> finished = writer.Finish(std::move(manifest));
   progress->records = writer.records_written();
   return finished;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stop_token>
@@ -29,10 +30,15 @@ struct ConvertOptions {
   std::optional<uint64_t> shuffle_seed;
   // So many records of the order in which they would be written.
   std::optional<uint64_t> limit;
+  // Leaves out broken records, see Source::SkipDefects, and counts them in the manifest.
+  bool skip_defects = false;
   bool overwrite = false;
   bool sync = true;
   std::stop_token stop;
   std::map<std::string, std::string> made_by;  // for the manifest
+  // Applied to notes and to what is said of skipped records, which name files: for an input that
+  // has no name of its own.
+  std::function<std::string(std::string)> reword;
 };
 
 // Read by another thread while Convert runs.
@@ -46,6 +52,8 @@ struct ConvertProgress {
 // Scans `source`, then writes its records. Shard s of N gets the records [s*T/N, (s+1)*T/N) of the
 // T in order, so that reading shard after shard gives the order back. The files depend on source
 // and options alone, not on `threads`.
+//
+// `limit` counts records that turn out to be broken only when they are built.
 //
 // Errors: those of the source (the first in its order) and of DatasetWriter. Nothing that looks
 // like a dataset is left after one.

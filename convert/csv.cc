@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -13,9 +12,11 @@
 #include "convert/column.h"
 #include "convert/csv_row.h"
 #include "convert/excerpt.h"
+#include "convert/item_list.h"
 #include "convert/text_files.h"
 #include "convert/text_reader.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace shardfeed {
 namespace {
@@ -41,7 +42,7 @@ std::string_view WithoutLineBreak(std::string_view row) {
 class CsvSource : public Source {
  public:
   CsvSource(std::vector<std::string> paths, CsvOptions options)
-      : files_(std::move(paths)), options_(options) {}
+      : files_(std::move(paths), options.max_row_bytes), options_(std::move(options)) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -52,28 +53,46 @@ class CsvSource : public Source {
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
 
  private:
-  // A row that is not blank: its text with the line break, and the line where it starts.
-  struct Row {
-    std::string_view text;
-    uint64_t line = 0;
+  struct Column {
+    TextColumn text;
+    bool chosen = true;
+    std::optional<ColumnKind> asked;
+
+    const std::string& name() const { return text.name(); }
+    ColumnKind kind() const { return asked.value_or(text.kind()); }
   };
+  // A row that is not blank.
+  struct Row {
+    std::string_view text;  // with the line break
+    uint64_t line = 0;      // where it starts
+    // Not OK where the row cannot be split. It then ends with its first line, for the next one may
+    // be the beginning of a row again.
+    absl::Status defect;
+  };
+
   // Reads the next row of file `file` and splits it; `cells` are views of the reader's window.
-  // False at the end and after a failure: then `error`, or else the reader's status, is not OK.
-  bool NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells,
-               absl::Status* error) const;
+  // False at the end and after a failure of the reader.
+  bool NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells) const;
   // The same without splitting, where the text is known to be sound.
   bool NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const;
+  // What is wrong with the row that the window starts with.
   absl::Status SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const;
+  void TakeRow(TextReader& reader, size_t bytes, Row* row) const;
 
   absl::Status ScanFile(uint32_t file, TextReader& reader);
-  absl::Status ReadHeader(uint32_t file, const Row& row, const std::vector<CsvCell>& cells);
+  absl::Status ReadHeader(uint32_t file, uint64_t line, const std::vector<std::string>& names);
+  absl::Status ChooseColumns();
+  absl::Status CheckRow(uint32_t file, const Row& row, const std::vector<CsvCell>& cells) const;
+  bool has_header() const { return options_.names.empty(); }
 
   TextFiles files_;
   CsvOptions options_;
-  std::vector<TextColumn> columns_;
-  // Indices of columns_ by name: records have their features in this order.
+  std::vector<Column> columns_;
+  // Indices of the columns that were chosen, by name: records have their features in this order.
   std::vector<size_t> by_name_;
-  std::vector<uint64_t> records_of_file_;
+  bool kinds_asked_ = false;
+  std::vector<uint64_t> rows_of_file_;
+  std::vector<ItemList> left_out_of_file_;  // rows, the header not counted
   uint64_t num_records_ = 0;
 };
 
@@ -81,7 +100,9 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
   const std::string_view before = reader.window().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
   if (split.result == CsvSplit::kOpenQuote) {
-    return files_.ErrorAt(file, line, "a quote opens here and is never closed");
+    return files_.ErrorAt(file, line,
+                          "a quote opens here and is never closed; where quotes have no meaning, "
+                          "--no-quotes takes them as they are");
   }
   if (split.result == CsvSplit::kLoneCr) {
     return files_.ErrorAt(file, line,
@@ -90,47 +111,59 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
   }
   return files_.ErrorAt(
       file, line,
-      fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the row is "
-                  "expected; a quote inside quotes is written twice",
-                  Excerpt(reader.window().substr(split.bytes, 10)),
-                  Excerpt({&options_.delimiter, 1})));
+      fmt::format(
+          "{} after a closing quote, where a delimiter ({}) or the end of the row is "
+          "expected; a quote inside quotes is written twice, and --no-quotes takes quotes as "
+          "they are",
+          Excerpt(reader.window().substr(split.bytes, 10)),
+          Excerpt({&options_.dialect.delimiter, 1})));
 }
 
-bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells,
-                        absl::Status* error) const {
+void CsvSource::TakeRow(TextReader& reader, size_t bytes, Row* row) const {
+  row->text = reader.window().substr(0, bytes);
+  row->line = reader.line();
+  // Few rows hold more line breaks than the one at their end, and those have quotes.
+  uint64_t line_breaks = row->text.ends_with('\n') ? 1 : 0;
+  if (std::memchr(row->text.data(), '\n', row->text.size() - line_breaks) != nullptr) {
+    line_breaks = std::count(row->text.begin(), row->text.end(), '\n');
+  }
+  reader.Consume(bytes, line_breaks);
+}
+
+bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
+                        std::vector<CsvCell>* cells) const {
+  row->defect = absl::OkStatus();
   while (true) {
     const std::string_view window = reader.window();
     if (window.empty()) {
       if (!reader.Extend()) return false;
       continue;
     }
-    const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.delimiter, cells);
-    if (split.result == CsvSplit::kIncomplete) {
-      if (!reader.Extend() && !reader.status().ok()) {
-        if (absl::IsResourceExhausted(reader.status()) &&
-            reader.window().find('"') != std::string_view::npos) {
-          *error = absl::ResourceExhaustedError(
-              fmt::format("{}; is a quote opened there and never closed?",
-                          std::string(reader.status().message())));
-        }
-        return false;
-      }
+    const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.dialect, cells);
+    if (split.result == CsvSplit::kRow) {
+      const bool blank = IsBlank(*cells, window.substr(0, split.bytes));
+      TakeRow(reader, split.bytes, row);
+      if (!blank) return true;
       continue;
     }
-    if (split.result != CsvSplit::kRow) {
-      *error = SplitError(file, reader, split);
-      return false;
+    if (split.result == CsvSplit::kIncomplete) {
+      const size_t quote = options_.dialect.quotes ? window.find('"') : window.npos;
+      if (window.size() <= options_.max_row_bytes || quote == window.npos) {
+        if (!reader.Extend() && !reader.status().ok()) return false;
+        continue;
+      }
+      row->defect = absl::ResourceExhaustedError(fmt::format(
+          "{}; is a quote opened there and never closed?",
+          std::string(TextReader::TooLong(fmt::format("{}:{}", files_.path(file), reader.line()),
+                                          options_.max_row_bytes)
+                          .message())));
+    } else {
+      row->defect = SplitError(file, reader, split);
     }
-    row->text = window.substr(0, split.bytes);
-    row->line = reader.line();
-    // Few rows hold more line breaks than the one at their end, and those have quotes.
-    uint64_t line_breaks = row->text.ends_with('\n') ? 1 : 0;
-    if (std::memchr(row->text.data(), '\n', row->text.size() - line_breaks) != nullptr) {
-      line_breaks = std::count(row->text.begin(), row->text.end(), '\n');
-    }
-    const bool blank = IsBlank(*cells, row->text);
-    reader.Consume(split.bytes, line_breaks);
-    if (!blank) return true;
+    if (!skips_defects()) return true;
+    const size_t line_break = window.find('\n');
+    TakeRow(reader, line_break == window.npos ? window.size() : line_break + 1, row);
+    return true;
   }
 }
 
@@ -140,49 +173,47 @@ bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>*
     row->line = reader.line();
     const size_t line_break = window.find('\n');
     if (line_break != std::string_view::npos &&
-        std::memchr(window.data(), '"', line_break) == nullptr) {
+        (!options_.dialect.quotes || std::memchr(window.data(), '"', line_break) == nullptr)) {
       row->text = window.substr(0, line_break + 1);
       reader.Consume(line_break + 1, 1);
       if (!WithoutLineBreak(row->text).empty()) return true;
       continue;
     }
     // Quotes, or the last line: rarer, and left to the splitter.
-    absl::Status error;
-    return NextRow(0, reader, row, scratch, &error);
+    return NextRow(0, reader, row, scratch);
   }
 }
 
-absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
-                                   const std::vector<CsvCell>& cells) {
-  std::vector<TextColumn> header;
+absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
+                                   const std::vector<std::string>& names) {
+  std::vector<Column> header;
   std::unordered_map<std::string, size_t> seen;
-  std::string scratch;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    std::string name(ValueOf(cells[i], &scratch));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
     if (name.empty()) {
       return files_.ErrorAt(
-          file, row.line,
+          file, line,
           fmt::format("column {} of {} has no name; the first row names the columns", i + 1,
-                      cells.size()));
+                      names.size()));
     }
     const auto [first, fresh] = seen.emplace(name, i);
     if (!fresh) {
-      return files_.ErrorAt(file, row.line,
+      return files_.ErrorAt(file, line,
                             fmt::format("columns {} and {} are both named {}", first->second + 1,
                                         i + 1, Excerpt(name)));
     }
-    header.emplace_back(std::move(name));
+    if (!IsText(name)) {
+      return files_.ErrorAt(file, line, fmt::format("the name of column {} is not UTF-8", i + 1));
+    }
+    header.push_back(
+        {TextColumn(name), options_.choice.Chooses(name), options_.choice.KindOf(name)});
   }
   if (file == 0) {
     columns_ = std::move(header);
-    by_name_.resize(columns_.size());
-    std::iota(by_name_.begin(), by_name_.end(), 0);
-    std::sort(by_name_.begin(), by_name_.end(),
-              [this](size_t a, size_t b) { return columns_[a].name() < columns_[b].name(); });
-    return absl::OkStatus();
+    return ChooseColumns();
   }
   if (header.size() != columns_.size()) {
-    return files_.ErrorAt(file, row.line,
+    return files_.ErrorAt(file, line,
                           fmt::format("the header has {} columns, that of {} has {}; all files "
                                       "need the same header",
                                       header.size(), files_.path(0), columns_.size()));
@@ -190,9 +221,62 @@ absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
   for (size_t i = 0; i < header.size(); ++i) {
     if (header[i].name() == columns_[i].name()) continue;
     return files_.ErrorAt(
-        file, row.line,
+        file, line,
         fmt::format("column {} is named {}, in {} it is {}; all files need the same header", i + 1,
                     Excerpt(header[i].name()), files_.path(0), Excerpt(columns_[i].name())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CsvSource::ChooseColumns() {
+  for (const std::string& wanted : options_.choice.columns) {
+    if (std::any_of(columns_.begin(), columns_.end(),
+                    [&](const Column& column) { return column.name() == wanted; })) {
+      continue;
+    }
+    std::vector<std::string> there;
+    for (const Column& column : columns_) there.push_back(Excerpt(column.name()));
+    return absl::InvalidArgumentError(fmt::format("{}: there is no column {}; there are {}",
+                                                  files_.path(0), Excerpt(wanted),
+                                                  fmt::join(there, ", ")));
+  }
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (!columns_[i].chosen) continue;
+    by_name_.push_back(i);
+    kinds_asked_ |= columns_[i].asked.has_value();
+  }
+  std::sort(by_name_.begin(), by_name_.end(),
+            [this](size_t a, size_t b) { return columns_[a].name() < columns_[b].name(); });
+  return absl::OkStatus();
+}
+
+// What is wrong with a row that was split.
+absl::Status CsvSource::CheckRow(uint32_t file, const Row& row,
+                                 const std::vector<CsvCell>& cells) const {
+  if (cells.size() != columns_.size()) {
+    return files_.ErrorAt(
+        file, row.line,
+        fmt::format("{} cells where {} {}{}", cells.size(),
+                    has_header() ? "the header has" : "the names given are", columns_.size(),
+                    cells.size() > columns_.size()
+                        ? fmt::format("; is a cell that holds {} not quoted?",
+                                      Excerpt({&options_.dialect.delimiter, 1}))
+                        : ""));
+  }
+  if (skips_defects() && !IsText(row.text)) {
+    return files_.ErrorAt(file, row.line, "not UTF-8, or a NUL byte");
+  }
+  for (size_t i = 0; kinds_asked_ && i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    const std::string_view text = cells[i].text;
+    if (!column.chosen || !column.asked || text.empty()) continue;
+    if ((column.asked == ColumnKind::kInt64 && !ParseAnyInt64(text)) ||
+        (column.asked == ColumnKind::kFloat && !ParseAnyFloat(text))) {
+      return files_.ErrorAt(
+          file, row.line,
+          fmt::format("{} in column {} is no {}, which the schema asks for", Excerpt(text),
+                      Excerpt(column.name()), ColumnKindName(*column.asked)));
+    }
   }
   return absl::OkStatus();
 }
@@ -200,57 +284,68 @@ absl::Status CsvSource::ReadHeader(uint32_t file, const Row& row,
 absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
   Row row;
   std::vector<CsvCell> cells;
-  absl::Status error;
-  if (!NextRow(file, reader, &row, &cells, &error)) {
-    if (!error.ok()) return error;
+  if (!has_header()) {
+    if (file == 0) {
+      if (absl::Status status = ReadHeader(0, 0, options_.names); !status.ok()) return status;
+    }
+  } else if (NextRow(file, reader, &row, &cells)) {
+    if (!row.defect.ok()) return row.defect;
+    std::vector<std::string> names;
+    std::string scratch;
+    for (const CsvCell& cell : cells) names.emplace_back(ValueOf(cell, &scratch));
+    if (absl::Status status = ReadHeader(file, row.line, names); !status.ok()) return status;
+  } else {
     if (!reader.status().ok()) return reader.status();
     return files_.ErrorAt(file, 0, "the file is empty; its first row must name the columns");
   }
-  if (absl::Status status = ReadHeader(file, row, cells); !status.ok()) return status;
 
-  const size_t num_columns = columns_.size();
-  uint64_t num_records = 0;
-  while (NextRow(file, reader, &row, &cells, &error)) {
-    if (cells.size() != num_columns) {
-      return files_.ErrorAt(
-          file, row.line,
-          fmt::format("{} cells where the header has {}{}", cells.size(), num_columns,
-                      cells.size() > num_columns
-                          ? fmt::format("; is a cell that holds {} not quoted?",
-                                        Excerpt({&options_.delimiter, 1}))
-                          : ""));
+  uint64_t num_rows = 0;
+  ItemList& left_out = left_out_of_file_.emplace_back();
+  while (NextRow(file, reader, &row, &cells)) {
+    const absl::Status defect = row.defect.ok() ? CheckRow(file, row, cells) : row.defect;
+    if (!defect.ok()) {
+      if (!LeaveOut(defect)) return defect;
+      left_out.Add(num_rows++);
+      continue;
     }
     // A cell with doubled quotes is text either way, so it need not be undoubled here.
-    for (size_t i = 0; i < num_columns; ++i) columns_[i].Add(cells[i].text, {file, row.line});
-    ++num_records;
+    for (size_t i : by_name_) {
+      if (!columns_[i].asked) columns_[i].text.Add(cells[i].text, {file, row.line});
+    }
+    ++num_rows;
   }
-  if (!error.ok()) return error;
   if (!reader.status().ok()) return reader.status();
-  records_of_file_.push_back(num_records);
-  num_records_ += num_records;
+  rows_of_file_.push_back(num_rows);
+  num_records_ += num_rows - left_out.size();
   return absl::OkStatus();
 }
 
 absl::Status CsvSource::Scan(std::stop_token stop,
                              const std::function<void(uint64_t bytes)>& progress) {
   columns_.clear();
-  records_of_file_.clear();
+  by_name_.clear();
+  rows_of_file_.clear();
+  left_out_of_file_.clear();
   num_records_ = 0;
   if (absl::Status status = files_.Stat(); !status.ok()) return status;
   for (uint32_t file = 0; file < files_.size(); ++file) {
-    absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenFirst(file, stop, progress);
+    absl::StatusOr<std::unique_ptr<TextReader>> reader =
+        files_.OpenFirst(file, !skips_defects(), stop, progress);
     if (!reader.ok()) return reader.status();
     if (absl::Status status = ScanFile(file, **reader); !status.ok()) return status;
   }
   if (num_records_ == 0) {
-    return files_.ErrorAt(0, 0, "no records: nothing comes after the header");
+    return files_.Error(0, has_header() ? "no records: nothing comes after the header"
+                                        : "no records: the file is empty");
   }
   return absl::OkStatus();
 }
 
 std::vector<std::string> CsvSource::notes() const {
   std::vector<std::string> notes;
-  for (const TextColumn& column : columns_) {
+  for (size_t i : by_name_) {
+    const TextColumn& column = columns_[i].text;
+    if (columns_[i].asked) continue;
     if (column.empty()) {
       notes.push_back(
           fmt::format("column {} is empty in every row: no record has it", Excerpt(column.name())));
@@ -262,6 +357,12 @@ std::vector<std::string> CsvSource::notes() const {
           column.numbers_before_text()));
     }
   }
+  for (const auto& [name, kind] : options_.choice.kinds) {
+    if (std::none_of(columns_.begin(), columns_.end(),
+                     [&name](const Column& column) { return column.name() == name; })) {
+      notes.push_back(fmt::format("there is no column {}, which the schema has", Excerpt(name)));
+    }
+  }
   return notes;
 }
 
@@ -271,9 +372,13 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
     if (!reader.ok()) return reader.status();
     Row row;
+    bool at_header = has_header();
     uint64_t num_rows = 0;
+    ItemList::Pass left_out(left_out_of_file_[file]);
     while (NextSoundRow(**reader, &row, &cells)) {
-      if (num_rows++ == 0) continue;  // the header
+      if (std::exchange(at_header, false)) continue;
+      ++num_rows;
+      if (left_out.Next()) continue;
       Item item;
       item.bytes = WithoutLineBreak(row.text);
       item.file = file;
@@ -282,7 +387,7 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     }
     if (!(*reader)->status().ok()) return (*reader)->status();
     if (absl::Status status = files_.CheckUnchanged(file); !status.ok()) return status;
-    if (num_rows != records_of_file_[file] + 1) return files_.Changed(file);
+    if (num_rows != rows_of_file_[file]) return files_.Changed(file);
   }
   return absl::OkStatus();
 }
@@ -290,29 +395,30 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
 absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
   thread_local std::vector<CsvCell> cells;
   thread_local std::string scratch;
-  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.delimiter, &cells);
+  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.dialect, &cells);
   if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
     return files_.Changed(item.file);
   }
   for (size_t i : by_name_) {
-    if (cells[i].text.empty()) continue;
-    const std::string& name = columns_[i].name();
-    switch (columns_[i].kind()) {
+    const std::string_view text = cells[i].text;
+    if (text.empty()) continue;
+    const Column& column = columns_[i];
+    switch (column.kind()) {
       case ColumnKind::kInt64: {
-        const std::optional<int64_t> value = ParseInt64(cells[i].text);
+        const std::optional<int64_t> value = column.asked ? ParseAnyInt64(text) : ParseInt64(text);
         if (!value) return files_.Changed(item.file);
-        builder.AddInt64(name, *value);
+        builder.AddInt64(column.name(), *value);
         break;
       }
       case ColumnKind::kFloat: {
-        const std::optional<float> value = ParseFloat(cells[i].text);
+        const std::optional<float> value = column.asked ? ParseAnyFloat(text) : ParseFloat(text);
         if (!value) return files_.Changed(item.file);
-        builder.AddFloat(name, *value);
+        builder.AddFloat(column.name(), *value);
         break;
       }
       case ColumnKind::kBytes:
       case ColumnKind::kUnknown:
-        builder.AddBytes(name, ValueOf(cells[i], &scratch));
+        builder.AddBytes(column.name(), ValueOf(cells[i], &scratch));
         break;
     }
   }
@@ -324,13 +430,13 @@ absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options) {
   if (paths.empty()) return absl::InvalidArgumentError("no CSV files are named");
-  const char c = options.delimiter;
+  const char c = options.dialect.delimiter;
   if (c == '"' || c == '\n' || c == '\r' || c <= 0 || c > '~') {
     return absl::InvalidArgumentError(fmt::format(
         "delimiter {} cannot be used: one ASCII character other than a quote or a line break",
         Excerpt({&c, 1})));
   }
-  return std::make_unique<CsvSource>(std::move(paths), options);
+  return std::make_unique<CsvSource>(std::move(paths), std::move(options));
 }
 
 }  // namespace shardfeed

@@ -32,15 +32,16 @@ const char* FindCellEnd(const char* at, const char* end, char delimiter) {
 
 }  // namespace
 
-CsvSplit SplitCsvRow(std::string_view text, bool at_end, char delimiter,
+CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
                      std::vector<CsvCell>* cells) {
+  const char delimiter = dialect.delimiter;
   cells->clear();
   const char* const begin = text.data();
   const char* const end = begin + text.size();
   const char* at = begin;
   while (true) {
     CsvCell cell;
-    if (at < end && *at == '"') {
+    if (at < end && *at == '"' && dialect.quotes) {
       const char* const open = at++;
       const char* const content = at;
       while (true) {

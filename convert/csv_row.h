@@ -10,6 +10,14 @@
 
 namespace shardfeed {
 
+struct CsvDialect {
+  // One ASCII character other than a quote or a line break: '\t' for TSV.
+  char delimiter = ',';
+  // A cell that starts with a quote ends with one. Otherwise quotes are characters like others, and
+  // a cell cannot hold delimiters or line breaks.
+  bool quotes = true;
+};
+
 struct CsvCell {
   // Without the quotes around it; a view of the text that was split.
   std::string_view text;
@@ -33,7 +41,7 @@ struct CsvSplit {
 // Splits the first row of `text` into `cells`. `at_end` says that no text follows: the row then
 // ends with the text, and kIncomplete does not occur; otherwise kOpenQuote does not. A blank line
 // is a row of one empty cell.
-CsvSplit SplitCsvRow(std::string_view text, bool at_end, char delimiter,
+CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
                      std::vector<CsvCell>* cells);
 
 // Appends `text` to `out` with each doubled quote made one.

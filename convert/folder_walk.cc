@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
@@ -32,12 +33,20 @@ EntryKind KindOfMode(mode_t mode) {
 
 class Walker {
  public:
+  // Either function may be empty.
   Walker(const std::string& root, bool with_sizes,
-         const std::function<absl::Status(const WalkedFile&)>& visit,
+         std::function<absl::Status(const WalkedFile&)> visit_file,
+         std::function<absl::Status(std::string_view, const FolderListing&)> visit_folder,
          const std::function<void(std::string_view path)>& loop)
-      : root_(root), with_sizes_(with_sizes), visit_(visit), loop_(loop) {}
+      : root_(root),
+        with_sizes_(with_sizes),
+        visit_file_(std::move(visit_file)),
+        visit_folder_(std::move(visit_folder)),
+        loop_(loop) {}
 
-  absl::Status Walk(std::string_view folder) {
+  absl::Status WalkRoot() { return WalkPath(); }
+
+  absl::Status WalkFolderOfRoot(std::string_view folder) {
     // The root counts as entered: a link to it would bring in the other classes.
     absl::StatusOr<Identity> root = IdentityOf(root_);
     if (!root.ok()) return root.status();
@@ -56,7 +65,7 @@ class Walker {
   // Walks the folder at path_. The depth of the recursion is that of the folders, which the system
   // bounds by the length of a path.
   absl::Status WalkPath() {
-    const std::string folder = fmt::format("{}/{}", root_, path_);
+    const std::string folder = path_.empty() ? root_ : fmt::format("{}/{}", root_, path_);
     absl::StatusOr<Identity> identity = IdentityOf(folder);
     if (!identity.ok()) return identity.status();
     if (std::find(entered_.begin(), entered_.end(), *identity) != entered_.end()) {
@@ -67,14 +76,19 @@ class Walker {
     if (!listing.ok()) return listing.status();
     entered_.push_back(*identity);
     const size_t parent_size = path_.size();
-    path_ += '/';
+    if (!path_.empty()) path_ += '/';
+    const size_t prefix_size = path_.size();
+    if (visit_folder_) {
+      if (absl::Status status = visit_folder_(path_, *listing); !status.ok()) return status;
+    }
     for (size_t i = 0; i < listing->size(); ++i) {
-      path_.resize(parent_size + 1);
+      const bool is_folder = listing->kind(i) == EntryKind::kFolder;
+      if (!is_folder && !visit_file_) continue;
+      path_.resize(prefix_size);
       path_ += listing->name(i);
       absl::Status status =
-          listing->kind(i) == EntryKind::kFolder
-              ? WalkPath()
-              : visit_(WalkedFile{path_, listing->kind(i), listing->file_size(i)});
+          is_folder ? WalkPath()
+                    : visit_file_(WalkedFile{path_, listing->kind(i), listing->file_size(i)});
       if (!status.ok()) return status;
     }
     path_.resize(parent_size);
@@ -84,13 +98,22 @@ class Walker {
 
   const std::string& root_;
   const bool with_sizes_;
-  const std::function<absl::Status(const WalkedFile&)>& visit_;
+  const std::function<absl::Status(const WalkedFile&)> visit_file_;
+  const std::function<absl::Status(std::string_view, const FolderListing&)> visit_folder_;
   const std::function<void(std::string_view path)>& loop_;
   std::string path_;
   std::vector<Identity> entered_;  // the folders around path_
 };
 
 }  // namespace
+
+FolderListing FolderListing::OfFile(std::string_view name, uint64_t size) {
+  FolderListing listing;
+  listing.names_ = name;
+  listing.names_ += '\0';
+  listing.entries_.push_back({0, size, EntryKind::kFile});
+  return listing;
+}
 
 absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, bool with_sizes) {
   const std::unique_ptr<DIR, CloseFolder> open(::opendir(folder.c_str()));
@@ -137,7 +160,14 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
 absl::Status WalkFolder(const std::string& root, std::string_view folder, bool with_sizes,
                         const std::function<absl::Status(const WalkedFile&)>& visit,
                         const std::function<void(std::string_view path)>& loop) {
-  return Walker(root, with_sizes, visit, loop).Walk(folder);
+  return Walker(root, with_sizes, visit, nullptr, loop).WalkFolderOfRoot(folder);
+}
+
+absl::Status WalkFolders(
+    const std::string& root, bool with_sizes,
+    const std::function<absl::Status(std::string_view path, const FolderListing&)>& visit,
+    const std::function<void(std::string_view path)>& loop) {
+  return Walker(root, with_sizes, nullptr, visit, loop).WalkRoot();
 }
 
 }  // namespace shardfeed

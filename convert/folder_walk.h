@@ -31,6 +31,9 @@ class FolderListing {
   // ErrnoStatus.
   static absl::StatusOr<FolderListing> Read(const std::string& folder, bool with_sizes);
 
+  // The one name of a file that was named itself.
+  static FolderListing OfFile(std::string_view name, uint64_t size);
+
   size_t size() const { return entries_.size(); }
   // Lives as long as the listing.
   std::string_view name(size_t i) const { return names_.data() + entries_[i].name; }
@@ -64,6 +67,14 @@ struct WalkedFile {
 absl::Status WalkFolder(const std::string& root, std::string_view folder, bool with_sizes,
                         const std::function<absl::Status(const WalkedFile&)>& visit,
                         const std::function<void(std::string_view path)>& loop);
+
+// Calls `visit` with `root` itself and each folder below it, at any depth: with the path below
+// `root` (empty for `root`, otherwise with a slash at its end) and the names in it. A folder comes
+// before those in it. Loops, memory and errors as WalkFolder has them.
+absl::Status WalkFolders(
+    const std::string& root, bool with_sizes,
+    const std::function<absl::Status(std::string_view path, const FolderListing&)>& visit,
+    const std::function<void(std::string_view path)>& loop);
 
 }  // namespace shardfeed
 

@@ -1,12 +1,6 @@
 #include "convert/imagefolder.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -16,105 +10,20 @@
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
 #include "convert/folder_walk.h"
-#include "decode/image_header.h"
+#include "convert/name_list.h"
+#include "convert/picture.h"
+#include "convert/whole_file.h"
 #include "fmt/format.h"
-#include "io/errno_status.h"
+#include "fmt/ranges.h"
 #include "simdjson.h"
 
 namespace shardfeed {
 namespace {
 
-constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
-                                                       "webp", "gif",  "tif", "tiff"};
-// Protocol Buffers end at 2 GiB; the rest of the record is small.
-constexpr uint64_t kMaxPictureBytes = (uint64_t{1} << 31) - (1 << 20);
-
-bool IsPictureName(std::string_view path) {
-  const size_t dot = path.rfind('.');
-  if (dot == std::string_view::npos || path.size() - dot - 1 > 4) return false;
-  char lower[4];
-  size_t n = 0;
-  for (char c : path.substr(dot + 1)) lower[n++] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-  return std::find(kSuffixes.begin(), kSuffixes.end(), std::string_view(lower, n)) !=
-         kSuffixes.end();
-}
-
-// How many there are of something, and the names of the first few.
-class Named {
- public:
-  void Add(std::string_view name) {
-    constexpr uint64_t kShown = 3;
-    if (count_++ < kShown) {
-      names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", name);
-    } else if (count_ == kShown + 1) {
-      names_ += ", ...";
-    }
-  }
-  uint64_t count() const { return count_; }
-  // "3 files that WHAT: a, b, c".
-  std::string Text(std::string_view one, std::string_view many, std::string_view what) const {
-    return fmt::format("{} {} {}: {}", count_, count_ == 1 ? one : many, what, names_);
-  }
-
- private:
-  uint64_t count_ = 0;
-  std::string names_;
-};
-
-// The bytes of a file in memory of the thread that is used again for its next file.
-class FileBuffer {
- public:
-  absl::StatusOr<std::string_view> Read(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return ErrnoStatus(errno, path, "open");
-    absl::StatusOr<std::string_view> bytes = ReadAll(fd, path);
-    ::close(fd);
-    return bytes;
-  }
-
- private:
-  absl::StatusOr<std::string_view> ReadAll(int fd, const std::string& path) {
-    struct stat stat;
-    if (::fstat(fd, &stat) != 0) return ErrnoStatus(errno, path, "read the size");
-    const uint64_t size = stat.st_size;
-    if (size > kMaxPictureBytes) {
-      return absl::DataLossError(
-          fmt::format("{}: {} bytes, but a record holds at most 2 GiB", path, size));
-    }
-    // One byte more, so that one call also finds the end.
-    Reserve(size + 1);
-    size_t done = 0;
-    while (done <= size) {
-      const ssize_t n = ::read(fd, bytes_.get() + done, size + 1 - done);
-      if (n == 0) break;
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus(errno, path, "read");
-      done += n;
-      if (done == size) break;
-    }
-    if (done != size) {
-      return absl::FailedPreconditionError(
-          fmt::format("{}: changed while it was being read", path));
-    }
-    return std::string_view(bytes_.get(), size);
-  }
-
-  void Reserve(size_t size) {
-    // A rare huge picture does not hold its memory for ever.
-    constexpr size_t kKept = size_t{64} << 20;
-    if (size <= capacity_ && capacity_ <= kKept) return;
-    capacity_ = std::max(size + size / 4, size_t{1} << 20);
-    bytes_.reset(new char[capacity_]);
-  }
-
-  std::unique_ptr<char[]> bytes_;
-  size_t capacity_ = 0;
-};
-
 class ImageFolderSource : public Source {
  public:
-  ImageFolderSource(std::vector<std::string> folders, const ImageFolderOptions& options)
-      : roots_(std::move(folders)), jpegs_(options.jpeg) {
+  ImageFolderSource(std::vector<std::string> folders, ImageFolderOptions options)
+      : roots_(std::move(folders)), options_(std::move(options)), pictures_(options_.pictures) {
     for (std::string& root : roots_) {
       while (root.size() > 1 && root.ends_with('/')) root.pop_back();
     }
@@ -125,10 +34,12 @@ class ImageFolderSource : public Source {
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
   uint64_t mean_record_bytes() const override {
-    constexpr uint64_t kOtherFeatures = 250;
-    return num_records_ == 0 ? 0 : num_bytes_ / num_records_ + kOtherFeatures;
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
   std::vector<std::string> notes() const override;
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
 
@@ -153,15 +64,17 @@ class ImageFolderSource : public Source {
   }
 
   std::vector<std::string> roots_;
-  const JpegRewriter jpegs_;
+  const ImageFolderOptions options_;
+  PictureRewriter pictures_;
   std::vector<std::string> classes_;
+  std::vector<int64_t> labels_;  // of the classes
   std::vector<ClassFolder> class_folders_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   uint64_t num_in_class_folders_ = 0;  // and not deeper
-  Named not_pictures_;
-  Named outside_classes_;
-  Named loops_;
+  NameList not_pictures_;
+  NameList outside_classes_;
+  NameList loops_;
 };
 
 absl::Status ImageFolderSource::FindClasses() {
@@ -178,7 +91,7 @@ absl::Status ImageFolderSource::FindClasses() {
       return listing.status();
     }
     bool has_classes = false;
-    Named pictures;
+    NameList pictures;
     for (size_t i = 0; i < listing->size(); ++i) {
       const std::string_view name = listing->name(i);
       if (listing->kind(i) != EntryKind::kFolder) {
@@ -205,6 +118,13 @@ absl::Status ImageFolderSource::FindClasses() {
   }
   for (const auto& [name, roots] : roots_of_class) {
     const auto label = static_cast<uint32_t>(classes_.size());
+    std::optional<int64_t> number = label;
+    if (options_.classes) number = options_.classes->NumberOf(name);
+    if (!number) {
+      return absl::DataLossError(fmt::format("{}/{}: this class is not in {}", roots_[roots[0]],
+                                             name, options_.classes->path()));
+    }
+    labels_.push_back(*number);
     classes_.push_back(name);
     for (uint32_t root : roots) class_folders_.push_back({root, label, 0});
   }
@@ -225,14 +145,15 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
         }
         const bool named_picture = IsPictureName(file.path);
         if (named_picture && file.kind == EntryKind::kBrokenLink) {
-          return absl::NotFoundError(
-              fmt::format("{}/{}: the link leads to no file", root, file.path));
+          const absl::Status defect =
+              absl::NotFoundError(fmt::format("{}/{}: the link leads to no file", root, file.path));
+          return LeaveOut(defect) ? absl::OkStatus() : defect;
         }
         if (!named_picture || file.kind != EntryKind::kFile) {
           not_pictures_.Add(fmt::format("{}/{}", root, file.path));
           return absl::OkStatus();
         }
-        if (file.size == 0) {
+        if (file.size == 0 && !skips_defects()) {
           return absl::DataLossError(fmt::format(
               "{}/{}: the file is empty; remove it, or get the picture again", root, file.path));
         }
@@ -249,7 +170,7 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
     return absl::DataLossError(
         fmt::format("{}: no pictures (files named {}) in the folder of a class; remove it, or add "
                     "some",
-                    PathOf(folder), fmt::join(kSuffixes, ", ")));
+                    PathOf(folder), PictureSuffixes()));
   }
   num_records_ += folder.num_pictures;
   return absl::OkStatus();
@@ -258,9 +179,10 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
 absl::Status ImageFolderSource::Scan(std::stop_token stop,
                                      const std::function<void(uint64_t bytes)>& progress) {
   classes_.clear();
+  labels_.clear();
   class_folders_.clear();
   num_records_ = num_bytes_ = num_in_class_folders_ = 0;
-  not_pictures_ = outside_classes_ = loops_ = Named();
+  not_pictures_ = outside_classes_ = loops_ = NameList();
   if (absl::Status status = FindClasses(); !status.ok()) return status;
   for (ClassFolder& folder : class_folders_) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
@@ -290,7 +212,7 @@ std::vector<std::string> ImageFolderSource::notes() const {
         fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
         classes_.size() > 3 ? ", ..." : ""));
   }
-  for (std::string& note : jpegs_.notes()) notes.push_back(std::move(note));
+  for (std::string& note : pictures_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -325,7 +247,7 @@ absl::Status ImageFolderSource::ForEach(
 }
 
 absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder) const {
-  thread_local FileBuffer buffer;
+  thread_local WholeFile file;
   thread_local std::string path;
   ItemPrefix prefix;
   std::memcpy(&prefix, item.bytes.data(), sizeof(prefix));
@@ -333,32 +255,20 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   path.assign(roots_[prefix.root]);
   path += '/';
   path += name;
-  absl::StatusOr<std::string_view> bytes = buffer.Read(path);
+  absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<ImageHeader> header = ReadImageHeader(*bytes);
-  if (!header.ok()) {
-    return absl::Status(header.status().code(),
-                        fmt::format("{}: {}", path, std::string(header.status().message())));
-  }
-  absl::StatusOr<std::string_view> encoded = jpegs_.Rewrite(path, *header, *bytes);
-  if (!encoded.ok()) return encoded.status();
   // In the order of their names, which is that of the record.
-  builder.AddInt64("image/class/label", prefix.label);
+  builder.AddInt64("image/class/label", labels_[prefix.label]);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
-  builder.AddBorrowedBytes("image/encoded", *encoded);
-  builder.AddBytes("image/filename", name);
-  builder.AddBytes("image/format", header->format);
-  builder.AddInt64("image/height", header->height);
-  builder.AddInt64("image/width", header->width);
-  return absl::OkStatus();
+  return AddPicture(path, name, *bytes, pictures_, builder);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
-                                                              const ImageFolderOptions& options) {
+                                                              ImageFolderOptions options) {
   if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
-  return std::make_unique<ImageFolderSource>(std::move(folders), options);
+  return std::make_unique<ImageFolderSource>(std::move(folders), std::move(options));
 }
 
 }  // namespace shardfeed

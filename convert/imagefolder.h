@@ -9,7 +9,7 @@
 //
 // Features, with the names and meanings of TensorFlow's ImageNet scripts:
 //
-//   image/encoded      bytes   the file; a JPEG is made seekable, if not told otherwise
+//   image/encoded      bytes   the file, as it is
 //   image/format       bytes   "jpeg", "png" ..., by its first bytes
 //   image/height       int64   in pixels
 //   image/width        int64
@@ -21,17 +21,21 @@
 #define SHARDFEED_CONVERT_IMAGEFOLDER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "convert/jpeg_rewriter.h"
+#include "convert/class_map.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
 
 struct ImageFolderOptions {
-  JpegMode jpeg = JpegMode::kSeekable;
+  // Gives the classes their numbers, in the place of the order of their names.
+  std::optional<ClassMap> classes;
+  PictureOptions pictures;
 };
 
 // The pictures of class 0, then class 1 ..., within a class by source, within a folder by the bytes
@@ -39,10 +43,10 @@ struct ImageFolderOptions {
 // folder and those it stands in; Build reads the picture and, from its first bytes, its size.
 //
 // InvalidArgument: no sources. DataLoss: the layout is another, a class has no pictures, the name
-// of a class is not UTF-8, or a picture is none. FailedPrecondition: the folders have changed since
-// Scan. NotFound and the like: a file or folder cannot be read.
-absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(
-    std::vector<std::string> folders, const ImageFolderOptions& options = {});
+// of a class is not UTF-8 or not in the class map, or a picture is none. FailedPrecondition: the
+// folders have changed since Scan. NotFound and the like: a file or folder cannot be read.
+absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
+                                                              ImageFolderOptions options = {});
 
 }  // namespace shardfeed
 

@@ -1,5 +1,7 @@
 #include "convert/json_schema.h"
 
+#include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -23,6 +25,8 @@ struct JsonSchema::Key {
   size_t index = 0;          // among its parent's keys
   size_t column = kNone;     // set once there was a value that is not an object
   bool is_object = false;    // set once there was an object
+  bool takes_values = true;  // it is chosen, or stands inside a key that is
+  bool leads_on = true;      // there may be chosen keys in its objects
   Place first;               // where one of the two was set
   uint64_t last_record = 0;  // which had the key
 
@@ -120,8 +124,10 @@ bool ForEachValue(element value, Visit visit) {
   return true;
 }
 
-// The values as a feature of the given kind; false when they are of another kind.
-bool BuildFeature(std::string_view name, ColumnKind kind, element value, ExampleBuilder& builder) {
+// The values as a feature of the given kind; false when they are of another kind. `numbers_too`:
+// numbers become text for a feature of bytes.
+bool BuildFeature(std::string_view name, ColumnKind kind, bool numbers_too, element value,
+                  ExampleBuilder& builder) {
   switch (kind) {
     case ColumnKind::kInt64: {
       thread_local std::vector<int64_t> numbers;
@@ -163,10 +169,19 @@ bool BuildFeature(std::string_view name, ColumnKind kind, element value, Example
     case ColumnKind::kBytes:
     case ColumnKind::kUnknown: {
       thread_local std::vector<std::string_view> texts;
+      thread_local std::deque<std::string> numbers;
       texts.clear();
-      const bool sound = ForEachValue(value, [](element one) {
-        if (one.type() != element_type::STRING) return false;
-        texts.push_back(one.get_string().value_unsafe());
+      numbers.clear();
+      const bool sound = ForEachValue(value, [numbers_too](element one) {
+        if (one.type() == element_type::STRING) {
+          texts.push_back(one.get_string().value_unsafe());
+          return true;
+        }
+        if (!numbers_too || one.type() == element_type::NULL_VALUE || one.is_array() ||
+            one.is_object()) {
+          return false;
+        }
+        texts.push_back(numbers.emplace_back(simdjson::minify(one)));
         return true;
       });
       if (sound) builder.AddBytesList(name, texts);
@@ -176,10 +191,32 @@ bool BuildFeature(std::string_view name, ColumnKind kind, element value, Example
   return false;
 }
 
+// Whether the value, or each in a list, can become a feature of the kind that was asked for.
+absl::Status CheckAsked(std::string_view name, ColumnKind asked, element value) {
+  absl::Status status;
+  ForEachValue(value, [&](element one) {
+    absl::StatusOr<ColumnKind> kind = asked == ColumnKind::kBytes && one.is_number()
+                                          ? ColumnKind::kBytes
+                                          : KindOfValue(name, one);
+    if (!kind.ok()) {
+      status = kind.status();
+    } else if (*kind == ColumnKind::kUnknown) {
+      status = KindOfList(name, value.get_array().value_unsafe()).status();
+    } else if (asked != ColumnKind::kBytes && MergedKind(asked, *kind) != asked) {
+      status = Defect(name, fmt::format("{} is no {}, which the schema asks for",
+                                        Excerpt(simdjson::minify(one)), ColumnKindName(asked)));
+    }
+    return status.ok();
+  });
+  return status;
+}
+
 }  // namespace
 
-JsonSchema::JsonSchema(std::function<std::string(Place)> name_of)
-    : name_of_(std::move(name_of)), root_(std::make_unique<Key>()) {}
+JsonSchema::JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice)
+    : name_of_(std::move(name_of)), choice_(std::move(choice)), root_(std::make_unique<Key>()) {
+  root_->takes_values = choice_.columns.empty();
+}
 JsonSchema::~JsonSchema() = default;
 JsonSchema::JsonSchema(JsonSchema&&) noexcept = default;
 JsonSchema& JsonSchema::operator=(JsonSchema&&) noexcept = default;
@@ -202,15 +239,30 @@ absl::StatusOr<JsonSchema::Key*> JsonSchema::AddKey(Key& parent, std::string_vie
   key->name = name;
   key->full_name = parent.full_name.empty() ? key->name : parent.full_name + "." + key->name;
   key->index = parent.keys.size();
+  key->takes_values = parent.takes_values || choice_.Chooses(key->full_name);
+  key->leads_on =
+      key->takes_values ||
+      std::any_of(choice_.columns.begin(), choice_.columns.end(), [&key](std::string_view column) {
+        return column.starts_with(key->full_name + ".");
+      });
   Key* const borrowed = key.get();
   parent.keys.push_back(std::move(key));
   parent.key_of_name.emplace(borrowed->name, borrowed);
+  undo_.emplace_back([this, &parent, borrowed] {
+    parent.key_of_name.erase(borrowed->name);
+    parent.keys.pop_back();
+    --num_keys_;
+  });
   return borrowed;
 }
 
 absl::Status JsonSchema::Add(object record, Place place) {
   ++record_;
-  return AddObject(*root_, record, place);
+  undo_.clear();
+  absl::Status status = AddObject(*root_, record, place);
+  if (status.ok()) return status;
+  for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+  return status;
 }
 
 absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
@@ -228,6 +280,7 @@ absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
           fmt::format("the key {} stands twice in one object", Excerpt(key->full_name)));
     }
     key->last_record = record_;
+    if (!key->leads_on) continue;
     if (absl::Status status = AddValue(*key, field.value, place); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -237,13 +290,28 @@ absl::Status JsonSchema::AddValue(Key& key, element value, Place place) {
   const element_type type = value.type();
   if (type == element_type::NULL_VALUE) return absl::OkStatus();
   const bool is_object = type == element_type::OBJECT;
+  if (!is_object && !key.takes_values) return absl::OkStatus();
   if (!key.is_object && key.column == Key::kNone) {
+    undo_.emplace_back([&key] {
+      key.is_object = false;
+      key.column = Key::kNone;
+    });
     key.first = place;
     if (is_object) {
       key.is_object = true;
     } else {
       const auto [it, fresh] = column_of_name_.emplace(key.full_name, columns_.size());
-      if (fresh) columns_.emplace_back().name = key.full_name;
+      if (fresh) {
+        Column& added = columns_.emplace_back();
+        added.name = key.full_name;
+        const std::optional<ColumnKind> asked = choice_.KindOf(added.name);
+        added.asked = asked.has_value();
+        added.kind = asked.value_or(ColumnKind::kUnknown);
+        undo_.emplace_back([this, name = key.full_name] {
+          column_of_name_.erase(name);
+          columns_.pop_back();
+        });
+      }
       key.column = it->second;
     }
   }
@@ -254,9 +322,14 @@ absl::Status JsonSchema::AddValue(Key& key, element value, Place place) {
   }
   if (is_object) return AddObject(key, value.get_object().value_unsafe(), place);
 
+  if (columns_[key.column].asked) {
+    absl::Status status = CheckAsked(key.full_name, columns_[key.column].kind, value);
+    if (!status.ok()) return status;
+  }
   absl::StatusOr<ColumnKind> kind =
-      type == element_type::ARRAY ? KindOfList(key.full_name, value.get_array().value_unsafe())
-                                  : KindOfValue(key.full_name, value);
+      columns_[key.column].asked    ? columns_[key.column].kind
+      : type == element_type::ARRAY ? KindOfList(key.full_name, value.get_array().value_unsafe())
+                                    : KindOfValue(key.full_name, value);
   if (!kind.ok()) return kind.status();
   Column& column = columns_[key.column];
   if (column.last_record == record_) {
@@ -265,14 +338,19 @@ absl::Status JsonSchema::AddValue(Key& key, element value, Place place) {
                     Excerpt(column.name)));
   }
   column.last_record = record_;
-  if (*kind == ColumnKind::kUnknown) return absl::OkStatus();  // an empty list
+  if (*kind == ColumnKind::kUnknown || column.asked) return absl::OkStatus();  // an empty list
+  const ColumnKind merged = MergedKind(column.kind, *kind);
+  if (merged != column.kind) {
+    undo_.emplace_back(
+        [this, index = key.column, before = column.kind] { columns_[index].kind = before; });
+  }
   if (column.kind == ColumnKind::kUnknown) {
     column.first = place;
   } else if ((column.kind == ColumnKind::kBytes) != (*kind == ColumnKind::kBytes)) {
     return Defect(column.name, fmt::format("{} here, but {} at {}", KindText(*kind),
                                            KindText(column.kind), name_of_(column.first)));
   }
-  column.kind = MergedKind(column.kind, *kind);
+  column.kind = merged;
   return absl::OkStatus();
 }
 
@@ -287,7 +365,8 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
     const Key* key = finder.Find(field.key);
     if (key == nullptr) return absl::FailedPreconditionError("unknown key");
     const element_type type = field.value.type();
-    if (type == element_type::NULL_VALUE) continue;
+    if (!key->leads_on || type == element_type::NULL_VALUE) continue;
+    if (type != element_type::OBJECT && !key->takes_values) continue;
     if (type == element_type::OBJECT) {
       absl::Status status = BuildObject(*key, field.value.get_object().value_unsafe(), builder);
       if (!status.ok()) return status;
@@ -295,11 +374,31 @@ absl::Status JsonSchema::BuildObject(const Key& parent, object fields,
     }
     if (key->column == Key::kNone) return absl::FailedPreconditionError("unknown value");
     const Column& column = columns_[key->column];
-    if (!BuildFeature(column.name, column.kind, field.value, builder)) {
+    if (!BuildFeature(column.name, column.kind, column.asked, field.value, builder)) {
       return absl::FailedPreconditionError("another kind of value");
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status JsonSchema::CheckColumns() const {
+  for (const std::string& wanted : choice_.columns) {
+    if (std::none_of(columns_.begin(), columns_.end(), [&wanted](const Column& column) {
+          return column.name == wanted || column.name.starts_with(wanted + ".");
+        })) {
+      return absl::InvalidArgumentError(
+          fmt::format("no record has a value for the key {}", Excerpt(wanted)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> JsonSchema::KindsWithoutKey() const {
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : choice_.kinds) {
+    if (!HasFeature(name)) names.push_back(name);
+  }
+  return names;
 }
 
 std::vector<std::string> JsonSchema::KeysWithoutValue() const {
@@ -311,7 +410,7 @@ std::vector<std::string> JsonSchema::KeysWithoutValue() const {
     for (const std::unique_ptr<Key>& child : key->keys) {
       if (child->is_object) {
         open.push_back(child.get());
-      } else if (child->column == Key::kNone) {
+      } else if (child->column == Key::kNone && child->takes_values) {
         names.push_back(child->full_name);
       }
     }

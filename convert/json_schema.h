@@ -1,5 +1,5 @@
 // The keys that JSON objects have, the feature that each becomes, and how objects are turned into
-// features. jsonl.h says which values become what.
+// features. json.h says which values become what.
 
 #ifndef SHARDFEED_CONVERT_JSON_SCHEMA_H_
 #define SHARDFEED_CONVERT_JSON_SCHEMA_H_
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "convert/column.h"
+#include "convert/feature_choice.h"
 #include "simdjson.h"
 #include "tfrecord/example_builder.h"
 
@@ -28,20 +29,29 @@ class JsonSchema {
   // More different keys than this are taken for data (names of users, say) in the place of keys.
   static constexpr size_t kMaxKeys = 100000;
 
-  // `name_of` writes the places of earlier records into messages.
-  explicit JsonSchema(std::function<std::string(Place)> name_of);
+  // `name_of` writes the places of earlier records into messages. Columns and kinds are chosen by
+  // dotted names; a column also stands for the keys of its objects. What is not chosen is not
+  // looked at, whatever it holds. Numbers become text where bytes are asked for.
+  explicit JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice = {});
   ~JsonSchema();
   JsonSchema(JsonSchema&&) noexcept;
   JsonSchema& operator=(JsonSchema&&) noexcept;
 
   // Learns the keys and kinds of one record, which stands at `place`. DataLoss: it cannot become a
-  // record, or does not go with earlier ones. The message does not name `place`: the caller does.
+  // record, or does not go with earlier ones; nothing is then learnt of it. The message does not
+  // name `place`: the caller does.
   absl::Status Add(simdjson::dom::object object, Place place);
 
   // Adds the features of an object that Add has seen. FailedPrecondition, with no message fit for
   // users: the object has a key or a kind of value that Add has not seen there.
   absl::Status Build(simdjson::dom::object object, ExampleBuilder& builder) const;
 
+  // Whether some record had a value for the feature `name`.
+  bool HasFeature(const std::string& name) const { return column_of_name_.count(name) > 0; }
+  // OK unless a chosen column, or a kind that is asked for, is of no key in any record. The message
+  // names it; that of a column is an error, that of a kind is something to note.
+  absl::Status CheckColumns() const;
+  std::vector<std::string> KindsWithoutKey() const;
   // The keys, dotted, that were null in every record.
   std::vector<std::string> KeysWithoutValue() const;
 
@@ -49,6 +59,7 @@ class JsonSchema {
   struct Column {
     std::string name;
     ColumnKind kind = ColumnKind::kUnknown;  // stays so while there are only empty lists
+    bool asked = false;                      // the kind was not inferred
     Place first;                             // of a value of known kind
     uint64_t last_record = 0;                // which had a value
   };
@@ -62,6 +73,8 @@ class JsonSchema {
                            ExampleBuilder& builder) const;
 
   std::function<std::string(Place)> name_of_;
+  FeatureChoice choice_;
+  std::vector<std::function<void()>> undo_;  // what a record changed
   std::unique_ptr<Key> root_;
   size_t num_keys_ = 0;
   std::vector<Column> columns_;

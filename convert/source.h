@@ -8,6 +8,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,13 +24,20 @@ struct Item {
   uint64_t line = 0;  // 1-based line in that file where the item starts; 0 where lines mean nothing
 };
 
-// A kind of raw data. The calls come in the order Scan, then any number of ForEach and Build.
+// A kind of raw data. The calls come in the order Scan, then any number of ForEach and BuildRecord.
 //
 // Errors: NotFound and the like for files that cannot be read; DataLoss for content that is not
 // what it should be, with "FILE:LINE: ..." or "FILE: ..." and the remedy.
 class Source {
  public:
   virtual ~Source() = default;
+
+  // To be called before Scan: broken records are left out in the place of failing. `report` gets
+  // each that Scan finds, in order; BuildRecord still fails with DataLoss, which is the caller's to
+  // skip. Input that cannot be told apart into records, or not be read at all, is an error still.
+  void SkipDefects(std::function<void(const absl::Status& defect)> report) {
+    report_defect_ = std::move(report);
+  }
 
   // Reads the whole input once (names only, for folders): counts the records and fixes the names
   // and types of their features. `progress` is called now and then with the bytes read so far.
@@ -43,6 +51,9 @@ class Source {
   // The mean size of a record, about, where the scan tells it; 0 where records have to be built for
   // that.
   virtual uint64_t mean_record_bytes() const { return 0; }
+  // To be called after records were built that are built again later: what was counted meanwhile
+  // does not count.
+  virtual void ForgetBuilt() {}
   // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...". What is
   // counted while records are built is complete when all are, each of them once.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -54,6 +65,27 @@ class Source {
   // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives
   // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
+
+  // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
+  // which it clears first. Thread safe for different builders.
+  virtual absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
+                                   std::string* out) const {
+    builder.Clear();
+    absl::Status status = Build(item, builder);
+    if (status.ok()) builder.SerializeExample(out);
+    return status;
+  }
+
+ protected:
+  bool skips_defects() const { return report_defect_ != nullptr; }
+  // For Scan: whether a record with this defect is to be left out, and then reports it.
+  bool LeaveOut(const absl::Status& defect) const {
+    if (skips_defects()) report_defect_(defect);
+    return skips_defects();
+  }
+
+ private:
+  std::function<void(const absl::Status& defect)> report_defect_;
 };
 
 }  // namespace shardfeed

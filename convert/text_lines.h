@@ -7,21 +7,24 @@
 #ifndef SHARDFEED_CONVERT_TEXT_LINES_H_
 #define SHARDFEED_CONVERT_TEXT_LINES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "convert/source.h"
+#include "convert/text_reader.h"
 
 namespace shardfeed {
 
 // The lines of the files one after another. An item's bytes are a line. Each pass reads the files
-// front to back with a buffer of 1 MiB that grows for longer lines, up to 1 GiB.
+// front to back with a buffer of 1 MiB that grows for longer lines.
 //
-// InvalidArgument: no files. Scan and ForEach tell the rest with "FILE:LINE: ...".
-// FailedPrecondition: a file has changed since Scan.
-absl::StatusOr<std::unique_ptr<Source>> MakeTextLinesSource(std::vector<std::string> paths);
+// InvalidArgument: no files. ResourceExhausted: a line above `max_line_bytes`. Scan and ForEach
+// tell the rest with "FILE:LINE: ...". FailedPrecondition: a file has changed since Scan.
+absl::StatusOr<std::unique_ptr<Source>> MakeTextLinesSource(
+    std::vector<std::string> paths, uint64_t max_line_bytes = kDefaultMaxLineBytes);
 
 }  // namespace shardfeed
 

@@ -46,6 +46,17 @@ bool IsUtf8(std::string_view text) { return simdjson::validate_utf8(text.data(),
 
 }  // namespace
 
+bool IsText(std::string_view text) {
+  return IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr;
+}
+
+absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
+  return absl::ResourceExhaustedError(
+      fmt::format("{}: more than {} bytes without the end of the record; --max-record sets the "
+                  "limit, and takes twice as much memory",
+                  place, max_line_bytes));
+}
+
 TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)
     : file_(std::move(file)), source_(file_), options_(std::move(options)) {
   buffer_ = Buffer::Allocate(std::max<size_t>(options_.buffer_bytes, 16) + kPadding);
@@ -71,9 +82,7 @@ bool TextReader::Extend() {
   if (at_end_ || !status_.ok()) return false;
   const size_t kept = end_ - begin_;
   if (kept > options_.max_line_bytes) {
-    return Fail(absl::ResourceExhaustedError(
-        fmt::format("{}:{}: more than {} bytes without the end of the record", file_->path(), line_,
-                    options_.max_line_bytes)));
+    return Fail(TooLong(fmt::format("{}:{}", file_->path(), line_), options_.max_line_bytes));
   }
   // The padding stays out of what is read into.
   const size_t capacity = buffer_->size() - kPadding;
@@ -115,7 +124,7 @@ absl::Status TextReader::CheckStart() {
     checked_ = begin_;
     text.remove_prefix(3);
   }
-  if (!options_.check_text) return absl::OkStatus();
+  if (!options_.check_start) return absl::OkStatus();
   for (const Magic& magic : kNotText) {
     if (text.starts_with(magic.bytes)) {
       return absl::DataLossError(fmt::format("{}: {}", file_->path(), magic.what));
@@ -134,7 +143,7 @@ absl::Status TextReader::CheckText(size_t from) {
   // A character that the read has cut is checked with the next one.
   if (!at_end_) text.remove_suffix(CutCharacter(text));
   checked_ = from + text.size();
-  if (IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr) return absl::OkStatus();
+  if (IsText(text)) return absl::OkStatus();
 
   // Characters do not reach over line breaks, so the first bad line can be found by itself.
   uint64_t line = line_ + std::count(window().data(), text.data(), '\n');

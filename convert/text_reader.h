@@ -17,16 +17,25 @@
 
 namespace shardfeed {
 
+// Twice as much memory is needed for a line.
+inline constexpr uint64_t kDefaultMaxLineBytes = 64 << 20;
+
 struct TextReaderOptions {
-  // Check that the text is UTF-8 without NUL. To be left out only where the file was read before.
+  // Check that the file does not start like a binary one.
+  bool check_start = true;
+  // Check that the text is UTF-8 without NUL. To be left out only where the file was read before,
+  // or where the caller checks each line (IsText).
   bool check_text = true;
   // Memory, and the size of a read. Grows only for a line (or a row of several) that needs it.
   size_t buffer_bytes = 1 << 20;
-  // A longer line or row is an error: it would be one record, and records end near 2 GiB.
-  uint64_t max_line_bytes = uint64_t{1} << 30;
+  // A longer line or row is an error.
+  uint64_t max_line_bytes = kDefaultMaxLineBytes;
   // Called after each read with the offset reached in the file; a failure ends the reading.
   std::function<absl::Status(uint64_t offset)> on_read;
 };
+
+// Whether `text` is UTF-8 without NUL.
+bool IsText(std::string_view text);
 
 // A file seen through a window that slides over it, and on top of it lines. A byte order mark of
 // UTF-8 is skipped. Not thread safe.
@@ -38,6 +47,8 @@ class TextReader {
  public:
   static absl::StatusOr<std::unique_ptr<TextReader>> Open(const std::string& path,
                                                           TextReaderOptions options);
+  // What reading fails with at a line above the limit. `place` is "FILE:LINE".
+  static absl::Status TooLong(std::string_view place, uint64_t max_line_bytes);
 
   struct Line {
     std::string_view text;  // without its line break, LF or CRLF; lives until the next call
@@ -50,6 +61,8 @@ class TextReader {
   std::string_view window() const { return {buffer_->data() + begin_, end_ - begin_}; }
   // 1-based line where the window starts.
   uint64_t line() const { return line_; }
+  // Where the window starts in the file, in bytes.
+  uint64_t offset() const { return source_.position() - (end_ - begin_); }
   // True when the window reaches to the end of the file.
   bool at_end() const { return at_end_; }
   // Moves the window's start forward over `bytes` that hold `line_breaks`.

@@ -34,29 +34,6 @@ constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
   return order;
 }();
 
-// The coefficient that `size` bits tell. In order of their bits these are the negative ones of that
-// size, then the positive ones.
-int32_t Extend(uint32_t bits, int size) {
-  const auto value = static_cast<int32_t>(bits);
-  return size > 0 && value < 1 << (size - 1) ? value - (1 << size) + 1 : value;
-}
-
-// The parts of an entry of a table.
-int BitsOf(uint64_t entry) { return static_cast<int>(entry & 0xff); }
-int AdvanceOf(uint64_t entry) { return static_cast<int>(entry >> 8 & 0xff); }
-int SecondAdvanceOf(uint64_t entry) { return static_cast<int>(entry >> 16 & 0xff); }
-int FirstBitsOf(uint64_t entry) { return static_cast<int>(entry >> 24 & 0xff); }
-int16_t ValueOf(uint64_t entry) { return static_cast<int16_t>(entry >> 32); }
-int16_t SecondValueOf(uint64_t entry) { return static_cast<int16_t>(entry >> 48); }
-
-uint64_t MakeEntry(int bits, int advance, int second_advance, int first_bits, int32_t value,
-                   int32_t second_value) {
-  const auto bytes = static_cast<uint32_t>(bits | advance << 8 | second_advance << 16) |
-                     static_cast<uint32_t>(first_bits) << 24;
-  return bytes | uint64_t{static_cast<uint16_t>(value)} << 32 |
-         uint64_t{static_cast<uint16_t>(second_value)} << 48;
-}
-
 uint64_t LoadBigEndian(const uint8_t* at) {
   uint64_t value;
   std::memcpy(&value, at, sizeof(value));
@@ -76,6 +53,7 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
   is_dc = dc;
   source.clear();
   lookup.fill(0);
+  limit.fill(0);
   uint32_t code = 0;
   size_t index = 16;  // of the next symbol in `counts_and_symbols`
   for (int length = 1; length <= 16; ++length, code <<= 1) {
@@ -86,73 +64,33 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
     for (int i = 0; i < count; ++i, ++index, ++code) {
       const auto symbol = static_cast<uint8_t>(counts_and_symbols[index]);
       if (is_dc && symbol > 15) return false;
-      if (length <= kLookupBits) AddCode(code, SymbolOf(length, symbol));
+      const int free = kLookupBits - length;
+      if (free < 0 || length + (symbol & 15) > kMaxSymbolBits) continue;
+      std::fill_n(&lookup[code << free], 1 << free, EntryOf(length, symbol));
     }
     limit[length] = code << (16 - length);
   }
-  if (!is_dc) AddPairs();
   source = counts_and_symbols;
   return true;
 }
 
-JpegEntropyDecoder::Symbol JpegEntropyDecoder::Table::SymbolOf(int code_bits, int symbol) const {
+uint32_t JpegEntropyDecoder::Table::EntryOf(int length, int symbol) const {
   const int size = symbol & 15;
   const int zeros = symbol >> 4;
   // Of the AC symbols without bits, the one with 15 zeros stands for 16, the others end the block.
-  return {code_bits, size, size == 0 && zeros < 15 && !is_dc ? kEndOfBlock : 1 + zeros};
+  const int advance = size == 0 && zeros < 15 && !is_dc ? kEndOfBlock : 1 + zeros;
+  return static_cast<uint32_t>(length + size) | static_cast<uint32_t>(advance) << 8 |
+         static_cast<uint32_t>(size) << 16 | static_cast<uint32_t>(length) << 24;
 }
 
-void JpegEntropyDecoder::Table::AddCode(uint32_t code, const Symbol& symbol) {
-  const int free = kLookupBits - symbol.code_bits;
-  uint64_t* entries = &lookup[code << free];
-  const int unused = free - symbol.value_bits;
-  if (unused < 0) {
-    std::fill_n(entries, 1 << free,
-                MakeEntry(symbol.code_bits, 0, symbol.advance, symbol.value_bits, 0, 0));
-    return;
-  }
-  for (uint32_t bits = 0; bits < uint32_t{1} << symbol.value_bits; ++bits, entries += 1 << unused) {
-    std::fill_n(entries, 1 << unused,
-                MakeEntry(symbol.bits(), symbol.advance, 0, symbol.bits(),
-                          Extend(bits, symbol.value_bits), 0));
-  }
-}
-
-void JpegEntropyDecoder::Table::AddPairs() {
-  // The entry of the second coefficient may be that of a pair already; it is the first of that.
-  for (uint32_t bits = 0; bits < lookup.size(); ++bits) {
-    uint64_t& entry = lookup[bits];
-    if (AdvanceOf(entry) == 0 || AdvanceOf(entry) == kEndOfBlock) continue;
-    const int first_bits = FirstBitsOf(entry);
-    const uint64_t second = lookup[(bits << first_bits) & (lookup.size() - 1)];
-    if (AdvanceOf(second) == 0 || first_bits + FirstBitsOf(second) > kLookupBits) continue;
-    entry = MakeEntry(first_bits + FirstBitsOf(second), AdvanceOf(entry), AdvanceOf(second),
-                      first_bits, ValueOf(entry), ValueOf(second));
-  }
-}
-
-JpegEntropyDecoder::Symbol JpegEntropyDecoder::Table::Find(uint32_t bits) const {
+uint32_t JpegEntropyDecoder::Table::Find(uint32_t bits) const {
   for (int length = 1; length <= 16; ++length) {
     if (bits >= limit[length]) continue;
     const auto index =
         static_cast<size_t>(offset[length] + static_cast<int32_t>(bits >> (16 - length)));
-    return SymbolOf(length, static_cast<uint8_t>(source[index]));
+    return EntryOf(length, static_cast<uint8_t>(source[index]));
   }
-  return {};
-}
-
-inline void JpegEntropyDecoder::Bits::RefillSlowly() {
-  while (count < 56) {
-    if (at == end || (*at == 0xff && (end - at < 2 || at[1] != 0))) {
-      // The data ends here: zeros follow, in `buffer` already.
-      count += 64;
-      padding += 64;
-      return;
-    }
-    buffer |= uint64_t{*at} << (56 - count);
-    count += 8;
-    at += *at == 0xff ? 2 : 1;
-  }
+  return 0;
 }
 
 // Afterwards there are at least 56 bits.
@@ -170,69 +108,79 @@ inline void JpegEntropyDecoder::Bits::Refill() {
   RefillSlowly();
 }
 
-inline int32_t JpegEntropyDecoder::Bits::TakeSymbol(const Table& table, uint64_t entry, Symbol* symbol) {
-  Refill();
-  *symbol = entry == 0 ? table.Find(Peek(16))
-                       : Symbol{BitsOf(entry), FirstBitsOf(entry), SecondAdvanceOf(entry)};
-  Consume(symbol->code_bits);
-  if (symbol->value_bits == 0) return 0;
-  const int32_t value = Extend(Peek(symbol->value_bits), symbol->value_bits);
-  Consume(symbol->value_bits);
-  return value;
+void JpegEntropyDecoder::Bits::RefillSlowly() {
+  while (count < 56) {
+    if (at == end || (*at == 0xff && (end - at < 2 || at[1] != 0))) {
+      // The data ends here: zeros follow, in `buffer` already.
+      count += 64;
+      padding += 64;
+      return;
+    }
+    buffer |= uint64_t{*at} << (56 - count);
+    count += 8;
+    at += *at == 0xff ? 2 : 1;
+  }
+}
+
+// The values of each size are, in order of their bits, the negative ones and then the positive
+// ones: the bits of a negative one are those of its magnitude, inverted.
+inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
+  const uint64_t bits = buffer << skip;
+  const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
+  const uint64_t magnitude = (bits ^ static_cast<uint64_t>(negative)) >> 1 >> (63 - size);
+  return static_cast<int32_t>((magnitude ^ static_cast<uint64_t>(negative)) -
+                              static_cast<uint64_t>(negative));
 }
 
 template <bool kStore>
 bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
   Bits bits = bits_;
-  Symbol symbol;
   for (int b = 0; b < num_blocks_; ++b) {
     const Block& block = blocks_[b];
     int16_t* const coefficients = kStore ? *blocks[b] : nullptr;
     bits.Refill();
-    uint64_t entry = block.dc->lookup[bits.Peek(kLookupBits)];
-    int32_t difference = ValueOf(entry);
-    if (AdvanceOf(entry) > 0) [[likely]] {
-      bits.Consume(BitsOf(entry));
-    } else {
-      difference = bits.TakeSymbol(*block.dc, entry, &symbol);
-      if (symbol.code_bits == 0) return false;
+    uint32_t entry = block.dc->lookup[bits.Peek(kLookupBits)];
+    if (entry == 0) [[unlikely]] {
+      entry = block.dc->Find(bits.Peek(16));
+      if (entry == 0) return false;
     }
     // Wraps around in damaged data.
     uint32_t& last_dc = last_dc_[block.component];
-    last_dc += static_cast<uint32_t>(difference);
+    last_dc += static_cast<uint32_t>(bits.Coefficient(entry >> 24, entry >> 16 & 0xff));
+    bits.Consume(entry & 0xff);
     if (kStore) coefficients[0] = static_cast<int16_t>(last_dc);
 
     const Table& ac = *block.ac;
-    int k = 1;  // the next coefficient; from 64 on, the block is complete
-    // Takes an entry. False: the block is complete, or the entry does not have the coefficient.
-    const auto take = [&]() __attribute__((always_inline)) {
-      entry = ac.lookup[bits.Peek(kLookupBits)];
-      const int first = k + AdvanceOf(entry);
-      if (first == k) [[unlikely]] return false;
-      if (first >= 64) {
-        k = first;
-        if (kStore) coefficients[kNaturalOrder[first - 1]] = ValueOf(entry);
-        bits.Consume(FirstBitsOf(entry));
-        return false;
-      }
-      k = first + SecondAdvanceOf(entry);
+    int k = 1;
+    const auto take = [&](uint32_t symbol) __attribute__((always_inline)) {
+      k += static_cast<int>(symbol >> 8 & 0xff);
       if (kStore) {
-        // Where there is no second, the first is written over its zero.
-        coefficients[kNaturalOrder[k - 1]] = SecondValueOf(entry);
-        coefficients[kNaturalOrder[first - 1]] = ValueOf(entry);
+        coefficients[kNaturalOrder[k - 1]] =
+            static_cast<int16_t>(bits.Coefficient(symbol >> 24, symbol >> 16 & 0xff));
       }
-      bits.Consume(BitsOf(entry));
+      bits.Consume(symbol & 0xff);
       return k < 64;
     };
-    while (k < 64) {
+    // Decodes a symbol; false: the block is complete.
+    const auto step = [&]() __attribute__((always_inline)) {
+      const uint32_t symbol = ac.lookup[bits.Peek(kLookupBits)];
+      if (symbol != 0) [[likely]]
+        return take(symbol);
       bits.Refill();
-      static_assert(kEntriesPerRefill == 5 && kEntriesPerRefill * kLookupBits <= 56);
-      if (take() && take() && take() && take() && take()) continue;
-      if (k >= 64) break;
-      const int32_t value = bits.TakeSymbol(ac, entry, &symbol);
-      if (symbol.code_bits == 0) return false;
-      k += symbol.advance;
-      if (kStore) coefficients[kNaturalOrder[k - 1]] = static_cast<int16_t>(value);
+      const uint32_t found = ac.Find(bits.Peek(16));
+      if (found == 0) {
+        k = 65;
+        return false;
+      }
+      const bool more = take(found);
+      bits.Refill();
+      return more;
+    };
+    if (bits.count < 2 * kMaxSymbolBits) bits.Refill();
+    if (step() && step()) {
+      do {
+        bits.Refill();
+      } while (step() && step() && step());
     }
     if (k > 64 && k < kEndOfBlock) return false;
   }

@@ -33,42 +33,30 @@ class JpegEntropyDecoder {
   bool Decode(uint64_t number, int16_t (*const* blocks)[64]);
 
  private:
-  // So many bits are looked up at once. What an entry holds takes no more, so five entries can be
-  // taken for each look at how many bits there are.
-  static constexpr int kLookupBits = 10;
-  static constexpr int kEntriesPerRefill = 5;
-  // What ends a block is a coefficient of zero so far away.
-  static constexpr int kEndOfBlock = 128;
+  // Codes up to this length are looked up at once, if they and their coefficient take no more than
+  // kMaxSymbolBits: nearly all do. Three such symbols are decoded for each look at how many bits
+  // there are.
+  static constexpr int kLookupBits = 9;
+  static constexpr int kMaxSymbolBits = 18;
 
-  // A code and the coefficient behind it.
-  struct Symbol {
-    int code_bits = 0;  // 0: the bits are no code
-    int value_bits = 0;
-    int advance = 0;  // 1 + the zeros before the coefficient, or kEndOfBlock
-    int bits() const { return code_bits + value_bits; }
-  };
+  static constexpr int kEndOfBlock = 128;
 
   struct Table {
     bool is_dc = false;
     std::string source;  // the counts and symbols it is made from
-    // By the next bits, all that they tell: one coefficient, or of AC tables often two. In bytes from
-    // the lowest: the bits of both; the advance of the first, and of the second (0: there is none);
-    // the bits of the first; then two bytes each, their values. Where not even the first fits: the
-    // bits of its code, 0, its advance, and the bits of its value, or all zero for a longer code.
-    std::array<uint64_t, 1 << kLookupBits> lookup;
+    // By the next kLookupBits bits, in the bytes from the lowest: the bits of the code and of its
+    // coefficient together; 1 + the zeros before the coefficient, or kEndOfBlock; the bits of the
+    // coefficient, which is 0 if there are none; the bits of the code. All zero: a longer one.
+    std::array<uint32_t, 1 << kLookupBits> lookup;
     // Of the codes of each length: one more than the last, filled up to 16 bits; what to add to a
     // code to have the index of its symbol.
     std::array<uint32_t, 17> limit;
     std::array<int32_t, 17> offset;
 
     bool Build(std::string_view counts_and_symbols, bool is_dc);
-    Symbol SymbolOf(int code_bits, int symbol) const;
-    // Fills the entries of a code.
-    void AddCode(uint32_t code, const Symbol& symbol);
-    // Puts two coefficients into the entries in which they fit.
-    void AddPairs();
-    // What the next 16 bits begin with.
-    Symbol Find(uint32_t bits) const;
+    // What `lookup` would have for the next 16 bits; 0: they begin with no code.
+    uint32_t Find(uint32_t bits) const;
+    uint32_t EntryOf(int length, int symbol) const;
   };
 
   // The bits to come, from the highest of `buffer` on.
@@ -79,18 +67,15 @@ class JpegEntropyDecoder {
     const uint8_t* at = nullptr;
     const uint8_t* end = nullptr;
 
-    // All inlined, so that the bits stay in registers.
-    [[gnu::always_inline]] void Refill();
-    [[gnu::always_inline]] void RefillSlowly();
+    void Refill();
+    void RefillSlowly();
     uint32_t Peek(int n) const { return static_cast<uint32_t>(buffer >> (64 - n)); }
+    // The coefficient whose `size` bits stand behind `skip` others; 0 for no bits.
+    int32_t Coefficient(int skip, int size) const;
     void Consume(int n) {
       buffer <<= n;
       count -= n;
     }
-    // Consumes a symbol, of which no more was known than that it is not in the entry; returns its
-    // coefficient.
-    // Consumes the symbol of which `entry` does not have the coefficient; returns that.
-    [[gnu::always_inline]] int32_t TakeSymbol(const Table& table, uint64_t entry, Symbol* symbol);
   };
 
   struct Block {

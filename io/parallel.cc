@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
+#include <cstdint>
+#include <fstream>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -41,11 +44,31 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   return absl::OkStatus();
 }
 
+namespace {
+
+// Processors' worth of time that the control group may use, rounded up; INT_MAX without a limit.
+int ControlGroupProcessors() {
+  int64_t quota = 0;
+  int64_t period = 0;
+  // Version 2: "QUOTA PERIOD" or "max PERIOD"; version 1 has a file for each, and -1 for no limit.
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); !(v2 >> quota >> period)) {
+    quota = period = 0;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
+    std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return INT_MAX;
+  return static_cast<int>(std::min<int64_t>((quota + period - 1) / period, INT_MAX));
+}
+
+}  // namespace
+
 int ThreadCount(int requested) {
   if (requested > 0) return requested;
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
+  const int allowed = sched_getaffinity(0, sizeof(set), &set) == 0
+                          ? CPU_COUNT(&set)
+                          : static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, std::min(allowed, ControlGroupProcessors()));
 }
 
 }  // namespace shardfeed

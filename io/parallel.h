@@ -19,7 +19,8 @@ namespace shardfeed {
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
                          const std::function<absl::Status(size_t)>& work);
 
-// `requested` if positive, otherwise the number of processors this process may use.
+// `requested` if positive, otherwise the number of processors this process may use: by its affinity
+// and the limits of its control group.
 int ThreadCount(int requested);
 
 }  // namespace shardfeed

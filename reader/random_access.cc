@@ -61,14 +61,15 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
     std::vector<std::shared_ptr<const void>> buffers;
   };
   std::vector<Part> parts(extents.size());
+  const std::shared_ptr<BufferPool> pool = BufferPool::Create(/*max_idle_bytes=*/0);
   absl::Status status = ParallelFor(
       extents.size(), ThreadCount(threads), std::stop_token(), [&](size_t e) -> absl::Status {
         const Extent& extent = extents[e];
         std::vector<DamagedRecord> damaged;
         if (extent.compressed()) {
           uint64_t bytes_read = 0;
-          InflateExtent(*table_, extent, CrcCheck::kAll, &parts[e].payloads, &parts[e].buffers,
-                        &damaged, &bytes_read);
+          InflateExtent(*table_, extent, CrcCheck::kAll, *pool, &parts[e].payloads,
+                        &parts[e].buffers, &damaged, &bytes_read);
         } else {
           absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
           if (!file.ok()) return file.status();

@@ -741,7 +741,7 @@ class Reader::Run {
     for (size_t i = 0; i < unit.extents.size() && status.ok(); ++i) {
       const Extent& extent = unit.extents[i];
       if (extent.compressed()) {
-        InflateExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
+        InflateExtent(*table_, extent, options_.check, *pool_, &payloads.views, &payloads.buffers,
                       &payloads.damaged, &inflated);
         continue;
       }

@@ -132,6 +132,8 @@ class Reader {
   uint64_t batches_per_epoch() const { return batches_; }
   uint64_t records_per_epoch() const;
   const Order& order() const { return *order_; }
+  // The same, for those who outlive the reader.
+  std::shared_ptr<const Order> shared_order() const { return order_; }
   const Selection& selection() const { return selection_; }
   // The record that is delivered at a position of an epoch.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;

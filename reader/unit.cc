@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "shard/shard_reader.h"
+#include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
 namespace {
@@ -25,6 +26,50 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
   // A sound frame of another length than the index says: what the index led to is no record.
   if (scratch->empty() || scan.consumed != frame.size()) return FrameDefect::kLengthCrc;
   return FrameDefect::kNone;
+}
+
+// How much more than an extent may be inflated for it, since members are inflated whole.
+constexpr uint64_t kMemberSlack = 1 << 20;
+
+// The extent's frames, for one in GZIP members that tell their size: these are read and inflated at
+// once. False when it is not one, or anything is wrong; then nothing is changed.
+bool InflateMembers(const File& file, const Extent& extent, BufferPool& pool,
+                    std::shared_ptr<Buffer>* buffer, std::string_view* frames,
+                    uint64_t* bytes_read) {
+  const RestartPoint restart = extent.index->RestartBefore(extent.offset);
+  const IndexSummary& summary = extent.index->summary();
+  if (summary.compression != Compression::kGzip || !restart.at_header || restart.bits != 0) {
+    return false;
+  }
+  const uint64_t stream_end = extent.index->RestartAtOrAfter(extent.offset + extent.bytes);
+  const uint64_t inflated = stream_end - restart.stream_offset;
+  const uint64_t file_end = stream_end == summary.stream_bytes
+                                ? summary.shard_bytes
+                                : extent.index->RestartBefore(stream_end).file_offset;
+  // An index is not believed: its claims must be such that a sound one could make them.
+  if (inflated > extent.bytes + kMemberSlack || file_end > file.size() ||
+      restart.file_offset >= file_end ||
+      file_end - restart.file_offset > extent.bytes + kMemberSlack) {
+    return false;
+  }
+  thread_local std::string compressed;
+  compressed.resize(file_end - restart.file_offset);
+  if (!file.ReadExactlyAt(restart.file_offset, absl::MakeSpan(compressed)).ok()) return false;
+  *buffer = pool.Allocate(inflated);
+  uint64_t filled = 0;
+  for (std::string_view rest = compressed; !rest.empty();) {
+    const std::optional<uint64_t> size = SizedMemberBytes(rest);
+    if (!size || *size > rest.size()) return false;
+    const absl::StatusOr<size_t> n = InflateMember(
+        rest.substr(0, *size), absl::MakeSpan((*buffer)->data() + filled, inflated - filled));
+    if (!n.ok()) return false;
+    filled += *n;
+    rest.remove_prefix(*size);
+  }
+  if (filled != inflated) return false;
+  *bytes_read += compressed.size();
+  *frames = {(*buffer)->data() + (extent.offset - restart.stream_offset), extent.bytes};
+  return true;
 }
 
 }  // namespace
@@ -121,10 +166,26 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
   }
 }
 
-void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
                    std::vector<std::string_view>* payloads,
                    std::vector<std::shared_ptr<const void>>* buffers,
                    std::vector<DamagedRecord>* damaged, uint64_t* bytes_read) {
+  if (const auto file = table.OpenFile(extent.shard); file.ok()) {
+    std::shared_ptr<Buffer> buffer;
+    std::string_view frames;
+    if (InflateMembers(**file, extent, pool, &buffer, &frames, bytes_read)) {
+      const size_t payloads_before = payloads->size();
+      const size_t damaged_before = damaged->size();
+      CheckExtent(table, extent, frames, check, payloads, damaged);
+      if (damaged->size() == damaged_before) {
+        buffers->push_back(std::move(buffer));
+        return;
+      }
+      payloads->resize(payloads_before);
+      damaged->resize(damaged_before);
+    }
+  }
+  // Record by record, which finds out where and what damage is.
   const RestartPoint restart = extent.index->RestartBefore(extent.offset);
   ShardReaderOptions options;
   options.check = check;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "io/buffer.h"
 #include "reader/shard_table.h"
 #include "shard/index.h"
 #include "tfrecord/framing.h"
@@ -62,10 +63,10 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
                    std::vector<std::shared_ptr<const void>>* buffers,
                    std::vector<DamagedRecord>* damaged);
 
-// Reads and inflates an extent of a compressed shard, from the restart point before it. Where the
-// data cannot be inflated further, the rest of the extent's records are damaged. `bytes_read` adds
-// up bytes of the file.
-void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+// Reads and inflates an extent of a compressed shard, from the restart point before it, into a
+// buffer of `pool`. Where the data cannot be inflated further, the rest of the extent's records are
+// damaged. `bytes_read` adds up bytes of the file.
+void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
                    std::vector<std::string_view>* payloads,
                    std::vector<std::shared_ptr<const void>>* buffers,
                    std::vector<DamagedRecord>* damaged, uint64_t* bytes_read);

@@ -8,10 +8,12 @@
 namespace shardfeed {
 
 void RecordBatch::Add(std::string_view payload) {
-  char header[kHeaderBytes];
-  WriteHeader(payload.size(), header);
+  if (payload.size() != header_length_) {
+    header_length_ = payload.size();
+    WriteHeader(header_length_, header_);
+  }
   frames_.push_back(bytes_.size());
-  bytes_.append(header, kHeaderBytes);
+  bytes_.append(header_, kHeaderBytes);
   bytes_.append(payload);
   bytes_.append(kFooterBytes, '\0');
 }
@@ -28,8 +30,15 @@ void RecordBatch::End() {
   bytes_.append(kFooterBytes, '\0');
 }
 
+void RecordBatch::Skip(std::string what) {
+  bytes_.resize(frames_.back());
+  frames_.pop_back();
+  skipped_.Add(std::move(what));
+}
+
 EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare) {
   EncodedBlock block;
+  block.skipped = std::move(batch.skipped_);
   block.stream_bytes = batch.bytes_.size();
   block.frame_bytes.reserve(batch.frames_.size());
   block.footers.reserve(batch.frames_.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shard/schema.h"
+#include "shard/skipped_records.h"
 #include "tfrecord/compression.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/zlib_stream.h"
@@ -38,6 +39,9 @@ class RecordBatch {
   // End. Nothing else may be done with the batch between.
   std::string* Begin();
   void End();
+  // In the place of End, for a record that turned out to be broken: drops what was begun. `what` is
+  // wrong with it, for the manifest.
+  void Skip(std::string what);
 
   size_t num_records() const { return frames_.size(); }
   // All frames, in bytes.
@@ -50,6 +54,10 @@ class RecordBatch {
 
   std::string bytes_;
   std::vector<size_t> frames_;  // where each starts in bytes_
+  // Records are often as long as the one before, and a header is a function of the length.
+  uint64_t header_length_ = UINT64_MAX;
+  char header_[kHeaderBytes];
+  SkippedRecords skipped_;
 };
 
 // What EncodeBlock makes of a batch.
@@ -60,6 +68,7 @@ struct EncodedBlock {
   uint64_t stream_bytes = 0;      // of all frames
   std::string spare;              // memory that is not needed any more
   Schema schema;
+  SkippedRecords skipped;
 
   // Where decompression can start: offsets from the block's first byte, in the file and in the
   // stream.

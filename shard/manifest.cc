@@ -38,6 +38,9 @@ std::string FormatManifest(const Manifest& manifest) {
   json["bytes"] = manifest.num_bytes();
   json["made_by"] = manifest.made_by;
   if (!manifest.notes.empty()) json["notes"] = manifest.notes;
+  if (manifest.skipped.count > 0) {
+    json["skipped"] = {{"records", manifest.skipped.count}, {"first", manifest.skipped.first}};
+  }
   json["not_examples"] = manifest.schema.not_examples();
   json["features"] = manifest.schema.ToJson();
   nlohmann::ordered_json& shards = json["shards"] = nlohmann::ordered_json::array();
@@ -47,7 +50,8 @@ std::string FormatManifest(const Manifest& manifest) {
                       {"records", shard.records},
                       {"records_digest", fmt::format("{:08x}", shard.records_digest)}});
   }
-  return json.dump(1) + "\n";
+  // Messages quote the input, which need not be UTF-8.
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path) {
@@ -69,6 +73,10 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
     manifest.compression = *compression;
     manifest.made_by = json.at("made_by").get<std::map<std::string, std::string>>();
     manifest.notes = json.value("notes", std::vector<std::string>());
+    if (json.contains("skipped")) {
+      manifest.skipped.count = json["skipped"].at("records");
+      manifest.skipped.first = json["skipped"].at("first").get<std::vector<std::string>>();
+    }
     for (const nlohmann::json& entry : json.at("shards")) {
       ManifestShard& shard = manifest.shards.emplace_back();
       shard.file = entry.at("file");

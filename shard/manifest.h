@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/schema.h"
+#include "shard/skipped_records.h"
 #include "tfrecord/compression.h"
 
 namespace shardfeed {
@@ -36,6 +37,8 @@ struct Manifest {
   std::map<std::string, std::string> made_by;
   // What a user should know: for example files that were left out.
   std::vector<std::string> notes;
+  // Of the raw data, with what was wrong with the first of them.
+  SkippedRecords skipped;
 
   uint64_t num_records() const;
   uint64_t num_bytes() const;

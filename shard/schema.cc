@@ -1,6 +1,7 @@
 #include "shard/schema.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "nlohmann/json.hpp"
 
@@ -23,27 +24,64 @@ bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
 
 }  // namespace
 
-FeatureSchema* Schema::Find(std::string_view name, size_t position) {
-  if (position < last_order_.size() && last_order_[position].name == name) {
-    return last_order_[position].schema;
+bool Schema::Layout::Fits(std::string_view record) const {
+  if (structure.empty()) return false;
+  size_t at = 0;
+  const char* expected = structure.data();
+  const auto is_structure = [&](size_t end) {
+    const bool equal = std::memcmp(record.data() + at, expected, end - at) == 0;
+    expected += end - at;
+    return equal;
+  };
+  for (const ValueSpan& span : values) {
+    if (!is_structure(span.begin)) return false;
+    if (span.varints > 0 &&
+        !AreVarints(record.substr(span.begin, span.end - span.begin), span.varints)) {
+      return false;
+    }
+    at = span.end;
   }
+  return is_structure(record.size());
+}
+
+Schema::Memories& Schema::Memories::operator=(const Memories&) {
+  last_order.clear();
+  layouts = {};
+  return *this;
+}
+
+FeatureSchema* Schema::Find(std::string_view name, size_t position) {
+  std::vector<Seen>& order = memories_.last_order;
+  if (position < order.size() && order[position].name == name) return order[position].schema;
   auto it = features_.find(name);
   if (it == features_.end()) it = features_.emplace(std::string(name), FeatureSchema()).first;
-  last_order_.resize(std::max(last_order_.size(), position + 1));
-  last_order_[position] = {&it->second, it->first};
+  order.resize(std::max(order.size(), position + 1));
+  order[position] = {&it->second, it->first};
   return &it->second;
 }
 
 absl::Status Schema::AddRecord(std::string_view record) {
   ++records_;
+  Layout& layout = memories_.layouts[record.size() % memories_.layouts.size()];
+  const bool size_repeats = layout.record_bytes == record.size();
+  if (size_repeats && layout.Fits(record)) {
+    for (FeatureSchema* feature : layout.features) ++feature->records;
+    return absl::OkStatus();
+  }
+  layout.record_bytes = record.size();
+  layout.structure.clear();
+  layout.values.clear();
+  layout.features.clear();
   summaries_.clear();
-  absl::Status status =
-      VisitFeatures(record, [this](const FeatureSummary& s) { summaries_.push_back(s); });
+  absl::Status status = VisitFeatures(
+      record, [this](const FeatureSummary& s) { summaries_.push_back(s); },
+      size_repeats ? &layout.values : nullptr);
   if (!status.ok()) {
     ++not_examples_;
     return status;
   }
   const bool may_repeat = HasEqualNames(summaries_);
+  bool remember = size_repeats && !may_repeat;
   for (size_t i = 0; i < summaries_.size(); ++i) {
     const FeatureSummary& summary = summaries_[i];
     if (may_repeat &&
@@ -59,6 +97,7 @@ absl::Status Schema::AddRecord(std::string_view record) {
     if (summary.kinds_differ ||
         (summary.kind != FeatureKind::kNone && summary.kind != feature.kind)) {
       ++feature.mixed_kinds;
+      remember = false;
     }
     feature.min_values = std::min(feature.min_values, summary.values);
     feature.max_values = std::max(feature.max_values, summary.values);
@@ -66,6 +105,15 @@ absl::Status Schema::AddRecord(std::string_view record) {
       feature.min_bytes = std::min(feature.min_bytes, summary.min_bytes);
       feature.max_bytes = std::max(feature.max_bytes, summary.max_bytes);
     }
+    if (remember) layout.features.push_back(&feature);
+  }
+  if (remember) {
+    size_t at = 0;
+    for (const ValueSpan& span : layout.values) {
+      layout.structure.append(record.substr(at, span.begin - at));
+      at = span.end;
+    }
+    layout.structure.append(record.substr(at));
   }
   return absl::OkStatus();
 }

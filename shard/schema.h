@@ -3,6 +3,8 @@
 #ifndef SHARDFEED_SHARD_SCHEMA_H_
 #define SHARDFEED_SHARD_SCHEMA_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -49,17 +51,39 @@ class Schema {
   absl::Status FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples = 0);
 
  private:
+  // How a record of some size is laid out: all of its bytes but the values.
+  struct Layout {
+    size_t record_bytes = 0;
+    std::string structure;          // empty: one record of this size was seen, none remembered
+    std::vector<ValueSpan> values;  // what stands between
+    std::vector<FeatureSchema*> features;
+
+    bool Fits(std::string_view record) const;
+  };
   struct Seen {
     FeatureSchema* schema;
     std::string_view name;  // the map's key
   };
+  // Records mostly repeat the features of the one before in its order, and many their whole layout:
+  // then counting them is all there is to do. A copy of a schema starts without memories, which
+  // point into the original.
+  struct Memories {
+    std::vector<Seen> last_order;
+    std::array<Layout, 8> layouts;  // by the size of the record
+
+    Memories() = default;
+    Memories(const Memories&) {}
+    Memories& operator=(const Memories&);
+    Memories(Memories&&) = default;
+    Memories& operator=(Memories&&) = default;
+  };
+
   FeatureSchema* Find(std::string_view name, size_t position);
 
   uint64_t records_ = 0;
   uint64_t not_examples_ = 0;
   std::map<std::string, FeatureSchema, std::less<>> features_;
-  // Records mostly repeat the features of the one before in its order.
-  std::vector<Seen> last_order_;
+  Memories memories_;
   std::vector<FeatureSummary> summaries_;
 };
 

@@ -76,6 +76,7 @@ struct DatasetWriter::Shard {
   RecordsDigest digest;
   uint32_t adler32 = 1;
   Schema schema;
+  SkippedRecords skipped;
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool closed = false;
@@ -298,6 +299,7 @@ absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
     shard.adler32 = CombineAdler32(shard.adler32, segment);
   }
   shard.schema.Merge(block.schema);
+  shard.skipped.Append(block.skipped);
   shard.records += block.frame_bytes.size();
   bytes_written_ += block.bytes.size();
   records_written_ += block.frame_bytes.size();
@@ -411,10 +413,15 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
     manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
                                shard->bytes, shard->records, shard->digest.value()});
     manifest.schema.Merge(shard->schema);
+    manifest.skipped.Append(shard->skipped);
   }
   status = MoveIntoPlace(manifest);
   if (!status.ok()) return status;
   return manifest;
+}
+
+absl::Status DatasetWriter::SyncFolder(const std::string& path) const {
+  return options_.sync ? SyncDirectory(path) : absl::OkStatus();
 }
 
 absl::Status DatasetWriter::RemoveOldDataset() {
@@ -437,7 +444,7 @@ absl::Status DatasetWriter::RemoveOldDataset() {
     }
   }
   fs::remove(manifest_path, error);
-  absl::Status status = SyncDirectory(fs::path(manifest_path).parent_path().string());
+  absl::Status status = SyncFolder(fs::path(manifest_path).parent_path().string());
   if (!status.ok()) return status;
   for (const std::string& path : old) {
     fs::remove(IndexPath(path), error);
@@ -466,21 +473,21 @@ absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   if (status.ok()) {
     status = WriteStaged(kMovingMark, FormatSpec("", spec_.stem, shards_.size(), spec_.suffix));
   }
-  if (status.ok()) status = SyncDirectory(staging_);
+  if (status.ok()) status = SyncFolder(staging_);
   for (size_t i = 0; status.ok() && i < manifest.shards.size(); ++i) {
     const std::string base = fmt::format("{}/{:05}", staging_, i);
     const std::string path = Joined(spec_.directory, manifest.shards[i].file);
     status = MoveFile(base + ".index", IndexPath(path));
     if (status.ok()) status = MoveFile(base + ".shard", path);
   }
-  if (status.ok()) status = SyncDirectory(spec_.directory);
-  if (status.ok()) status = SyncDirectory(sidecars);
+  if (status.ok()) status = SyncFolder(spec_.directory);
+  if (status.ok()) status = SyncFolder(sidecars);
   if (!status.ok()) {
     RemoveLeftovers().IgnoreError();  // the failure before matters more
     return status;
   }
   status = MoveFile(staging_ + "/manifest", manifest_path);
-  return status.ok() ? SyncDirectory(sidecars) : status;
+  return status.ok() ? SyncFolder(sidecars) : status;
 }
 
 }  // namespace shardfeed

@@ -66,7 +66,8 @@ class DatasetWriter {
   // Waits until all that was submitted is appended, or an error ends it, which is returned.
   absl::Status WaitForAll();
 
-  // Completes the dataset and makes it visible. `manifest` brings made_by and notes.
+  // Completes the dataset and makes it visible. `manifest` brings made_by, notes and what was
+  // skipped before.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // A folder for what the caller must put aside meanwhile; removed with the writer.
@@ -92,6 +93,7 @@ class DatasetWriter {
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers();
   absl::Status CheckNameIsFree() const;
+  absl::Status SyncFolder(const std::string& path) const;
   absl::Status RemoveOldDataset();
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
   absl::Status MoveIntoPlace(const Manifest& manifest);

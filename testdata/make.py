@@ -269,6 +269,150 @@ def make_tensorflow():
     return raw, gz, z
 
 
+# ---- what TensorFlow parses out of Examples
+
+
+TYPES = {"int64": tf.int64, "float32": tf.float32, "bytes": tf.string}
+
+
+def tensorflow_spec(spec):
+    """Ours, as TensorFlow says it."""
+    dtype = TYPES[spec["dtype"]]
+    shape = spec.get("shape", [])
+    if spec["layout"] == "fixed":
+        return tf.io.FixedLenFeature(shape, dtype, spec.get("default"))
+    if spec["layout"] == "padded":
+        return tf.io.FixedLenSequenceFeature(shape, dtype, True, spec.get("default"))
+    if spec["layout"] == "ragged":
+        return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+    return tf.io.VarLenFeature(dtype)
+
+
+def plain(tensor):
+    """The values of a tensor in order; strings in hexadecimal."""
+    flat = tensor.numpy().reshape(-1).tolist()
+    return [value.hex() if isinstance(value, bytes) else value for value in flat]
+
+
+def in_json(tensor):
+    if isinstance(tensor, tf.RaggedTensor):
+        return {"values": plain(tensor.flat_values),
+                "splits": [plain(splits) for splits in tensor.nested_row_splits]}
+    if isinstance(tensor, tf.SparseTensor):
+        return {"values": plain(tensor.values), "indices": plain(tensor.indices),
+                "shape": plain(tensor.dense_shape)}
+    return {"values": plain(tensor), "shape": list(tensor.shape)}
+
+
+def parsed_case(name, records, features, feature_lists=None):
+    """`records` parsed as one batch. With feature lists, they are SequenceExamples."""
+    specs = {spec["name"]: tensorflow_spec(spec) for spec in features}
+    try:
+        if feature_lists is None:
+            parsed = [tf.io.parse_example(records, specs)]
+        else:
+            steps = {spec["name"]: tensorflow_spec(spec) for spec in feature_lists}
+            parsed = tf.io.parse_sequence_example(records, specs, steps)[:2]
+        results = [{key: in_json(value) for key, value in part.items()} for part in parsed]
+    except tf.errors.InvalidArgumentError:
+        results = None  # refused
+    return {"case": name, "records": [record.hex() for record in records], "features": features,
+            "feature_lists": feature_lists or [], "results": results}
+
+
+def example_of(features):
+    """Like example(), with names that are no Python names and features without a kind or values."""
+    named = {}
+    for name, values in features.items():
+        if isinstance(values, list) and values:
+            named[name] = feature(values)
+        elif values == []:
+            named[name] = tf.train.Feature(int64_list=tf.train.Int64List())
+        else:
+            named[name] = tf.train.Feature()
+    message = tf.train.Example(features=tf.train.Features(feature=named))
+    return message.SerializeToString(deterministic=True)
+
+
+def sequence_of(context, lists):
+    message = tf.train.SequenceExample(
+        context=tf.train.Features(feature={k: feature(v) for k, v in context.items()}),
+        feature_lists=tf.train.FeatureLists(feature_list={
+            name: tf.train.FeatureList(feature=[
+                feature(step) if step else tf.train.Feature(float_list=tf.train.FloatList())
+                for step in steps])
+            for name, steps in lists.items()}))
+    return message.SerializeToString(deterministic=True)
+
+
+def make_parsed():
+    def spec(name, dtype, layout, shape=None, default=None):
+        found = {"name": name, "dtype": dtype, "layout": layout}
+        if shape is not None:
+            found["shape"] = shape
+        if default is not None:
+            found["default"] = default
+        return found
+
+    def of_each(layout, **options):
+        return [spec("i", "int64", layout, **options), spec("f", "float32", layout, **options),
+                spec("b", "bytes", layout, **options)]
+
+    rows = [
+        {"i": [1, -2, 2**62], "f": [0.5, -1.25], "b": [b"one", b"", b"\xff\x00"]},
+        {"f": [3.0]},
+        {"i": None, "b": [b"x"]},
+        {"i": [], "other": [b"not asked for"]},
+        {"i": [-2**63] * 5, "f": [0.1] * 4, "b": [b"long" * 20]},
+        {},
+    ]
+    records = [example_of(row) for row in rows]
+    cases = [parsed_case(layout, records, of_each(layout))
+             for layout in ("ragged", "sparse", "padded")]
+    cases.append(parsed_case("padded with a value", records, [
+        spec("i", "int64", "padded", default=-1), spec("f", "float32", "padded", default=9.5)]))
+
+    pairs = [example(x=[1.0, 2.0, 3.0, 4.0], n=[5, 6]), example(n=[7, 8, 9, 10]), example(x=[5.0, 6.0])]
+    cases.append(parsed_case("padded pairs", pairs, [
+        spec("x", "float32", "padded", [2]), spec("n", "int64", "padded", [2, 1])]))
+    odd = [example(x=[1.0, 2.0, 3.0])]
+    cases.append(parsed_case("half a pair", odd, [spec("x", "float32", "padded", [2])]))
+
+    fixed = [example(x=[1.0, 2.0], n=[3], b=[b"four"]), example(x=[5.0, 6.0], n=[-7], b=[b""])]
+    cases.append(parsed_case("fixed", fixed, [
+        spec("x", "float32", "fixed", [2]), spec("n", "int64", "fixed"), spec("b", "bytes", "fixed", [1, 1])]))
+    for name, record in (("missing", example(n=[1])), ("too few", example(x=[1.0])),
+                         ("too many", example(x=[1.0, 2.0, 3.0])), ("of another kind", example(x=[1, 2])),
+                         ("without values", example_of({"x": []})), ("without a kind", example_of({"x": None})),
+                         ("no Example", b"hello world"), ("cut", fixed[0][:-3])):
+        cases.append(parsed_case(f"fixed, {name}", [record], [spec("x", "float32", "fixed", [2])]))
+        cases.append(parsed_case(f"fixed with a default, {name}", [record], [
+            spec("x", "float32", "fixed", [2], [0.25, 0.75])]))
+        cases.append(parsed_case(f"ragged, {name}", [record], [spec("x", "float32", "ragged")]))
+        cases.append(parsed_case(f"sparse, {name}", [record], [spec("x", "float32", "sparse")]))
+
+    # The later of equal names counts; a list in several pieces is one.
+    twice = example(i=[1, 2]) + example(i=[3])
+    cases.append(parsed_case("equal names", [twice], [spec("i", "int64", "ragged")]))
+
+    sequences = [
+        sequence_of({"id": [1]}, {"x": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "w": [[b"a", b"b"], [b"c"]],
+                                  "v": [[1.5], [], [2.5, 3.5]]}),
+        sequence_of({"id": [2]}, {"x": [], "v": [[]]}),
+        sequence_of({}, {"x": [[7.0, 8.0]], "w": [[b"long" * 9], [b"d", b"e", b"f"]]}),
+    ]
+    context = [spec("id", "int64", "ragged")]
+    whole = [spec("x", "float32", "padded", [2])]
+    for layout in ("ragged", "sparse"):
+        cases.append(parsed_case(f"sequence, {layout}", sequences, context, whole + [
+            spec("w", "bytes", layout), spec("v", "float32", layout)]))
+    for name, steps in (("too few", [[1.0]]), ("of another kind", [[1, 2]])):
+        cases.append(parsed_case(f"sequence, {name}", [sequence_of({}, {"x": steps})], context, whole))
+    lines = ",\n".join(json.dumps(case) for case in cases)
+    save("tensorflow/parsed.json", f"[\n{lines}\n]\n".encode(), f"TensorFlow {tf.__version__} parse_example",
+         "records in hexadecimal, features asked for, and what the batch is; results null: refused")
+
+
 # ---- bad
 
 
@@ -332,6 +476,7 @@ def main():
     make_pictures()
     make_tables()
     make_bad(*make_tensorflow())
+    make_parsed()
     write_readme()
     total = sum((HERE / path).stat().st_size for path in notes)
     print(f"{len(notes)} files, {total} bytes")

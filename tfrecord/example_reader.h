@@ -4,9 +4,11 @@
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_READER_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -32,13 +34,32 @@ struct FeatureSummary {
   uint64_t max_bytes = 0;
 };
 
+// Where values stand in a record: bytes that have no say in what VisitFeatures finds, as long as
+// those of packed varints hold as many of them.
+struct ValueSpan {
+  size_t begin;
+  size_t end;
+  uint64_t varints;  // 0: not varints
+};
+
 // Calls `visit` for each feature as it stands in the record, map entries that are repeated
 // included (the last of equal names counts). Reads what Protocol Buffers would: packed and unpacked
-// lists, lists in several pieces, unknown fields.
+// lists, lists in several pieces, unknown fields. Appends to `spans`, unless it is null, what
+// spans of values there are, in the order of the record.
 //
 // DataLoss: not a serialised Example or SequenceExample; the message names the byte.
 absl::Status VisitFeatures(std::string_view record,
-                           const std::function<void(const FeatureSummary&)>& visit);
+                           const std::function<void(const FeatureSummary&)>& visit,
+                           std::vector<ValueSpan>* spans = nullptr);
+
+// Calls `visit` for each value of the bytes features, and of the bytes in feature lists, as they
+// stand in the record. Both views are borrowed from it. DataLoss as VisitFeatures.
+absl::Status VisitBytes(
+    std::string_view record,
+    const std::function<void(std::string_view name, std::string_view value)>& visit);
+
+// Whether `bytes` are `count` whole varints.
+bool AreVarints(std::string_view bytes, uint64_t count);
 
 }  // namespace shardfeed
 

@@ -30,7 +30,7 @@ struct FreeDecompressor {
 
 libdeflate_compressor* ThreadCompressor(int level) {
   thread_local std::array<std::unique_ptr<libdeflate_compressor, FreeCompressor>, 13> compressors;
-  level = std::clamp(level, 1, 12);
+  level = std::clamp(level, 0, 12);
   if (!compressors[level]) compressors[level].reset(libdeflate_alloc_compressor(level));
   return compressors[level].get();
 }
@@ -41,9 +41,33 @@ libdeflate_decompressor* ThreadDecompressor() {
   return decompressor.get();
 }
 
+// Pictures and other compressed data do not get smaller, however hard one tries. A sample of slices
+// from all over `bytes` says so, when it hardly shrinks.
+bool LooksCompressed(std::string_view bytes) {
+  constexpr size_t kSlices = 4;
+  constexpr size_t kSliceBytes = 8 << 10;
+  constexpr size_t kSampleBytes = kSlices * kSliceBytes;
+  if (bytes.size() < 2 * kSampleBytes) return false;
+  std::array<char, kSampleBytes> sample;
+  for (size_t i = 0; i < kSlices; ++i) {
+    const size_t begin = (bytes.size() - kSliceBytes) / (kSlices - 1) * i;
+    std::memcpy(sample.data() + i * kSliceBytes, bytes.data() + begin, kSliceBytes);
+  }
+  // What shrinks at all mostly shows it in the first slice. (Zero: the result does not fit.)
+  std::array<char, kSampleBytes - kSampleBytes / 200> deflated;
+  libdeflate_compressor* fast = ThreadCompressor(1);
+  if (libdeflate_deflate_compress(fast, sample.data(), kSliceBytes / 2, deflated.data(),
+                                  kSliceBytes / 2 * 9 / 10) != 0) {
+    return false;
+  }
+  return libdeflate_deflate_compress(fast, sample.data(), sample.size(), deflated.data(),
+                                     deflated.size()) == 0;
+}
+
 }  // namespace
 
 void AppendGzipMember(std::string_view bytes, int level, std::string* out) {
+  if (LooksCompressed(bytes)) level = 0;
   libdeflate_compressor* compressor = ThreadCompressor(level);
   const size_t begin = out->size();
   const size_t bound = libdeflate_deflate_compress_bound(compressor, bytes.size());
@@ -79,41 +103,60 @@ size_t FindSizedMember(std::string_view bytes) {
   return std::string_view::npos;
 }
 
-absl::Status InflateMember(std::string_view member, std::string* out) {
+absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> dst) {
   const std::optional<uint64_t> size = SizedMemberBytes(member);
   if (!size || *size != member.size()) {
     return absl::DataLossError("the member's size field does not match its size");
   }
+  const size_t deflated = member.size() - kSizedMemberHeaderBytes - kGzipTrailerBytes;
+  size_t used = 0;
+  size_t written = 0;
+  const libdeflate_result result = libdeflate_deflate_decompress_ex(
+      ThreadDecompressor(), member.data() + kSizedMemberHeaderBytes, deflated, dst.data(),
+      dst.size(), &used, &written);
+  if (result == LIBDEFLATE_INSUFFICIENT_SPACE) {
+    return absl::ResourceExhaustedError(
+        fmt::format("the member holds more than {} bytes", dst.size()));
+  }
+  if (result != LIBDEFLATE_SUCCESS || used != deflated) {
+    return absl::DataLossError("the deflated data is damaged");
+  }
   const char* trailer = member.data() + member.size() - kGzipTrailerBytes;
   const uint32_t crc = LoadLittleEndian<uint32_t>(trailer);
   const uint32_t size_mod = LoadLittleEndian<uint32_t>(trailer + 4);
-  const size_t deflated = member.size() - kSizedMemberHeaderBytes - kGzipTrailerBytes;
-  // The trailer has the size modulo 2^32. Try the sizes it can mean, smallest first; there is more
-  // than one only for members above 4 MiB.
-  const size_t begin = out->size();
-  const uint64_t most = deflated * kMaxExpansion;
-  for (uint64_t inflated = size_mod; inflated <= most; inflated += uint64_t{1} << 32) {
-    out->resize(begin + inflated);
-    size_t used = 0;
-    size_t written = 0;
-    const libdeflate_result result = libdeflate_deflate_decompress_ex(
-        ThreadDecompressor(), member.data() + kSizedMemberHeaderBytes, deflated,
-        out->data() + begin, inflated, &used, &written);
-    if (result == LIBDEFLATE_INSUFFICIENT_SPACE) continue;
-    if (result != LIBDEFLATE_SUCCESS || used != deflated) break;
-    if (written != inflated) {
-      out->resize(begin);
-      return absl::DataLossError(
-          fmt::format("the member holds {} bytes, its trailer says {}", written, size_mod));
-    }
-    const uint32_t found = libdeflate_crc32(0, out->data() + begin, inflated);
-    if (found == crc) return absl::OkStatus();
-    out->resize(begin);
+  if (static_cast<uint32_t>(written) != size_mod) {
+    return absl::DataLossError(
+        fmt::format("the member holds {} bytes, its trailer says {}", written, size_mod));
+  }
+  const uint32_t found = libdeflate_crc32(0, dst.data(), written);
+  if (found != crc) {
     return absl::DataLossError(
         fmt::format("CRC-32 of the member is {:#010x}, its trailer says {:#010x}", found, crc));
   }
+  return written;
+}
+
+absl::Status InflateMember(std::string_view member, std::string* out) {
+  const size_t begin = out->size();
+  // The trailer has the size modulo 2^32. Try the sizes it can mean, smallest first; there is more
+  // than one only for members above 4 MiB.
+  uint64_t inflated = member.size() < kSizedMemberHeaderBytes + kGzipTrailerBytes
+                          ? 0
+                          : LoadLittleEndian<uint32_t>(member.data() + member.size() - 4);
+  const uint64_t most = member.size() * kMaxExpansion;
+  absl::Status status = absl::DataLossError("the deflated data is damaged");
+  for (; inflated <= most; inflated += uint64_t{1} << 32) {
+    out->resize(begin + inflated);
+    const absl::StatusOr<size_t> written =
+        InflateMember(member, absl::MakeSpan(out->data() + begin, inflated));
+    if (written.ok()) return absl::OkStatus();
+    if (!absl::IsResourceExhausted(written.status())) {
+      status = written.status();
+      break;
+    }
+  }
   out->resize(begin);
-  return absl::DataLossError("the deflated data is damaged");
+  return status;
 }
 
 }  // namespace shardfeed

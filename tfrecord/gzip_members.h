@@ -17,6 +17,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace shardfeed {
 
@@ -25,7 +27,8 @@ inline constexpr size_t kSizedMemberHeaderBytes = 24;
 inline constexpr size_t kGzipTrailerBytes = 8;
 
 // Appends one member with the whole of `bytes` to `out`. `level` 1 (fast) to 12 (small), as
-// libdeflate has them; 6 compares with zlib's default.
+// libdeflate has them; 6 compares with zlib's default. Bytes that look compressed already are
+// stored.
 void AppendGzipMember(std::string_view bytes, int level, std::string* out);
 
 // The size of the member that starts at `header`, when its first kSizedMemberHeaderBytes are those
@@ -38,6 +41,10 @@ size_t FindSizedMember(std::string_view bytes);
 // Appends the content of `member`, which is one whole member, to `out`. DataLoss: the data is
 // damaged, the CRC-32 or size of the trailer differs, or the member does not end with `member`.
 absl::Status InflateMember(std::string_view member, std::string* out);
+
+// The same into memory of the caller's. Returns how many bytes there were; DataLoss also when they
+// do not fit into `dst`.
+absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> dst);
 
 }  // namespace shardfeed
 

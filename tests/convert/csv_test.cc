@@ -22,7 +22,8 @@ using ::testing::IsEmpty;
 class CsvTest : public SourceTest {
  protected:
   static std::unique_ptr<Source> Make(std::vector<std::string> paths, char delimiter = ',') {
-    absl::StatusOr<std::unique_ptr<Source>> source = MakeCsvSource(std::move(paths), {delimiter});
+    absl::StatusOr<std::unique_ptr<Source>> source =
+        MakeCsvSource(std::move(paths), {.dialect = {delimiter}});
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
@@ -187,8 +188,8 @@ TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
 TEST_F(CsvTest, RefusesOptionsThatCannotBe) {
   ExpectError(MakeCsvSource({}).status(), absl::StatusCode::kInvalidArgument, "no CSV files");
   for (char delimiter : {'"', '\n', '\r', '\0', '\xe4'}) {
-    ExpectError(MakeCsvSource({"a.csv"}, {delimiter}).status(), absl::StatusCode::kInvalidArgument,
-                "cannot be used");
+    ExpectError(MakeCsvSource({"a.csv"}, {.dialect = {delimiter}}).status(),
+                absl::StatusCode::kInvalidArgument, "cannot be used");
   }
 }
 
@@ -301,12 +302,12 @@ TEST(SplitCsvRowTest, AsksForMoreTextWhereverARowIsCut) {
   const std::string row = "ab,\"c\"\"d\n\",,e\r\n";
   std::vector<CsvCell> cells;
   for (size_t size = 0; size < row.size(); ++size) {
-    EXPECT_EQ(SplitCsvRow(std::string_view(row).substr(0, size), false, ',', &cells).result,
+    EXPECT_EQ(SplitCsvRow(std::string_view(row).substr(0, size), false, {','}, &cells).result,
               CsvSplit::kIncomplete)
         << size;
   }
   const std::string text = row + "next";
-  const CsvSplit split = SplitCsvRow(text, false, ',', &cells);
+  const CsvSplit split = SplitCsvRow(text, false, {','}, &cells);
   EXPECT_EQ(split.result, CsvSplit::kRow);
   EXPECT_EQ(split.bytes, row.size());
   ASSERT_EQ(cells.size(), 4);

@@ -27,9 +27,9 @@ using ::testing::IsEmpty;
 class ImageFolderTest : public SourceTest {
  protected:
   static std::unique_ptr<Source> Make(std::vector<std::string> folders,
-                                      const ImageFolderOptions& options = {}) {
+                                      ImageFolderOptions options = {}) {
     absl::StatusOr<std::unique_ptr<Source>> source =
-        MakeImageFolderSource(std::move(folders), options);
+        MakeImageFolderSource(std::move(folders), std::move(options));
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
@@ -127,7 +127,7 @@ TEST_F(ImageFolderTest, KeepsJpegsWhereAskedTo) {
   const std::string jpeg = testing::MakeJpeg({.width = 100, .height = 80});
   Write("src/c/1.jpg", jpeg);
   Write("src/c/2.jpg", jpeg.substr(0, jpeg.size() / 2));
-  auto source = Make({Path("src")}, {.jpeg = JpegMode::kKeep});
+  auto source = Make({Path("src")}, {.pictures = {.jpeg = JpegMode::kKeep}});
   const std::vector<Example> examples = Convert(*source);
   ASSERT_EQ(examples.size(), 2);
   EXPECT_TRUE(examples[0].features().feature().at("image/encoded").bytes_list().value(0) == jpeg);

@@ -1,10 +1,9 @@
-#include "convert/jsonl.h"
-
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "convert/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -21,7 +20,8 @@ using ::testing::Not;
 class JsonlTest : public SourceTest {
  protected:
   static std::unique_ptr<Source> Make(std::vector<std::string> paths) {
-    absl::StatusOr<std::unique_ptr<Source>> source = MakeJsonlSource(std::move(paths));
+    absl::StatusOr<std::unique_ptr<Source>> source =
+        MakeJsonSource(std::move(paths), JsonLayout::kLines);
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
@@ -139,8 +139,7 @@ TEST_F(JsonlTest, NamesALineThatIsNoObject) {
 
 TEST_F(JsonlTest, RecognisesOtherLayoutsOfJson) {
   ExpectScanError("[{\"a\": 1}, {\"a\": 2}]\n",
-                  "the file starts like one array of objects, but JSON lines have one object on "
-                  "each line (jq -c '.[]' makes them)");
+                  "the file starts like one array of objects, which the kind json reads");
   ExpectScanError("[\n  {\"a\": 1}\n]\n", "the file starts like one array of objects");
   ExpectScanError("{\n  \"a\": 1\n}\n", "like an object laid out over several lines");
   EXPECT_THAT(std::string(Scan(*Open("{\"a\": 1\n")).message()), Not(HasSubstr("starts like")));
@@ -208,7 +207,8 @@ TEST_F(JsonlTest, RefusesAnEmptyInput) {
   ExpectScanError("", "a.jsonl: no records: every line is blank");
   ExpectScanError("\n  \n", "a.jsonl: no records");
   ExpectScanError("{\"a\": \"\xff\"}\n", "a.jsonl:1: not UTF-8 at byte 7");
-  ExpectError(MakeJsonlSource({}).status(), absl::StatusCode::kInvalidArgument, "no JSONL files");
+  ExpectError(MakeJsonSource({}, JsonLayout::kLines).status(), absl::StatusCode::kInvalidArgument,
+              "no JSON files");
   ExpectError(Scan(*Make({Path("none.jsonl")})), absl::StatusCode::kNotFound, "none.jsonl");
 }
 

@@ -202,3 +202,15 @@ def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):
         assert harness.verify(shard)["num_defects"] == 0
         harness.succeed("index", shard)
         assert harness.verify(shard.parent / "x*")["num_defects"] == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--parse", "--batch", "4"]], ids=["records", "batches"])
+def test_interrupt_ends_read(out, options):
+    convert("text", POEM, out / "x@3")
+    process = start("read", out / "x@3", "--epochs", "1000000000", *options)
+    # The first line of progress.
+    assert process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == INTERRUPTED, error
+    assert error.endswith("shardfeed: interrupted\n")

@@ -3,8 +3,11 @@ them."""
 
 import io
 import json
+import os
+import pty
 import random
 import shutil
+import tarfile
 
 import harness
 import numpy
@@ -241,3 +244,150 @@ def test_jpeg_takes_seekable_or_keep(out):
                          "fast")
     assert result.status == harness.USAGE
     assert "--jpeg" in result.err and "seekable" in result.err
+
+
+# ---- the other kinds
+
+
+def test_pictures_of_images_and_captions_become_seekable(tf, tmp_path, out):
+    jpeg = saved(picture("RGB", (100, 80), 1), progressive=True)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jpg").write_bytes(jpeg)
+    (tmp_path / "in/a.txt").write_text("a picture")
+    for kind in ("images", "captions"):
+        report = harness.succeed("convert", kind, tmp_path / "in", out / f"{kind}@1", "--json").json
+        assert "1 JPEG was rewritten losslessly to be seekable" in report["notes"]
+        convert(kind, tmp_path / "in", out / f"{kind}-kept@1", "--jpeg", "keep")
+        stored, = harness.read_by_tensorflow(tf, harness.shards(out, kind))
+        kept, = harness.read_by_tensorflow(tf, harness.shards(out, f"{kind}-kept"))
+        stored = harness.decoded(tf, stored)["image/encoded"][0]
+        assert harness.decoded(tf, kept)["image/encoded"] == [jpeg] and stored != jpeg
+        assert Image.open(io.BytesIO(stored)).tobytes() == Image.open(io.BytesIO(jpeg)).tobytes()
+
+
+def test_tars_and_records_keep_their_bytes_unless_told_otherwise(tf, tmp_path, out):
+    jpegs = [saved(picture("RGB", (100, 80), n)) for n in range(2)]
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in (("a.jpg", jpegs[0]), ("a.seg.jpg", jpegs[1]), ("a.cls", b"3")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    convert("tar", tmp_path / "a.tar", out / "kept@1")
+    report = harness.succeed("convert", "tar", tmp_path / "a.tar", out / "tar@1", "--jpeg",
+                             "seekable", "--json").json
+    assert report["notes"] == ["2 JPEGs were rewritten losslessly to be seekable"]
+    convert("tfrecord", out / "kept@1", out / "same@1")
+    report = harness.succeed("convert", "tfrecord", out / "kept@1", out / "records@1", "--jpeg",
+                             "seekable", "--json").json
+    assert report["notes"] == ["2 JPEGs were rewritten losslessly to be seekable"]
+    records = {name: harness.read_by_tensorflow(tf, harness.shards(out, name))
+               for name in ("kept", "same", "tar", "records")}
+    assert records["kept"] == records["same"] != records["tar"]
+    assert records["records"] == records["tar"]
+    kept, seekable = (harness.decoded(tf, records[name][0]) for name in ("kept", "tar"))
+    assert [kept["jpg"], kept["seg.jpg"]] == [[jpeg] for jpeg in jpegs]
+    for name in ("jpg", "seg.jpg"):
+        first, second = (Image.open(io.BytesIO(r[name][0])) for r in (kept, seekable))
+        assert first.tobytes() == second.tobytes()
+    assert kept["cls"] == seekable["cls"] == [3]
+    made_by = [json.loads((out / f".shardfeed/{name}.manifest.json").read_text())["made_by"]
+               for name in ("kept", "records")]
+    assert "jpeg" not in made_by[0] and made_by[1]["jpeg"] == "seekable"
+
+
+# ---- verify and inspect
+
+
+def test_verify_decodes_pictures_and_names_the_broken(tf, tmp_path, out):
+    jpeg = saved(picture("RGB", (200, 150), 1))
+    (tmp_path / "in/c").mkdir(parents=True)
+    for n in range(6):
+        (tmp_path / f"in/c/{n}.jpg").write_bytes(jpeg)
+    convert("imagefolder", tmp_path / "in", out / "sound@3", "--no-shuffle")
+    report = harness.verify(out / "sound@3", "--level", "images")
+    assert report["pictures"] == {"sound": 6, "broken": 0, "not_decoded": {}}
+    (tmp_path / "in/c/1.jpg").write_bytes(jpeg[:len(jpeg) // 2])
+    (tmp_path / "in/c/4.jpg").write_bytes(jpeg[:2000] + bytes(500) + jpeg[2500:])
+    picture("RGB", (5, 4), 1).save(tmp_path / "in/c/5.jpg", "PNG")  # whose suffix lies
+    convert("imagefolder", tmp_path / "in", out / "x@3", "--no-shuffle")
+    assert harness.verify(out / "x@3")["num_defects"] == 0
+    report = harness.verify(out / "x@3", "--level", "images", status=harness.DEFECTS)
+    assert report["pictures"] == {"sound": 3, "broken": 2, "not_decoded": {"png": 1}}
+    first, second = report["defects"]
+    assert (first["kind"], first["record"], first["shard"]) == (
+        "picture", 1, f"{out}/x-00000-of-00003")
+    assert first["detail"].startswith(
+        f"{out}/x-00000-of-00003: record 1 at byte {first['offset']}: image/encoded: JPEG is cut")
+    assert (second["record"], second["shard"]) == (0, f"{out}/x-00002-of-00003")
+    text = harness.run("verify", out / "x@3", "--level", "images").out.decode()
+    assert "5 pictures decoded, 2 of them broken" in text
+    assert "1 pictures not decoded, only their headers read: png" in text
+
+
+def test_inspect_shows_pictures_where_the_terminal_can(tmp_path, out):
+    (tmp_path / "in/c").mkdir(parents=True)
+    picture("RGB", (200, 150), 1).save(tmp_path / "in/c/1.jpg")
+    convert("imagefolder", tmp_path / "in", out / "x@1")
+    kitty = {**os.environ, "TERM": "xterm-kitty"}
+    shown = harness.succeed("inspect", out / "x@1", env=kitty).out  # into a file
+    assert b"  image/encoded: jpeg, 200 x 150\n" in shown and b"\x1b" not in shown
+    for how, start in (("kitty", b"\x1b_Ga=T,f=24,s=200,v=150,m=1;"),
+                       ("iterm", b"\x1b]1337;File=inline=1;size="),
+                       ("sixel", b'\x1bPq"1;1;200;150#0;')):
+        assert start in harness.succeed("inspect", out / "x@1", "--pictures", how).out
+    # On a terminal that kitty's variables tell of. `script` would do, but need not be there.
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(harness.BINARY, harness.command("inspect", out / "x@1"), kitty)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # Linux says at the end that the other side is gone
+            break
+        if not piece:
+            break
+        shown += piece
+    assert os.waitpid(pid, 0)[1] == 0
+    assert b"\x1b_Ga=T,f=24,s=200,v=150,m=1;" in shown
+
+
+# ---- smaller
+
+
+def test_shrunk_pictures_are_those_of_an_area_mean(tf, tmp_path, out):
+    (tmp_path / "in/c").mkdir(parents=True)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation
+    large = picture("RGB", (640, 480), 1)
+    large.save(tmp_path / "in/c/1.jpg", exif=exif.tobytes(), quality=95)
+    picture("L", (300, 500), 2).save(tmp_path / "in/c/2.jpg", quality=95)
+    picture("CMYK", (400, 400), 3).save(tmp_path / "in/c/3.jpg", quality=95)
+    picture("RGB", (90, 120), 4).save(tmp_path / "in/c/4.jpg", quality=95)
+    picture("RGB", (300, 300), 5).save(tmp_path / "in/c/5.png")
+    report = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "x@1", "--no-shuffle",
+                             "--resize-shorter", 100, "--quality", 95, "--json").json
+    assert report["notes"] == ["3 JPEGs were shrunk to a shorter side of 100 pixels, quality 95",
+                               "1 larger picture was kept: only JPEGs are shrunk",
+                               "1 JPEG was rewritten losslessly to be seekable"]
+    stored = [harness.decoded(tf, record)
+              for record in harness.read_by_tensorflow(tf, harness.shards(out, "x"))]
+    assert [(r["image/width"][0], r["image/height"][0]) for r in stored] == [
+        (133, 100), (100, 167), (100, 100), (90, 120), (300, 300)]
+    images = [Image.open(io.BytesIO(r["image/encoded"][0])) for r in stored]
+    assert [(image.mode, image.size) for image in images] == [
+        ("RGB", (133, 100)), ("L", (100, 167)), ("RGB", (100, 100)), ("RGB", (90, 120)),
+        ("RGB", (300, 300))]
+    assert images[0].getexif()[0x0112] == 6
+    original = Image.open(tmp_path / "in/c/1.jpg")
+    expected = numpy.asarray(original.resize((133, 100), Image.Resampling.BOX), numpy.int32)
+    assert numpy.abs(numpy.asarray(images[0], numpy.int32) - expected).mean() < 6
+    made_by = json.loads((out / ".shardfeed/x.manifest.json").read_text())["made_by"]
+    assert (made_by["resize-shorter"], made_by["quality"]) == ("100", "95")
+
+
+def test_options_of_shrinking_are_checked(tmp_path, out):
+    for options in (["--resize-shorter", 0], ["--quality", 90],
+                    ["--resize-shorter", 9, "--quality", 101]):
+        assert harness.run("convert", "images", tmp_path, out / "x@1",
+                           *options).status == harness.USAGE

@@ -1,4 +1,4 @@
-#include "convert/jpeg_rewriter.h"
+#include "convert/picture_rewriter.h"
 
 #include <string>
 #include <thread>
@@ -19,17 +19,17 @@ using ::testing::IsEmpty;
 using testing::MakeJpeg;
 using ::testing::StartsWith;
 
-std::string Rewrite(const JpegRewriter& rewriter, const std::string& name,
+std::string Rewrite(const PictureRewriter& rewriter, const std::string& name,
                     const std::string& bytes) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   EXPECT_TRUE(header.ok()) << header.status();
-  const absl::StatusOr<std::string_view> stored = rewriter.Rewrite(name, *header, bytes);
+  const absl::StatusOr<StoredPicture> stored = rewriter.Rewrite(name, *header, bytes);
   EXPECT_TRUE(stored.ok()) << stored.status();
-  return std::string(*stored);
+  return std::string(stored->bytes);
 }
 
-TEST(JpegRewriterTest, CountsWhatBecomesOfEach) {
-  const JpegRewriter rewriter(JpegMode::kSeekable);
+TEST(PictureRewriterTest, CountsWhatBecomesOfEach) {
+  const PictureRewriter rewriter({});
   EXPECT_THAT(rewriter.notes(), IsEmpty());
   const std::string plain = MakeJpeg({.width = 100, .height = 80});
   const std::string seekable = Rewrite(rewriter, "a.jpg", plain);
@@ -49,18 +49,18 @@ TEST(JpegRewriterTest, CountsWhatBecomesOfEach) {
                           "2 damaged JPEGs were kept: e.jpg " + what + ", z.jpg " + what));
 }
 
-TEST(JpegRewriterTest, KeepsAllBytesWhereAskedTo) {
-  const JpegRewriter rewriter(JpegMode::kKeep);
+TEST(PictureRewriterTest, KeepsAllBytesWhereAskedTo) {
+  const PictureRewriter rewriter({.jpeg = JpegMode::kKeep});
   const std::string plain = MakeJpeg({.width = 100, .height = 80});
   EXPECT_EQ(Rewrite(rewriter, "a.jpg", plain), plain);
   EXPECT_THAT(rewriter.notes(), IsEmpty());
 }
 
-TEST(JpegRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
+TEST(PictureRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
   const std::string cut = MakeJpeg({.width = 100, .height = 80}).substr(0, 700);
   std::vector<std::vector<std::string>> notes;
   for (int step : {1, 149}) {
-    const JpegRewriter rewriter(JpegMode::kSeekable);
+    const PictureRewriter rewriter({});
     for (int i = 0; i < 150; ++i) {
       Rewrite(rewriter, fmt::format("{:03}.jpg", i * step % 150), cut);
     }
@@ -73,8 +73,40 @@ TEST(JpegRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
   EXPECT_THAT(notes[0], ElementsAre(::testing::Not(::testing::HasSubstr("100.jpg"))));
 }
 
-TEST(JpegRewriterTest, CountsOnSeveralThreads) {
-  const JpegRewriter rewriter(JpegMode::kSeekable);
+TEST(PictureRewriterTest, ShrinksWhatIsLarger) {
+  const PictureRewriter rewriter({.resize_shorter = 60, .quality = 80});
+  const std::string large = MakeJpeg({.width = 100, .height = 80});
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(large);
+  const absl::StatusOr<StoredPicture> stored = rewriter.Rewrite("a.jpg", *header, large);
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->header.width, 75);
+  EXPECT_EQ(stored->header.height, 60);
+  EXPECT_EQ(ReadImageHeader(stored->bytes)->width, 75);
+  EXPECT_TRUE(IsSeekable(stored->bytes));
+  const std::string small = MakeJpeg({.width = 100, .height = 60});
+  EXPECT_TRUE(testing::Coefficients(Rewrite(rewriter, "b.jpg", small)) ==
+              testing::Coefficients(small));
+  const std::string cut = large.substr(0, large.size() / 2);
+  EXPECT_EQ(Rewrite(rewriter, "c.jpg", cut), cut);
+  const std::string gif = std::string("GIF89a\x50\0\x50\0", 10);
+  EXPECT_EQ(Rewrite(rewriter, "d.gif", gif), gif);
+  EXPECT_THAT(rewriter.notes(),
+              ElementsAre("1 JPEG was shrunk to a shorter side of 60 pixels, quality 80",
+                          "1 larger picture was kept: only JPEGs are shrunk",
+                          "1 JPEG was rewritten losslessly to be seekable",
+                          StartsWith("1 damaged JPEG was kept: c.jpg (JPEG is cut off")));
+}
+
+TEST(PictureRewriterTest, ShrinksWithoutRestartsWhereJpegsAreKept) {
+  const PictureRewriter rewriter({.jpeg = JpegMode::kKeep, .resize_shorter = 60});
+  const std::string large = MakeJpeg({.width = 100, .height = 80});
+  EXPECT_FALSE(IsSeekable(Rewrite(rewriter, "a.jpg", large)));
+  const std::string small = MakeJpeg({.width = 100, .height = 60});
+  EXPECT_TRUE(Rewrite(rewriter, "b.jpg", small) == small);
+}
+
+TEST(PictureRewriterTest, CountsOnSeveralThreads) {
+  const PictureRewriter rewriter({});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&rewriter, t] {

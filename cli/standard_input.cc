@@ -1,0 +1,87 @@
+#include "cli/standard_input.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "fmt/format.h"
+#include "io/errno_status.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kCopyBytes = 1 << 20;
+
+// A new file in `directory` that has no name any more.
+absl::StatusOr<int> NamelessFile(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return ErrnoStatus(error.value(), directory, "create the folder");
+  std::string path = directory + "/.standard-input.XXXXXX";
+  const int fd = ::mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, path, "create");
+  ::unlink(path.c_str());
+  return fd;
+}
+
+absl::Status CopyStandardInput(int to, std::stop_token stop, std::atomic<uint64_t>& bytes_copied) {
+  std::vector<char> buffer(kCopyBytes);
+  while (true) {
+    // Whoever feeds the pipe may pause for long: an interrupt should not wait for them.
+    pollfd ready{STDIN_FILENO, POLLIN, 0};
+    const int polled = ::poll(&ready, 1, 200);
+    if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
+    if (polled == 0 || (polled < 0 && errno == EINTR)) continue;
+    const ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (n == 0) return absl::OkStatus();
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus(errno, "standard input", "read");
+    for (ssize_t done = 0; done < n;) {
+      const ssize_t written = ::write(to, buffer.data() + done, n - done);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return ErrnoStatus(errno, "standard input", "set a copy of it aside");
+      done += written;
+    }
+    bytes_copied += n;
+  }
+}
+
+}  // namespace
+
+StandardInput::StandardInput(int fd) : fd_(fd), path_(fmt::format("/proc/self/fd/{}", fd)) {}
+
+absl::StatusOr<std::unique_ptr<StandardInput>> StandardInput::Open(
+    const std::string& directory, std::stop_token stop, std::atomic<uint64_t>& bytes_copied) {
+  if (::isatty(STDIN_FILENO) != 0) {
+    return absl::InvalidArgumentError(
+        "standard input is a terminal; pipe the data in, or name a file");
+  }
+  struct stat stat;
+  if (::fstat(STDIN_FILENO, &stat) == 0 && S_ISREG(stat.st_mode) &&
+      ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
+    return std::unique_ptr<StandardInput>(new StandardInput(::dup(STDIN_FILENO)));
+  }
+  absl::StatusOr<int> copy = NamelessFile(directory.empty() ? "." : directory);
+  if (!copy.ok()) return copy.status();
+  std::unique_ptr<StandardInput> input(new StandardInput(*copy));
+  absl::Status status = CopyStandardInput(*copy, stop, bytes_copied);
+  if (!status.ok()) return status;
+  return input;
+}
+
+StandardInput::~StandardInput() { ::close(fd_); }
+
+std::string StandardInput::WithName(std::string text) const {
+  for (size_t at = 0; (at = text.find(path_, at)) != text.npos;) {
+    text.replace(at, path_.size(), "standard input");
+  }
+  return text;
+}
+
+}  // namespace shardfeed

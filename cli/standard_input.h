@@ -1,0 +1,45 @@
+// Standard input as a file that can be read more than once.
+
+#ifndef SHARDFEED_CLI_STANDARD_INPUT_H_
+#define SHARDFEED_CLI_STANDARD_INPUT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+// Conversions read their input twice. A file behind standard input is used where it is; what comes
+// through a pipe is copied to a file without a name, which is gone with the process.
+class StandardInput {
+ public:
+  // The copy is made in `directory`, which is created if need be. `bytes_copied` counts up.
+  //
+  // InvalidArgument: standard input is a terminal. Cancelled: `stop`. Others: see ErrnoStatus.
+  static absl::StatusOr<std::unique_ptr<StandardInput>> Open(const std::string& directory,
+                                                             std::stop_token stop,
+                                                             std::atomic<uint64_t>& bytes_copied);
+  ~StandardInput();
+  StandardInput(const StandardInput&) = delete;
+  StandardInput& operator=(const StandardInput&) = delete;
+
+  // Lives as long as this object. Not a name that users know: see WithName.
+  const std::string& path() const { return path_; }
+  // `text` with "standard input" in the place of the path.
+  std::string WithName(std::string text) const;
+
+ private:
+  explicit StandardInput(int fd);
+
+  int fd_;
+  std::string path_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_STANDARD_INPUT_H_

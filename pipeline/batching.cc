@@ -1,0 +1,272 @@
+#include "pipeline/batching.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "decode/float16.h"
+#include "fmt/format.h"
+#include "pipeline/pending_rows.h"
+
+namespace shardfeed {
+namespace {
+
+class BatchStage : public Stage {
+ public:
+  BatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t size,
+             bool drop_remainder)
+      : queue_(std::move(input)),
+        builder_(std::move(spec)),
+        size_(size),
+        drop_remainder_(drop_remainder) {}
+
+  absl::Status Next(Batch* out) override {
+    while (builder_.rows() < size_) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) break;
+      const size_t n = std::min<uint64_t>(size_ - builder_.rows(), queue_.left());
+      builder_.Append(queue_.head(), queue_.at(), n);
+      queue_.Advance(n);
+    }
+    const bool whole = builder_.rows() == size_;
+    *out = builder_.Finish(/*batched=*/true);
+    if (!whole && drop_remainder_) *out = Batch();
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { queue_.Save(words); }
+  absl::Status Load(StateReader* words) override { return queue_.Load(words); }
+
+ private:
+  ElementQueue queue_;
+  BatchBuilder builder_;
+  const uint64_t size_;
+  const bool drop_remainder_;
+};
+
+class UnbatchStage : public Stage {
+ public:
+  explicit UnbatchStage(std::unique_ptr<Stage> input) : input_(std::move(input)) {}
+
+  absl::Status Next(Batch* out) override {
+    absl::Status status = input_->Next(out);
+    out->batched = false;
+    return status;
+  }
+  void Save(StateWords* words) const override { input_->Save(words); }
+  absl::Status Load(StateReader* words) override { return input_->Load(words); }
+
+ private:
+  const std::unique_ptr<Stage> input_;
+};
+
+// Writes `count` times `value` as `spec` has its values.
+void Fill(const ColumnSpec& spec, double value, size_t count, char* to) {
+  const auto fill = [&](auto v) { std::fill_n(reinterpret_cast<decltype(v)*>(to), count, v); };
+  switch (spec.dtype) {
+    case DType::kUInt8:
+      return fill(static_cast<uint8_t>(value));
+    case DType::kInt8:
+      return fill(static_cast<int8_t>(value));
+    case DType::kUInt16:
+      return fill(static_cast<uint16_t>(value));
+    case DType::kInt16:
+      return fill(static_cast<int16_t>(value));
+    case DType::kInt32:
+      return fill(static_cast<int32_t>(value));
+    case DType::kInt64:
+      return fill(static_cast<int64_t>(value));
+    case DType::kFloat16:
+      return fill(ToFloat16(static_cast<float>(value)));
+    case DType::kBFloat16:
+      return fill(ToBFloat16(static_cast<float>(value)));
+    case DType::kFloat32:
+      return fill(static_cast<float>(value));
+    case DType::kFloat64:
+      return fill(value);
+    case DType::kBytes:
+      return fill(std::string_view());
+  }
+}
+
+int64_t LengthOf(const Batch& batch, size_t column, size_t row) {
+  const Column& c = batch.columns[column];
+  if (c.splits != nullptr) return c.splits[row + 1] - c.splits[row];
+  return static_cast<int64_t>(reinterpret_cast<const std::string_view*>(c.data)[row].size());
+}
+
+class BucketStage : public Stage {
+ public:
+  BucketStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
+              std::vector<int64_t> boundaries, std::vector<uint64_t> sizes, bool drop_remainder)
+      : rows_(std::move(input)),
+        spec_(std::move(spec)),
+        column_(column),
+        boundaries_(std::move(boundaries)),
+        sizes_(std::move(sizes)),
+        drop_remainder_(drop_remainder),
+        buckets_(sizes_.size()) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    while (true) {
+      PendingRow row;
+      absl::Status status = rows_.Next(&row);
+      if (!status.ok()) return status;
+      if (row.batch.empty()) break;
+      const size_t b = std::upper_bound(boundaries_.begin(), boundaries_.end(),
+                                        LengthOf(row.batch, column_, 0)) -
+                       boundaries_.begin();
+      buckets_[b].push_back(std::move(row));
+      if (buckets_[b].size() < sizes_[b]) continue;
+      Emit(b, out);
+      return absl::OkStatus();
+    }
+    if (drop_remainder_) return absl::OkStatus();
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      if (buckets_[b].empty()) continue;
+      Emit(b, out);
+      return absl::OkStatus();
+    }
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { rows_.Save(words); }
+  absl::Status Load(StateReader* words) override {
+    for (auto& bucket : buckets_) bucket.clear();
+    return rows_.Load(words);
+  }
+
+ private:
+  void Emit(size_t b, Batch* out) {
+    BatchBuilder builder(spec_);
+    for (PendingRow& row : buckets_[b]) {
+      builder.Append(row.batch, 0, 1);
+      rows_.Done(row.number);
+    }
+    buckets_[b].clear();
+    *out = builder.Finish(/*batched=*/true);
+  }
+
+  PendingRows rows_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const size_t column_;
+  const std::vector<int64_t> boundaries_;
+  const std::vector<uint64_t> sizes_;
+  const bool drop_remainder_;
+  std::vector<std::vector<PendingRow>> buckets_;
+};
+
+class BudgetBatchStage : public Stage {
+ public:
+  BudgetBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
+                   int64_t budget)
+      : queue_(std::move(input)), builder_(std::move(spec)), column_(column), budget_(budget) {}
+
+  absl::Status Next(Batch* out) override {
+    int64_t longest = 0;
+    while (true) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) break;
+      const int64_t length = std::max(longest, LengthOf(queue_.head(), column_, queue_.at()));
+      const int64_t rows = static_cast<int64_t>(builder_.rows()) + 1;
+      if (rows > 1 && length > budget_ / rows) break;
+      longest = length;
+      builder_.Append(queue_.head(), queue_.at(), 1);
+      queue_.Advance(1);
+    }
+    *out = builder_.Finish(/*batched=*/true);
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { queue_.Save(words); }
+  absl::Status Load(StateReader* words) override { return queue_.Load(words); }
+
+ private:
+  ElementQueue queue_;
+  BatchBuilder builder_;
+  const size_t column_;
+  const int64_t budget_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t size,
+                                      bool drop_remainder) {
+  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder);
+}
+
+std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input) {
+  return std::make_unique<UnbatchStage>(std::move(input));
+}
+
+std::unique_ptr<Stage> MakeBucketStage(std::unique_ptr<Stage> input,
+                                       std::shared_ptr<const RowSpec> spec, size_t column,
+                                       std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
+                                       bool drop_remainder) {
+  return std::make_unique<BucketStage>(std::move(input), std::move(spec), column,
+                                       std::move(boundaries), std::move(sizes), drop_remainder);
+}
+
+std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
+                                            std::shared_ptr<const RowSpec> spec, size_t column,
+                                            int64_t budget) {
+  return std::make_unique<BudgetBatchStage>(std::move(input), std::move(spec), column, budget);
+}
+
+BatchFn MakePadFn(std::map<std::string, Padding> padding) {
+  return [padding = std::move(padding)](Batch& batch) -> absl::Status {
+    Batch padded = batch;
+    auto spec = std::make_shared<RowSpec>(*batch.spec);
+    // Memory for just the columns that become fixed.
+    auto fresh = std::make_shared<RowSpec>();
+    std::vector<size_t> numbers;
+    for (size_t c = 0; c < spec->size(); ++c) {
+      ColumnSpec& s = (*spec)[c];
+      if (!s.ragged) continue;
+      const auto it = padding.find(s.name);
+      const int64_t* splits = batch.columns[c].splits;
+      int64_t longest = 0;
+      for (size_t r = 0; r < batch.rows; ++r)
+        longest = std::max(longest, splits[r + 1] - splits[r]);
+      int64_t length = it == padding.end() ? 0 : it->second.length;
+      if (length > 0 && longest > length) {
+        return absl::InvalidArgumentError(
+            fmt::format("column '{}': a row has {} elements, more than the {} to pad to", s.name,
+                        longest, length));
+      }
+      if (length == 0) length = longest;
+      s.ragged = false;
+      s.shape.insert(s.shape.begin(), length);
+      fresh->push_back(s);
+      numbers.push_back(c);
+    }
+    if (numbers.empty()) return absl::OkStatus();
+    Batch memory;
+    memory.rows = batch.rows;
+    memory.spec = fresh;
+    AllocateFixedColumns(&memory);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const size_t c = numbers[i];
+      const ColumnSpec& s = (*fresh)[i];
+      const size_t element = (*batch.spec)[c].bytes();
+      const auto it = padding.find(s.name);
+      const double value = it == padding.end() ? 0 : it->second.value;
+      const int64_t* splits = batch.columns[c].splits;
+      char* to = memory.columns[i].data;
+      for (size_t r = 0; r < batch.rows; ++r) {
+        const size_t n = (splits[r + 1] - splits[r]) * element;
+        if (n > 0) std::memcpy(to, batch.columns[c].data + splits[r] * element, n);
+        Fill(s, value, (s.bytes() - n) / DTypeSize(s.dtype), to + n);
+        to += s.bytes();
+      }
+      padded.columns[c] = memory.columns[i];
+    }
+    for (auto& owner : memory.memory) padded.memory.push_back(std::move(owner));
+    padded.spec = std::move(spec);
+    batch = std::move(padded);
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,56 @@
+// Rows to batches, and back.
+
+#ifndef SHARDFEED_PIPELINE_BATCHING_H_
+#define SHARDFEED_PIPELINE_BATCHING_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/parallel_stage.h"
+#include "pipeline/stage.h"
+
+namespace shardfeed {
+
+// Batches of `size` rows. The last one is smaller, or left out with `drop_remainder`.
+std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t size,
+                                      bool drop_remainder);
+
+// The rows of batches, one by one.
+std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);
+
+// How a ragged column becomes [rows, length, shape...].
+struct Padding {
+  // 0: the longest row of the batch. A longer row is an error.
+  int64_t length = 0;
+  // What rows are filled up with. Bytes are filled up with empty strings.
+  double value = 0;
+};
+
+// Pads all ragged columns; those not named in `padding` as Padding() says.
+BatchFn MakePadFn(std::map<std::string, Padding> padding);
+
+// Gathers rows of like length: row r goes into the bucket i with boundaries[i - 1] <= length <
+// boundaries[i], and a bucket's rows become a batch when there are sizes[i] of them. The length is
+// the number of elements of the ragged column `column`, of bytes the size of the value. At the end
+// what is left in the buckets follows, shortest first, unless `drop_remainder`.
+std::unique_ptr<Stage> MakeBucketStage(std::unique_ptr<Stage> input,
+                                       std::shared_ptr<const RowSpec> spec, size_t column,
+                                       std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
+                                       bool drop_remainder);
+
+// Batches of as many rows as `budget` allows, rows times the longest one's length (as the bucket
+// stage has it) being what a batch takes. A row that is longer than the budget is a batch of its
+// own.
+std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
+                                            std::shared_ptr<const RowSpec> spec, size_t column,
+                                            int64_t budget);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_BATCHING_H_

@@ -1,0 +1,243 @@
+// Chains of steps that deliver batches: the recipe.
+//
+//   Dataset ds = Dataset::Shards("train@64")
+//                    .Shuffle(/*seed=*/1)
+//                    .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
+//                            {.name = "y", .dtype = DType::kInt64}})
+//                    .Batch(1024);
+//   absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start();
+
+#ifndef SHARDFEED_PIPELINE_DATASET_H_
+#define SHARDFEED_PIPELINE_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "decode/feature_spec.h"
+#include "pipeline/batch.h"
+#include "pipeline/batching.h"
+#include "pipeline/combining.h"
+#include "pipeline/flat_map.h"
+#include "pipeline/packing.h"
+#include "pipeline/parallel_stage.h"
+#include "pipeline/row_step.h"
+#include "pipeline/sources.h"
+#include "pipeline/trace.h"
+#include "reader/reader.h"
+#include "shard/spec.h"
+
+namespace shardfeed {
+
+class Iterator;
+
+struct RunOptions {
+  int threads = 0;  // of each parallel stage; 0: one per processor
+  // Bytes that batches may take that are ahead of the consumer, of each parallel stage.
+  uint64_t budget_bytes = 256 << 20;
+  // false: batches come as they are ready; there is no state then.
+  bool deterministic = true;
+  // Delivers the first element over and over: what remains is the consumer's own time.
+  bool headspace = false;
+  // Gathers what each thread does when; to be written once the run is over.
+  std::shared_ptr<Trace> trace;
+};
+
+// An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
+// makes a dataset whose status() says why, and so are all that are made of it; Start returns that
+// error.
+//
+// A dataset's elements are rows or, behind Batch and the like, batches. Steps that count or arrange
+// elements (Take, Shuffle, Zip ...) work on either; Parse, Map, Filter and FlatMap on rows alone.
+//
+// Functions of the user's run on several threads at once. What they return as an error, and what
+// they throw, ends the run with an error that names the record.
+class Dataset {
+ public:
+  // ---- Sources
+
+  // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md.
+  static Dataset Shards(const std::string& spec, ReaderOptions options = {});
+  static Dataset Shards(const ShardSet& set, ReaderOptions options = {});
+  static Dataset Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
+  // A column of int64.
+  static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
+  // The rows of a batch in memory.
+  static Dataset Rows(const shardfeed::Batch& rows);
+  // What the functions that `make` makes give; each run makes its own. See MakeGeneratorStage.
+  static Dataset FromGenerator(std::function<Generator()> make, RowSpec spec);
+
+  // ---- Steps on rows
+
+  // Examples (or SequenceExamples) in the column "record", which goes, to a column for each
+  // feature.
+  Dataset Parse(std::vector<FeatureSpec> features,
+                std::vector<FeatureSpec> feature_lists = {}) const;
+  // All features that the manifest tells of or, without one, the first records: see FeaturesOf. Of
+  // shards by their spec.
+  Dataset ParseAll() const;
+  // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
+  // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
+  Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {},
+              uint64_t seed = 0) const;
+  // The rows for which `fn` is true.
+  Dataset Filter(FilterFn fn, uint64_t seed = 0) const;
+  // Any number of rows for each: see flat_map.h. No column is kept.
+  Dataset FlatMap(RowSpec outputs, FlatMapFn fn) const;
+  // Keeps these columns alone, in this order.
+  Dataset Select(std::vector<std::string> names) const;
+
+  // ---- Rows to batches
+
+  Dataset Batch(uint64_t size, bool drop_remainder = false) const;
+  // Ragged columns become [rows, length, shape...].
+  Dataset PaddedBatch(uint64_t size, std::map<std::string, Padding> padding = {},
+                      bool drop_remainder = false) const;
+  // See MakeBucketStage. `sizes` has one more than `boundaries`.
+  Dataset BucketByLength(std::string column, std::vector<int64_t> boundaries,
+                         std::vector<uint64_t> sizes, bool drop_remainder = false) const;
+  // See MakeBudgetBatchStage.
+  Dataset BatchByLength(std::string column, int64_t budget) const;
+  // Pads the ragged columns of batches.
+  Dataset Pad(std::map<std::string, Padding> padding = {}) const;
+  Dataset Unbatch() const;
+  // Sequences put end to end into rows of fixed length: see packing.h.
+  Dataset Pack(std::string column, PackOptions options) const;
+
+  // ---- Batches
+
+  // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
+  Dataset MapBatch(RowSpec output, BatchFn fn) const;
+
+  // ---- Elements
+
+  Dataset Take(uint64_t count) const;
+  Dataset Skip(uint64_t count) const;
+  // Rank `rank` of `world`. Of shards, a part of the order; else every world-th element.
+  Dataset Shard(uint64_t rank, uint64_t world) const;
+  Dataset Enumerate(std::string name = "index", int64_t start = 0) const;
+  // Of shards, a shuffle of the whole order, each epoch anew, with nothing held but the window (in
+  // records; 0: a default, OrderSpec::kAll: the exact permutation). Of any other stream, each
+  // stretch of `window` elements is permuted.
+  Dataset Shuffle(uint64_t seed, uint64_t window = 0) const;
+  // Of shards: the order of tf.data's interleave.
+  Dataset InterleaveShards(uint64_t cycle, uint64_t block = 1) const;
+  // 0: without end. Each epoch has shuffles and random numbers of its own.
+  Dataset Repeat(uint64_t epochs = 0) const;
+  // Keeps what this delivers in the first run's memory.
+  Dataset Cache(uint64_t max_bytes = uint64_t{1} << 30) const;
+  // Makes `count` elements ahead, on a thread of its own.
+  Dataset Prefetch(size_t count = 2) const;
+
+  static Dataset Concatenate(std::vector<Dataset> datasets);
+  static Dataset Zip(std::vector<Dataset> datasets);
+  // See MakeMixStage. `exhausted`: one for all, or one for each.
+  static Dataset Mix(std::vector<Dataset> datasets, std::vector<double> weights, uint64_t seed = 0,
+                     std::vector<Exhausted> exhausted = {Exhausted::kDrop});
+  static Dataset Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint64_t block = 1);
+
+  // ---- What it is
+
+  absl::Status status() const { return status_; }
+  // The columns of its elements. Empty when status() is an error.
+  const RowSpec& spec() const;
+  // Its elements are batches.
+  bool batched() const;
+  // The chain as it would be written: "shards(train@64).shuffle(seed=1).parse(x, y).batch(1024)".
+  std::string Text() const;
+  // A number that changes with the data and with all of the chain that is not a function of the
+  // user's.
+  uint64_t Fingerprint() const;
+
+  absl::StatusOr<std::unique_ptr<Iterator>> Start(const RunOptions& options = {}) const;
+
+ private:
+  struct Node;
+
+  explicit Dataset(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  explicit Dataset(absl::Status status) : status_(std::move(status)) {}
+  static Dataset FromNode(Node node);
+  Dataset Then(Node node) const;
+  Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
+  static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
+                                                        std::shared_ptr<RunContext> context,
+                                                        uint64_t epoch);
+
+  std::shared_ptr<const Node> node_;
+  absl::Status status_;
+};
+
+// What a stage of a run did.
+struct StageStats {
+  std::string name;
+  int threads = 0;
+  uint64_t batches = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;  // of its input
+  double busy_seconds = 0;
+  double wait_in_seconds = 0;
+  double wait_out_seconds = 0;  // how long its consumer waited
+  uint64_t ready = 0;
+  uint64_t ahead = 0;
+  uint64_t ahead_bytes = 0;
+  uint64_t peak_bytes = 0;
+};
+
+struct IteratorStats {
+  double seconds = 0;
+  uint64_t elements = 0;
+  uint64_t rows = 0;
+  double wait_seconds = 0;         // of Next
+  std::vector<StageStats> stages;  // from the source to the consumer
+  // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
+  std::string verdict;
+};
+
+// One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be
+// called from any. May be destroyed at any time.
+class Iterator {
+ public:
+  ~Iterator();
+
+  // The next element, a batch or a row; one without rows at the end. After an error each further
+  // call returns it again. Cancelled: Cancel was called.
+  absl::Status Next(Batch* out);
+  const RowSpec& spec() const { return *spec_; }
+
+  // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
+  // bytes. FailedPrecondition: the run is not deterministic.
+  absl::StatusOr<std::string> State() const;
+  // Goes to a saved place. FailedPrecondition: the state is of another chain or other data.
+  absl::Status Load(std::string_view state);
+
+  void Cancel();
+  IteratorStats stats() const;
+
+ private:
+  friend class Dataset;
+  Iterator() = default;
+
+  std::shared_ptr<RunContext> context_;
+  std::shared_ptr<const void> recipe_;  // whose steps are keys in context_
+  std::shared_ptr<const RowSpec> spec_;
+  std::unique_ptr<ElementQueue> queue_;
+  std::string fingerprint_;
+  bool headspace_ = false;
+  Batch repeated_;
+  absl::Status error_;
+  std::atomic<uint64_t> elements_ = 0;
+  std::atomic<uint64_t> rows_ = 0;
+  std::atomic<uint64_t> wait_ns_ = 0;
+  uint64_t start_ns_ = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_DATASET_H_

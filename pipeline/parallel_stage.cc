@@ -1,0 +1,348 @@
+#include "pipeline/parallel_stage.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// What a range should take: long beside handing it out, short beside a batch.
+constexpr uint64_t kRangeNs = 100'000;
+// So that one row that takes many times longer than the others does not leave threads idle.
+constexpr size_t kRowsAheadPerThread = 64;
+constexpr size_t kMaxBatchesAhead = 256;
+
+uint64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class ParallelStage : public Stage {
+ public:
+  ParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps, const void* key,
+                std::shared_ptr<RunContext> context)
+      : input_(std::move(input)),
+        steps_(std::move(steps)),
+        context_(std::move(context)),
+        counters_(context_->Counters(key, steps_.name)) {
+    counters_->threads = context_->threads;
+    input_->Save(&state_);
+  }
+
+  ~ParallelStage() override { Stop(); }
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    Start();
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      const auto ready = [&] {
+        if (jobs_.empty()) return ended_;
+        if (jobs_.front()->done) return true;
+        return !context_->deterministic && num_done_ > 0;
+      };
+      if (!ready()) {
+        const uint64_t start = NowNs();
+        const bool in_time = done_.wait(lock, context_->stop.get_token(), ready);
+        counters_->wait_out_ns += NowNs() - start;
+        if (!in_time) return absl::CancelledError("the run was cancelled");
+      }
+      if (jobs_.empty()) return input_status_;
+      auto it = jobs_.begin();
+      if (!context_->deterministic) {
+        it = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->done; });
+      }
+      std::unique_ptr<Job> job = std::move(*it);
+      jobs_.erase(it);
+      --num_done_;
+      rows_ahead_ -= job->rows;
+      bytes_ahead_ -= job->bytes;
+      counters_->ready = num_done_;
+      counters_->ahead = jobs_.size();
+      counters_->ahead_bytes = bytes_ahead_;
+      if (!job->status.ok()) return job->status;
+      state_ = std::move(job->after);
+      const bool drained = job->output.empty();
+      if (!drained) *out = std::move(job->output);
+      Recycle(*job);
+      lock.unlock();
+      work_.notify_all();
+      if (!drained) {
+        counters_->batches += 1;
+        counters_->rows += out->rows;
+        return absl::OkStatus();
+      }
+      // Filters left nothing of it.
+      lock.lock();
+    }
+  }
+
+  void Save(StateWords* words) const override {
+    words->insert(words->end(), state_.begin(), state_.end());
+  }
+
+  absl::Status Load(StateReader* words) override {
+    Stop();
+    jobs_.clear();
+    ranges_.clear();
+    num_done_ = rows_ahead_ = bytes_ahead_ = 0;
+    ended_ = false;
+    input_status_ = absl::OkStatus();
+    absl::Status status = input_->Load(words);
+    state_.clear();
+    input_->Save(&state_);
+    return status;
+  }
+
+  bool Advance(uint64_t elements, StateWords* state) const override {
+    return steps_.one_to_one && input_->Advance(elements, state);
+  }
+
+ private:
+  struct Job {
+    Batch input;
+    Batch fixed;
+    std::vector<std::unique_ptr<RangeMemory>> ranges;
+    size_t ranges_left = 0;
+    size_t rows = 0;
+    uint64_t bytes = 0;
+    Batch output;
+    absl::Status status;
+    size_t failed_row = SIZE_MAX;
+    StateWords after;  // the input's
+    bool done = false;
+  };
+  struct Range {
+    Job* job;
+    size_t number;
+    size_t begin;
+    size_t end;
+  };
+
+  void Start() {
+    if (!threads_.empty()) return;
+    stopping_ = false;
+    for (size_t i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { Work(); });
+  }
+
+  void Stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  bool MayPull() const {
+    if (pulling_ || ended_) return false;
+    if (jobs_.size() < 2) return true;
+    if (bytes_ahead_ >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) return false;
+    return jobs_.size() < steps_.prefetch + num_threads_ ||
+           rows_ahead_ < kRowsAheadPerThread * num_threads_;
+  }
+
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      work_.wait(lock, [&] { return stopping_ || !ranges_.empty() || MayPull(); });
+      if (stopping_) return;
+      if (!ranges_.empty()) {
+        const Range range = ranges_.front();
+        ranges_.pop_front();
+        std::unique_ptr<RangeMemory> memory = TakeMemory();
+        lock.unlock();
+        RunRange(range, std::move(memory));
+        lock.lock();
+        continue;
+      }
+      pulling_ = true;
+      lock.unlock();
+      auto job = std::make_unique<Job>();
+      absl::Status status = Pull(*job);
+      lock.lock();
+      pulling_ = false;
+      if (!status.ok() || job->input.empty()) {
+        ended_ = true;
+        input_status_ = std::move(status);
+        lock.unlock();
+        done_.notify_all();
+        work_.notify_all();
+        lock.lock();
+        continue;
+      }
+      rows_ahead_ += job->rows;
+      bytes_ahead_ += job->bytes;
+      counters_->ahead_bytes = bytes_ahead_;
+      counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, bytes_ahead_);
+      const size_t n = job->ranges_left;
+      for (size_t i = 0; i < n; ++i) {
+        ranges_.push_back({job.get(), i, job->rows * i / n, job->rows * (i + 1) / n});
+      }
+      jobs_.push_back(std::move(job));
+      counters_->ahead = jobs_.size();
+      // This thread takes a range itself; one more may pull the next batch.
+      lock.unlock();
+      if (n > 1) {
+        work_.notify_all();
+      } else {
+        work_.notify_one();
+      }
+      lock.lock();
+    }
+  }
+
+  absl::Status Pull(Job& job) {
+    const uint64_t start = NowNs();
+    absl::Status status = input_->Next(&job.input);
+    if (!status.ok() || job.input.empty()) return status;
+    input_->Save(&job.after);
+    const uint64_t end = NowNs();
+    counters_->wait_in_ns += end - start;
+    if (context_->trace) context_->trace->Add("input", start, end, job.input.rows);
+    job.rows = job.input.rows;
+    job.bytes = job.input.bytes();
+    counters_->bytes += job.bytes;
+    job.ranges_left = 1;
+    if (steps_.rows != nullptr) {
+      job.fixed = steps_.rows->AllocateFixed(job.input);
+      job.bytes += job.fixed.bytes();
+      const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+      // Before anything is known, a few.
+      job.ranges_left = row_ns == 0 ? 4 : job.rows * row_ns / kRangeNs;
+      job.ranges_left = std::clamp<size_t>(job.ranges_left, 1, job.rows);
+      job.ranges.resize(job.ranges_left);
+    }
+    return status;
+  }
+
+  // Called with mutex_ held.
+  std::unique_ptr<RangeMemory> TakeMemory() {
+    if (spares_.empty()) return nullptr;
+    std::unique_ptr<RangeMemory> memory = std::move(spares_.back());
+    spares_.pop_back();
+    return memory;
+  }
+  void Recycle(Job& job) {
+    for (auto& memory : job.ranges) {
+      if (memory != nullptr && spares_.size() < 4 * num_threads_) {
+        spares_.push_back(std::move(memory));
+      }
+    }
+  }
+
+  void RunRange(const Range& range, std::unique_ptr<RangeMemory> memory) {
+    Job& job = *range.job;
+    const uint64_t start = NowNs();
+    absl::Status status;
+    if (steps_.rows != nullptr) {
+      if (memory == nullptr) memory = steps_.rows->MakeMemory();
+      status = steps_.rows->Run(job.input, job.fixed, range.begin, range.end, memory.get());
+      const uint64_t ns = NowNs() - start;
+      // A moving mean, which the first range sets.
+      const uint64_t each = std::max<uint64_t>(ns / (range.end - range.begin), 1);
+      const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
+      row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
+    }
+    bool last;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!status.ok() && memory->range.failed_row < job.failed_row) {
+        job.failed_row = memory->range.failed_row;
+        job.status = std::move(status);
+      }
+      if (steps_.rows != nullptr) job.ranges[range.number] = std::move(memory);
+      last = --job.ranges_left == 0;
+    }
+    if (last) Finish(job);
+    const uint64_t end = NowNs();
+    counters_->busy_ns += end - start;
+    if (context_->trace) {
+      context_->trace->Add(counters_->name, start, end, range.end - range.begin);
+    }
+    if (!last) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      job.done = true;
+      ++num_done_;
+      counters_->ready = num_done_;
+    }
+    done_.notify_all();
+  }
+
+  // All ranges are done, and no other thread has the job.
+  void Finish(Job& job) {
+    if (!job.status.ok()) {
+      const std::string where = context_->Describe(job.input, job.failed_row);
+      const std::string what(job.status.message());
+      job.status = absl::Status(job.status.code(),
+                                where.empty() ? what : fmt::format("{}: {}", where, what));
+      return;
+    }
+    if (steps_.rows != nullptr) {
+      job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges);
+      job.fixed = Batch();
+    } else {
+      job.output = std::move(job.input);
+    }
+    job.input = Batch();
+    for (const BatchFn& fn : steps_.batches) {
+      if (job.output.empty()) return;
+      try {
+        job.status = fn(job.output);
+      } catch (const std::exception& e) {
+        job.status = absl::InternalError(fmt::format("{}: {}", steps_.name, e.what()));
+      }
+      if (job.status.ok()) continue;
+      const std::string where = context_->Describe(job.output, 0);
+      if (!where.empty()) {
+        job.status =
+            absl::Status(job.status.code(), fmt::format("the batch that begins with {}: {}", where,
+                                                        std::string(job.status.message())));
+      }
+      return;
+    }
+  }
+
+  const std::unique_ptr<Stage> input_;
+  const ParallelSteps steps_;
+  const std::shared_ptr<RunContext> context_;
+  const std::shared_ptr<StageCounters> counters_;
+  const size_t num_threads_ = static_cast<size_t>(context_->threads);
+  std::atomic<uint64_t> row_ns_ = 0;
+  StateWords state_;                  // the consumer's
+  std::vector<std::thread> threads_;  // the consumer's, as they start
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable work_;
+  std::condition_variable_any done_;
+  std::deque<std::unique_ptr<Job>> jobs_;  // in order
+  std::deque<Range> ranges_;               // that no thread has taken
+  std::vector<std::unique_ptr<RangeMemory>> spares_;
+  size_t num_done_ = 0;
+  size_t rows_ahead_ = 0;
+  uint64_t bytes_ahead_ = 0;
+  bool pulling_ = false;
+  bool ended_ = false;
+  absl::Status input_status_;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
+                                         const void* key, std::shared_ptr<RunContext> context) {
+  return std::make_unique<ParallelStage>(std::move(input), std::move(steps), key,
+                                         std::move(context));
+}
+
+}  // namespace shardfeed

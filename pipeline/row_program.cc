@@ -1,0 +1,173 @@
+#include "pipeline/row_program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/buffer.h"
+
+namespace shardfeed {
+
+absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
+    std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps) {
+  std::shared_ptr<RowProgram> program(new RowProgram());
+  program->input_ = std::move(input);
+  program->steps_ = std::move(steps);
+  RowSpec& slots = program->slots_;
+  slots = *program->input_;
+  std::vector<int> visible;
+  for (size_t c = 0; c < slots.size(); ++c) {
+    program->places_.push_back({Place::kInput, c, 0});
+    visible.push_back(static_cast<int>(c));
+  }
+  RowSpec fixed;
+  for (size_t s = 0; s < program->steps_.size(); ++s) {
+    const RowStep& step = *program->steps_[s];
+    const auto hide = [&](const std::string& name) {
+      return std::erase_if(visible, [&](int slot) { return slots[slot].name == name; }) > 0;
+    };
+    program->plans_.push_back({visible, slots.size()});
+    for (const std::string& name : step.drops()) {
+      if (!hide(name)) {
+        RowSpec now;
+        for (int slot : visible) now.push_back(slots[slot]);
+        return absl::InvalidArgumentError(fmt::format("{}: there is no column '{}'; there are: {}",
+                                                      step.name(), name,
+                                                      now.empty() ? "none" : RowSpecText(now)));
+      }
+    }
+    for (size_t o = 0; o < step.outputs().size(); ++o) {
+      const ColumnSpec& output = step.outputs()[o];
+      hide(output.name);
+      visible.push_back(static_cast<int>(slots.size()));
+      if (output.ragged) {
+        program->places_.push_back({Place::kRagged, s, o});
+      } else {
+        program->places_.push_back({Place::kFixed, fixed.size(), 0});
+        fixed.push_back(output);
+      }
+      slots.push_back(output);
+    }
+    program->filters_ |= step.filters();
+  }
+  RowSpec output;
+  for (int slot : visible) {
+    output.push_back(slots[slot]);
+    program->keeps_input_ |=
+        slots[slot].dtype == DType::kBytes || program->places_[slot].kind == Place::kInput;
+  }
+  program->result_ = std::move(visible);
+  program->fixed_ = std::make_shared<const RowSpec>(std::move(fixed));
+  program->output_ = std::make_shared<const RowSpec>(std::move(output));
+  return program;
+}
+
+Batch RowProgram::AllocateFixed(const Batch& input) const {
+  Batch fixed;
+  fixed.spec = fixed_;
+  fixed.rows = input.rows;
+  AllocateFixedColumns(&fixed);
+  return fixed;
+}
+
+std::unique_ptr<RangeMemory> RowProgram::MakeMemory() const {
+  auto memory = std::make_unique<RangeMemory>();
+  for (const auto& step : steps_) memory->steps.push_back(step->MakeMemory());
+  return memory;
+}
+
+absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
+                             RangeMemory* memory) const {
+  RowRange& range = memory->range;
+  range.input = &input;
+  range.begin = range.failed_row = begin;
+  range.end = end;
+  range.keep.assign(end - begin, 1);
+  range.slots.resize(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Place& place = places_[i];
+    Slot& slot = range.slots[i];
+    slot = {&slots_[i]};
+    if (place.kind == Place::kInput) {
+      slot.data = input.columns[place.number].data;
+      slot.splits = input.columns[place.number].splits;
+    } else if (place.kind == Place::kFixed) {
+      slot.data = fixed.columns[place.number].data;
+    } else {
+      slot.variable = memory->steps[place.number]->variable(place.output);
+    }
+  }
+  for (size_t s = 0; s < steps_.size(); ++s) {
+    memory->steps[s]->Clear();
+    absl::Status status;
+    try {
+      status =
+          steps_[s]->Run(plans_[s].visible, plans_[s].first_output, &range, memory->steps[s].get());
+    } catch (const std::exception& e) {
+      status = absl::InternalError(fmt::format("{}: {}", steps_[s]->name(), e.what()));
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+Batch RowProgram::Finish(Batch input, Batch fixed,
+                         absl::Span<const std::unique_ptr<RangeMemory>> ranges) const {
+  Batch out;
+  out.spec = output_;
+  out.rows = input.rows;
+  out.batched = input.batched;
+  out.origins = std::move(input.origins);
+  out.padded = input.padded;
+  out.columns.resize(result_.size());
+  std::vector<const VariableColumn*> pieces(ranges.size());
+  for (size_t c = 0; c < result_.size(); ++c) {
+    const Place& place = places_[result_[c]];
+    if (place.kind == Place::kInput) {
+      out.columns[c] = input.columns[place.number];
+    } else if (place.kind == Place::kFixed) {
+      out.columns[c] = fixed.columns[place.number];
+    } else {
+      for (size_t i = 0; i < ranges.size(); ++i) {
+        pieces[i] = ranges[i]->steps[place.number]->variable(place.output);
+      }
+      const VariableSize size = Measure(pieces);
+      const size_t splits_bytes = ((out.rows + 1) * sizeof(int64_t) + 63) / 64 * 64;
+      std::shared_ptr<Buffer> buffer =
+          Buffer::Allocate(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1);
+      int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+      FillRowSplits(pieces, splits);
+      out.columns[c].splits = splits;
+      out.columns[c].data = buffer->data() + splits_bytes;
+      FillElements(pieces, out.columns[c].data);
+      out.memory.push_back(std::move(buffer));
+    }
+  }
+  for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
+  if (keeps_input_) {
+    for (auto& memory : input.memory) out.memory.push_back(std::move(memory));
+    for (const auto& step : steps_) {
+      if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
+    }
+  }
+  if (!filters_) return out;
+  // What is left of it.
+  BatchBuilder builder(output_);
+  builder.Append(out, 0, 0);
+  size_t begin = 0;
+  size_t end = 0;
+  for (const auto& range : ranges) {
+    for (size_t row = range->range.begin; row < range->range.end; ++row) {
+      if (range->range.keep[row - range->range.begin]) {
+        end = row + 1;
+        continue;
+      }
+      builder.AppendMore(begin, row - begin);
+      begin = end = row + 1;
+    }
+  }
+  builder.AppendMore(begin, end - begin);
+  return builder.Finish(out.batched);
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,157 @@
+// Steps that work on each row by itself: parse, map, filter. They run over ranges of rows of one
+// batch, on any thread, and write fixed columns straight into the batch.
+
+#ifndef SHARDFEED_PIPELINE_ROW_STEP_H_
+#define SHARDFEED_PIPELINE_ROW_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "decode/columns.h"
+#include "decode/example_parser.h"
+#include "pipeline/batch.h"
+#include "pipeline/random.h"
+
+namespace shardfeed {
+
+// Where the rows of one column are while steps run. The columns of the batch that comes in and
+// those that the steps add are numbered through as slots.
+struct Slot {
+  const ColumnSpec* spec = nullptr;
+  char* data = nullptr;
+  const int64_t* splits = nullptr;           // ragged, of the batch that came in
+  const VariableColumn* variable = nullptr;  // ragged, of this range: its row 0 is row `begin`
+};
+
+// Rows [begin, end) of a batch, on their way through the steps.
+struct RowRange {
+  const Batch* input = nullptr;
+  size_t begin = 0;
+  size_t end = 0;
+  std::vector<Slot> slots;
+  // One for each row of the range; 0: a filter has dropped it.
+  std::vector<uint8_t> keep;
+  size_t failed_row = 0;  // of the batch; set by a step that fails
+};
+
+// What a step needs for one range; it stays until the batch is put together.
+class StepMemory {
+ public:
+  virtual ~StepMemory() = default;
+  // The rows of the step's ragged output number `output`.
+  virtual const VariableColumn* variable(size_t output) const = 0;
+  virtual void Clear() = 0;
+};
+
+class RowStep {
+ public:
+  virtual ~RowStep() = default;
+  // The columns that the step adds. One that is named as a column before takes its place.
+  const RowSpec& outputs() const { return outputs_; }
+  // Names of columns that are not handed on.
+  const std::vector<std::string>& drops() const { return drops_; }
+
+  virtual std::string name() const = 0;
+  virtual bool filters() const { return false; }
+  // What its outputs of bytes may point to, besides the batch that came in.
+  virtual std::shared_ptr<const void> lends() const { return nullptr; }
+  virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
+  // `visible`: the slots of the columns before the step. Its outputs are the slots from
+  // `first_output` on. May throw.
+  virtual absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
+                           StepMemory* memory) const = 0;
+
+ protected:
+  RowSpec outputs_;
+  std::vector<std::string> drops_;
+};
+
+// One row, as a function of the user's sees it. Columns are numbered as in the spec of the chain
+// before the step, outputs as they were declared.
+class RowContext {
+ public:
+  // As Batch::Row.
+  template <typename T>
+  absl::Span<const T> In(size_t column) const {
+    const Slot& slot = range_->slots[visible_[column]];
+    Check(*slot.spec, Batch::DTypeOf<T>());
+    const size_t values = slot.spec->num_values();
+    const T* data = reinterpret_cast<const T*>(slot.data);
+    if (slot.variable != nullptr) {
+      const auto ends = slot.variable->row_ends();
+      const size_t r = row_ - range_->begin;
+      const int64_t begin = r > 0 ? ends[r - 1] : 0;
+      const T* elements = reinterpret_cast<const T*>(slot.variable->elements());
+      return {elements + begin * values, (ends[r] - begin) * values};
+    }
+    if (slot.splits != nullptr) {
+      return {data + slot.splits[row_] * values,
+              (slot.splits[row_ + 1] - slot.splits[row_]) * values};
+    }
+    return {data + row_ * values, values};
+  }
+
+  // Of an output that is not ragged: its row's values, to be written; they are not initialised.
+  template <typename T>
+  absl::Span<T> Out(size_t output) {
+    const Slot& slot = range_->slots[first_output_ + output];
+    Check(*slot.spec, Batch::DTypeOf<T>());
+    if (slot.spec->ragged) Throw(*slot.spec, "is ragged: use Extend");
+    const size_t values = slot.spec->num_values();
+    return {reinterpret_cast<T*>(slot.data) + row_ * values, values};
+  }
+  // Of a ragged output: so many elements more at the end of its row. Valid until the next call.
+  template <typename T>
+  absl::Span<T> Extend(size_t output, size_t elements) {
+    const Slot& slot = range_->slots[first_output_ + output];
+    Check(*slot.spec, Batch::DTypeOf<T>());
+    if (!slot.spec->ragged) Throw(*slot.spec, "is not ragged: use Out");
+    return {reinterpret_cast<T*>(variable_[output]->Extend(elements)),
+            elements * slot.spec->num_values()};
+  }
+
+  // Numbers that depend on the seed of the step, the epoch and the row's position alone.
+  Random& random();
+  uint64_t epoch();
+  // In the epoch; for rows that come from no source, their number in the batch.
+  uint64_t position();
+
+ private:
+  friend class MapStep;
+  friend class FilterStep;
+
+  static void Check(const ColumnSpec& spec, DType asked);
+  [[noreturn]] static void Throw(const ColumnSpec& spec, std::string_view what);
+  void FindOrigin();
+
+  RowRange* range_ = nullptr;
+  absl::Span<const int> visible_;
+  size_t first_output_ = 0;
+  std::vector<VariableColumn*> variable_;
+  uint64_t seed_ = 0;
+  size_t row_ = 0;
+  bool has_origin_ = false;
+  bool has_random_ = false;
+  RowOrigin origin_;
+  Random random_{0};
+};
+
+using MapFn = std::function<absl::Status(RowContext&)>;
+using FilterFn = std::function<bool(RowContext&)>;
+
+std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser);
+std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
+                                           MapFn fn, uint64_t seed);
+std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_ROW_STEP_H_

@@ -1,0 +1,257 @@
+#include "pipeline/sources.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// Rows in a batch of sources that have them at hand.
+constexpr size_t kRows = 1024;
+
+class ShardsStage : public Stage {
+ public:
+  ShardsStage(std::shared_ptr<const ShardTable> table, std::unique_ptr<Reader> reader,
+              const ReaderOptions& options, uint64_t epoch, uint32_t source, RunContext& context)
+      : reader_(std::move(reader)),
+        rank_(options.rank),
+        world_(options.world),
+        leaves_out_(options.damage.skip),
+        source_(source),
+        epoch_(epoch) {
+    if (epoch > 0) reader_->Seek(epoch, 0);
+    // Batches may be worked on when this is gone.
+    context.SetDescriber(source, [table = std::move(table), order = reader_->shared_order(),
+                                  selection = std::make_shared<const Selection>(
+                                      reader_->selection())](uint64_t e, uint64_t position) {
+      const uint64_t record = selection->RecordAt(order->ItemAt(e, position % order->size()));
+      const size_t shard = table->ShardOf(record);
+      const uint64_t number = record - table->begins()[shard];
+      const auto index = table->Index(shard);
+      if (!index.ok()) return fmt::format("{}: record {}", table->path(shard), number);
+      return fmt::format("{}: record {} at byte {}", table->path(shard), number,
+                         (*index)->Offset(number));
+    });
+  }
+
+  absl::Status Next(Batch* out) override {
+    while (true) {
+      auto block = std::make_shared<ReadBlock>();
+      absl::Status status = reader_->Next(block.get());
+      *out = Batch();
+      if (!status.ok() || block->records.empty()) return status;
+      const size_t n = block->records.size();
+      epoch_ = block->epoch;
+      position_ = block->position + n * block->stride - rank_;
+      out->rows = n;
+      out->spec = RecordSpec();
+      out->columns = {{reinterpret_cast<char*>(block->records.data())}};
+      out->origins = {{0, source_, block->epoch, block->position, block->stride}};
+      out->padded = block->padded;
+      const std::vector<uint32_t> damaged = block->damaged;
+      out->memory = {std::move(block)};
+      if (damaged.empty()) return absl::OkStatus();
+      BatchBuilder kept(out->spec);
+      kept.Append(*out, 0, 0);
+      size_t begin = 0;
+      for (uint32_t row : damaged) {
+        kept.AppendMore(begin, row - begin);
+        begin = row + 1;
+      }
+      kept.AppendMore(begin, n - begin);
+      *out = kept.Finish(false);
+      if (!out->empty()) return absl::OkStatus();
+    }
+  }
+
+  // Positions that do not depend on the rank, as those of Reader::SaveState.
+  void Save(StateWords* words) const override {
+    words->push_back(epoch_);
+    words->push_back(position_);
+  }
+  absl::Status Load(StateReader* words) override {
+    epoch_ = words->Read();
+    position_ = words->Read();
+    reader_->Seek(epoch_, position_);
+    return words->status();
+  }
+  bool Advance(uint64_t elements, StateWords* state) const override {
+    if (leaves_out_) return false;
+    (*state)[1] += elements * world_;
+    return true;
+  }
+
+ private:
+  const std::unique_ptr<Reader> reader_;
+  const uint64_t rank_;
+  const uint64_t world_;
+  const bool leaves_out_;  // damaged records
+  const uint32_t source_;
+  uint64_t epoch_;
+  uint64_t position_ = 0;
+};
+
+class RangeStage : public Stage {
+ public:
+  RangeStage(int64_t start, int64_t stop, int64_t step, std::shared_ptr<const RowSpec> spec,
+             uint64_t epoch, uint32_t source)
+      : start_(start),
+        step_(step),
+        size_(Size(start, stop, step)),
+        spec_(std::move(spec)),
+        epoch_(epoch),
+        source_(source) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    const size_t n = std::min<uint64_t>(kRows, size_ - position_);
+    if (n == 0) return absl::OkStatus();
+    out->rows = n;
+    out->spec = spec_;
+    AllocateFixedColumns(out);
+    int64_t* values = reinterpret_cast<int64_t*>(out->columns[0].data);
+    for (size_t i = 0; i < n; ++i) {
+      values[i] = start_ + static_cast<int64_t>(position_ + i) * step_;
+    }
+    out->origins = {{0, source_, epoch_, position_, 1}};
+    position_ += n;
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { words->push_back(position_); }
+  absl::Status Load(StateReader* words) override {
+    position_ = std::min(words->Read(), size_);
+    return words->status();
+  }
+
+ private:
+  static uint64_t Size(int64_t start, int64_t stop, int64_t step) {
+    if (step > 0 && stop > start) return (static_cast<uint64_t>(stop) - start + step - 1) / step;
+    if (step < 0 && stop < start) {
+      return (static_cast<uint64_t>(start) - stop - step - 1) / -step;
+    }
+    return 0;
+  }
+
+  const int64_t start_;
+  const int64_t step_;
+  const uint64_t size_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const uint64_t epoch_;
+  const uint32_t source_;
+  uint64_t position_ = 0;
+};
+
+class RowsStage : public Stage {
+ public:
+  RowsStage(Batch rows, uint64_t epoch, uint32_t source) : rows_(std::move(rows)) {
+    rows_.origins = {{0, source, epoch, 0, 1}};
+  }
+
+  absl::Status Next(Batch* out) override {
+    const size_t n = std::min(kRows, rows_.rows - position_);
+    *out = n == 0 ? Batch() : rows_.Slice(position_, n);
+    position_ += n;
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { words->push_back(position_); }
+  absl::Status Load(StateReader* words) override {
+    position_ = std::min<uint64_t>(words->Read(), rows_.rows);
+    return words->status();
+  }
+
+ private:
+  Batch rows_;
+  size_t position_ = 0;
+};
+
+class GeneratorStage : public Stage {
+ public:
+  GeneratorStage(std::function<Generator()> make, std::shared_ptr<const RowSpec> spec,
+                 uint64_t epoch, uint32_t source)
+      : make_(std::move(make)), spec_(std::move(spec)), epoch_(epoch), source_(source) {}
+
+  absl::Status Next(Batch* out) override {
+    while (true) {
+      *out = Batch();
+      try {
+        if (!generator_) generator_ = make_();
+        absl::StatusOr<Batch> rows = generator_();
+        if (!rows.ok()) return rows.status();
+        *out = *std::move(rows);
+      } catch (const std::exception& e) {
+        return absl::InternalError(fmt::format("generator: {}", e.what()));
+      }
+      if (out->empty()) return absl::OkStatus();
+      if (out->batched || out->spec == nullptr || *out->spec != *spec_) {
+        return absl::InvalidArgumentError(
+            fmt::format("generator: it gives {}{}, but was declared to give {}",
+                        out->batched ? "batches of " : "",
+                        out->spec ? RowSpecText(*out->spec) : "nothing", RowSpecText(*spec_)));
+      }
+      out->origins = {{0, source_, epoch_, position_, 1}};
+      const uint64_t first = std::min<uint64_t>(skip_, out->rows);
+      skip_ -= first;
+      position_ += out->rows;
+      if (first == out->rows) continue;
+      if (first > 0) *out = out->Slice(first, out->rows - first);
+      return absl::OkStatus();
+    }
+  }
+  void Save(StateWords* words) const override { words->push_back(position_ + skip_); }
+  absl::Status Load(StateReader* words) override {
+    generator_ = nullptr;
+    position_ = 0;
+    skip_ = words->Read();
+    return words->status();
+  }
+
+ private:
+  const std::function<Generator()> make_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const uint64_t epoch_;
+  const uint32_t source_;
+  Generator generator_;
+  uint64_t position_ = 0;
+  uint64_t skip_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<const RowSpec> RecordSpec() {
+  static const auto* spec = new std::shared_ptr<const RowSpec>(
+      std::make_shared<const RowSpec>(RowSpec{{"record", DType::kBytes, {}, false}}));
+  return *spec;
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
+                                                       ReaderOptions options, uint64_t epoch,
+                                                       uint32_t source,
+                                                       std::shared_ptr<RunContext> context) {
+  options.deterministic = context->deterministic;
+  if (options.threads == 0) options.threads = context->threads;
+  if (options.epochs) *options.epochs += epoch;
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(table, options);
+  if (!reader.ok()) return reader.status();
+  return std::make_unique<ShardsStage>(std::move(table), *std::move(reader), options, epoch, source,
+                                       *context);
+}
+
+std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                      uint32_t source) {
+  return std::make_unique<RangeStage>(start, stop, step, std::move(spec), epoch, source);
+}
+
+std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source) {
+  return std::make_unique<RowsStage>(std::move(rows), epoch, source);
+}
+
+std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
+                                          std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                          uint32_t source) {
+  return std::make_unique<GeneratorStage>(std::move(make), std::move(spec), epoch, source);
+}
+
+}  // namespace shardfeed

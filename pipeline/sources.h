@@ -1,0 +1,48 @@
+// Where the elements of a chain come from.
+
+#ifndef SHARDFEED_PIPELINE_SOURCES_H_
+#define SHARDFEED_PIPELINE_SOURCES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "pipeline/run_context.h"
+#include "pipeline/stage.h"
+#include "reader/reader.h"
+
+namespace shardfeed {
+
+// The one column of records as they stand in shards: "record", bytes.
+std::shared_ptr<const RowSpec> RecordSpec();
+
+// `source`: the number of the source in its chain, for the origins of the rows.
+//
+// The records of a dataset of shards, from epoch `epoch` on. Damaged records that the options have
+// skipped are left out. `options.epochs` is the number of epochs.
+absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
+                                                       ReaderOptions options, uint64_t epoch,
+                                                       uint32_t source,
+                                                       std::shared_ptr<RunContext> context);
+
+// The numbers start, start + step ... before stop, in a column of int64.
+std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                      uint32_t source);
+
+// The rows of `rows`, which is not `batched`.
+std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source);
+
+// Each call gives the next rows, none at the end. Called by one thread at a time. May throw.
+using Generator = std::function<absl::StatusOr<Batch>()>;
+// The generator is made anew to go to a saved state, and what was delivered before is generated
+// again and dropped.
+std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
+                                          std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                          uint32_t source);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_SOURCES_H_

@@ -1,0 +1,59 @@
+#include "pipeline/stage.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shardfeed {
+
+absl::Status ElementQueue::Fill() {
+  while (!ended_ && left() == 0) {
+    before_.clear();
+    input_->Save(&before_);
+    head_ = Batch();
+    at_ = 0;
+    absl::Status status = input_->Next(&head_);
+    if (!status.ok()) return status;
+    if (head_.empty()) {
+      ended_ = true;
+      break;
+    }
+    at_ = std::min<uint64_t>(skip_, head_.num_elements());
+    skip_ -= at_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ElementQueue::Take(size_t elements, Batch* out) {
+  *out = Batch();
+  absl::Status status = Fill();
+  if (!status.ok() || ended_) return status;
+  const size_t n = std::min(elements, left());
+  if (at_ == 0 && n == head_.num_elements()) {
+    *out = head_;
+  } else {
+    *out = head_.Slice(at_, n);
+  }
+  at_ += n;
+  return absl::OkStatus();
+}
+
+void ElementQueue::Save(StateWords* words) const {
+  if (head_.empty() || at_ == head_.num_elements()) {
+    words->push_back(skip_);
+    input_->Save(words);
+    return;
+  }
+  StateWords state = before_;
+  words->push_back(input_->Advance(at_, &state) ? 0 : at_);
+  words->insert(words->end(), state.begin(), state.end());
+}
+
+absl::Status ElementQueue::Load(StateReader* words) {
+  skip_ = words->Read();
+  head_ = Batch();
+  at_ = 0;
+  ended_ = false;
+  return input_->Load(words);
+}
+
+}  // namespace shardfeed

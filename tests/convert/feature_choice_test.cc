@@ -1,0 +1,101 @@
+#include "convert/feature_choice.h"
+
+#include "convert/csv.h"
+#include "convert/json.h"
+#include "tests/convert/source_fixture.h"
+
+namespace shardfeed {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+class FeatureChoiceTest : public SourceTest {
+ protected:
+  std::unique_ptr<Source> Csv(std::string_view content, FeatureChoice choice) {
+    return *MakeCsvSource({Write("a.csv", content)}, {.choice = std::move(choice)});
+  }
+  std::unique_ptr<Source> Json(std::string_view content, FeatureChoice choice) {
+    return *MakeJsonSource({Write("a.jsonl", content)}, JsonLayout::kLines,
+                           {.choice = std::move(choice)});
+  }
+};
+
+TEST_F(FeatureChoiceTest, SchemaFiles) {
+  EXPECT_THAT(*ReadFeatureKinds(Write("s", R"({"a": "int64", "b": "float", "c": "bytes"})")),
+              ElementsAre(Pair("a", ColumnKind::kInt64), Pair("b", ColumnKind::kFloat),
+                          Pair("c", ColumnKind::kBytes)));
+  EXPECT_THAT(*ReadFeatureKinds(Write("s", R"({"format": "shardfeed manifest", "features":
+                  {"a": {"kind": "float", "records": 3}, "b": {"kind": "none"}}})")),
+              ElementsAre(Pair("a", ColumnKind::kFloat)));
+}
+
+TEST_F(FeatureChoiceTest, DefectsOfSchemaFilesAreTold) {
+  const auto expect = [this](std::string_view content, const std::string& message) {
+    ExpectError(ReadFeatureKinds(Write("s", content)).status(), absl::StatusCode::kDataLoss,
+                message);
+  };
+  expect("", "s: not a JSON object; a schema is JSON such as");
+  expect("[1]", "s: not a JSON object");
+  expect(R"({"a": "double"})", "s: the kind of \"a\" is \"double\", not int64, float or bytes");
+  expect(R"({"a": 1})", "s: the kind of \"a\" is 1, not");
+  expect(R"({"format": "shardfeed manifest"})", "s: a manifest without features");
+  ExpectError(ReadFeatureKinds(Path("none")).status(), absl::StatusCode::kNotFound, "none: cannot");
+}
+
+TEST_F(FeatureChoiceTest, ColumnsOfTables) {
+  EXPECT_THAT(Texts(Convert(*Csv("a,b,c\n1,x,3\n", {.columns = {"c", "a"}}))),
+              ElementsAre("a=int64[1] c=int64[3]"));
+  ExpectError(Scan(*Csv("a,b,c\n1,x,3\n", {.columns = {"a", "d"}})),
+              absl::StatusCode::kInvalidArgument,
+              "a.csv: there is no column \"d\"; there are \"a\", \"b\", \"c\"");
+}
+
+TEST_F(FeatureChoiceTest, KindsOfTables) {
+  auto source = Csv("a,b,c\n007,1,3\n+8,2,4\n", {.kinds = {{"a", ColumnKind::kInt64},
+                                                           {"b", ColumnKind::kFloat},
+                                                           {"c", ColumnKind::kBytes},
+                                                           {"d", ColumnKind::kBytes}}});
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=int64[7] b=float[1] c=bytes[3]", "a=int64[8] b=float[2] c=bytes[4]"));
+  EXPECT_THAT(source->notes(), ElementsAre("there is no column \"d\", which the schema has"));
+  ExpectError(Scan(*Csv("a\n1\nx\n", {.kinds = {{"a", ColumnKind::kInt64}}})),
+              absl::StatusCode::kDataLoss,
+              "a.csv:3: \"x\" in column \"a\" is no int64, which the schema asks for");
+}
+
+TEST_F(FeatureChoiceTest, KeysOfJson) {
+  const std::string lines =
+      "{\"a\": 1, \"o\": {\"x\": 2, \"y\": [[3]], \"z\": {\"w\": 4}}, \"l\": "
+      "[null]}\n{\"o\": 5}\n";
+  EXPECT_THAT(Texts(Convert(*Json(lines, {.columns = {"a", "o.x", "o.z"}}))),
+              ElementsAre("a=int64[1] o.x=int64[2] o.z.w=int64[4]", ""));
+  ExpectError(Scan(*Json(lines, {.columns = {"a", "b"}})), absl::StatusCode::kInvalidArgument,
+              "a.jsonl: no record has a value for the key \"b\"");
+}
+
+TEST_F(FeatureChoiceTest, NumbersBecomeTextInJson) {
+  auto source = Json("{\"a\": 1, \"b\": 2.5, \"c\": [\"x\", 1]}\n{\"a\": [], \"b\": \"y\"}\n",
+                     {.kinds = {{"a", ColumnKind::kFloat},
+                                {"b", ColumnKind::kBytes},
+                                {"c", ColumnKind::kBytes},
+                                {"d", ColumnKind::kInt64}}});
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("a=float[1] b=bytes[2.5] c=bytes[x 1]", "a=float[] b=bytes[y]"));
+  EXPECT_THAT(source->notes(), ElementsAre("no record has the key \"d\", which the schema has"));
+  for (const auto& [kind, value] :
+       std::vector<std::pair<ColumnKind, std::string>>{{ColumnKind::kInt64, "1.5"},
+                                                       {ColumnKind::kInt64, "\"x\""},
+                                                       {ColumnKind::kFloat, "[\"x\"]"}}) {
+    ExpectError(Scan(*Json("{\"a\": " + value + "}", {.kinds = {{"a", kind}}})),
+                absl::StatusCode::kDataLoss, "which the schema asks for");
+  }
+  for (const char* value : {"[null]", "[[1]]"}) {
+    ExpectError(
+        Scan(*Json("{\"a\": " + std::string(value) + "}", {.kinds = {{"a", ColumnKind::kBytes}}})),
+        absl::StatusCode::kDataLoss, "a.jsonl:1: \"a\": ");
+  }
+}
+
+}  // namespace
+}  // namespace shardfeed

@@ -1,0 +1,172 @@
+#include "convert/images.h"
+
+#include "convert/files.h"
+#include "tests/convert/source_fixture.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The head of a PNG picture, which is all that is looked at.
+std::string Png(char height = 3, char width = 5) {
+  return "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0"s + width + "\0\0\0"s + height + "\x08\2\0\0\0"s;
+}
+
+class ImagesTest : public SourceTest {
+ protected:
+  std::unique_ptr<Source> Make(std::vector<std::string> paths, std::string_view labels = "",
+                               std::string_view classes = "") {
+    ImagesOptions options;
+    if (!labels.empty()) options.labels = *LabelFile::Read(Write("labels.csv", labels));
+    if (!classes.empty()) options.classes = *ClassMap::Read(Write("classes", classes));
+    absl::StatusOr<std::unique_ptr<Source>> source =
+        MakeImagesSource(std::move(paths), std::move(options));
+    EXPECT_TRUE(source.ok()) << source.status();
+    return *std::move(source);
+  }
+  // Records without the picture itself.
+  std::vector<std::string> Read(Source& source) {
+    std::vector<Example> examples = Convert(source);
+    for (Example& example : examples) {
+      auto& features = *example.mutable_features()->mutable_feature();
+      for (const char* name : {"image/encoded", "image/format", "image/height", "image/width"}) {
+        features.erase(name);
+      }
+    }
+    return Texts(examples);
+  }
+};
+
+TEST_F(ImagesTest, FlatFolder) {
+  Write("in/b.png", Png());
+  Write("in/a.PNG", Png(7, 9));
+  Write("in/.hidden.png", "");
+  Write("in/readme.txt", "?");
+  auto source = Make({Path("in/")});
+  const std::vector<Example> examples = Convert(*source);
+  ASSERT_EQ(examples.size(), 2);
+  EXPECT_EQ(Text(examples[0]), "image/encoded=bytes[" + Png(7, 9) +
+                                   "] image/filename=bytes[a.PNG] image/format=bytes[png] "
+                                   "image/height=int64[7] image/width=int64[9]");
+  EXPECT_THAT(source->notes(),
+              ElementsAre("skipped 1 file not named like a picture: " + Path("in/readme.txt")));
+}
+
+TEST_F(ImagesTest, FoldersInsideComeAfterTheFilesAndFilesAreSources) {
+  Write("in/z.png", Png());
+  Write("in/d/a.png", Png());
+  Write("one.png", Png());
+  EXPECT_THAT(Read(*Make({Path("one.png"), Path("in")})),
+              ElementsAre("image/filename=bytes[" + Path("one.png") + "]",
+                          "image/filename=bytes[z.png]", "image/filename=bytes[d/a.png]"));
+}
+
+TEST_F(ImagesTest, NumericLabels) {
+  Write("in/a.png", Png());
+  Write("in/d/b.png", Png());
+  auto source = Make({Path("in")}, "id,label\na,4\nd/b.png,2\nother,1\n");
+  EXPECT_THAT(Read(*source),
+              ElementsAre("image/class/label=int64[4] image/filename=bytes[a.png]",
+                          "image/class/label=int64[2] image/filename=bytes[d/b.png]"));
+  EXPECT_THAT(source->notes(),
+              ElementsAre(Path("labels.csv") + ": 1 of 3 labels are of no picture"));
+}
+
+TEST_F(ImagesTest, NumericLabelsGetNamesFromTheClassMap) {
+  Write("in/a.png", Png());
+  EXPECT_THAT(Read(*Make({Path("in")}, "id,label\na,1\n", "cat\ndog\n")),
+              ElementsAre("image/class/label=int64[1] image/class/text=bytes[dog] "
+                          "image/filename=bytes[a.png]"));
+  auto source = Make({Path("in")}, "id,label\na,2\n", "cat\ndog\n");
+  ASSERT_TRUE(Scan(*source).ok());
+  ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
+              "in/a.png: its label 2 is not in " + Path("classes"));
+}
+
+TEST_F(ImagesTest, ClassNamesAreNumberedByName) {
+  Write("in/a.png", Png());
+  Write("in/b.png", Png());
+  EXPECT_THAT(Read(*Make({Path("in")}, "id,label\na,dog\nb,cat\n")),
+              ElementsAre("image/class/label=int64[1] image/class/text=bytes[dog] "
+                          "image/filename=bytes[a.png]",
+                          "image/class/label=int64[0] image/class/text=bytes[cat] "
+                          "image/filename=bytes[b.png]"));
+  EXPECT_THAT(Read(*Make({Path("in")}, "id,label\na,dog\nb,cat\n", "{\"dog\":5,\"cat\":9}")),
+              ElementsAre("image/class/label=int64[5] image/class/text=bytes[dog] "
+                          "image/filename=bytes[a.png]",
+                          "image/class/label=int64[9] image/class/text=bytes[cat] "
+                          "image/filename=bytes[b.png]"));
+}
+
+TEST_F(ImagesTest, DefectsAreTold) {
+  std::filesystem::create_directories(Path("in"));
+  ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kDataLoss,
+              "in: no pictures (files named jpg, ");
+  Write("in/a.png", Png());
+  ExpectError(Scan(*Make({Path("in")}, "id,label\nb,1\n")), absl::StatusCode::kDataLoss,
+              "in/a.png: " + Path("labels.csv") + " has no label for \"a.png\"");
+  ExpectError(Scan(*Make({Path("in")}, "id,label\na,mouse\n", "cat\n")),
+              absl::StatusCode::kDataLoss,
+              "labels.csv: the class \"mouse\" is not in " + Path("classes"));
+  Write("in/b.png", "");
+  ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kDataLoss,
+              "in/b.png: the file is empty; remove it");
+  Write("in/b.png", "text");
+  auto source = Make({Path("in")});
+  ASSERT_TRUE(Scan(*source).ok());
+  ExpectError(BuildItem(*source, Items(*source)[1]).status(), absl::StatusCode::kDataLoss,
+              "in/b.png: ");
+  std::filesystem::create_symlink("nowhere", Path("in/c.png"));
+  ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kNotFound,
+              "in/c.png: the link leads to no file");
+  ExpectError(Scan(*Make({Path("none")})), absl::StatusCode::kNotFound, "none: cannot");
+  ExpectError(MakeImagesSource({}).status(), absl::StatusCode::kInvalidArgument, "no pictures");
+}
+
+TEST_F(ImagesTest, FoldersThatLookLikeClassesAreNoted) {
+  Write("in/cat/a.png", Png());
+  Write("in/dog/b.png", Png());
+  auto source = Make({Path("in")});
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("all pictures stand in folders (cat, dog); if "
+                                                     "those are classes, the kind imagefolder")));
+}
+
+TEST_F(ImagesTest, LinksInACircleAreNotFollowed) {
+  Write("in/a.png", Png());
+  std::filesystem::create_directory_symlink("..", Path("in/up"));
+  std::filesystem::create_directory_symlink(".", Path("in/self"));
+  auto source = Make({Path("in")});
+  ASSERT_TRUE(Scan(*source).ok());
+  EXPECT_THAT(Read(*source), testing::Contains("image/filename=bytes[a.png]"));
+}
+
+class FilesTest : public SourceTest {};
+
+TEST_F(FilesTest, EachFileIsARecord) {
+  Write("in/b", "x\0y"s);
+  Write("in/a.wav", "");
+  Write("in/d/c", "z");
+  Write("in/.d/c", "z");
+  auto source = *MakeFilesSource({Path("in")});
+  EXPECT_THAT(Texts(Convert(*source)),
+              ElementsAre("bytes=bytes[] name=bytes[a.wav]", "bytes=bytes[x\0y] name=bytes[b]"s,
+                          "bytes=bytes[z] name=bytes[d/c]"));
+  EXPECT_EQ(source->num_bytes(), 4);
+}
+
+TEST_F(FilesTest, DefectsAreTold) {
+  Write("in/.hidden", "x");
+  ExpectError(Scan(**MakeFilesSource({Path("in")})), absl::StatusCode::kDataLoss,
+              "in: no files; hidden ones (.name) do not count");
+  std::filesystem::create_symlink("nowhere", Path("in/a"));
+  ExpectError(Scan(**MakeFilesSource({Path("in")})), absl::StatusCode::kNotFound,
+              "in/a: the link leads to no file");
+  ExpectError(MakeFilesSource({}).status(), absl::StatusCode::kInvalidArgument, "no files");
+}
+
+}  // namespace
+}  // namespace shardfeed

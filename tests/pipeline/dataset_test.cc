@@ -1,0 +1,642 @@
+#include "pipeline/dataset.h"
+
+#include <atomic>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/pipeline/element_text.h"
+#include "tests/reader/dataset_fixture.h"
+#include "tests/testing/files.h"
+#include "tfrecord/example_builder.h"
+
+namespace shardfeed {
+namespace {
+
+using ::shardfeed::testing::ElementText;
+using ::shardfeed::testing::OpenTable;
+using ::shardfeed::testing::TestFolder;
+using ::shardfeed::testing::WriteShards;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
+
+constexpr int kThreads = 4;
+
+std::unique_ptr<Iterator> Start(const Dataset& ds, bool deterministic = true) {
+  absl::StatusOr<std::unique_ptr<Iterator>> it =
+      ds.Start({.threads = kThreads, .deterministic = deterministic});
+  EXPECT_OK(it);
+  return it.ok() ? *std::move(it) : nullptr;
+}
+
+// Up to `most` further elements.
+std::vector<std::string> Collect(Iterator& it, size_t most = SIZE_MAX) {
+  std::vector<std::string> elements;
+  while (elements.size() < most) {
+    Batch batch;
+    absl::Status status = it.Next(&batch);
+    EXPECT_OK(status);
+    if (!status.ok() || batch.empty()) break;
+    elements.push_back(ElementText(batch));
+  }
+  return elements;
+}
+
+std::vector<std::string> Collect(const Dataset& ds) { return Collect(*Start(ds)); }
+
+absl::Status FirstError(const Dataset& ds) {
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = kThreads});
+  if (!it.ok()) return it.status();
+  while (true) {
+    Batch batch;
+    absl::Status status = (*it)->Next(&batch);
+    if (!status.ok() || batch.empty()) return status;
+  }
+}
+
+Dataset Square(const Dataset& ds) {
+  return ds.Map({{"square", DType::kInt64, {}}}, [](RowContext& row) {
+    const int64_t value = row.In<int64_t>(0)[0];
+    row.Out<int64_t>(0)[0] = value * value;
+    return absl::OkStatus();
+  });
+}
+
+Dataset Odd(const Dataset& ds) {
+  return ds.Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 1; });
+}
+
+// Row i has i mod 5 values of i.
+Dataset Ragged(const Dataset& ds) {
+  return ds.Map({{"values", DType::kInt64, {}, true}}, [](RowContext& row) {
+    const int64_t value = row.In<int64_t>(0)[0];
+    for (int64_t& out : row.Extend<int64_t>(0, value % 5)) out = value;
+    return absl::OkStatus();
+  });
+}
+
+TEST(DatasetTest, RowsAreMappedAndBatched) {
+  EXPECT_THAT(Collect(Square(Dataset::Range(0, 5)).Batch(2)),
+              ElementsAre(R"({"square":[0,1],"value":[0,1]})", R"({"square":[4,9],"value":[2,3]})",
+                          R"({"square":[16],"value":[4]})"));
+  EXPECT_THAT(Collect(Square(Dataset::Range(0, 5)).Batch(2, /*drop_remainder=*/true)).size(), 2);
+  EXPECT_THAT(Collect(Dataset::Range(5, 0, -2)),
+              ElementsAre(R"({"value":5})", R"({"value":3})", R"({"value":1})"));
+}
+
+TEST(DatasetTest, AMapReplacesAndDropsColumns) {
+  const Dataset ds = Dataset::Range(0, 3).Map(
+      {{"value", DType::kFloat32, {2}}, {"name", DType::kBytes, {}}}, [](RowContext& row) {
+        static constexpr std::string_view kNames[] = {"zero", "one", "two"};
+        const int64_t value = row.In<int64_t>(0)[0];
+        row.Out<float>(0)[0] = static_cast<float>(value);
+        row.Out<float>(0)[1] = static_cast<float>(value) / 2;
+        row.Out<std::string_view>(1)[0] = kNames[value];
+        return absl::OkStatus();
+      });
+  EXPECT_EQ(RowSpecText(ds.spec()), "value: float32 [2], name: bytes");
+  EXPECT_THAT(Collect(ds), ElementsAre(R"({"name":"zero","value":[0.0,0.0]})",
+                                       R"({"name":"one","value":[1.0,0.5]})",
+                                       R"({"name":"two","value":[2.0,1.0]})"));
+  EXPECT_THAT(Collect(ds.Select({"name"}).Batch(3)),
+              ElementsAre(R"({"name":["zero","one","two"]})"));
+  EXPECT_THAT(Collect(ds.Map({}, [](RowContext&) { return absl::OkStatus(); }, {"value"}).Take(1)),
+              ElementsAre(R"({"name":"zero"})"));
+}
+
+TEST(DatasetTest, FiltersKeepTheOrder) {
+  const std::vector<std::string> odd = Collect(Odd(Dataset::Range(0, 10000)));
+  ASSERT_EQ(odd.size(), 5000);
+  EXPECT_EQ(odd[4999], R"({"value":9999})");
+  EXPECT_THAT(
+      Collect(Odd(Square(Odd(Dataset::Range(0, 8)))).Batch(3)),
+      ElementsAre(R"({"square":[1,9,25],"value":[1,3,5]})", R"({"square":[49],"value":[7]})"));
+}
+
+TEST(DatasetTest, RaggedRowsAndPadding) {
+  EXPECT_THAT(Collect(Ragged(Dataset::Range(3, 7)).Batch(3)),
+              ElementsAre(R"({"value":[3,4,5],"values":[[3,3,3],[4,4,4,4],[]]})",
+                          R"({"value":[6],"values":[[6]]})"));
+  EXPECT_THAT(Collect(Ragged(Dataset::Range(3, 7)).PaddedBatch(3, {{"values", {0, -1}}})),
+              ElementsAre(R"({"value":[3,4,5],"values":[[3,3,3,-1],[4,4,4,4],[-1,-1,-1,-1]]})",
+                          R"({"value":[6],"values":[[6]]})"));
+  EXPECT_THAT(Collect(Ragged(Dataset::Range(6, 8)).PaddedBatch(2, {{"values", {4, 0}}})),
+              ElementsAre(R"({"value":[6,7],"values":[[6,0,0,0],[7,7,0,0]]})"));
+  EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 8)).PaddedBatch(2, {{"values", {3, 0}}})),
+               kInvalidArgument,
+               "column 'values': a row has 4 elements, more than the 3 to pad to");
+  // Ragged rows behind a filter, and of batches that are cut again.
+  EXPECT_THAT(Collect(Odd(Ragged(Dataset::Range(0, 10))).Batch(2).Unbatch().Skip(1).Batch(3)),
+              ElementsAre(R"({"value":[3,5,7],"values":[[3,3,3],[],[7,7]]})",
+                          R"({"value":[9],"values":[[9,9,9,9]]})"));
+}
+
+TEST(DatasetTest, FlatMapMakesAnyNumberOfRows) {
+  const Dataset ds = Dataset::Range(0, 4).FlatMap(
+      {{"of", DType::kInt64, {}}, {"text", DType::kBytes, {}}, {"up", DType::kInt32, {}, true}},
+      [](const Batch& in, size_t row, RowEmitter& out) {
+        const int64_t n = in.Row<int64_t>(0, row)[0];
+        for (int64_t i = 0; i < n; ++i) {
+          out.Begin();
+          out.Out<int64_t>(0)[0] = n;
+          out.Out<std::string_view>(1)[0] = out.Keep(std::string(i, 'x'));
+          auto up = out.Extend<int32_t>(2, i);
+          std::fill(up.begin(), up.end(), 7);
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_THAT(Collect(ds),
+              ElementsAre(R"({"of":1,"text":"","up":[]})", R"({"of":2,"text":"","up":[]})",
+                          R"({"of":2,"text":"x","up":[7]})", R"({"of":3,"text":"","up":[]})",
+                          R"({"of":3,"text":"x","up":[7]})", R"({"of":3,"text":"xx","up":[7,7]})"));
+}
+
+TEST(DatasetTest, ElementsAreCounted) {
+  const Dataset ds = Dataset::Range(0, 10);
+  EXPECT_THAT(Collect(ds.Skip(3).Take(2)), ElementsAre(R"({"value":3})", R"({"value":4})"));
+  EXPECT_THAT(Collect(ds.Batch(4).Skip(1).Take(1)), ElementsAre(R"({"value":[4,5,6,7]})"));
+  EXPECT_THAT(Collect(ds.Shard(1, 4)),
+              ElementsAre(R"({"value":1})", R"({"value":5})", R"({"value":9})"));
+  EXPECT_THAT(Collect(ds.Batch(4).Shard(2, 3)), ElementsAre(R"({"value":[8,9]})"));
+  EXPECT_THAT(Collect(ds.Skip(8).Enumerate("index", 5)),
+              ElementsAre(R"({"index":5,"value":8})", R"({"index":6,"value":9})"));
+  EXPECT_THAT(Collect(ds.Take(2).Repeat(2)),
+              ElementsAre(R"({"value":0})", R"({"value":1})", R"({"value":0})", R"({"value":1})"));
+  EXPECT_THAT(Collect(ds.Take(0).Repeat()), ElementsAre());
+  EXPECT_EQ(Collect(ds.Repeat().Take(1234)).size(), 1234);
+  EXPECT_EQ(Collect(*Start(ds.Batch(3).Prefetch(4)), 2).size(), 2);
+}
+
+TEST(DatasetTest, DatasetsAreCombined) {
+  const Dataset a = Dataset::Range(0, 3);
+  const Dataset b = Dataset::Range(10, 15);
+  EXPECT_THAT(Collect(Dataset::Concatenate({a, b, a}).Batch(11)),
+              ElementsAre(R"({"value":[0,1,2,10,11,12,13,14,0,1,2]})"));
+  EXPECT_THAT(Collect(Dataset::Zip({a, Dataset::Range(10, 15, 1, "other")})),
+              ElementsAre(R"({"other":10,"value":0})", R"({"other":11,"value":1})",
+                          R"({"other":12,"value":2})"));
+  EXPECT_THAT(Collect(Dataset::Interleave({a, b, a}, 2, 2).Batch(11)),
+              ElementsAre(R"({"value":[0,1,10,11,2,12,13,0,1,14,2]})"));
+  const std::vector<std::string> mixed =
+      Collect(Dataset::Mix({a, b}, {1, 3}, /*seed=*/5, {Exhausted::kDrop}));
+  EXPECT_THAT(mixed, UnorderedElementsAreArray(Collect(Dataset::Concatenate({a, b}))));
+  // The share of each is its weight.
+  const Dataset many = Dataset::Range(0, 100000);
+  int small = 0;
+  for (const std::string& e :
+       Collect(Dataset::Mix({Dataset::Range(-50000, 0), many}, {0.25, 0.75}, 1).Take(20000))) {
+    small += e.find('-') != std::string::npos;
+  }
+  EXPECT_NEAR(small, 5000, 300);
+  EXPECT_LT(
+      Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kStop, Exhausted::kDrop})).size(),
+      100);
+  EXPECT_EQ(
+      Collect(Dataset::Mix({a, many}, {1, 1}, 2, {Exhausted::kRepeat, Exhausted::kDrop}).Take(1000))
+          .size(),
+      1000);
+}
+
+TEST(DatasetTest, ShuffleOfAWindow) {
+  const Dataset ds = Dataset::Range(0, 1000).Shuffle(/*seed=*/3, /*window=*/100);
+  const std::vector<std::string> first = Collect(ds);
+  EXPECT_EQ(first, Collect(ds));
+  EXPECT_NE(first, Collect(Dataset::Range(0, 1000)));
+  EXPECT_THAT(first, UnorderedElementsAreArray(Collect(Dataset::Range(0, 1000))));
+  EXPECT_NE(first, Collect(Dataset::Range(0, 1000).Shuffle(4, 100)));
+  // Each epoch anew.
+  const std::vector<std::string> twice = Collect(ds.Repeat(2));
+  ASSERT_EQ(twice.size(), 2000);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), twice.begin()));
+  EXPECT_FALSE(std::equal(first.begin(), first.end(), twice.begin() + 1000));
+  EXPECT_EQ(Collect(Dataset::Range(0, 100).Batch(7).Shuffle(1, 4)).size(), 15);
+}
+
+TEST(DatasetTest, BucketsGatherRowsOfLikeLength) {
+  const Dataset ds = Ragged(Dataset::Range(0, 12)).Select({"values"});
+  EXPECT_THAT(Collect(ds.BucketByLength("values", {2, 4}, {3, 2, 1})),
+              ElementsAre(R"({"values":[[2,2],[3,3,3]]})", R"({"values":[[4,4,4,4]]})",
+                          R"({"values":[[],[1],[]]})", R"({"values":[[7,7],[8,8,8]]})",
+                          R"({"values":[[9,9,9,9]]})", R"({"values":[[6],[],[11]]})"));
+  // Rows times the longest stays within the budget.
+  EXPECT_THAT(Collect(ds.BatchByLength("values", 6)),
+              ElementsAre(R"({"values":[[],[1],[2,2]]})", R"({"values":[[3,3,3]]})",
+                          R"({"values":[[4,4,4,4]]})", R"({"values":[[],[6],[7,7]]})",
+                          R"({"values":[[8,8,8]]})", R"({"values":[[9,9,9,9]]})",
+                          R"({"values":[[],[11]]})"));
+}
+
+TEST(DatasetTest, PackingPutsSequencesEndToEnd) {
+  const Dataset ds =
+      Ragged(Dataset::Range(1, 7)).Pack("values", {.length = 6, .open = 2, .pad = -1});
+  EXPECT_EQ(RowSpecText(ds.spec()),
+            "values: int64 [6], values_segment_ids: int32 [6], values_positions: int32 [6]");
+  EXPECT_THAT(Collect(ds.Select({"values", "values_segment_ids"})),
+              ElementsAre(R"({"values":[1,2,2,3,3,3],"values_segment_ids":[1,2,2,3,3,3]})",
+                          R"({"values":[4,4,4,4,6,-1],"values_segment_ids":[1,1,1,1,2,0]})"));
+  EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 9)).Pack("values", {.length = 3})),
+               kInvalidArgument, "a sequence of 4 elements does not fit into a row of 3");
+}
+
+TEST(DatasetTest, TheCacheIsFilledOnce) {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  const Dataset ds = Dataset::Range(0, 100).Map({}, [calls](RowContext&) {
+    ++*calls;
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(Collect(ds.Cache().Repeat(3)).size(), 300);
+  EXPECT_EQ(*calls, 100);
+  EXPECT_FAILS(FirstError(Dataset::Range(0, 100000).Cache(1000)), kResourceExhausted,
+               "the elements take more than 1000 bytes");
+}
+
+TEST(DatasetTest, RandomNumbersDependOnTheRowAlone) {
+  const auto noisy = [](uint64_t seed) {
+    return Dataset::Range(0, 500).Map(
+        {{"noise", DType::kFloat64, {2}}},
+        [](RowContext& row) {
+          row.Out<double>(0)[0] = row.random().Uniform();
+          row.Out<double>(0)[1] = row.random().Uniform();
+          return absl::OkStatus();
+        },
+        {}, seed);
+  };
+  const std::vector<std::string> rows = Collect(noisy(1));
+  absl::StatusOr<std::unique_ptr<Iterator>> one = noisy(1).Batch(7).Unbatch().Start({.threads = 1});
+  ASSERT_OK(one);
+  EXPECT_EQ(Collect(**one), rows);
+  EXPECT_NE(Collect(noisy(2)), rows);
+  const std::vector<std::string> epochs = Collect(noisy(1).Repeat(2));
+  EXPECT_NE(std::vector(epochs.begin() + 500, epochs.end()), rows);
+}
+
+TEST(DatasetTest, OutOfOrderDeliversAll) {
+  const Dataset ds = Square(Dataset::Range(0, 20000)).Batch(16);
+  EXPECT_THAT(Collect(*Start(ds, /*deterministic=*/false)), UnorderedElementsAreArray(Collect(ds)));
+  EXPECT_FAILS(Start(ds, false)->State().status(), kFailedPrecondition, "deterministic = false");
+}
+
+TEST(DatasetTest, GeneratorsAreDeclared) {
+  const RowSpec spec = {{"n", DType::kInt64, {}}};
+  const auto counting = [spec](int64_t batches) {
+    return [spec, batches]() -> Generator {
+      return [spec, batches, i = int64_t{0}]() mutable -> absl::StatusOr<Batch> {
+        Batch batch;
+        if (i == batches) return batch;
+        batch.spec = std::make_shared<const RowSpec>(spec);
+        batch.rows = 2;
+        AllocateFixedColumns(&batch);
+        auto* values = reinterpret_cast<int64_t*>(batch.columns[0].data);
+        values[0] = 2 * i;
+        values[1] = 2 * i + 1;
+        ++i;
+        return batch;
+      };
+    };
+  };
+  EXPECT_THAT(Collect(Dataset::FromGenerator(counting(3), spec).Batch(4)),
+              ElementsAre(R"({"n":[0,1,2,3]})", R"({"n":[4,5]})"));
+  EXPECT_FAILS(FirstError(Dataset::FromGenerator(counting(3), {{"m", DType::kInt64, {}}})),
+               kInvalidArgument, "it gives n: int64, but was declared to give m: int64");
+  EXPECT_FAILS(FirstError(Dataset::FromGenerator(
+                   []() -> Generator {
+                     return []() -> absl::StatusOr<Batch> { throw std::runtime_error("no more"); };
+                   },
+                   spec)),
+               kInternal, "generator: no more");
+}
+
+// Chains with all that holds rows for a while.
+std::vector<std::pair<std::string, Dataset>> Chains() {
+  const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
+  const Dataset mixed = Dataset::Mix({rows, rows.Skip(200), rows.Take(50)}, {3, 2, 1}, 9,
+                                     {Exhausted::kDrop, Exhausted::kDrop, Exhausted::kRepeat})
+                            .Take(700);
+  const auto counting = []() -> Generator {
+    return [i = 0]() mutable -> absl::StatusOr<Batch> {
+      Batch batch;
+      batch.spec = std::make_shared<const RowSpec>(RowSpec{{"value", DType::kInt64, {}}});
+      batch.rows = i++ < 100 ? 7 : 0;
+      AllocateFixedColumns(&batch);
+      for (size_t r = 0; r < batch.rows; ++r) {
+        reinterpret_cast<int64_t*>(batch.columns[0].data)[r] = i * 7 + static_cast<int64_t>(r);
+      }
+      return batch;
+    };
+  };
+  return {
+      {"rows", rows},
+      {"batch", rows.Batch(17)},
+      {"padded", rows.PaddedBatch(17).Prefetch(3)},
+      {"unbatch", rows.Batch(17).Unbatch().Skip(3).Batch(5)},
+      {"shuffle", rows.Shuffle(1, 100).Batch(11)},
+      {"batches", rows.Batch(10).Shuffle(2, 7)},
+      {"repeat", rows.Skip(300).Shuffle(3, 64).Repeat(3).Batch(13)},
+      {"bucket", rows.BucketByLength("values", {1, 3}, {5, 9, 30}).Pad()},
+      {"budget", rows.BatchByLength("values", 50)},
+      {"pack", rows.Pack("values", {.length = 9, .open = 5}).Batch(4)},
+      {"zip", Dataset::Zip({rows.Select({"values"}), Dataset::Range(0, 400)}).Batch(8)},
+      {"concatenate", Dataset::Concatenate({rows, rows.Take(20), rows}).Batch(60)},
+      {"interleave", Dataset::Interleave({rows, rows.Take(20), rows.Skip(400), rows}, 2, 3)},
+      {"mix", mixed.Batch(9)},
+      {"shard", rows.Shard(1, 3).Enumerate().Batch(8)},
+      {"cache", rows.Batch(20).Cache().Repeat(2)},
+      {"generator", Dataset::FromGenerator(counting, {{"value", DType::kInt64, {}}}).Batch(10)},
+      {"flat_map", rows.FlatMap({{"n", DType::kInt64, {}}},
+                                [](const Batch& in, size_t row, RowEmitter& out) {
+                                  for (int64_t v : in.Row<int64_t>(2, row)) {
+                                    out.Begin();
+                                    out.Out<int64_t>(0)[0] = v;
+                                  }
+                                  return absl::OkStatus();
+                                })
+                       .Batch(21)},
+      {"all", mixed.Shuffle(4, 50)
+                  .Pack("values", {.length = 12, .open = 8})
+                  .Batch(6)
+                  .Repeat(2)
+                  .Prefetch(2)},
+  };
+}
+
+TEST(StateTest, AnyChainGoesOnWhereItWas) {
+  for (const auto& [name, ds] : Chains()) {
+    SCOPED_TRACE(name);
+    ASSERT_OK(ds.status());
+    const std::vector<std::string> all = Collect(ds);
+    ASSERT_GT(all.size(), 10);
+    auto it = Start(ds);
+    auto other = Start(ds);
+    size_t at = 0;
+    for (size_t step : {0, 1, 3, 8, 20}) {
+      const std::vector<std::string> part = Collect(*it, step);
+      at += part.size();
+      const absl::StatusOr<std::string> state = it->State();
+      ASSERT_OK(state);
+      EXPECT_LT(state->size(), 2000) << *state;
+      // In a new run, and in one that stands somewhere else; and saved again at once.
+      auto fresh = Start(ds);
+      ASSERT_OK(fresh->Load(*state));
+      ASSERT_OK(other->Load(*fresh->State()));
+      EXPECT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
+      EXPECT_EQ(Collect(*other, 2),
+                std::vector(all.begin() + at, all.begin() + std::min(at + 2, all.size())));
+    }
+  }
+}
+
+TEST(StateTest, WrongStatesAreRefused) {
+  auto it = Start(Dataset::Range(0, 10).Batch(2));
+  auto other = Start(Dataset::Range(0, 10).Batch(3));
+  EXPECT_FAILS(other->Load(*it->State()), kFailedPrecondition,
+               "the state belongs to another chain or other data");
+  EXPECT_FAILS(it->Load("hello"), kInvalidArgument, "not the state of a pipeline of shardfeed");
+  std::string state = *it->State();
+  state.replace(state.find("\"version\":1"), 11, "\"version\":9");
+  EXPECT_FAILS(it->Load(state), kInvalidArgument, "of version 9; this shardfeed reads version 1");
+  state = *it->State();
+  state.replace(state.find("\"place\":["), 9, "\"place\":[1,2,3,4,5,");
+  EXPECT_FAILS(it->Load(state), kInvalidArgument, "too long");
+}
+
+TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
+  const auto failing = [](bool throws) {
+    return Dataset::Range(0, 1000).Map({}, [throws](RowContext& row) -> absl::Status {
+      if (row.In<int64_t>(0)[0] < 500) return absl::OkStatus();
+      if (throws) throw std::runtime_error("thrown");
+      return absl::DataLossError("returned");
+    });
+  };
+  auto it = Start(failing(false).Batch(100));
+  Batch batch;
+  for (int i = 0; i < 5; ++i) ASSERT_OK(it->Next(&batch));
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 500 of epoch 0: returned");
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 500 of epoch 0: returned");
+  EXPECT_FAILS(FirstError(failing(true)), kInternal, "element 500 of epoch 0: map: thrown");
+  EXPECT_FAILS(FirstError(Dataset::Range(0, 10).Map({},
+                                                    [](RowContext& row) {
+                                                      (void)row.In<float>(0);
+                                                      return absl::OkStatus();
+                                                    })),
+               kInternal, "column 'value' holds int64, not float32");
+  EXPECT_FAILS(
+      FirstError(Dataset::Range(0, 9).Batch(3).MapBatch({{"value", DType::kInt64, {}}},
+                                                        [](Batch& b) -> absl::Status {
+                                                          if (b.Values<int64_t>(0)[0] == 6)
+                                                            return absl::AbortedError("enough");
+                                                          return absl::OkStatus();
+                                                        })),
+      kAborted, "the batch that begins with element 6 of epoch 0: enough");
+}
+
+TEST(ErrorTest, ChainsThatCannotBeSaySo) {
+  const Dataset range = Dataset::Range(0, 10);
+  const auto fails = [](const Dataset& ds, std::string_view message) {
+    EXPECT_FAILS(ds.status(), kInvalidArgument, message);
+    EXPECT_FAILS(ds.Batch(3).Take(1).Start().status(), kInvalidArgument, message);
+  };
+  fails(range.Batch(0), "batch: the size must be at least 1");
+  fails(range.Batch(2).Batch(2), "are batches already: unbatch first");
+  fails(range.Unbatch(), "are rows already");
+  fails(Square(range.Batch(2)), "map: works on rows, but the elements here are batches");
+  fails(range.Select({"x"}), "there is no column 'x'; there are: value: int64");
+  fails(range.Map({}, nullptr, {"x"}), "map: there is no column 'x'");
+  fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
+  fails(range.Shard(3, 3), "rank 3 of 3");
+  fails(range.Shuffle(1), "it needs a window");
+  fails(range.Enumerate("value"), "there is a column 'value' already");
+  fails(range.Pad(), "the elements here are rows");
+  fails(range.Batch(2).Pad({{"value", {}}}), "there is no ragged column 'value'");
+  fails(range.BucketByLength("value", {2}, {1, 1}), "are all of one length");
+  fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in rising order take 2");
+  fails(range.Pack("value", {.length = 2}), "are all of one length");
+  fails(Dataset::Zip({range, range}), "two datasets have a column 'value'");
+  fails(Dataset::Concatenate({range, Square(range)}), "the datasets have different columns");
+  fails(Dataset::Mix({range}, {1, 2}), "1 datasets take as many weights");
+  fails(Dataset::Range(0, 1, 0), "the step must not be 0");
+  fails(Dataset::Interleave({range}, 0), "at least 1");
+  fails(range.InterleaveShards(2), "only shards have an order of their own");
+  fails(Ragged(range).PaddedBatch(2).Unbatch(), "padded to another length in each batch");
+  EXPECT_FAILS(Dataset::Shards("/nowhere/x@2").status(), kNotFound, "/nowhere");
+}
+
+class ShardsTest : public ::testing::Test {
+ protected:
+  // `n` examples with x, a float list of two, and n, an int64.
+  std::shared_ptr<const ShardTable> Examples(int n, int shards = 3) {
+    for (int s = 0; s < shards; ++s) {
+      std::string shard;
+      for (int i = n * s / shards; i < n * (s + 1) / shards; ++i) {
+        ExampleBuilder builder;
+        builder.AddInt64("n", i);
+        if (i != missing_) {
+          builder.AddFloatList("x", std::vector<float>{static_cast<float>(i), 0.5f});
+        }
+        std::string record;
+        builder.SerializeExample(&record);
+        AppendFrame(record, &shard);
+      }
+      folder_.Write(ShardName("e", s, shards, ""), shard);
+    }
+    return OpenTable(*ResolveSpec(folder_ / fmt::format("e@{}", shards)));
+  }
+  static Dataset Parsed(const Dataset& ds) {
+    return ds.Parse({{.name = "n", .dtype = DType::kInt64}, {.name = "x", .shape = {2}}});
+  }
+
+  TestFolder folder_;
+  int missing_ = -1;
+};
+
+TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
+  const auto table = Examples(5);
+  EXPECT_THAT(
+      Collect(Parsed(Dataset::Shards(table)).Batch(2)),
+      ElementsAre(R"({"n":[0,1],"x":[[0.0,0.5],[1.0,0.5]]})",
+                  R"({"n":[2,3],"x":[[2.0,0.5],[3.0,0.5]]})", R"({"n":[4],"x":[[4.0,0.5]]})"));
+  // Features of any length, and bytes that point into the records.
+  EXPECT_THAT(
+      Collect(Dataset::Shards(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
+      ElementsAre(R"({"x":[0.0,0.5]})"));
+  EXPECT_EQ(Parsed(Dataset::Shards(table)).Batch(2).Text(),
+            "shards(5 records).parse(n, x).batch(2)");
+}
+
+TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
+  Batch batch;
+  {
+    const auto table = Examples(5);
+    const Dataset ds =
+        Dataset::Shards(table)
+            .Parse({{.name = "n", .dtype = DType::kInt64},
+                    {.name = "text",
+                     .dtype = DType::kBytes,
+                     .default_value = FeatureValues(std::vector<std::string>{
+                         "what a record has that has none of its own, longer than fits inside"})}})
+            .Batch(2);
+    ASSERT_OK(Start(ds)->Next(&batch));
+  }
+  EXPECT_EQ(batch.Row<std::string_view>(1, 1)[0],
+            "what a record has that has none of its own, longer than fits inside");
+  EXPECT_EQ(batch.Row<int64_t>(0, 1)[0], 1);
+}
+
+TEST_F(ShardsTest, ErrorsNameTheRecord) {
+  missing_ = 1234;
+  const auto table = Examples(2000);
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table)).Batch(64)), kInvalidArgument,
+               "e-00001-of-00003: record 568 at byte ");
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table).Shuffle(1)).Batch(64)), kInvalidArgument,
+               "e-00001-of-00003: record 568 at byte ");
+}
+
+TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
+  const auto table = Examples(1000);
+  const Dataset all = Dataset::Shards(table).Shuffle(7, OrderSpec::kAll);
+  const std::vector<std::string> global = Collect(Parsed(all));
+  EXPECT_THAT(global, UnorderedElementsAreArray(Collect(Parsed(Dataset::Shards(table)))));
+  for (uint64_t rank : {0, 1, 2, 3}) {
+    const std::vector<std::string> mine = Collect(Parsed(all.Shard(rank, 4)));
+    ASSERT_EQ(mine.size(), 250);
+    for (size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine[i], global[4 * i + rank]);
+  }
+  const std::vector<std::string> epochs = Collect(Parsed(all.Repeat(2)));
+  ASSERT_EQ(epochs.size(), 2000);
+  EXPECT_EQ(std::vector(epochs.begin(), epochs.begin() + 1000), global);
+  EXPECT_NE(std::vector(epochs.begin() + 1000, epochs.end()), global);
+  // Repeating behind other steps gives the same epochs.
+  EXPECT_EQ(Collect(Parsed(all).Repeat(2)), epochs);
+}
+
+TEST_F(ShardsTest, StatesOfShuffledShards) {
+  const auto table = Examples(1000);
+  const Dataset ds = Parsed(Dataset::Shards(table).Shuffle(7, 100).Repeat(2))
+                         .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 3 > 0; })
+                         .Batch(16);
+  const std::vector<std::string> all = Collect(ds);
+  auto it = Start(ds);
+  for (size_t at = 10; at < all.size(); at += 10) {
+    Collect(*it, 10);
+    auto fresh = Start(ds);
+    ASSERT_OK(fresh->Load(*it->State()));
+    ASSERT_EQ(Collect(*fresh, 3),
+              std::vector(all.begin() + at, all.begin() + std::min(at + 3, all.size())));
+  }
+  // Of one rank, it serves any number of ranks.
+  const Dataset chain = Parsed(Dataset::Shards(table).Shuffle(7, 100));
+  const std::vector<std::string> global = Collect(chain);
+  const auto rank = [&](uint64_t r, uint64_t w) {
+    return Parsed(Dataset::Shards(table).Shuffle(7, 100).Shard(r, w));
+  };
+  auto one = Start(rank(1, 2));
+  Collect(*one, 100);  // each of two: 200 in all
+  for (uint64_t r : {0, 1, 2, 3, 4}) {
+    auto of_five = Start(rank(r, 5));
+    ASSERT_OK(of_five->Load(*one->State()));
+    EXPECT_EQ(Collect(*of_five, 1)[0], global[200 + r]);
+  }
+}
+
+TEST_F(ShardsTest, SkippedDamageIsLeftOut) {
+  const auto table = Examples(100);
+  std::string shard = testing::ReadBytes(folder_ / "e-00001-of-00003");
+  shard[shard.size() / 2] ^= 1;
+  folder_.Write("e-00001-of-00003", shard);
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table))), kDataLoss, "e-00001-of-00003: record");
+  ReaderOptions options;
+  options.damage.skip = true;
+  EXPECT_EQ(Collect(Parsed(Dataset::Shards(table, options))).size(), 99);
+}
+
+TEST(RunTest, IteratorsMayBeLeftAtAnyTime) {
+  for (int i = 0; i < 50; ++i) {
+    auto it = Start(Square(Dataset::Range(0, 1000000)).Batch(100).Prefetch(3));
+    Collect(*it, i % 5);
+  }
+}
+
+TEST(RunTest, CancelEndsAWait) {
+  auto it = Start(Dataset::Range(0, 100)
+                      .Map({},
+                           [](RowContext&) {
+                             std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                             return absl::OkStatus();
+                           })
+                      .Batch(100));
+  std::thread canceller([&] { it->Cancel(); });
+  Batch batch;
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
+  canceller.join();
+}
+
+TEST(RunTest, StatisticsAddUp) {
+  auto it = Start(Square(Dataset::Range(0, 1000)).Batch(10));
+  Collect(*it);
+  const IteratorStats stats = it->stats();
+  EXPECT_EQ(stats.elements, 100);
+  EXPECT_EQ(stats.rows, 1000);
+  ASSERT_EQ(stats.stages.size(), 1);
+  EXPECT_EQ(stats.stages[0].name, "map+batch");
+  EXPECT_EQ(stats.stages[0].batches, 100);
+  EXPECT_EQ(stats.stages[0].rows, 1000);
+  EXPECT_EQ(stats.stages[0].threads, kThreads);
+  EXPECT_THAT(stats.verdict, HasSubstr("limit"));
+}
+
+TEST(RunTest, MemoryStaysWithinTheBudget) {
+  // Batches of 800 kB before a consumer that takes none but the first.
+  const Dataset ds = Dataset::Range(0, 100000)
+                         .Map({{"large", DType::kInt64, {1000}}},
+                              [](RowContext& row) {
+                                for (int64_t& v : row.Out<int64_t>(0)) v = 1;
+                                return absl::OkStatus();
+                              })
+                         .Batch(100);
+  auto it = *ds.Start({.threads = kThreads, .budget_bytes = 4 << 20});
+  Collect(*it, 200);
+  EXPECT_LE(it->stats().stages[0].peak_bytes, (4 << 20) + 900'000);
+}
+
+}  // namespace
+}  // namespace shardfeed
