@@ -257,9 +257,9 @@ def test_pictures_of_images_and_captions_become_seekable(tf, tmp_path, out):
     for kind in ("images", "captions"):
         report = harness.succeed("convert", kind, tmp_path / "in", out / f"{kind}@1", "--json").json
         assert "1 JPEG was rewritten losslessly to be seekable" in report["notes"]
-        convert(kind, tmp_path / "in", out / f"{kind}-kept@1", "--jpeg", "keep")
+        convert(kind, tmp_path / "in", out / f"kept-{kind}@1", "--jpeg", "keep")
         stored, = harness.read_by_tensorflow(tf, harness.shards(out, kind))
-        kept, = harness.read_by_tensorflow(tf, harness.shards(out, f"{kind}-kept"))
+        kept, = harness.read_by_tensorflow(tf, harness.shards(out, f"kept-{kind}"))
         stored = harness.decoded(tf, stored)["image/encoded"][0]
         assert harness.decoded(tf, kept)["image/encoded"] == [jpeg] and stored != jpeg
         assert Image.open(io.BytesIO(stored)).tobytes() == Image.open(io.BytesIO(jpeg)).tobytes()
