@@ -9,16 +9,22 @@
 //                                                     computes the CRCs, in turn
 //   records_benchmark index FOLDER                    WriteIndex on one thread
 //   records_benchmark read FOLDER ORDER THREADS       Reader, and the loop, in turn
-//   records_benchmark cold FOLDER ORDER THREADS       Reader, the files dropped from the page cache
+//   records_benchmark cold FOLDER ORDER THREADS       Reader, past the page cache
+//   records_benchmark slow FOLDER ORDER BUDGET        Reader with a consumer of 0.5 GB/s: how much
+//                                                     memory the process has at the most
+//   records_benchmark open FOLDER SHARDS              from the names to the first record; makes the
+//                                                     dataset of so many shards if it is not there
 //   records_benchmark order RECORDS                   the functions of the orders, one thread
 
 #include <isa-l/crc.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fmt/format.h"
@@ -239,10 +245,11 @@ OrderSpec ParseOrder(const std::string& name) {
 
 // Seconds to deliver every record once; counts them.
 double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& order, int threads,
-             uint64_t* records, ReaderStats* stats) {
+             CacheUse cache, uint64_t* records, ReaderStats* stats) {
   ReaderOptions options;
   options.order = ParseOrder(order);
   options.threads = threads;
+  options.cache = cache;
   const double start = Now();
   const auto reader = Value(Reader::Open(table, options));
   *records = 0;
@@ -269,7 +276,7 @@ void Read(const std::string& folder, const std::string& order, int threads) {
                                   ? CrcLoop(set, threads)
                                   : table->num_records();
     const double loop_seconds = Now() - start;
-    const double read_seconds = Drain(table, order, threads, &records, &stats);
+    const double read_seconds = Drain(table, order, threads, CacheUse::kAuto, &records, &stats);
     if (records != expected) {
       fmt::print(stderr, "records_benchmark: the two do not agree\n");
       std::exit(1);
@@ -290,10 +297,58 @@ void Cold(const std::string& folder, const std::string& order, int threads) {
   ReaderStats stats;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < table->num_shards(); ++i) DropFromCache(*Value(table->OpenFile(i)));
-    read.push_back(Drain(table, order, threads, &records, &stats));
+    read.push_back(Drain(table, order, threads, CacheUse::kBypass, &records, &stats));
   }
   fmt::print("{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"read\": {}}}\n", records,
              stats.bytes, stats.io, List(read));
+}
+
+void Slow(const std::string& folder, const std::string& order, uint64_t budget) {
+  constexpr double kBytesPerSecond = 500e6;
+  const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
+  const auto table = Value(ShardTable::Open(set));
+  ReaderOptions options;
+  options.order = ParseOrder(order);
+  options.threads = 2;
+  options.budget_bytes = budget;
+  const auto reader = Value(Reader::Open(table, options));
+  const double start = Now();
+  uint64_t bytes = 0;
+  for (ReadBlock block;;) {
+    Check(reader->Next(&block));
+    if (block.records.empty()) break;
+    for (std::string_view record : block.records) bytes += record.size();
+    const double ahead = static_cast<double>(bytes) / kBytesPerSecond - (Now() - start);
+    if (ahead > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ahead));
+  }
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  fmt::print("{{\"budget_mib\": {}, \"resident_mib\": {}, \"buffers_mib\": {}}}\n", budget >> 20,
+             usage.ru_maxrss >> 10, reader->stats().peak_buffer_bytes >> 20);
+}
+
+void Open(const std::string& folder, uint64_t shards) {
+  const std::string spec = fmt::format("{}/data@{}", folder, shards);
+  if (!std::filesystem::exists(folder)) {
+    DatasetWriterOptions options;
+    options.sync = false;
+    auto writer = Value(DatasetWriter::Create(Value(ParseOutputSpec(spec)), options));
+    const uint64_t records = std::max<uint64_t>(10 * shards, 1'000'000);
+    for (uint64_t i = 0; i < records; ++i) Check(writer->Write(std::string(230, 'x')));
+    Value(writer->Finish({}));
+  }
+  std::vector<double> open;
+  std::vector<double> first;
+  for (int round = 0; round < kRounds; ++round) {
+    double start = Now();
+    const auto table = Value(ShardTable::Open(Value(ResolveSpec(spec))));
+    open.push_back(Now() - start);
+    const auto reader = Value(Reader::Open(table, ReaderOptions()));
+    ReadBlock block;
+    Check(reader->Next(&block));
+    first.push_back(Now() - start);
+  }
+  fmt::print("{{\"open\": {}, \"first_record\": {}}}\n", List(open), List(first));
 }
 
 void Orders(uint64_t records) {
@@ -349,6 +404,10 @@ int Run(const std::vector<std::string>& arguments) {
     Read(arguments[1], arguments[2], std::stoi(arguments[3]));
   } else if (is("cold", 3)) {
     Cold(arguments[1], arguments[2], std::stoi(arguments[3]));
+  } else if (is("slow", 3)) {
+    Slow(arguments[1], arguments[2], std::stoull(arguments[3]));
+  } else if (is("open", 2)) {
+    Open(arguments[1], std::stoull(arguments[2]));
   } else if (is("order", 1)) {
     Orders(std::stoull(arguments[1]));
   } else if (is("index", 1)) {

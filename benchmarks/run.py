@@ -192,7 +192,16 @@ def measure_reader(table, bench, data, made, rounds):
                 return
             result = run_json(bench, "cold", f"{data}/large", order, 2)
             ratios.append(result["bytes"] / statistics.median(result["read"]) / reference)
-        table.add(f"read large cold, {order} / fio {pattern} {block}", ratios, bar)
+        table.add(f"read large past the cache, {order} / fio {pattern} {block}", ratios, bar)
+    most = 0
+    for order in ("sequential", "interleave", "shuffle", "exact"):
+        for budget in (64, 256, 1024):
+            result = run_json(bench, "slow", f"{data}/large", order, budget << 20)
+            most = max(most, result["resident_mib"] - budget)
+    table.add("read slowly, resident memory over budgets of 64 MiB to 1 GiB", [most], "up to 64", "MiB")
+    result = run_json(bench, "open", f"{data}/shards", 1000)
+    table.add("first record of 1,000 shards", [1000 * s for s in result["first_record"]],
+              "below 20", "ms")
     for n in (10_000, 1_000_000, 100_000_000):
         orders = run_json(bench, "order", n)
         for order in ("interleave", "shuffle", "exact"):

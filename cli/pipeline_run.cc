@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
+#include <vector>
 
 #include "cli/units.h"
+#include "decode/codecs.h"
 #include "fmt/format.h"
+#include "io/output_file.h"
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
@@ -29,9 +33,42 @@ nlohmann::ordered_json StagesJson(const IteratorStats& stats) {
                       {"wait_for_output_seconds", stage.wait_out_seconds},
                       {"batches_ready", stage.ready},
                       {"batches_ahead", stage.ahead},
-                      {"peak_bytes", stage.peak_bytes}});
+                      {"peak_bytes", stage.peak_bytes},
+                      {"invalid_rows", stage.invalid}});
   }
   return stages;
+}
+
+// The rows of `column` from left to right and top to bottom, with a little space between.
+absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::string& path) {
+  const int c = batch.Find(column);
+  const std::vector<int64_t>& shape = (*batch.spec)[c].shape;
+  const auto height = static_cast<uint32_t>(shape[0]);
+  const auto width = static_cast<uint32_t>(shape[1]);
+  constexpr uint32_t kGap = 2;
+  constexpr size_t kMaxPictures = 256;
+  const size_t count = std::min(batch.rows, kMaxPictures);
+  const auto across = static_cast<uint32_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const auto down = static_cast<uint32_t>((count + across - 1) / across);
+  const size_t row_bytes = size_t{3} * (across * (width + kGap) - kGap);
+  const size_t rows = size_t{down} * (height + kGap) - kGap;
+  std::vector<uint8_t> sheet(row_bytes * rows, 255);
+  for (size_t i = 0; i < count; ++i) {
+    const uint8_t* from = batch.Row<uint8_t>(c, i).data();
+    uint8_t* to =
+        &sheet[i / across * (height + kGap) * row_bytes + i % across * (width + kGap) * 3];
+    for (uint32_t y = 0; y < height; ++y, from += width * 3, to += row_bytes) {
+      std::copy_n(from, width * 3, to);
+    }
+  }
+  std::string png;
+  absl::Status status = EncodePng(sheet.data(), static_cast<uint32_t>(row_bytes / 3),
+                                  static_cast<uint32_t>(rows), &png);
+  if (!status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  status = (*file)->Append(png);
+  return status.ok() ? (*file)->Close() : status;
 }
 
 void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes) {
@@ -50,6 +87,12 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
         stage.threads, FormatCount(PerSecond(stage.rows, stats.seconds)),
         100 * stage.busy_seconds / all, 100 * stage.wait_in_seconds / std::max(stats.seconds, 1e-9),
         100 * stage.wait_out_seconds / std::max(stats.seconds, 1e-9), FormatSize(stage.peak_bytes));
+  }
+  uint64_t invalid = 0;
+  for (const StageStats& stage : stats.stages) invalid += stage.invalid;
+  if (invalid > 0) {
+    fmt::print("{} rows could not be decoded; they are marked as not valid\n",
+               FormatCount(invalid));
   }
   fmt::print("{}\n", stats.verdict);
 }
@@ -85,6 +128,10 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
       status = it.Next(&batch);
       if (!status.ok() || batch.empty()) break;
       if (n == 0) first_batch_seconds = watch.Seconds();
+      if (n == 0 && !run.grid.empty()) {
+        status = SaveGrid(batch, run.image, run.grid);
+        if (!status.ok()) break;
+      }
       rows += batch.rows;
       bytes += batch.bytes();
     }
@@ -101,6 +148,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
                                          {"batches", stats.elements},
                                          {"rows", stats.rows},
                                          {"records", stats.rows},
+                                         {"damaged", stats.damaged},
                                          {"bytes", bytes},
                                          {"seconds", stats.seconds},
                                          {"rows_per_second", PerSecond(stats.rows, stats.seconds)},
@@ -113,8 +161,11 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     PrintSummary(ds, stats, bytes);
+    if (stats.damaged > 0) {
+      fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
+    }
   }
-  return kExitDone;
+  return stats.damaged > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// Runs a chain, and tells how fast it was and what limits it.
+// Runs a chain of batches, and tells how fast it was and what limits it.
 
 #ifndef SHARDFEED_CLI_PIPELINE_RUN_H_
 #define SHARDFEED_CLI_PIPELINE_RUN_H_
@@ -17,6 +17,9 @@ struct PipelineRun {
   bool any_order = false;
   bool headspace = false;
   std::string trace;  // a file; none if empty
+  // The first batch's pictures side by side, as a PNG; none if empty.
+  std::string grid;
+  std::string image;  // the column of pictures: uint8 [rows, height, width, 3]
 };
 
 // Returns the exit status.

@@ -21,12 +21,39 @@ struct ReadFlags {
   uint64_t skip_to = 0;
   std::optional<uint64_t> take;
   std::string io = "auto";
+  CacheUse cache = CacheUse::kAuto;
   bool any_order = false;
   std::optional<uint64_t> skip_damaged;
   bool parse = false;
+  uint32_t image = 0;  // 0: no pictures are decoded
+  std::string image_feature = "image/encoded";
+  bool center = false;
+  bool antialias = true;
+  OnDamage on_damage = OnDamage::kFail;
+  std::string grid;
   std::string trace;
   bool headspace = false;
 };
+
+// Pictures of `flags.image` pixels each way, and all columns of fixed size that are not bytes.
+Dataset DecodeImages(const Dataset& shards, const ReadFlags& flags) {
+  const Dataset all = shards.ParseAll();
+  if (!all.status().ok()) return all;
+  if (FindColumn(all.spec(), flags.image_feature) < 0) return all.DecodeImage(flags.image_feature);
+  std::vector<FeatureSpec> features = {{.name = flags.image_feature, .dtype = DType::kBytes}};
+  for (const ColumnSpec& column : all.spec()) {
+    if (column.ragged || column.dtype == DType::kBytes) continue;
+    features.push_back({.name = column.name, .dtype = column.dtype, .shape = column.shape});
+  }
+  DecodeImageOptions decode;
+  decode.image.width = decode.image.height = flags.image;
+  decode.image.antialias = flags.antialias;
+  decode.crop = flags.center ? CropKind::kCenter : CropKind::kRandom;
+  decode.flip = flags.center ? 0 : 0.5;
+  decode.on_damage = flags.on_damage;
+  decode.output = "image";
+  return shards.Parse(std::move(features)).DecodeImage(flags.image_feature, decode);
+}
 
 int Read(const ReadFlags& flags, const CommandOptions& options) {
   const Stopwatch whole;
@@ -37,6 +64,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
   if (!io.ok()) return ReportError(io.status());
   reading->io = *io;
+  reading->cache = flags.cache;
   reading->check = flags.check;
   reading->threads = options.threads;
   reading->epochs = flags.epochs;
@@ -50,16 +78,24 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
       fmt::print(stderr, "shardfeed: skipped: {}\n", record.Message());
     };
   }
-  if (flags.parse) {
+  if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
+    return ReportError(absl::InvalidArgumentError(
+        "--center, --no-antialias and --save-grid tell of pictures: add --image SIZE"));
+  }
+  if (flags.parse || flags.image > 0) {
     absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
     if (!set.ok()) return ReportError(set.status());
+    // Batches may be short at the end, unless ranks are to have as many.
+    if (flags.order.world == 1) reading->batch = 1;
+    const Dataset shards = Dataset::Shards(*set, *std::move(reading));
+    const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
     return RunPipeline(
-        Dataset::Shards(*set, *std::move(reading)).ParseAll().Batch(flags.order.batch),
-        {flags.take, flags.any_order, flags.headspace, flags.trace}, options);
+        rows.Batch(flags.order.batch),
+        {flags.take, flags.any_order, flags.headspace, flags.trace, flags.grid, "image"}, options);
   }
   if (!flags.trace.empty() || flags.headspace) {
-    return ReportError(
-        absl::InvalidArgumentError("--trace and --headspace tell of batches: add --parse"));
+    return ReportError(absl::InvalidArgumentError(
+        "--trace and --headspace tell of batches: add --parse or --image"));
   }
   absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*table, *std::move(reading));
   if (!opened.ok()) return ReportError(opened.status());
@@ -158,17 +194,48 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--skip-to", flags->skip_to,
                    "start at this position of the sequence, counted over all ranks and epochs")
       ->check(WholeNumber(0));
-  command->add_option("--take", flags->take, "end after so many records; with --parse, batches")
+  command
+      ->add_option("--take", flags->take,
+                   "end after so many records; with --parse or --image, batches")
       ->check(WholeNumber(1));
   command->add_flag(
       "--parse", flags->parse,
       "parse all features into batches of --batch records, and tell which stage limits");
   command
+      ->add_option("--image", flags->image,
+                   "decode pictures into batches: random crops, mirrored or not, of SIZE x SIZE "
+                   "pixels")
+      ->type_name("SIZE")
+      ->check(CLI::Range(1, 65535));
+  command
+      ->add_option("--image-feature", flags->image_feature,
+                   "where the pictures are; default image/encoded")
+      ->type_name("NAME");
+  command->add_flag("--center", flags->center,
+                    "with --image: the middle of each picture, as for evaluation");
+  command->add_flag("!--no-antialias", flags->antialias,
+                    "with --image: resize plainly, as OpenCV and TensorFlow do; faster");
+  const std::map<std::string, OnDamage> on_damage = {{"fail", OnDamage::kFail},
+                                                     {"replace", OnDamage::kReplace},
+                                                     {"zero", OnDamage::kZero},
+                                                     {"accept", OnDamage::kAccept}};
+  command
+      ->add_option("--on-damage", flags->on_damage,
+                   "with --image: what to do with pictures that cannot be decoded: fail (default), "
+                   "replace, zero or accept")
+      ->transform(CLI::CheckedTransformer(on_damage))
+      ->type_name("WHAT")
+      ->default_str("fail");
+  command
+      ->add_option("--save-grid", flags->grid,
+                   "with --image: write the first batch as one picture, to look at")
+      ->type_name("FILE.png");
+  command
       ->add_option("--trace", flags->trace,
-                   "with --parse: what each thread did when, for ui.perfetto.dev")
+                   "with --parse or --image: what each thread did when, for ui.perfetto.dev")
       ->type_name("FILE");
   command->add_flag("--headspace", flags->headspace,
-                    "with --parse: deliver the first batch over and over");
+                    "with --parse or --image: deliver the first batch over and over");
   const std::map<std::string, CrcCheck> checks = {
       {"all", CrcCheck::kAll}, {"header", CrcCheck::kHeader}, {"none", CrcCheck::kNone}};
   command
@@ -186,6 +253,14 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
       ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))
       ->type_name("HOW");
+  const std::map<std::string, CacheUse> caches = {
+      {"auto", CacheUse::kAuto}, {"use", CacheUse::kUse}, {"bypass", CacheUse::kBypass}};
+  command
+      ->add_option("--cache", flags->cache,
+                   "the page cache: auto (default), use, or bypass (O_DIRECT)")
+      ->transform(CLI::CheckedTransformer(caches))
+      ->type_name("WHICH")
+      ->default_str("auto");
   command->add_flag("--any-order", flags->any_order,
                     "deliver what is ready first, not in the order");
   AddCommonOptions(*command, options);
@@ -197,6 +272,7 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "  shardfeed read out/train@64 --shuffle --window all --io uring\n"
       "  shardfeed read out/train@64 --shuffle --rank 3 --world 8 --batch 256\n"
       "  shardfeed read out/train@64 --parse --batch 256 --shuffle\n"
+      "  shardfeed read out/train@64 --image 224 --batch 256 --shuffle --save-grid first.png\n"
       "  shardfeed read 'old/train-*' --json\n");
   command->callback([flags, &options, exit] { *exit = Read(*flags, options); });
 }

@@ -424,6 +424,10 @@ std::vector<std::string> Names(absl::Span<const FeaturePlan> plans) {
 
 }  // namespace
 
+void ParsedColumns::AddEmptyRow() {
+  for (VariableColumn& column : variable_) column.EndRow();
+}
+
 void ParsedColumns::Clear() {
   for (VariableColumn& column : variable_) column.Clear();
 }

@@ -48,6 +48,8 @@ class ParsedColumns {
   void SetFixed(size_t feature, char* data) { fixed_[feature] = data; }
   // The rows of any other feature, in the order in which they were parsed.
   const VariableColumn& variable(size_t feature) const { return variable_[feature]; }
+  // A further row of `variable`, without elements, in the place of one that is not parsed.
+  void AddEmptyRow();
   // Drops the rows of `variable`, whose memory is kept.
   void Clear();
 

@@ -47,6 +47,14 @@ std::mutex& RingMutex() {
   return *mutex;
 }
 
+// Keeps the buffers that a kernel may still write into for as long as the process lives.
+void KeepForEver(std::shared_ptr<Buffer> buffer) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<Buffer>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  kept->push_back(std::move(buffer));
+}
+
 class UringEngine : public Engine {
  public:
   UringEngine(const EngineOptions& options, std::string reason)
@@ -308,7 +316,7 @@ class UringEngine : public Engine {
   // Leaves the ring to the kernel, with the buffers that it may still write into.
   void Abandon() {
     for (Operation& operation : operations_) {
-      if (operation.buffer != nullptr) new std::shared_ptr<Buffer>(std::move(operation.buffer));
+      if (operation.buffer != nullptr) KeepForEver(std::move(operation.buffer));
     }
     in_flight_ = 0;
     ring_open_ = false;

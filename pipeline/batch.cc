@@ -93,6 +93,8 @@ Batch Batch::Slice(size_t begin, size_t count) const {
   }
   slice.origins.clear();
   CopyOrigins(begin, count, 0, &slice.origins);
+  slice.damaged.clear();
+  CopyDamaged(begin, count, 0, &slice.damaged);
   return slice;
 }
 
@@ -110,12 +112,19 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
     if (!out->empty()) {
       const RowOrigin& last = out->back();
       if (last.source == origin.source && last.epoch == origin.epoch &&
-          last.stride == origin.stride &&
+          last.stride == origin.stride && last.later == origin.later &&
           last.position + (origin.first - last.first) * last.stride == origin.position) {
         continue;
       }
     }
     out->push_back(origin);
+  }
+}
+
+void Batch::CopyDamaged(size_t begin, size_t count, size_t row, std::vector<uint32_t>* out) const {
+  for (auto it = std::lower_bound(damaged.begin(), damaged.end(), begin);
+       it != damaged.end() && *it < begin + count; ++it) {
+    out->push_back(static_cast<uint32_t>(row + *it - begin));
   }
 }
 
@@ -129,25 +138,33 @@ bool Batch::OriginOf(size_t row, RowOrigin* origin) const {
   return true;
 }
 
-void AllocateFixedColumns(Batch* batch) {
+std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator) {
+  if (allocator) return allocator(size);
+  std::shared_ptr<Buffer> buffer = Pool().Allocate(size);
+  char* data = buffer->data();
+  return {std::move(buffer), data};
+}
+
+void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator) {
   size_t size = 0;
   for (const ColumnSpec& s : *batch->spec) {
     if (!s.ragged) size += RoundUp(s.bytes() * batch->rows);
   }
   batch->columns.resize(batch->spec->size());
   if (size == 0) return;
-  std::shared_ptr<Buffer> buffer = Pool().Allocate(size);
-  char* at = buffer->data();
+  std::shared_ptr<char> memory = AllocateValues(size, allocator);
+  char* at = memory.get();
   for (size_t c = 0; c < batch->columns.size(); ++c) {
     const ColumnSpec& s = (*batch->spec)[c];
     if (s.ragged) continue;
     batch->columns[c].data = at;
     at += RoundUp(s.bytes() * batch->rows);
   }
-  batch->memory.push_back(std::move(buffer));
+  batch->memory.push_back(std::move(memory));
 }
 
-BatchBuilder::BatchBuilder(std::shared_ptr<const RowSpec> spec) : spec_(std::move(spec)) {}
+BatchBuilder::BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator)
+    : spec_(std::move(spec)), allocator_(std::move(allocator)) {}
 
 void BatchBuilder::Append(const Batch& batch, size_t begin, size_t count) {
   AppendOf(Add(batch), begin, count);
@@ -186,7 +203,7 @@ Batch BatchBuilder::Finish(bool batched) {
   out.batched = batched;
   out.spec = spec_;
   if (out.rows == 0) return out;
-  AllocateFixedColumns(&out);
+  AllocateFixedColumns(&out, allocator_);
   for (size_t c = 0; c < spec_->size(); ++c) {
     const ColumnSpec& s = (*spec_)[c];
     Column& column = out.columns[c];
@@ -206,10 +223,10 @@ Batch BatchBuilder::Finish(bool batched) {
       elements += splits[piece.count] - splits[0];
     }
     const size_t splits_bytes = RoundUp((out.rows + 1) * sizeof(int64_t));
-    std::shared_ptr<Buffer> buffer = Pool().Allocate(splits_bytes + elements * bytes + 1);
-    int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+    std::shared_ptr<char> memory = AllocateValues(splits_bytes + elements * bytes + 1, allocator_);
+    int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
     column.splits = splits;
-    column.data = buffer->data() + splits_bytes;
+    column.data = memory.get() + splits_bytes;
     char* at = column.data;
     *splits = 0;
     for (const Piece& piece : pieces) {
@@ -221,7 +238,7 @@ Batch BatchBuilder::Finish(bool batched) {
       const int64_t shift = *splits - theirs[0];
       for (size_t i = 1; i <= piece.count; ++i) *++splits = theirs[i] + shift;
     }
-    out.memory.push_back(std::move(buffer));
+    out.memory.push_back(std::move(memory));
   }
   const bool shares = std::any_of(spec_->begin(), spec_->end(),
                                   [](const ColumnSpec& s) { return s.dtype == DType::kBytes; });
@@ -236,6 +253,7 @@ Batch BatchBuilder::Finish(bool batched) {
   for (const Piece& piece : pieces) {
     const Batch& batch = batches[piece.batch];
     batch.CopyOrigins(piece.begin, piece.count, row, &out.origins);
+    batch.CopyDamaged(piece.begin, piece.count, row, &out.damaged);
     const size_t real = batch.rows - batch.padded;
     const size_t end = piece.begin + piece.count;
     if (end > real) out.padded += std::min(piece.count, end - real);

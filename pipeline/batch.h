@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,11 @@
 #include "decode/dtype.h"
 
 namespace shardfeed {
+
+// Gives the memory that values of batches are written to: `size` bytes, uninitialised, at a
+// multiple of 64, for as long as anyone holds the pointer. Thread safe. An empty function stands
+// for memory of the process. Throws std::bad_alloc.
+using HostAllocator = std::function<std::shared_ptr<char>(size_t size)>;
 
 // What the rows of one column are.
 struct ColumnSpec {
@@ -53,6 +59,8 @@ struct RowOrigin {
   uint64_t epoch = 0;
   uint64_t position = 0;
   uint64_t stride = 1;
+  // Rows from a cache: so many epochs after the one that they were made in.
+  uint64_t later = 0;
 };
 
 // Rows in columns. Moving and slicing a batch does not move its values; whoever holds a copy of it
@@ -69,6 +77,10 @@ class Batch {
   std::vector<RowOrigin> origins;
   // So many of the last rows are padding, delivered so that all ranks have as many.
   size_t padded = 0;
+  // Rows whose record was damaged and skipped, rising. They keep their place, so that all ranks
+  // have as many batches, but have no values: fixed columns are zero, ragged ones and bytes are
+  // empty.
+  std::vector<uint32_t> damaged;
 
   bool empty() const { return rows == 0; }
   size_t num_elements() const { return batched ? (rows > 0 ? 1 : 0) : rows; }
@@ -105,6 +117,8 @@ class Batch {
   // Appends the origins of rows [begin, begin + count) to those of `out`, whose rows from `row` on
   // they are.
   void CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const;
+  // The same of the damaged rows.
+  void CopyDamaged(size_t begin, size_t count, size_t row, std::vector<uint32_t>* out) const;
   // Where row `row` came from: an origin with that one's position. False when it is not known.
   bool OriginOf(size_t row, RowOrigin* origin) const;
 
@@ -132,7 +146,7 @@ constexpr DType Batch::DTypeOf() {
 // Rows of batches put together in new memory. Not thread safe.
 class BatchBuilder {
  public:
-  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec);
+  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator = {});
 
   // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
   // are not copied: their memory is shared.
@@ -153,14 +167,18 @@ class BatchBuilder {
     size_t count;
   };
   std::shared_ptr<const RowSpec> spec_;
+  HostAllocator allocator_;
   std::vector<Batch> batches_;
   std::vector<Piece> pieces_;
   size_t rows_ = 0;
 };
 
+// Memory by `allocator`, as it says.
+std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator);
+
 // Memory for `columns` of fixed size with `rows` rows, each column at a multiple of 64 bytes.
 // Appends the owner to `batch->memory` and sets the columns' data; ragged columns are left alone.
-void AllocateFixedColumns(Batch* batch);
+void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator = {});
 
 }  // namespace shardfeed
 

@@ -6,6 +6,7 @@
 
 #include "decode/float16.h"
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "pipeline/pending_rows.h"
 
 namespace shardfeed {
@@ -14,9 +15,9 @@ namespace {
 class BatchStage : public Stage {
  public:
   BatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t size,
-             bool drop_remainder)
+             bool drop_remainder, HostAllocator allocator)
       : queue_(std::move(input)),
-        builder_(std::move(spec)),
+        builder_(std::move(spec), std::move(allocator)),
         size_(size),
         drop_remainder_(drop_remainder) {}
 
@@ -192,8 +193,9 @@ class BudgetBatchStage : public Stage {
 
 std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
                                       std::shared_ptr<const RowSpec> spec, uint64_t size,
-                                      bool drop_remainder) {
-  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder);
+                                      bool drop_remainder, HostAllocator allocator) {
+  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder,
+                                      std::move(allocator));
 }
 
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input) {
@@ -265,6 +267,39 @@ BatchFn MakePadFn(std::map<std::string, Padding> padding) {
     for (auto& owner : memory.memory) padded.memory.push_back(std::move(owner));
     padded.spec = std::move(spec);
     batch = std::move(padded);
+    return absl::OkStatus();
+  };
+}
+
+std::string IndicesName(std::string_view column) { return fmt::format("{}_indices", column); }
+
+BatchFn MakeSparseFn(std::vector<std::string> columns) {
+  return [columns = std::move(columns)](Batch& batch) -> absl::Status {
+    Batch out = batch;
+    auto spec = std::make_shared<RowSpec>(*batch.spec);
+    for (const std::string& name : columns) {
+      const int64_t* splits = batch.columns[batch.Find(name)].splits;
+      const int64_t elements = splits[batch.rows] - splits[0];
+      const size_t splits_size = (batch.rows + 1 + 7) / 8 * 8;
+      std::shared_ptr<Buffer> buffer =
+          Buffer::Allocate((splits_size + 2 * elements) * sizeof(int64_t));
+      auto* to = reinterpret_cast<int64_t*>(buffer->data());
+      int64_t* indices = to + splits_size;
+      out.columns.push_back({reinterpret_cast<char*>(indices), to});
+      *to = 0;
+      for (size_t r = 0; r < batch.rows; ++r) {
+        const int64_t n = splits[r + 1] - splits[r];
+        for (int64_t i = 0; i < n; ++i) {
+          *indices++ = static_cast<int64_t>(r);
+          *indices++ = i;
+        }
+        to[r + 1] = to[r] + n;
+      }
+      spec->push_back({IndicesName(name), DType::kInt64, {2}, true});
+      out.memory.push_back(std::move(buffer));
+    }
+    out.spec = std::move(spec);
+    batch = std::move(out);
     return absl::OkStatus();
   };
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,7 +20,7 @@ namespace shardfeed {
 // Batches of `size` rows. The last one is smaller, or left out with `drop_remainder`.
 std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
                                       std::shared_ptr<const RowSpec> spec, uint64_t size,
-                                      bool drop_remainder);
+                                      bool drop_remainder, HostAllocator allocator);
 
 // The rows of batches, one by one.
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);
@@ -34,6 +35,14 @@ struct Padding {
 
 // Pads all ragged columns; those not named in `padding` as Padding() says.
 BatchFn MakePadFn(std::map<std::string, Padding> padding);
+
+// The columns that MakeSparseFn adds: "x_indices" for "x".
+std::string IndicesName(std::string_view column);
+
+// For each of the ragged columns, which are the values of a sparse tensor (COO), a column of their
+// indices: the values' row in the batch and place in the row, [values, 2] end to end. The tensor's
+// shape is [rows, longest row].
+BatchFn MakeSparseFn(std::vector<std::string> columns);
 
 // Gathers rows of like length: row r goes into the bucket i with boundaries[i - 1] <= length <
 // boundaries[i], and a bucket's rows become a batch when there are sizes[i] of them. The length is

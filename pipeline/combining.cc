@@ -84,6 +84,10 @@ class ZipStage : public Stage {
       out->columns.insert(out->columns.end(), part.columns.begin(), part.columns.end());
       out->memory.insert(out->memory.end(), part.memory.begin(), part.memory.end());
       out->padded = std::max(out->padded, part.padded);
+      std::vector<uint32_t> damaged;
+      std::set_union(out->damaged.begin(), out->damaged.end(), part.damaged.begin(),
+                     part.damaged.end(), std::back_inserter(damaged));
+      out->damaged = std::move(damaged);
     }
     out->spec = spec_;
     return absl::OkStatus();

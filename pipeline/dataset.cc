@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
+#include "pipeline/cache.h"
+#include "pipeline/element_store.h"
 #include "pipeline/known_features.h"
 #include "pipeline/limiting.h"
 
@@ -34,13 +37,29 @@ std::string NamesText(const RowSpec& spec) {
   return text;
 }
 
+// What decides which records come in which order, but for the rank.
+std::string ReaderText(const ReaderOptions& options) {
+  const OrderSpec& order = options.order;
+  std::string text = fmt::format(
+      "order({}, {}, {}, {}, {}, {}, {}) batch={} end={} epochs={}", static_cast<int>(order.kind),
+      order.cycle_length, order.block_length, order.seed, order.window, order.chunk, order.lanes,
+      options.batch, static_cast<int>(options.end), options.epochs.value_or(0));
+  if (options.records) {
+    for (const RecordRange& range : *options.records) {
+      text += fmt::format(" {}+{}", range.first, range.count);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 struct Dataset::Node {
   enum Kind { kOther, kShards, kRowStep, kBatch, kBatchFn };
 
   Kind kind = kOther;
-  std::string text;  // of this step alone
+  std::string text;   // of this step alone
+  std::string ranks;  // of a step that takes a rank's part
   std::vector<std::shared_ptr<const Node>> inputs;
   std::shared_ptr<const RowSpec> spec;
   bool batched = false;
@@ -91,14 +110,22 @@ std::string Dataset::Text() const {
   return text(*node_);
 }
 
-uint64_t Dataset::Fingerprint() const {
-  std::string all = Text();
-  const std::function<void(const Node&)> add = [&](const Node& node) {
-    if (node.table != nullptr) all += fmt::format(" {:016x}", node.table->fingerprint());
-    for (const auto& input : node.inputs) add(*input);
+uint64_t Dataset::FingerprintOf(const Node& node, bool with_ranks) {
+  std::string all = Dataset(std::make_shared<const Node>(node)).Text();
+  const std::function<void(const Node&)> add = [&](const Node& n) {
+    if (n.table != nullptr) {
+      all += fmt::format(" {:016x} {}", n.table->fingerprint(), ReaderText(n.reader));
+      if (with_ranks) all += fmt::format(" {}/{}", n.reader.rank, n.reader.world);
+    }
+    if (with_ranks) all += n.ranks;
+    for (const auto& input : n.inputs) add(*input);
   };
-  if (node_ != nullptr) add(*node_);
+  add(node);
   return Hash(all);
+}
+
+uint64_t Dataset::Fingerprint() const {
+  return node_ == nullptr ? Hash(Text()) : FingerprintOf(*node_, /*with_ranks=*/false);
 }
 
 // ---- Sources
@@ -202,16 +229,6 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
                                                            std::string(parser.status().message())))
                                 : status_);
   }
-  for (size_t i = 0; i < (*parser)->num_features(); ++i) {
-    const FeatureSpec& feature = (*parser)->spec(i);
-    if (feature.layout == Layout::kSparse || feature.ragged_steps) {
-      return Dataset(
-          absl::InvalidArgumentError(fmt::format("parse: feature '{}': ask for it as ragged; "
-                                                 "chains have no sparse columns and no steps of "
-                                                 "varying length",
-                                                 feature.name)));
-    }
-  }
   if (const int record = FindColumn(spec(), "record");
       status_.ok() && (record < 0 || spec()[record].dtype != DType::kBytes ||
                        spec()[record].ragged || !spec()[record].shape.empty())) {
@@ -238,6 +255,22 @@ Dataset Dataset::ParseAll() const {
   if (!schema.ok()) return Dataset(schema.status());
   KnownFeatures known = FeaturesOf(*schema);
   return Parse(std::move(known.features), std::move(known.feature_lists));
+}
+
+Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOptions& options) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<std::shared_ptr<const RowStep>> step = MakeDecodeImageStep(feature, options);
+  if (!step.ok()) return Dataset(step.status());
+  if (const int column = FindColumn(spec(), feature); column >= 0) {
+    const ColumnSpec& encoded = spec()[column];
+    if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "decode_image: column '{}' is not one value of bytes a row; the columns are: {}", feature,
+          RowSpecText(spec()))));
+    }
+  }
+  return WithRowStep(*std::move(step),
+                     fmt::format("decode_image({})", DecodeImageText(feature, options)));
 }
 
 Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
@@ -343,6 +376,33 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
   node.spec = std::move(padded);
   node.batched = true;
   node.batch_fn = MakePadFn(std::move(padding));
+  return Then(std::move(node));
+}
+
+Dataset Dataset::Sparse(std::vector<std::string> columns) const {
+  if (!status_.ok()) return *this;
+  if (!node_->batched) {
+    return Dataset(absl::InvalidArgumentError("sparse: the elements here are rows: batch first"));
+  }
+  RowSpec with = spec();
+  for (const std::string& name : columns) {
+    const int column = FindColumn(spec(), name);
+    if (column < 0 || !spec()[column].ragged) {
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "sparse: there is no ragged column '{}'; there are: {}", name, RowSpecText(spec()))));
+    }
+    with.push_back({IndicesName(name), DType::kInt64, {2}, true});
+    if (FindColumn(with, with.back().name) + 1 < static_cast<int>(with.size())) {
+      return Dataset(absl::InvalidArgumentError(
+          fmt::format("sparse: there is a column '{}' already", with.back().name)));
+    }
+  }
+  Node node;
+  node.kind = Node::kBatchFn;
+  node.text = fmt::format("sparse({})", fmt::join(columns, ", "));
+  node.spec = std::make_shared<const RowSpec>(std::move(with));
+  node.batched = true;
+  node.batch_fn = MakeSparseFn(std::move(columns));
   return Then(std::move(node));
 }
 
@@ -554,6 +614,7 @@ Dataset Dataset::Shard(uint64_t rank, uint64_t world) const {
   Node node;
   // Not the rank: a state of one rank serves all.
   node.text = "shard";
+  node.ranks = fmt::format(" {}/{}", rank, world);
   node.spec = node_->spec;
   node.batched = node_->batched;
   node.make = [input = node_, rank, world](
@@ -657,21 +718,68 @@ Dataset Dataset::Repeat(uint64_t epochs) const {
   return Then(std::move(node));
 }
 
-Dataset Dataset::Cache(uint64_t max_bytes) const {
-  if (!status_.ok()) return *this;
+// How a step keeps its elements.
+struct Dataset::Keeping {
+  std::function<absl::StatusOr<std::unique_ptr<ElementWriter>>()> writer;
+  // What is there from a run before, or null.
+  std::function<absl::StatusOr<std::shared_ptr<const StoredElements>>()> stored;
+};
+
+Dataset Dataset::Kept(std::string text, Keeping keeping) const {
   Node node;
-  node.text = "cache";
+  node.text = std::move(text);
   node.spec = node_->spec;
   node.batched = node_->batched;
   // One for each run: what is cached may depend on the run's options.
-  node.make = [input = node_, max_bytes, key = std::make_shared<char>()](
+  node.make = [input = node_, keeping = std::move(keeping), key = std::make_shared<char>()](
                   std::shared_ptr<RunContext> context,
                   uint64_t epoch) -> absl::StatusOr<std::unique_ptr<Stage>> {
-    absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(input, context, epoch);
-    if (!stage.ok()) return stage;
-    return MakeCacheStage(*std::move(stage), context->Kept<CachedElements>(key.get()), max_bytes);
+    const auto cache = context->Kept<ElementCache>(key.get());
+    if (keeping.stored && cache->stored() == nullptr) {
+      auto stored = keeping.stored();
+      if (!stored.ok()) return stored.status();
+      cache->Publish(*std::move(stored));
+    }
+    // Always of the first epoch, so that a run that was resumed in a later one has the same.
+    return MakeCacheStage({[input, context] { return Compile(input, context, 0); }, keeping.writer},
+                          cache, epoch);
   };
   return Then(std::move(node));
+}
+
+Dataset Dataset::Cache(uint64_t max_bytes) const {
+  if (!status_.ok()) return *this;
+  return Kept("cache",
+              {[spec = node_->spec, max_bytes]() -> absl::StatusOr<std::unique_ptr<ElementWriter>> {
+                 return MakeMemoryWriter(spec, max_bytes);
+               },
+               nullptr});
+}
+
+Dataset Dataset::CacheOnDisk(std::string folder, uint64_t max_bytes) const {
+  if (!status_.ok()) return *this;
+  return Kept("cache", {[folder = std::move(folder), spec = node_->spec, max_bytes] {
+                          return MakeFileWriter({.path = folder + "/shardfeed-cache",
+                                                 .spec = spec,
+                                                 .max_bytes = max_bytes,
+                                                 .temporary = true});
+                        },
+                        nullptr});
+}
+
+Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
+  if (!status_.ok()) return *this;
+  const ElementFileOptions options = {
+      .path = std::move(path),
+      .chain = fmt::format("{:016x}", FingerprintOf(*node_, /*with_ranks=*/true)),
+      .spec = node_->spec,
+      .max_bytes = max_bytes};
+  return Kept("snapshot", {[options] { return MakeFileWriter(options); },
+                           [options]() -> absl::StatusOr<std::shared_ptr<const StoredElements>> {
+                             auto stored = OpenElementFile(options);
+                             if (absl::IsNotFound(stored.status())) return nullptr;
+                             return stored;
+                           }});
 }
 
 Dataset Dataset::Prefetch(size_t count) const {
@@ -872,7 +980,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {
     stage = MakeBatchStage(std::move(stage), fuse ? below->spec : at->spec, batch->batch_size,
-                           batch->drop_remainder);
+                           batch->drop_remainder, context->allocator);
   }
   if (fuse) {
     absl::StatusOr<std::shared_ptr<const RowProgram>> program =
@@ -895,6 +1003,16 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
   auto context = std::make_shared<RunContext>();
   context->threads = ThreadCount(options.threads);
   context->budget_bytes = options.budget_bytes;
+  context->allocator = options.allocator;
+  if (!context->allocator) {
+    // Batches come and go in like sizes: their memory is used again, so that the kernel need not
+    // clear pages for each.
+    context->allocator = [pool = BufferPool::Create(options.budget_bytes)](size_t size) {
+      std::shared_ptr<Buffer> buffer = pool->Allocate(size);
+      char* data = buffer->data();
+      return std::shared_ptr<char>(std::move(buffer), data);
+    };
+  }
   context->deterministic = options.deterministic;
   context->trace = options.trace;
   // Numbered as they stand in the chain, so that random numbers do not depend on what is opened
@@ -938,6 +1056,7 @@ absl::Status Iterator::Next(Batch* out) {
   }
   elements_ += out->empty() ? 0 : 1;
   rows_ += out->rows;
+  damaged_ += out->damaged.size();
   return error_;
 }
 
@@ -998,6 +1117,7 @@ IteratorStats Iterator::stats() const {
   stats.seconds = static_cast<double>(NowNs() - start_ns_) * 1e-9;
   stats.elements = elements_;
   stats.rows = rows_;
+  stats.damaged = damaged_;
   stats.wait_seconds = static_cast<double>(wait_ns_.load()) * 1e-9;
   for (const auto& c : context_->AllCounters()) {
     StageStats stage;
@@ -1008,6 +1128,7 @@ IteratorStats Iterator::stats() const {
     stage.bytes = c->bytes;
     stage.busy_seconds = static_cast<double>(c->busy_ns) * 1e-9;
     stage.wait_in_seconds = static_cast<double>(c->wait_in_ns) * 1e-9;
+    stage.invalid = c->invalid;
     stage.wait_out_seconds = static_cast<double>(c->wait_out_ns) * 1e-9;
     stage.ready = c->ready;
     stage.ahead = c->ahead;

@@ -25,6 +25,7 @@
 #include "pipeline/batch.h"
 #include "pipeline/batching.h"
 #include "pipeline/combining.h"
+#include "pipeline/decode_image.h"
 #include "pipeline/flat_map.h"
 #include "pipeline/packing.h"
 #include "pipeline/parallel_stage.h"
@@ -42,6 +43,8 @@ struct RunOptions {
   int threads = 0;  // of each parallel stage; 0: one per processor
   // Bytes that batches may take that are ahead of the consumer, of each parallel stage.
   uint64_t budget_bytes = 256 << 20;
+  // Of what parallel stages and Batch write; other steps' memory is the process's.
+  HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
   // Delivers the first element over and over: what remains is the consumer's own time.
@@ -77,12 +80,16 @@ class Dataset {
   // ---- Steps on rows
 
   // Examples (or SequenceExamples) in the column "record", which goes, to a column for each
-  // feature.
+  // feature. Those of any length are ragged; Pad and Sparse behind Batch give other layouts. A
+  // feature list whose steps are of varying length has the elements of all steps in a row, and a
+  // further column "NAME_lengths" with the number of elements of each step.
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
   // All features that the manifest tells of or, without one, the first records: see FeaturesOf. Of
   // shards by their spec.
   Dataset ParseAll() const;
+  // Encoded pictures of the column `feature` as pixels: see decode_image.h.
+  Dataset DecodeImage(const std::string& feature, const DecodeImageOptions& options = {}) const;
   // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
   // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {},
@@ -96,6 +103,7 @@ class Dataset {
 
   // ---- Rows to batches
 
+  // Ragged columns stay ragged: also what tf.data calls ragged_batch.
   Dataset Batch(uint64_t size, bool drop_remainder = false) const;
   // Ragged columns become [rows, length, shape...].
   Dataset PaddedBatch(uint64_t size, std::map<std::string, Padding> padding = {},
@@ -107,6 +115,9 @@ class Dataset {
   Dataset BatchByLength(std::string column, int64_t budget) const;
   // Pads the ragged columns of batches.
   Dataset Pad(std::map<std::string, Padding> padding = {}) const;
+  // Adds to each of these ragged columns of batches the indices of its values as "NAME_indices",
+  // for sparse tensors (COO): see MakeSparseFn.
+  Dataset Sparse(std::vector<std::string> columns) const;
   Dataset Unbatch() const;
   // Sequences put end to end into rows of fixed length: see packing.h.
   Dataset Pack(std::string column, PackOptions options) const;
@@ -131,8 +142,15 @@ class Dataset {
   Dataset InterleaveShards(uint64_t cycle, uint64_t block = 1) const;
   // 0: without end. Each epoch has shuffles and random numbers of its own.
   Dataset Repeat(uint64_t epochs = 0) const;
-  // Keeps what this delivers in the first run's memory.
+  // Keeps what this delivers in the run's memory, for the epochs of a Repeat behind.
   Dataset Cache(uint64_t max_bytes = uint64_t{1} << 30) const;
+  // The same in a file in `folder`, which goes with the run.
+  Dataset CacheOnDisk(std::string folder, uint64_t max_bytes = uint64_t{1} << 40) const;
+  // Writes what this delivers to the file `path`, once, and delivers it from there in this and all
+  // later runs. The file is there when all elements have been delivered; it is checked against
+  // Fingerprint, rank and world included, but what functions of the user's do is not known: name
+  // another file for other functions. See docs/snapshot.md.
+  Dataset Snapshot(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
   // Makes `count` elements ahead, on a thread of its own.
   Dataset Prefetch(size_t count = 2) const;
 
@@ -160,11 +178,14 @@ class Dataset {
 
  private:
   struct Node;
+  struct Keeping;
 
   explicit Dataset(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
   static Dataset FromNode(Node node);
   Dataset Then(Node node) const;
+  Dataset Kept(std::string text, Keeping keeping) const;
+  static uint64_t FingerprintOf(const Node& node, bool with_ranks);
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
@@ -180,7 +201,8 @@ struct StageStats {
   int threads = 0;
   uint64_t batches = 0;
   uint64_t rows = 0;
-  uint64_t bytes = 0;  // of its input
+  uint64_t bytes = 0;    // of its input
+  uint64_t invalid = 0;  // rows that could not be decoded and were replaced or zeroed
   double busy_seconds = 0;
   double wait_in_seconds = 0;
   double wait_out_seconds = 0;  // how long its consumer waited
@@ -194,6 +216,7 @@ struct IteratorStats {
   double seconds = 0;
   uint64_t elements = 0;
   uint64_t rows = 0;
+  uint64_t damaged = 0;            // rows that Batch::damaged told of
   double wait_seconds = 0;         // of Next
   std::vector<StageStats> stages;  // from the source to the consumer
   // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
@@ -234,6 +257,7 @@ class Iterator {
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;
   std::atomic<uint64_t> rows_ = 0;
+  std::atomic<uint64_t> damaged_ = 0;
   std::atomic<uint64_t> wait_ns_ = 0;
   uint64_t start_ns_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "pipeline/flat_map.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -59,6 +60,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
     std::vector<RowOrigin> origins;
     for (size_t row = 0; row < batch.rows; ++row) {
       const size_t first = emitter.rows_;
+      if (std::binary_search(batch.damaged.begin(), batch.damaged.end(), row)) continue;
       absl::Status status = fn(batch, row, emitter);
       if (!status.ok()) return status;
       RowOrigin origin;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 #include <utility>
+#include <vector>
 
-#include "fmt/format.h"
 #include "pipeline/random.h"
 
 namespace shardfeed {
@@ -243,69 +243,6 @@ class ShuffleStage : public Stage {
   size_t at_ = 0;
 };
 
-class CacheStage : public Stage {
- public:
-  CacheStage(std::unique_ptr<Stage> input, std::shared_ptr<CachedElements> cache,
-             uint64_t max_bytes)
-      : input_(std::move(input)), cache_(std::move(cache)), max_bytes_(max_bytes) {
-    input_->Save(&start_);
-    if (!cache_->complete) *cache_ = CachedElements();
-  }
-
-  absl::Status Next(Batch* out) override {
-    while (true) {
-      *out = Batch();
-      if (at_ < cache_->batches.size()) {
-        *out = cache_->batches[at_++];
-      } else if (cache_->complete) {
-        return absl::OkStatus();
-      } else {
-        absl::Status status = input_->Next(out);
-        if (!status.ok()) return status;
-        if (out->empty()) {
-          cache_->complete = true;
-          return absl::OkStatus();
-        }
-        cache_->bytes += out->bytes();
-        if (cache_->bytes > max_bytes_) {
-          return absl::ResourceExhaustedError(fmt::format(
-              "cache: the elements take more than {} bytes; raise its limit or leave it out",
-              max_bytes_));
-        }
-        cache_->batches.push_back(*out);
-        at_ = cache_->batches.size();
-      }
-      const uint64_t n = out->num_elements();
-      const uint64_t dropped = std::min(skip_, n);
-      skip_ -= dropped;
-      delivered_ += n;
-      if (dropped == n) continue;
-      if (dropped > 0) *out = out->Slice(dropped, n - dropped);
-      return absl::OkStatus();
-    }
-  }
-  void Save(StateWords* words) const override { words->push_back(delivered_ + skip_); }
-  absl::Status Load(StateReader* words) override {
-    skip_ = words->Read();
-    delivered_ = 0;
-    at_ = 0;
-    if (cache_->complete) return words->status();
-    *cache_ = CachedElements();
-    StateReader start(start_);
-    absl::Status status = input_->Load(&start);
-    return status.ok() ? words->status() : status;
-  }
-
- private:
-  const std::unique_ptr<Stage> input_;
-  const std::shared_ptr<CachedElements> cache_;
-  const uint64_t max_bytes_;
-  StateWords start_;
-  size_t at_ = 0;  // of cache_->batches
-  uint64_t delivered_ = 0;
-  uint64_t skip_ = 0;
-};
-
 }  // namespace
 
 std::unique_ptr<Stage> MakeTakeStage(std::unique_ptr<Stage> input, uint64_t count) {
@@ -326,9 +263,4 @@ std::unique_ptr<Stage> MakeShuffleStage(std::unique_ptr<Stage> input,
                                         uint64_t seed, uint64_t epoch) {
   return std::make_unique<ShuffleStage>(std::move(input), std::move(spec), window, seed, epoch);
 }
-std::unique_ptr<Stage> MakeCacheStage(std::unique_ptr<Stage> input,
-                                      std::shared_ptr<CachedElements> cache, uint64_t max_bytes) {
-  return std::make_unique<CacheStage>(std::move(input), std::move(cache), max_bytes);
-}
-
 }  // namespace shardfeed

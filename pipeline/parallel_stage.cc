@@ -214,7 +214,7 @@ class ParallelStage : public Stage {
     counters_->bytes += job.bytes;
     job.ranges_left = 1;
     if (steps_.rows != nullptr) {
-      job.fixed = steps_.rows->AllocateFixed(job.input);
+      job.fixed = steps_.rows->AllocateFixed(job.input, context_->allocator);
       job.bytes += job.fixed.bytes();
       const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
       // Before anything is known, a few.
@@ -289,7 +289,10 @@ class ParallelStage : public Stage {
       return;
     }
     if (steps_.rows != nullptr) {
-      job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges);
+      uint64_t num_invalid = 0;
+      job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges,
+                                       context_->allocator, &num_invalid);
+      counters_->invalid += num_invalid;
       job.fixed = Batch();
     } else {
       job.output = std::move(job.input);

@@ -1,10 +1,10 @@
 #include "pipeline/row_program.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
-#include "io/buffer.h"
 
 namespace shardfeed {
 
@@ -56,17 +56,24 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
     program->keeps_input_ |=
         slots[slot].dtype == DType::kBytes || program->places_[slot].kind == Place::kInput;
   }
+  for (size_t s = 0; s < program->steps_.size(); ++s) {
+    const int valid = program->steps_[s]->valid_output();
+    if (valid < 0) continue;
+    const auto column = std::find(visible.begin(), visible.end(),
+                                  static_cast<int>(program->plans_[s].first_output) + valid);
+    if (column != visible.end()) program->valid_.push_back(column - visible.begin());
+  }
   program->result_ = std::move(visible);
   program->fixed_ = std::make_shared<const RowSpec>(std::move(fixed));
   program->output_ = std::make_shared<const RowSpec>(std::move(output));
   return program;
 }
 
-Batch RowProgram::AllocateFixed(const Batch& input) const {
+Batch RowProgram::AllocateFixed(const Batch& input, const HostAllocator& allocator) const {
   Batch fixed;
   fixed.spec = fixed_;
   fixed.rows = input.rows;
-  AllocateFixedColumns(&fixed);
+  AllocateFixedColumns(&fixed, allocator);
   return fixed;
 }
 
@@ -97,6 +104,14 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
       slot.variable = memory->steps[place.number]->variable(place.output);
     }
   }
+  for (auto it = std::lower_bound(input.damaged.begin(), input.damaged.end(), begin);
+       it != input.damaged.end() && *it < end; ++it) {
+    range.keep[*it - begin] = RowRange::kDropped;
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (places_[i].kind != Place::kFixed) continue;
+      std::memset(range.slots[i].data + *it * slots_[i].bytes(), 0, slots_[i].bytes());
+    }
+  }
   for (size_t s = 0; s < steps_.size(); ++s) {
     memory->steps[s]->Clear();
     absl::Status status;
@@ -112,13 +127,16 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
 }
 
 Batch RowProgram::Finish(Batch input, Batch fixed,
-                         absl::Span<const std::unique_ptr<RangeMemory>> ranges) const {
+                         absl::Span<const std::unique_ptr<RangeMemory>> ranges,
+                         const HostAllocator& allocator, uint64_t* num_invalid) const {
+  *num_invalid = 0;
   Batch out;
   out.spec = output_;
   out.rows = input.rows;
   out.batched = input.batched;
   out.origins = std::move(input.origins);
   out.padded = input.padded;
+  out.damaged = std::move(input.damaged);
   out.columns.resize(result_.size());
   std::vector<const VariableColumn*> pieces(ranges.size());
   for (size_t c = 0; c < result_.size(); ++c) {
@@ -133,14 +151,14 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       }
       const VariableSize size = Measure(pieces);
       const size_t splits_bytes = ((out.rows + 1) * sizeof(int64_t) + 63) / 64 * 64;
-      std::shared_ptr<Buffer> buffer =
-          Buffer::Allocate(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1);
-      int64_t* splits = reinterpret_cast<int64_t*>(buffer->data());
+      std::shared_ptr<char> memory =
+          AllocateValues(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1, allocator);
+      int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
       FillRowSplits(pieces, splits);
       out.columns[c].splits = splits;
-      out.columns[c].data = buffer->data() + splits_bytes;
+      out.columns[c].data = memory.get() + splits_bytes;
       FillElements(pieces, out.columns[c].data);
-      out.memory.push_back(std::move(buffer));
+      out.memory.push_back(std::move(memory));
     }
   }
   for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
@@ -150,24 +168,51 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       if (auto lent = step->lends()) out.memory.push_back(std::move(lent));
     }
   }
-  if (!filters_) return out;
-  // What is left of it.
-  BatchBuilder builder(output_);
-  builder.Append(out, 0, 0);
-  size_t begin = 0;
-  size_t end = 0;
+  if (!filters_ && valid_.empty()) return out;
+  std::vector<uint8_t> keep;
+  keep.reserve(out.rows);
   for (const auto& range : ranges) {
-    for (size_t row = range->range.begin; row < range->range.end; ++row) {
-      if (range->range.keep[row - range->range.begin]) {
-        end = row + 1;
-        continue;
-      }
-      builder.AppendMore(begin, row - begin);
-      begin = end = row + 1;
-    }
+    keep.insert(keep.end(), range->range.keep.begin(), range->range.keep.end());
   }
-  builder.AppendMore(begin, end - begin);
-  return builder.Finish(out.batched);
+  for (size_t row = 0; row < out.rows && !valid_.empty(); ++row) {
+    const bool valid = std::all_of(valid_.begin(), valid_.end(),
+                                   [&](size_t column) { return out.columns[column].data[row]; });
+    *num_invalid += keep[row] != RowRange::kDropped && !valid;
+  }
+  // Without a filter, rows that are not kept are of damaged records, which stay as they are.
+  if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
+        return k == RowRange::kKept || (k == RowRange::kDropped && !filters_);
+      })) {
+    return out;
+  }
+  return Gather(out, keep, allocator);
+}
+
+// The rows that are kept, and others in the place of those to be replaced.
+Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
+                         const HostAllocator& allocator) const {
+  const auto good = std::find(keep.begin(), keep.end(), RowRange::kKept) - keep.begin();
+  size_t stand_in = good;  // the kept row before, or the first
+  BatchBuilder builder(output_, allocator);
+  builder.Append(rows, 0, 0);
+  std::vector<size_t> replaced;  // rows of the result
+  size_t begin = 0;              // rows [begin, row) are still to be copied
+  for (size_t row = 0; row < rows.rows; ++row) {
+    if (keep[row] == RowRange::kKept) stand_in = row;
+    if (keep[row] == RowRange::kKept || (keep[row] == RowRange::kDropped && !filters_)) continue;
+    builder.AppendMore(begin, row - begin);
+    begin = row + 1;
+    if (keep[row] == RowRange::kDropped) continue;
+    replaced.push_back(builder.rows());
+    // Without any, it stays as it is.
+    builder.AppendMore(stand_in < rows.rows ? stand_in : row, 1);
+  }
+  builder.AppendMore(begin, rows.rows - begin);
+  Batch out = builder.Finish(rows.batched);
+  for (size_t column : valid_) {
+    for (size_t row : replaced) out.columns[column].data[row] = 0;
+  }
+  return out;
 }
 
 }  // namespace shardfeed

@@ -31,17 +31,20 @@ class RowProgram {
 
   // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
   // of the program's own.
-  Batch AllocateFixed(const Batch& input) const;
+  Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
   // Puts the batch together from all ranges, in order, without the rows that filters dropped.
-  Batch Finish(Batch input, Batch fixed,
-               absl::Span<const std::unique_ptr<RangeMemory>> ranges) const;
+  // `num_invalid`: rows that a step has marked as not valid.
+  Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
+               const HostAllocator& allocator, uint64_t* num_invalid) const;
 
  private:
   RowProgram() = default;
+  Batch Gather(const Batch& rows, const std::vector<uint8_t>& keep,
+               const HostAllocator& allocator) const;
 
   struct Step {
     std::vector<int> visible;
@@ -60,7 +63,8 @@ class RowProgram {
   RowSpec slots_;
   std::vector<Place> places_;
   std::shared_ptr<const RowSpec> fixed_;
-  std::vector<int> result_;  // slots of the output's columns
+  std::vector<int> result_;    // slots of the output's columns
+  std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output
   std::shared_ptr<const RowSpec> output_;
   bool filters_ = false;
   bool keeps_input_ = false;  // the output has views into the input's memory

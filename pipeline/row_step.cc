@@ -1,5 +1,6 @@
 #include "pipeline/row_step.h"
 
+#include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
@@ -28,7 +29,7 @@ void RowContext::FindOrigin() {
 
 uint64_t RowContext::epoch() {
   FindOrigin();
-  return origin_.epoch;
+  return origin_.epoch + origin_.later;
 }
 
 uint64_t RowContext::position() {
@@ -39,7 +40,7 @@ uint64_t RowContext::position() {
 Random& RowContext::random() {
   if (!has_random_) {
     FindOrigin();
-    random_ = Random(seed_, origin_.source, origin_.epoch, origin_.position);
+    random_ = Random(seed_, origin_.source, origin_.epoch + origin_.later, origin_.position);
     has_random_ = true;
   }
   return random_;
@@ -56,10 +57,30 @@ class NoMemory : public StepMemory {
 class ParseMemory : public StepMemory {
  public:
   explicit ParseMemory(ParsedColumns columns) : columns(std::move(columns)) {}
-  const VariableColumn* variable(size_t output) const override { return &columns.variable(output); }
-  void Clear() override { columns.Clear(); }
+  const VariableColumn* variable(size_t output) const override {
+    for (const Steps& s : steps) {
+      if (output == s.feature) return &s.elements;
+      if (output == s.lengths_output) return &s.lengths;
+    }
+    return &columns.variable(output);
+  }
+  void Clear() override {
+    columns.Clear();
+    for (Steps& s : steps) {
+      s.elements.Clear();
+      s.lengths.Clear();
+    }
+  }
 
+  // A feature with steps of varying length: rows of all their elements, and of the steps' lengths.
+  struct Steps {
+    size_t feature;
+    size_t lengths_output;
+    VariableColumn elements;
+    VariableColumn lengths{sizeof(int64_t), false};
+  };
   ParsedColumns columns;
+  std::vector<Steps> steps;
 };
 
 class MapMemory : public StepMemory {
@@ -80,19 +101,28 @@ class ParseStep : public RowStep {
       outputs_.push_back(
           {feature.name, feature.dtype, feature.shape, feature.layout != Layout::kFixed});
     }
+    for (size_t i = 0; i < parser_->num_features(); ++i) {
+      if (!parser_->spec(i).ragged_steps) continue;
+      steps_.emplace_back(i, outputs_.size());
+      outputs_.push_back({parser_->spec(i).name + "_lengths", DType::kInt64, {}, true});
+    }
     drops_ = {"record"};
   }
 
   std::string name() const override { return "parse"; }
   std::shared_ptr<const void> lends() const override { return parser_; }  // defaults
   std::unique_ptr<StepMemory> MakeMemory() const override {
-    return std::make_unique<ParseMemory>(parser_->MakeColumns());
+    auto memory = std::make_unique<ParseMemory>(parser_->MakeColumns());
+    for (const auto& [feature, lengths] : steps_) {
+      memory->steps.push_back({feature, lengths, {parser_->bytes(feature), false}});
+    }
+    return memory;
   }
 
   absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
                    StepMemory* memory) const override {
     ParsedColumns& columns = static_cast<ParseMemory*>(memory)->columns;
-    for (size_t i = 0; i < outputs_.size(); ++i) {
+    for (size_t i = 0; i < parser_->num_features(); ++i) {
       if (!outputs_[i].ragged) columns.SetFixed(i, range->slots[first_output + i].data);
     }
     // The dataset has made sure that it is there.
@@ -102,18 +132,46 @@ class ParseStep : public RowStep {
     }
     const auto* record = reinterpret_cast<const std::string_view*>(records->data);
     for (size_t row = range->begin; row < range->end; ++row) {
-      // What a filter has dropped is parsed all the same, so that ragged rows keep their numbers.
+      if (!range->keep[row - range->begin]) {
+        columns.AddEmptyRow();
+        continue;
+      }
       absl::Status status = parser_->Parse(record[row], row, &columns);
       if (!status.ok()) {
         range->failed_row = row;
         return status;
       }
     }
+    for (ParseMemory::Steps& steps : static_cast<ParseMemory*>(memory)->steps) {
+      Flatten(columns.variable(steps.feature), &steps);
+    }
     return absl::OkStatus();
   }
 
  private:
+  static void Flatten(const VariableColumn& column, ParseMemory::Steps* steps) {
+    int64_t step = 0;
+    int64_t element = 0;
+    for (int64_t row_end : column.row_ends()) {
+      const int64_t first = element;
+      for (; step < row_end; ++step) {
+        const int64_t end = column.step_ends()[step];
+        *reinterpret_cast<int64_t*>(steps->lengths.Extend(1)) = end - element;
+        element = end;
+      }
+      const size_t bytes = column.element_bytes();
+      if (element > first) {
+        std::memcpy(steps->elements.Extend(element - first), column.elements() + first * bytes,
+                    (element - first) * bytes);
+      }
+      steps->elements.EndRow();
+      steps->lengths.EndRow();
+    }
+  }
+
   const std::shared_ptr<const ExampleParser> parser_;
+  // Features with steps of varying length, and the outputs of their lengths.
+  std::vector<std::pair<size_t, size_t>> steps_;
 };
 
 }  // namespace
@@ -183,7 +241,7 @@ class FilterStep : public RowStep {
       range->failed_row = row;
       context.row_ = row;
       context.has_origin_ = context.has_random_ = false;
-      keep = fn_(context);
+      if (!fn_(context)) keep = RowRange::kDropped;
     }
     return absl::OkStatus();
   }

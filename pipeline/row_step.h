@@ -37,7 +37,10 @@ struct RowRange {
   size_t begin = 0;
   size_t end = 0;
   std::vector<Slot> slots;
-  // One for each row of the range; 0: a filter has dropped it.
+  // One for each row of the range. kDropped: a filter has dropped it, or its record is damaged;
+  // steps leave such a row alone, but for ending it in their ragged outputs. kReplace: a row that
+  // is kept of the same batch is to stand in its place.
+  enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2 };
   std::vector<uint8_t> keep;
   size_t failed_row = 0;  // of the batch; set by a step that fails
 };
@@ -61,6 +64,9 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
+  // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
+  // are not (0); -1: all are.
+  virtual int valid_output() const { return -1; }
   // What its outputs of bytes may point to, besides the batch that came in.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;

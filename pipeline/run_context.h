@@ -25,6 +25,7 @@ struct StageCounters {
   std::atomic<uint64_t> batches = 0;
   std::atomic<uint64_t> rows = 0;
   std::atomic<uint64_t> bytes = 0;
+  std::atomic<uint64_t> invalid = 0;      // rows marked as such: see RowStep::valid_output
   std::atomic<uint64_t> busy_ns = 0;      // of all threads
   std::atomic<uint64_t> wait_in_ns = 0;   // for its input
   std::atomic<uint64_t> wait_out_ns = 0;  // its consumer's, for it
@@ -40,6 +41,7 @@ struct RunContext {
   bool deterministic = true;
   // For each parallel stage: bytes of batches ahead of its consumer, but always one.
   uint64_t budget_bytes = 256 << 20;
+  HostAllocator allocator;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;
   // The numbers of the chain's sources, by what identifies their step.

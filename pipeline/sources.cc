@@ -18,7 +18,6 @@ class ShardsStage : public Stage {
       : reader_(std::move(reader)),
         rank_(options.rank),
         world_(options.world),
-        leaves_out_(options.damage.skip),
         source_(source),
         epoch_(epoch) {
     if (epoch > 0) reader_->Seek(epoch, 0);
@@ -37,33 +36,21 @@ class ShardsStage : public Stage {
   }
 
   absl::Status Next(Batch* out) override {
-    while (true) {
-      auto block = std::make_shared<ReadBlock>();
-      absl::Status status = reader_->Next(block.get());
-      *out = Batch();
-      if (!status.ok() || block->records.empty()) return status;
-      const size_t n = block->records.size();
-      epoch_ = block->epoch;
-      position_ = block->position + n * block->stride - rank_;
-      out->rows = n;
-      out->spec = RecordSpec();
-      out->columns = {{reinterpret_cast<char*>(block->records.data())}};
-      out->origins = {{0, source_, block->epoch, block->position, block->stride}};
-      out->padded = block->padded;
-      const std::vector<uint32_t> damaged = block->damaged;
-      out->memory = {std::move(block)};
-      if (damaged.empty()) return absl::OkStatus();
-      BatchBuilder kept(out->spec);
-      kept.Append(*out, 0, 0);
-      size_t begin = 0;
-      for (uint32_t row : damaged) {
-        kept.AppendMore(begin, row - begin);
-        begin = row + 1;
-      }
-      kept.AppendMore(begin, n - begin);
-      *out = kept.Finish(false);
-      if (!out->empty()) return absl::OkStatus();
-    }
+    auto block = std::make_shared<ReadBlock>();
+    absl::Status status = reader_->Next(block.get());
+    *out = Batch();
+    if (!status.ok() || block->records.empty()) return status;
+    const size_t n = block->records.size();
+    epoch_ = block->epoch;
+    position_ = block->position + n * block->stride - rank_;
+    out->rows = n;
+    out->spec = RecordSpec();
+    out->columns = {{reinterpret_cast<char*>(block->records.data())}};
+    out->origins = {{0, source_, block->epoch, block->position, block->stride}};
+    out->padded = block->padded;
+    out->damaged = block->damaged;
+    out->memory = {std::move(block)};
+    return absl::OkStatus();
   }
 
   // Positions that do not depend on the rank, as those of Reader::SaveState.
@@ -78,7 +65,6 @@ class ShardsStage : public Stage {
     return words->status();
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
-    if (leaves_out_) return false;
     (*state)[1] += elements * world_;
     return true;
   }
@@ -87,7 +73,6 @@ class ShardsStage : public Stage {
   const std::unique_ptr<Reader> reader_;
   const uint64_t rank_;
   const uint64_t world_;
-  const bool leaves_out_;  // damaged records
   const uint32_t source_;
   uint64_t epoch_;
   uint64_t position_ = 0;

@@ -14,10 +14,15 @@ constexpr int kDepth = 64;
 
 }  // namespace
 
-IoChoice ChooseIo(const ShardTable& table, EngineKind kind) {
+IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
   IoChoice choice;
   choice.engine.kind = kind;
   choice.engine.depth = kDepth;
+  if (cache == CacheUse::kBypass) {
+    choice.engine.direct = true;
+    choice.reason = "past the page cache, as was asked for";
+    return choice;
+  }
   uint64_t bytes = 0;
   uint64_t cached = 0;
   const size_t looked_at = std::min(table.num_shards(), kShardsLookedAt);
@@ -34,6 +39,9 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind) {
   if (share >= kMostlyCached) {
     choice.engine.inline_reads = true;
     choice.reason = fmt::format("{:.0f} % of the data is in the page cache", share * 100);
+  } else if (cache == CacheUse::kUse) {
+    choice.reason = fmt::format(
+        "{:.0f} % of the data is in the page cache; through it, as was asked for", share * 100);
   } else if (table.file_bytes() <= FreeMemoryBytes() / 2) {
     choice.reason = fmt::format(
         "{:.0f} % of the data is in the page cache, and all of it fits into "

@@ -10,6 +10,13 @@
 
 namespace shardfeed {
 
+// Whether files are read through the page cache.
+enum class CacheUse {
+  kAuto,
+  kUse,     // through it, whatever is in it
+  kBypass,  // past it (O_DIRECT), where the file system can
+};
+
 struct IoChoice {
   EngineOptions engine;  // depth: of all threads together
   std::string reason;    // for statistics: "97 % of the data is in the page cache"
@@ -18,7 +25,7 @@ struct IoChoice {
 // What is in the page cache is read by the threads that check it; what is not, but fits into free
 // memory, is read through the cache with many requests in flight; more than that is read past the
 // cache, so that nobody else's files are driven out of it. Looks at up to 16 of the shards.
-IoChoice ChooseIo(const ShardTable& table, EngineKind kind);
+IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache = CacheUse::kAuto);
 
 }  // namespace shardfeed
 

@@ -19,7 +19,6 @@
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "reader/divider.h"
-#include "reader/io_choice.h"
 #include "reader/permutation.h"
 
 namespace shardfeed {
@@ -28,6 +27,8 @@ namespace {
 constexpr uint64_t kBlockBytes = 1 << 20;
 constexpr uint64_t kMaxBlockRecords = 4096;
 constexpr uint64_t kFirstBlockRecords = 16;
+constexpr uint64_t kRampBlocks = 16;
+constexpr size_t kWakeBlocks = 4;
 // Records that are not needed are read all the same when less than this lies between two that are.
 constexpr uint64_t kMergeGapBytes = 32 << 10;
 constexpr uint64_t kMinBudget = 64 << 20;
@@ -75,7 +76,7 @@ class Reader::Run {
         first_position_(position),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
         pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20))),
-        choice_(ChooseIo(*table_, options.io)),
+        choice_(ChooseIo(*table_, options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
         chunk_divider_(order_->spec().chunk),
         whole_pieces_(whole_chunks) {
@@ -147,11 +148,7 @@ class Reader::Run {
     std::shared_ptr<Block> block;
     {
       std::unique_lock<std::mutex> lock(mutex_);
-      const auto ready = [this] {
-        if (!fatal_.ok()) return true;
-        if (blocks_.empty()) return planned_all_;
-        return options_.deterministic ? blocks_.front()->done : !done_.empty();
-      };
+      const auto ready = [this] { return Ready(); };
       consumer_waits_ = true;
       if (!ready()) {
         const auto start = std::chrono::steady_clock::now();
@@ -212,6 +209,27 @@ class Reader::Run {
   }
 
  private:
+  // Whether the consumer has something to take. mutex_.
+  bool Ready() const {
+    if (!fatal_.ok()) return true;
+    if (blocks_.empty()) return planned_all_;
+    return options_.deterministic ? blocks_.front()->done : !done_.empty();
+  }
+
+  // Whether to wake a consumer that waits. Waking costs a tenth of reading a block from the page
+  // cache, so there, in sequential order, several are awaited. (In the others blocks are complete
+  // in bursts. A thread that has nothing to do wakes it for any.) mutex_.
+  bool ReadyEnough() const {
+    if (!Ready()) return false;
+    const bool sequential = order_->spec().kind == OrderSpec::Kind::kSequential;
+    if (!choice_.engine.inline_reads || !sequential || !options_.deterministic) return true;
+    if (blocks_.empty() || blocks_.front()->number < kRampBlocks) return true;
+    for (size_t i = 0; i < kWakeBlocks; ++i) {
+      if (i >= blocks_.size() || !blocks_[i]->done) return false;
+    }
+    return true;
+  }
+
   // Memory of the budget, given back when the last view is gone.
   struct Reservation {
     Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
@@ -490,7 +508,7 @@ class Reader::Run {
     block->out.position = plan_position_;
     block->out.stride = stride;
     uint64_t n = block_records_;
-    if (ramp_ && block->number < 16) {
+    if (ramp_ && block->number < kRampBlocks) {
       n = std::min(n, kFirstBlockRecords << block->number);
     }
     n = std::min(n, (end_position_ - plan_position_ + stride - 1) / stride);
@@ -634,6 +652,8 @@ class Reader::Run {
     std::deque<std::pair<uint64_t, uint32_t>> to_submit;  // slot, extent
     const size_t depth = engine.depth();
     while (true) {
+      // Planned before there is nothing to read, so that the other threads need not wait for it.
+      if (engine.reads_in_wait()) TryPlan(2 * thread_count_);
       // As many units as keep the engine busy; just one if nobody reads while this thread checks.
       while (engine.reads_in_wait() ? engine.outstanding() + to_submit.size() == 0
                                     : engine.outstanding() + to_submit.size() < depth) {
@@ -708,6 +728,7 @@ class Reader::Run {
       if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
       // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
       std::unique_lock<std::mutex> lock(mutex_);
+      if (consumer_waits_ && Ready()) delivery_.notify_one();
       work_.wait(lock, [&] { return stopping_ || !to_read_.empty() || MayPlan(); });
       if (stopping_) return;
     }
@@ -715,10 +736,11 @@ class Reader::Run {
 
   bool MayPlan() const { return !planning_ && !planned_all_ && !plan_stuck_; }
 
-  bool TryPlan() {
+  // Plans, if nobody does and fewer than `enough` units wait to be read.
+  bool TryPlan(size_t enough = SIZE_MAX) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      if (!MayPlan()) return false;
+      if (!MayPlan() || to_read_.size() >= enough) return false;
       planning_ = true;
     }
     const bool queued = Plan();
@@ -805,7 +827,7 @@ class Reader::Run {
     }
     block.slices.clear();
     block.units.clear();
-    bool head = false;
+    bool wake = false;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       block.done = true;
@@ -813,9 +835,9 @@ class Reader::Run {
         const auto same = [&](const std::shared_ptr<Block>& b) { return b.get() == &block; };
         done_.push_back(*std::find_if(blocks_.begin(), blocks_.end(), same));
       }
-      head = !options_.deterministic || blocks_.front().get() == &block;
+      wake = consumer_waits_ && ReadyEnough();
     }
-    if (head) delivery_.notify_one();
+    if (wake) delivery_.notify_one();
   }
 
   // Marks the damaged records of a slice, which begins at `at` in the block.

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/engine.h"
+#include "reader/io_choice.h"
 #include "reader/order.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
@@ -63,6 +64,7 @@ struct ReaderOptions {
   // free, at least 64 MiB and at most 1 GiB. Blocks that the consumer keeps count too.
   uint64_t budget_bytes = 0;
   EngineKind io = EngineKind::kAuto;
+  CacheUse cache = CacheUse::kAuto;
 };
 
 // Records one after another in the order. The views live as long as `buffers` do.

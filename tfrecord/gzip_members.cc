@@ -41,34 +41,51 @@ libdeflate_decompressor* ThreadDecompressor() {
   return decompressor.get();
 }
 
-// Pictures and other compressed data do not get smaller, however hard one tries. A sample of slices
-// from all over `bytes` says so, when it hardly shrinks.
-bool LooksCompressed(std::string_view bytes) {
+// Levels up to this one give way to the fastest where it does as well.
+constexpr int kMaxAdaptedLevel = 6;
+
+// `deflated` bytes of `size`, or as many as there were if they did not get fewer.
+size_t DeflatedBytes(int level, const char* bytes, size_t size) {
+  constexpr size_t kMostBytes = 32 << 10;
+  std::array<char, kMostBytes> deflated;
+  const size_t n = libdeflate_deflate_compress(ThreadCompressor(level), bytes, size,
+                                               deflated.data(), std::min(size, kMostBytes));
+  return n == 0 ? size : n;
+}
+
+// The level that is worth its time. Pictures and other compressed data do not get smaller, however
+// hard one tries (0: they are stored), and numbers that hardly repeat get as small at level 1 as at
+// 6. A sample of slices from all over `bytes` says so.
+int WorthwhileLevel(std::string_view bytes, int level) {
   constexpr size_t kSlices = 4;
   constexpr size_t kSliceBytes = 8 << 10;
   constexpr size_t kSampleBytes = kSlices * kSliceBytes;
-  if (bytes.size() < 2 * kSampleBytes) return false;
+  if (bytes.size() < 2 * kSampleBytes) return level;
+  // What is worth the level mostly shows it in the first slice.
+  const bool adapts = level > 1 && level <= kMaxAdaptedLevel;
+  const size_t fast = DeflatedBytes(1, bytes.data(), kSliceBytes / 2);
+  const auto is_smaller = [](size_t a, size_t b) { return a + b / 400 < b; };
+  if (fast < kSliceBytes / 2 * 9 / 10 &&
+      (!adapts || is_smaller(DeflatedBytes(level, bytes.data(), kSliceBytes / 2), fast))) {
+    return level;
+  }
   std::array<char, kSampleBytes> sample;
   for (size_t i = 0; i < kSlices; ++i) {
     const size_t begin = (bytes.size() - kSliceBytes) / (kSlices - 1) * i;
     std::memcpy(sample.data() + i * kSliceBytes, bytes.data() + begin, kSliceBytes);
   }
-  // What shrinks at all mostly shows it in the first slice. (Zero: the result does not fit.)
-  std::array<char, kSampleBytes - kSampleBytes / 200> deflated;
-  libdeflate_compressor* fast = ThreadCompressor(1);
-  if (libdeflate_deflate_compress(fast, sample.data(), kSliceBytes / 2, deflated.data(),
-                                  kSliceBytes / 2 * 9 / 10) != 0) {
-    return false;
+  const size_t deflated = DeflatedBytes(1, sample.data(), sample.size());
+  if (deflated > kSampleBytes - kSampleBytes / 200) return 0;
+  if (!adapts || is_smaller(DeflatedBytes(level, sample.data(), sample.size()), deflated)) {
+    return level;
   }
-  return libdeflate_deflate_compress(fast, sample.data(), sample.size(), deflated.data(),
-                                     deflated.size()) == 0;
+  return 1;
 }
 
 }  // namespace
 
 void AppendGzipMember(std::string_view bytes, int level, std::string* out) {
-  if (LooksCompressed(bytes)) level = 0;
-  libdeflate_compressor* compressor = ThreadCompressor(level);
+  libdeflate_compressor* compressor = ThreadCompressor(WorthwhileLevel(bytes, level));
   const size_t begin = out->size();
   const size_t bound = libdeflate_deflate_compress_bound(compressor, bytes.size());
   out->resize(begin + kSizedMemberHeaderBytes + bound + kGzipTrailerBytes);

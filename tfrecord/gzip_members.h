@@ -28,7 +28,7 @@ inline constexpr size_t kGzipTrailerBytes = 8;
 
 // Appends one member with the whole of `bytes` to `out`. `level` 1 (fast) to 12 (small), as
 // libdeflate has them; 6 compares with zlib's default. Bytes that look compressed already are
-// stored.
+// stored, and up to level 6 those that get as small at level 1 are deflated at that.
 void AppendGzipMember(std::string_view bytes, int level, std::string* out);
 
 // The size of the member that starts at `header`, when its first kSizedMemberHeaderBytes are those

@@ -266,11 +266,16 @@ TEST(EngineChoice, EnvironmentDecidesForAuto) {
   ::unsetenv("SHARDFEED_IO");
 }
 
-// Makes io_uring_setup fail with `error`, as a container's filter does.
-bool ForbidUring(uint32_t error) {
+// Numbers of system calls, on every architecture.
+constexpr uint32_t kUringSetup = 425;
+constexpr uint32_t kUringEnter = 426;
+
+// Makes a system call fail with `error` in this thread and those that it starts, as a container's
+// filter does.
+bool Forbid(uint32_t call, uint32_t error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 425, 0, 1),  // io_uring_setup, on every architecture
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
@@ -288,7 +293,7 @@ TEST(EngineChoice, WithoutUringThreadsRead) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      if (!ForbidUring(error)) std::_Exit(77);
+      if (!Forbid(kUringSetup, error)) std::_Exit(77);
       const auto engine = MakeEngine(EngineOptions());
       if (!engine.ok()) std::_Exit(1);
       if ((*engine)->stats().mode != "threads") std::_Exit(2);
@@ -303,6 +308,62 @@ TEST(EngineChoice, WithoutUringThreadsRead) {
     ASSERT_TRUE(WIFEXITED(status));
     if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp filters here";
     EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+}
+
+// A ring that was set up, and that the kernel later refuses to enter.
+TEST(EngineChoice, RingThatBreaksIsReplacedByThreads) {
+  TestFolder folder;
+  const std::string bytes = RandomBytes(3'000'000, 1);
+  const auto file = *File::Open(folder.Write("f", bytes));
+  for (bool direct : {false, true}) {
+    for (int before : {0, 3, 40}) {
+      std::string skipped;
+      // A filter is its thread's, and cannot be taken away.
+      std::thread([&] {
+        EngineOptions options;
+        options.kind = EngineKind::kUring;
+        options.direct = direct;
+        options.depth = 8;
+        auto engine = MakeEngine(options);
+        if (!engine.ok()) {
+          skipped = "io_uring may not be used here";
+          return;
+        }
+        std::vector<ReadRequest> requests;
+        std::shared_ptr<Buffer> into = Buffer::Allocate(100 * 30'000);
+        for (uint64_t i = 0; i < 100; ++i) {
+          requests.push_back({file, 20'000 * i + i, 30'000 - i, i});
+          if (i % 2 == 0) {
+            requests.back().into = into;
+            requests.back().into_offset = i * 30'000;
+          }
+        }
+        std::vector<ReadResult> results;
+        (*engine)->Submit(absl::MakeSpan(requests).first(before));
+        if (before > 8) (*engine)->Wait(1, &results);
+        if (!Forbid(kUringEnter, EPERM)) {
+          skipped = "no seccomp filters here";
+          return;
+        }
+        (*engine)->Submit(absl::MakeSpan(requests).subspan(before));
+        while ((*engine)->outstanding() > 0) {
+          (*engine)->Wake();
+          (*engine)->Wait(5, &results);
+        }
+        EXPECT_EQ(results.size(), 100);
+        for (const ReadResult& result : results) {
+          ASSERT_OK(result.status);
+          const ReadRequest& request = requests[result.tag];
+          EXPECT_EQ(result.data, bytes.substr(request.offset, request.length));
+        }
+        EXPECT_EQ((*engine)->stats().mode, direct ? "threads, direct" : "threads");
+        EXPECT_NE((*engine)->stats().reason.find("forbidden"), std::string::npos);
+        EXPECT_NE((*engine)->stats().reason.find("reading went on with pread"), std::string::npos);
+        EXPECT_EQ((*engine)->stats().requests, 100);
+      }).join();
+      if (!skipped.empty()) GTEST_SKIP() << skipped;
+    }
   }
 }
 

@@ -49,6 +49,23 @@ Dataset Source(const Json& s) {
   return Dataset::Interleave(BuildAll(s[1]), s[2], s[3]);
 }
 
+// ["name", "int64" | "float32" | "bytes", "fixed" | "ragged" | "steps", shape]
+std::vector<FeatureSpec> Features(const Json& specs) {
+  std::vector<FeatureSpec> features;
+  for (const Json& s : specs) {
+    FeatureSpec feature;
+    feature.name = s[0];
+    feature.dtype = s[1] == "int64"     ? DType::kInt64
+                    : s[1] == "float32" ? DType::kFloat32
+                                        : DType::kBytes;
+    if (s[2] != "fixed") feature.layout = Layout::kRagged;
+    feature.ragged_steps = s[2] == "steps";
+    feature.shape = s[3].get<std::vector<int64_t>>();
+    features.push_back(std::move(feature));
+  }
+  return features;
+}
+
 Dataset Step(const Dataset& ds, const Json& s) {
   const std::string name = s[0];
   if (name == "map_square") {
@@ -76,6 +93,7 @@ Dataset Step(const Dataset& ds, const Json& s) {
     return ds.PaddedBatch(s[1], {{"values", {s[2].get<int64_t>(), s[3].get<double>()}}});
   }
   if (name == "bucket") return ds.BucketByLength("values", s[1], s[2]).Pad();
+  if (name == "sparse") return ds.Sparse({s[1].get<std::string>()});
   if (name == "unbatch") return ds.Unbatch();
   if (name == "take") return ds.Take(s[1]);
   if (name == "skip") return ds.Skip(s[1]);
@@ -83,9 +101,12 @@ Dataset Step(const Dataset& ds, const Json& s) {
   if (name == "repeat") return ds.Repeat(s[1]);
   if (name == "enumerate") return ds.Enumerate("index", s[1]);
   if (name == "cache") return ds.Cache();
+  if (name == "cache_on_disk") return ds.CacheOnDisk(s[1].get<std::string>());
+  if (name == "snapshot") return ds.Snapshot(s[1].get<std::string>());
   if (name == "prefetch") return ds.Prefetch(s[1]);
   if (name == "interleave_shards") return ds.InterleaveShards(s[1], s[2]);
   if (name == "parse_all") return ds.ParseAll();
+  if (name == "parse") return ds.Parse(Features(s[1]), Features(s[2]));
   std::cerr << "chain: no step " << name << "\n";
   std::exit(2);
 }

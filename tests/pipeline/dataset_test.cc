@@ -1,6 +1,10 @@
 #include "pipeline/dataset.h"
 
 #include <atomic>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <new>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -74,6 +78,39 @@ Dataset Ragged(const Dataset& ds) {
     for (int64_t& out : row.Extend<int64_t>(0, value % 5)) out = value;
     return absl::OkStatus();
   });
+}
+
+TEST(DatasetTest, BatchesAreInTheMemoryOfTheAllocator) {
+  std::mutex mutex;
+  std::map<const char*, size_t> blocks;
+  const HostAllocator allocator = [&](size_t size) {
+    std::shared_ptr<char> memory(new (std::align_val_t{64}) char[size],
+                                 [](char* p) { ::operator delete[](p, std::align_val_t{64}); });
+    std::lock_guard<std::mutex> lock(mutex);
+    blocks[memory.get()] = size;
+    return memory;
+  };
+  const auto within = [&](const void* p) {
+    std::lock_guard<std::mutex> lock(mutex);
+    const char* at = static_cast<const char*>(p);
+    auto it = blocks.upper_bound(at);
+    return it != blocks.begin() && at < (--it)->first + it->second;
+  };
+  // Steps and batching as one stage, and a batch of what a filter left.
+  for (const Dataset& ds : {Ragged(Square(Dataset::Range(0, 40))).Batch(8),
+                            Ragged(Square(Odd(Dataset::Range(0, 40)))).Batch(8)}) {
+    auto it = ds.Start({.threads = 2, .allocator = allocator});
+    ASSERT_OK(it);
+    for (Batch batch; (*it)->Next(&batch).ok() && !batch.empty();) {
+      for (size_t c = 0; c < batch.columns.size(); ++c) {
+        if ((*batch.spec)[c].name == "value") continue;  // Range's own
+        EXPECT_TRUE(within(batch.columns[c].data)) << (*batch.spec)[c].name;
+        if (batch.columns[c].splits != nullptr) {
+          EXPECT_TRUE(within(batch.columns[c].splits));
+        }
+      }
+    }
+  }
 }
 
 TEST(DatasetTest, RowsAreMappedAndBatched) {
@@ -249,6 +286,112 @@ TEST(DatasetTest, TheCacheIsFilledOnce) {
   EXPECT_EQ(*calls, 100);
   EXPECT_FAILS(FirstError(Dataset::Range(0, 100000).Cache(1000)), kResourceExhausted,
                "the elements take more than 1000 bytes");
+  // Two ways to it in one run.
+  const Dataset cached = ds.Cache();
+  EXPECT_EQ(Collect(Dataset::Zip({cached, Square(cached).Select({"square"})}).Repeat(2)).size(),
+            200);
+}
+
+// Random numbers, a ragged column and bytes.
+Dataset Noisy(const Dataset& ds) {
+  return Ragged(ds).Map({{"noise", DType::kFloat64, {2}}, {"text", DType::kBytes, {2}}},
+                        [](RowContext& row) {
+                          for (double& noise : row.Out<double>(0)) noise = row.random().Uniform();
+                          const auto text = row.Out<std::string_view>(1);
+                          text[0] = row.In<int64_t>(0)[0] % 2 == 0 ? "even" : "";
+                          text[1] = "some text";
+                          return absl::OkStatus();
+                        });
+}
+
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+TEST(DatasetTest, CachesDeliverWhatWasMade) {
+  const TestFolder folder;
+  const Dataset rows = Noisy(Dataset::Range(0, 3000)).Shuffle(1, 100);
+  const Dataset batches = rows.PaddedBatch(7);
+  for (const Dataset& ds : {rows, batches}) {
+    const std::vector<std::string> once = Collect(ds);
+    std::vector<std::string> twice = once;
+    twice.insert(twice.end(), once.begin(), once.end());
+    EXPECT_EQ(Collect(ds.Cache().Repeat(2)), twice);
+    auto it = Start(ds.CacheOnDisk(folder.path()).Repeat(2));
+    EXPECT_EQ(Collect(*it), twice);
+    EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
+  }
+  // Random steps behind a cache go on.
+  const std::vector<std::string> epochs = Collect(Noisy(Dataset::Range(0, 50).Cache()).Repeat(2));
+  EXPECT_EQ(epochs, Collect(Noisy(Dataset::Range(0, 50)).Repeat(2)));
+  EXPECT_FAILS(FirstError(rows.CacheOnDisk(folder.path(), 10000)), kResourceExhausted,
+               "shardfeed-cache: the elements take more than 10000 bytes");
+  EXPECT_FAILS(FirstError(rows.CacheOnDisk(folder / "none")), kNotFound, folder / "none");
+  EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
+}
+
+TEST(DatasetTest, ASnapshotIsMadeOnce) {
+  const TestFolder folder;
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  const Dataset made = Noisy(Dataset::Range(0, 2000).Map({}, [calls](RowContext&) {
+                         ++*calls;
+                         return absl::OkStatus();
+                       })).Batch(7);
+  const Dataset ds = made.Snapshot(folder / "s");
+  const std::vector<std::string> all = Collect(made);
+  *calls = 0;
+  // A run that ends before leaves nothing.
+  Collect(*Start(ds), 100);
+  EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
+  EXPECT_GT(calls->exchange(0), 0);
+  EXPECT_EQ(Collect(ds), all);
+  EXPECT_THAT(FilesIn(folder.path()), ElementsAre("s"));
+  EXPECT_EQ(calls->exchange(0), 2000);
+  EXPECT_EQ(Collect(ds), all);
+  EXPECT_EQ(*calls, 0);
+  // A state of the run that wrote it serves the one that reads it.
+  folder.Write("s2", testing::ReadBytes(folder / "s"));
+  std::filesystem::remove(folder / "s");
+  auto writing = Start(ds);
+  Collect(*writing, 123);
+  const std::string state = *writing->State();
+  folder.Write("s", testing::ReadBytes(folder / "s2"));
+  auto reading = Start(ds);
+  ASSERT_OK(reading->Load(state));
+  EXPECT_EQ(Collect(*reading), std::vector(all.begin() + 123, all.end()));
+  EXPECT_EQ(Collect(ds.Unbatch().Skip(500).Take(3)).size(), 3);
+}
+
+TEST(DatasetTest, SnapshotsThatCannotBeReadSaySo) {
+  const TestFolder folder;
+  const Dataset ds = Noisy(Dataset::Range(0, 2000)).Batch(7);
+  Collect(ds.Snapshot(folder / "s"));
+  const std::string bytes = testing::ReadBytes(folder / "s");
+  EXPECT_FAILS(FirstError(ds.Skip(1).Snapshot(folder / "s")), kFailedPrecondition,
+               "s: a snapshot of another chain or other data");
+  EXPECT_FAILS(FirstError(ds.Shard(0, 2).Snapshot(folder / "s")), kFailedPrecondition, "another");
+  // Any byte that is not what was written, and any end that is missing.
+  for (size_t at = 0; at < bytes.size(); at += 4999) {
+    std::string damaged = bytes;
+    damaged[at] ^= 0x40;
+    folder.Write("s", damaged);
+    EXPECT_FAILS(FirstError(ds.Snapshot(folder / "s")), kDataLoss, "delete the file");
+    folder.Write("s", bytes.substr(0, at));
+    EXPECT_FAILS(FirstError(ds.Snapshot(folder / "s")), kDataLoss, "delete the file");
+  }
+  std::string frame;
+  AppendFrame("{}", &frame);
+  folder.Write("s", frame);
+  EXPECT_FAILS(FirstError(ds.Snapshot(folder / "s")), kDataLoss, "not a snapshot of shardfeed");
+  frame.clear();
+  AppendFrame(R"({"format":"shardfeed snapshot","version":7})", &frame);
+  folder.Write("s", frame);
+  EXPECT_FAILS(FirstError(ds.Snapshot(folder / "s")), kFailedPrecondition,
+               "of version 7; this shardfeed reads version 1");
 }
 
 TEST(DatasetTest, RandomNumbersDependOnTheRowAlone) {
@@ -341,7 +484,8 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       {"interleave", Dataset::Interleave({rows, rows.Take(20), rows.Skip(400), rows}, 2, 3)},
       {"mix", mixed.Batch(9)},
       {"shard", rows.Shard(1, 3).Enumerate().Batch(8)},
-      {"cache", rows.Batch(20).Cache().Repeat(2)},
+      {"cache", Noisy(rows.Shuffle(8, 90).Batch(20).Cache().Unbatch()).Repeat(2).Batch(30)},
+      {"cache on disk", rows.CacheOnDisk(::testing::TempDir()).Repeat(2).Batch(30)},
       {"generator", Dataset::FromGenerator(counting, {{"value", DType::kInt64, {}}}).Batch(10)},
       {"flat_map", rows.FlatMap({{"n", DType::kInt64, {}}},
                                 [](const Batch& in, size_t row, RowEmitter& out) {
@@ -448,6 +592,10 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Enumerate("value"), "there is a column 'value' already");
   fails(range.Pad(), "the elements here are rows");
   fails(range.Batch(2).Pad({{"value", {}}}), "there is no ragged column 'value'");
+  fails(range.Sparse({"value"}), "sparse: the elements here are rows");
+  fails(range.Batch(2).Sparse({"value"}), "sparse: there is no ragged column 'value'");
+  fails(Ragged(range).Batch(2).Sparse({"values", "values"}),
+        "there is a column 'values_indices' already");
   fails(range.BucketByLength("value", {2}, {1, 1}), "are all of one length");
   fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in rising order take 2");
   fails(range.Pack("value", {.length = 2}), "are all of one length");
@@ -578,7 +726,7 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
   }
 }
 
-TEST_F(ShardsTest, SkippedDamageIsLeftOut) {
+TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   const auto table = Examples(100);
   std::string shard = testing::ReadBytes(folder_ / "e-00001-of-00003");
   shard[shard.size() / 2] ^= 1;
@@ -586,7 +734,71 @@ TEST_F(ShardsTest, SkippedDamageIsLeftOut) {
   EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table))), kDataLoss, "e-00001-of-00003: record");
   ReaderOptions options;
   options.damage.skip = true;
-  EXPECT_EQ(Collect(Parsed(Dataset::Shards(table, options))).size(), 99);
+  const Dataset ds = Parsed(Dataset::Shards(table, options));
+  auto it = Start(ds.Batch(10));
+  size_t row = 0;
+  size_t damaged = 0;
+  for (Batch batch; it->Next(&batch).ok() && !batch.empty(); row += batch.rows) {
+    EXPECT_EQ(batch.rows, 10);
+    for (uint32_t d : batch.damaged) {
+      ++damaged;
+      EXPECT_EQ(row + d, 49);
+      EXPECT_EQ(batch.Row<int64_t>(0, d)[0], 0);
+      EXPECT_EQ(batch.Row<float>(1, d)[1], 0);
+    }
+  }
+  EXPECT_EQ(row, 100);
+  EXPECT_EQ(damaged, 1);
+  EXPECT_EQ(it->stats().damaged, 1);
+  // Functions do not see it, and filters drop it; what keeps or cuts rows keeps the mark.
+  const Dataset seen = ds.Map({{"bytes", DType::kBytes, {}}}, [](RowContext& out) -> absl::Status {
+    if (out.In<float>(1)[1] == 0) return absl::InternalError("a damaged row was seen");
+    out.Out<std::string_view>(0)[0] = "x";
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(Collect(seen).size(), 100);
+  EXPECT_EQ(Collect(seen.Filter([](RowContext&) { return true; })).size(), 99);
+  Batch batch;
+  ASSERT_OK(Start(seen.Shuffle(1, 100).Skip(1).Batch(7).Unbatch().Batch(99))->Next(&batch));
+  ASSERT_EQ(batch.damaged.size(), 1);
+  EXPECT_EQ(batch.Row<std::string_view>(2, batch.damaged[0])[0], "");
+  // A row that comes later is the one that was parsed.
+  const std::vector<std::string> ragged =
+      Collect(Dataset::Shards(table, options).Parse({{.name = "x", .layout = Layout::kRagged}}));
+  EXPECT_EQ(ragged[49], R"({"x":[]})");
+  EXPECT_EQ(ragged[50], R"({"x":[50.0,0.5]})");
+}
+
+TEST_F(ShardsTest, SequencesWithStepsOfVaryingLength) {
+  std::string shard;
+  for (int i = 0; i < 6; ++i) {
+    ExampleBuilder builder;
+    builder.AddInt64("n", i);
+    for (int step = 0; step < i % 3; ++step) {
+      builder.AppendInt64Step("steps", std::vector<int64_t>(i - step, i));
+    }
+    std::string record;
+    builder.SerializeSequenceExample(&record);
+    AppendFrame(record, &shard);
+  }
+  folder_.Write("s-00000-of-00001", shard);
+  const Dataset ds =
+      Dataset::Shards(folder_ / "s@1")
+          .Parse({{.name = "n", .dtype = DType::kInt64}}, {{.name = "steps",
+                                                            .dtype = DType::kInt64,
+                                                            .layout = Layout::kRagged,
+                                                            .ragged_steps = true}});
+  EXPECT_EQ(RowSpecText(ds.spec()), "n: int64, steps: int64 ragged, steps_lengths: int64 ragged");
+  EXPECT_THAT(Collect(ds.Skip(2).Batch(4)),
+              ElementsAre(R"({"n":[2,3,4,5],"steps":[[2,2,2],[],[4,4,4,4],[5,5,5,5,5,5,5,5,5]],)"
+                          R"("steps_lengths":[[2,1],[],[4],[5,4]]})"));
+}
+
+TEST(DatasetTest, SparseColumnsHaveIndices) {
+  const Dataset ds = Ragged(Dataset::Range(0, 8)).Select({"values"});
+  EXPECT_THAT(
+      Collect(ds.Skip(1).Batch(4).Sparse({"values"}).Skip(1)),
+      ElementsAre(R"({"values":[[],[6],[7,7]],"values_indices":[[],[[1,0]],[[2,0],[2,1]]]})"));
 }
 
 TEST(RunTest, IteratorsMayBeLeftAtAnyTime) {

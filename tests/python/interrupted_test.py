@@ -1,6 +1,7 @@
 """Convert is interrupted or killed: nothing half done may pass for a dataset."""
 
 import base64
+import gzip
 import os
 import random
 import shutil
@@ -214,3 +215,19 @@ def test_interrupt_ends_read(out, options):
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == INTERRUPTED, error
     assert error.endswith("shardfeed: interrupted\n")
+
+
+@pytest.mark.parametrize("command", ["verify", "index"])
+def test_interrupt_ends_what_reads_whole_shards(tmp_path, command):
+    # Small to store, and half a minute to inflate.
+    member = gzip.compress(harness.frame(b"") * 4_000_000, 1)
+    shard = tmp_path / "x.tfrecord.gz"
+    shard.write_bytes(member * 200)
+    process = start(command, shard)
+    time.sleep(0.5)
+    assert process.poll() is None, "it ended too soon: " + process.stderr.read().decode()
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == INTERRUPTED, error
+    assert error.splitlines()[-1].startswith("shardfeed: interrupted"), error
+    assert not list(tmp_path.glob(".shardfeed/*"))

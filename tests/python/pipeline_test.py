@@ -63,6 +63,14 @@ def test_padded_batch(size, length):
     assert ours(["ragged", 23], ["padded_batch", size, length, -1]) == theirs(expected, "values")
 
 
+@pytest.mark.parametrize("size", [1, 4, 7])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_ragged_batch(size, drop_remainder):
+    expected = ragged(23).ragged_batch(size, drop_remainder)
+    assert ours(["ragged", 23], ["batch", size, drop_remainder]) == [
+        {"values": batch.to_list()} for batch in expected]
+
+
 def test_bucket_by_sequence_length():
     expected = ragged(200).bucket_by_sequence_length(
         lambda row: tf.shape(row)[0], bucket_boundaries=[2, 4], bucket_batch_sizes=[3, 5, 2])
@@ -91,6 +99,21 @@ def test_elements(steps):
             arguments.reverse()  # tf.data has (number of shards, index)
         expected = getattr(expected, name)(*arguments)
     assert ours(["range", 0, 10], *steps) == theirs(expected)
+
+
+def test_cache_and_snapshot_in_files(tmp_path):
+    expected = theirs(numbers(0, 3000).cache(str(tmp_path / "theirs")).batch(16).repeat(2))
+    assert ours(["range", 0, 3000], ["cache_on_disk", str(tmp_path)], ["batch", 16, False],
+                ["repeat", 2]) == expected
+    expected = theirs(numbers(0, 3000).batch(16).snapshot(str(tmp_path / "snapshot")).repeat(2))
+    for _ in range(2):  # written, and read
+        assert ours(["range", 0, 3000], ["batch", 16, False],
+                    ["snapshot", str(tmp_path / "mine")], ["repeat", 2]) == expected
+
+
+def test_snapshots_are_verified_like_any_tfrecord(tmp_path):
+    ours(["ragged", 500], ["batch", 16, False], ["snapshot", str(tmp_path / "mine")])
+    assert succeed("verify", tmp_path / "mine", "--json").json["records"] == 32 + 3
 
 
 def test_enumerate():
@@ -163,6 +186,57 @@ def test_parsed_batches_of_interleaved_shards(examples):
         })
     assert ours(["shards", str(examples)], ["interleave_shards", 3, 2], ["parse_all"],
                 ["batch", 16, False]) == expected
+
+
+def test_sparse_features(examples):
+    spec = {"some": tf.io.VarLenFeature(tf.int64)}
+    files = sorted(str(path) for path in examples.parent.glob("e-*"))
+    mine = ours(["shards", str(examples)],
+                ["parse", [["some", "int64", "ragged", []]], []], ["batch", 16, False],
+                ["sparse", "some"])
+    theirs_batches = list(tf.data.TFRecordDataset(files).batch(16).map(
+        lambda records: tf.io.parse_example(records, spec)["some"]))
+    assert len(mine) == len(theirs_batches)
+    for batch, expected in zip(mine, theirs_batches):
+        assert sum(batch["some"], []) == expected.values.numpy().tolist()
+        assert sum(batch["some_indices"], []) == expected.indices.numpy().tolist()
+
+
+def test_sequence_examples(tmp_path):
+    def step(values):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+
+    with tf.io.TFRecordWriter(str(tmp_path / "s-00000-of-00001")) as writer:
+        for n in range(9):
+            writer.write(tf.train.SequenceExample(
+                context=tf.train.Features(feature={"n": step([n])}),
+                feature_lists=tf.train.FeatureLists(feature_list={
+                    "pairs": tf.train.FeatureList(feature=[step([n, i]) for i in range(n % 4)]),
+                    "words": tf.train.FeatureList(
+                        feature=[step([i] * (n - i)) for i in range(n % 3)]),
+                })).SerializeToString())
+    mine = ours(["shards", str(tmp_path / "s@1")],
+                ["parse", [["n", "int64", "fixed", []]],
+                 [["pairs", "int64", "ragged", [2]], ["words", "int64", "steps", []]]],
+                ["batch", 4, False])
+    spec = {
+        "pairs": tf.io.RaggedFeature(tf.int64, partitions=[tf.io.RaggedFeature.UniformRowLength(2)]),
+        "words": tf.io.RaggedFeature(tf.int64),
+    }
+    batches = tf.data.TFRecordDataset(str(tmp_path / "s-00000-of-00001")).batch(4).map(
+        lambda records: tf.io.parse_sequence_example(
+            records, {"n": tf.io.FixedLenFeature([], tf.int64)}, spec)[:2])
+    expected = []
+    for context, lists in batches:
+        words = lists["words"].to_list()
+        expected.append({
+            "n": context["n"].numpy().tolist(),
+            "pairs": [[pair for step in row for pair in step]
+                      for row in lists["pairs"].to_list()],
+            "words": [sum(row, []) for row in words],
+            "words_lengths": [[len(step) for step in row] for row in words],
+        })
+    assert mine == expected
 
 
 def test_read_parse_tells_what_limits(examples, tmp_path):

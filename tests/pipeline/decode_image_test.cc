@@ -1,0 +1,320 @@
+#include "pipeline/decode_image.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "pipeline/dataset.h"
+#include "tests/decode/jpeg_pictures.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+using ::shardfeed::testing::DecodeByLibjpeg;
+using ::shardfeed::testing::JpegSpec;
+using ::shardfeed::testing::MakeJpeg;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string MakePicture(uint32_t seed) {
+  return MakeJpeg({.width = 40 + static_cast<int>(seed) % 7, .height = 32, .seed = seed});
+}
+
+// Rows of a number and a picture.
+Dataset Pictures(std::vector<std::string> pictures) {
+  auto kept = std::make_shared<const std::vector<std::string>>(std::move(pictures));
+  return Dataset::Range(0, static_cast<int64_t>(kept->size()), 1, "number")
+      .Map({{"encoded", DType::kBytes, {}}}, [kept](RowContext& row) {
+        row.Out<std::string_view>(0)[0] = (*kept)[row.In<int64_t>(0)[0]];
+        return absl::OkStatus();
+      });
+}
+
+std::vector<std::string> Make(size_t count) {
+  std::vector<std::string> pictures;
+  for (uint32_t i = 0; i < count; ++i) pictures.push_back(MakePicture(i));
+  return pictures;
+}
+
+DecodeImageOptions Options(CropKind crop, OnDamage on_damage = OnDamage::kFail) {
+  DecodeImageOptions options;
+  options.image.width = 16;
+  options.image.height = 12;
+  options.crop = crop;
+  options.on_damage = on_damage;
+  options.output = "image";
+  return options;
+}
+
+// The pictures' pixels, end to end.
+std::vector<uint8_t> Pixels(const Dataset& ds, int threads = 3) {
+  std::vector<uint8_t> all;
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = threads});
+  EXPECT_OK(it);
+  while (true) {
+    Batch batch;
+    absl::Status status = (*it)->Next(&batch);
+    EXPECT_OK(status);
+    if (!status.ok() || batch.empty()) return all;
+    const auto pixels = batch.Values<uint8_t>(batch.Find("image"));
+    all.insert(all.end(), pixels.begin(), pixels.end());
+  }
+}
+
+TEST(DecodeImageTest, WholePicturesInTheirOwnSizeAreLibjpegsPixels) {
+  DecodeImageOptions options = Options(CropKind::kNone);
+  const std::string picture = MakePicture(0);
+  options.image.width = 40;
+  options.image.height = 32;
+  EXPECT_EQ(Pixels(Pictures({picture}).DecodeImage("encoded", options).Batch(4)),
+            DecodeByLibjpeg(picture).values);
+}
+
+TEST(DecodeImageTest, NamesAndShapes) {
+  const Dataset ds = Pictures(Make(1));
+  DecodeImageOptions options = Options(CropKind::kCenter, OnDamage::kZero);
+  options.image.layout = PixelLayout::kChw;
+  options.image.dtype = DType::kFloat16;
+  options.output = "";
+  EXPECT_EQ(RowSpecText(ds.DecodeImage("encoded", options).spec()),
+            "number: int64, encoded: float16 [3, 12, 16], encoded/valid: uint8");
+  const Dataset named = Dataset::Range(0, 1).Map({{"image/encoded", DType::kBytes, {}}},
+                                                 [](RowContext&) { return absl::OkStatus(); });
+  EXPECT_EQ(RowSpecText(named.DecodeImage("image/encoded", {}).spec()),
+            "value: int64, image: uint8 [224, 224, 3]");
+}
+
+TEST(DecodeImageTest, TextTellsAllThatIsNotUsual) {
+  DecodeImageOptions options = Options(CropKind::kRandom, OnDamage::kReplace);
+  options.flip = 0.5;
+  options.seed = 7;
+  options.image.dtype = DType::kFloat32;
+  options.image.mean = {0.5f, 0.5f, 0.5f};
+  EXPECT_EQ(DecodeImageText("encoded", options),
+            "encoded, 12x16, crop=random(0.08..1, 0.75..1.33333), flip=0.5, seed=7, dtype=float32, "
+            "mean=[0.5, 0.5, 0.5], on_damage=replace, output=image");
+  EXPECT_EQ(DecodeImageText("encoded", {}), "encoded, 224x224");
+}
+
+TEST(DecodeImageTest, RandomCropsAreTheSameForAnyNumberOfThreadsAndBatchSize) {
+  DecodeImageOptions options = Options(CropKind::kRandom);
+  options.flip = 0.5;
+  const Dataset ds = Pictures(Make(50)).DecodeImage("encoded", options);
+  const std::vector<uint8_t> expected = Pixels(ds.Batch(8), 1);
+  EXPECT_EQ(expected.size(), 50 * 16 * 12 * 3);
+  EXPECT_EQ(Pixels(ds.Batch(8), 4), expected);
+  EXPECT_EQ(Pixels(ds.Batch(7), 2), expected);
+  options.seed = 1;
+  EXPECT_NE(Pixels(Pictures(Make(50)).DecodeImage("encoded", options).Batch(8)), expected);
+}
+
+TEST(DecodeImageTest, RandomCropsDifferFromEpochToEpochAndRepeatAfterLoad) {
+  const Dataset ds =
+      Pictures(Make(20)).DecodeImage("encoded", Options(CropKind::kRandom)).Batch(5).Repeat(2);
+  const std::vector<uint8_t> all = Pixels(ds);
+  const auto half = static_cast<std::ptrdiff_t>(all.size() / 2);
+  EXPECT_FALSE(std::equal(all.begin(), all.begin() + half, all.begin() + half));
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 2});
+  ASSERT_OK(it);
+  Batch batch;
+  for (int i = 0; i < 5; ++i) ASSERT_OK((*it)->Next(&batch));
+  const absl::StatusOr<std::string> state = (*it)->State();
+  ASSERT_OK(state);
+  absl::StatusOr<std::unique_ptr<Iterator>> again = ds.Start({.threads = 3});
+  ASSERT_OK(again);
+  ASSERT_OK((*again)->Load(*state));
+  ASSERT_OK((*again)->Next(&batch));
+  const auto pixels = batch.Values<uint8_t>(batch.Find("image"));
+  EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), all.begin() + 5 * 5 * 16 * 12 * 3));
+}
+
+std::vector<std::string> WithBroken() {
+  std::vector<std::string> pictures = Make(6);
+  pictures[0] = "";
+  pictures[2].resize(pictures[2].size() / 2);
+  pictures[3] = "GIF89a";
+  return pictures;
+}
+
+TEST(DecodeImageTest, FailNamesTheRecordAndTheReason) {
+  std::vector<std::string> pictures = Make(6);
+  pictures[4].resize(pictures[4].size() - 20);
+  absl::StatusOr<std::unique_ptr<Iterator>> it =
+      Pictures(pictures).DecodeImage("encoded", Options(CropKind::kNone)).Batch(6).Start();
+  ASSERT_OK(it);
+  Batch batch;
+  const absl::Status status = (*it)->Next(&batch);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("element 4"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("feature 'encoded': JPEG"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cut off"));
+}
+
+TEST(DecodeImageTest, ReplaceRepeatsAnotherRowOfTheBatch) {
+  const Dataset ds = Pictures(WithBroken())
+                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
+                         .Batch(6);
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
+  ASSERT_OK(it);
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  EXPECT_THAT(batch.Values<int64_t>(batch.Find("number")), ElementsAre(1, 1, 1, 1, 4, 5));
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(0, 1, 0, 0, 1, 1));
+  const auto first = batch.Row<uint8_t>(batch.Find("image"), 1);
+  for (size_t row : {0, 2, 3}) {
+    EXPECT_TRUE(std::ranges::equal(batch.Row<uint8_t>(batch.Find("image"), row), first));
+  }
+  EXPECT_EQ((*it)->stats().stages.back().invalid, 3);
+}
+
+TEST(DecodeImageTest, ABatchWithoutAGoodPictureIsZeros) {
+  const Dataset ds = Pictures({"", "x"})
+                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
+                         .Batch(2);
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
+  ASSERT_OK(it);
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  ASSERT_EQ(batch.rows, 2);
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(0, 0));
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image")), ::testing::Each(0));
+  EXPECT_THAT(batch.Values<int64_t>(batch.Find("number")), ElementsAre(0, 1));
+}
+
+TEST(DecodeImageTest, ZeroKeepsTheOtherColumns) {
+  const Dataset ds = Pictures(WithBroken())
+                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kZero))
+                         .Batch(6);
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
+  ASSERT_OK(it);
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  EXPECT_THAT(batch.Values<int64_t>(batch.Find("number")), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(0, 1, 0, 0, 1, 1));
+  EXPECT_THAT(batch.Row<uint8_t>(batch.Find("image"), 2), ::testing::Each(0));
+  EXPECT_EQ((*it)->stats().stages.back().invalid, 3);
+}
+
+TEST(DecodeImageTest, ReplaceGoesTogetherWithFilters) {
+  const Dataset ds = Pictures(WithBroken())
+                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
+                         .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; })
+                         .Batch(6);
+  absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
+  ASSERT_OK(it);
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  EXPECT_THAT(batch.Values<int64_t>(batch.Find("number")), ElementsAre(4, 4, 4));
+  EXPECT_THAT(batch.Values<uint8_t>(batch.Find("image/valid")), ElementsAre(0, 0, 1));
+}
+
+TEST(DecodeImageTest, AcceptTakesWhatDecodes) {
+  std::vector<std::string> pictures = Make(2);
+  pictures[1].resize(pictures[1].size() - 20);
+  const Dataset ds = Pictures(pictures)
+                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kAccept))
+                         .Batch(2);
+  EXPECT_EQ(Pixels(ds).size(), 2 * 16 * 12 * 3);
+}
+
+TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
+  const Dataset ds = Pictures(Make(1));
+  const auto message = [](const Dataset& d) { return std::string(d.status().message()); };
+  EXPECT_THAT(message(ds.DecodeImage("picture")),
+              HasSubstr("decode_image: there is no column 'picture'; there are: number: int64"));
+  EXPECT_THAT(message(ds.DecodeImage("number")),
+              HasSubstr("decode_image: column 'number' is not one value of bytes a row"));
+  EXPECT_THAT(message(ds.Batch(2).DecodeImage("encoded")), HasSubstr("put it before batch"));
+  DecodeImageOptions options;
+  options.scale[0] = 0;
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("scale (0, 1)"));
+  options = {};
+  options.ratio[0] = 2;
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("ratio (2, "));
+  options = {};
+  options.center_fraction = 1.5;
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("center_fraction 1.5"));
+  options = {};
+  options.flip = -1;
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("flip -1"));
+  options = {};
+  options.image.dtype = DType::kInt64;
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
+              HasSubstr("decode_image: dtype int64: uint8, float16, bfloat16 or float32"));
+}
+
+// ---- RandomResizedCrop, beside its definition in torchvision's documentation
+
+ImageBox ReferenceCrop(uint32_t width, uint32_t height, std::mt19937& random) {
+  std::uniform_real_distribution<double> scale(0.08, 1);
+  std::uniform_real_distribution<double> log_ratio(std::log(0.75), std::log(4.0 / 3));
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const double area = scale(random) * width * height;
+    const double ratio = std::exp(log_ratio(random));
+    const auto w = static_cast<uint32_t>(std::lround(std::sqrt(area * ratio)));
+    const auto h = static_cast<uint32_t>(std::lround(std::sqrt(area / ratio)));
+    if (w == 0 || h == 0 || w > width || h > height) continue;
+    std::uniform_int_distribution<uint32_t> y(0, height - h);
+    std::uniform_int_distribution<uint32_t> x(0, width - w);
+    const uint32_t top = y(random);
+    return {x(random), top, w, h};
+  }
+  ImageBox box = {0, 0, width, height};
+  const double shape = 1.0 * width / height;
+  if (shape < 0.75) box.height = static_cast<uint32_t>(std::lround(width / 0.75));
+  if (shape > 4.0 / 3) box.width = static_cast<uint32_t>(std::lround(height * 4.0 / 3));
+  box.x = (width - box.width) / 2;
+  box.y = (height - box.height) / 2;
+  return box;
+}
+
+// The two-sample Kolmogorov-Smirnov statistic.
+double KolmogorovSmirnov(std::vector<double> a, std::vector<double> b) {
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  double worst = 0;
+  size_t i = 0;
+  size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    const double x = std::min(a[i], b[j]);
+    while (i < a.size() && a[i] == x) ++i;
+    while (j < b.size() && b[j] == x) ++j;
+    worst = std::max(worst, std::abs(1.0 * i / a.size() - 1.0 * j / b.size()));
+  }
+  return worst;
+}
+
+TEST(RandomResizedCropTest, IsDistributedAsTorchvisions) {
+  constexpr size_t kDraws = 100'000;
+  // Critical value of the statistic for two samples of that size, at 0.1 %.
+  const double critical = 1.95 * std::sqrt(2.0 / kDraws);
+  for (const ImageSize size : {ImageSize{500, 375}, {333, 500}, {300, 40}, {24, 400}}) {
+    std::mt19937 reference(42);
+    std::vector<double> mine[5];
+    std::vector<double> theirs[5];
+    const auto add = [](const ImageBox& box, std::vector<double>* all) {
+      all[0].push_back(1.0 * box.width * box.height);
+      all[1].push_back(1.0 * box.width / box.height);
+      all[2].push_back(box.x);
+      all[3].push_back(box.y);
+      all[4].push_back(box.x + 2.0 * box.width + 3.0 * box.y + 5.0 * box.height);
+    };
+    for (size_t i = 0; i < kDraws; ++i) {
+      Random random(9, 0, 0, i);
+      const double scale[2] = {0.08, 1};
+      const double ratio[2] = {0.75, 4.0 / 3};
+      const ImageBox box = RandomResizedCrop(size, scale, ratio, random);
+      ASSERT_LE(box.x + box.width, size.width);
+      ASSERT_LE(box.y + box.height, size.height);
+      add(box, mine);
+      add(ReferenceCrop(size.width, size.height, reference), theirs);
+    }
+    for (int k = 0; k < 5; ++k) EXPECT_LT(KolmogorovSmirnov(mine[k], theirs[k]), critical) << k;
+  }
+}
+
+}  // namespace
+}  // namespace shardfeed
