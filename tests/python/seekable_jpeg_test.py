@@ -379,9 +379,10 @@ def test_shrunk_pictures_are_those_of_an_area_mean(tf, tmp_path, out):
         ("RGB", (133, 100)), ("L", (100, 167)), ("RGB", (100, 100)), ("RGB", (90, 120)),
         ("RGB", (300, 300))]
     assert images[0].getexif()[0x0112] == 6
-    original = Image.open(tmp_path / "in/c/1.jpg")
-    expected = numpy.asarray(original.resize((133, 100), Image.Resampling.BOX), numpy.int32)
-    assert numpy.abs(numpy.asarray(images[0], numpy.int32) - expected).mean() < 6
+    # In grey: chroma has half the resolution.
+    expected = Image.open(tmp_path / "in/c/1.jpg").resize((133, 100), Image.Resampling.BOX)
+    grey, expected = (numpy.asarray(i.convert("L"), numpy.int32) for i in (images[0], expected))
+    assert numpy.abs(grey - expected).mean() < 4
     made_by = json.loads((out / ".shardfeed/x.manifest.json").read_text())["made_by"]
     assert (made_by["resize-shorter"], made_by["quality"]) == ("100", "95")
 
