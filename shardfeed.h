@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_SHARDFEED_H_
 #define SHARDFEED_SHARDFEED_H_
 
+#include "cuda/device_iterator.h"
 #include "pipeline/dataset.h"
 #include "reader/random_access.h"
 #include "reader/reader.h"

@@ -9,6 +9,7 @@
 //   pipeline_benchmark sleep WORKERS          elements that sleep: how many are busy at a time
 //   pipeline_benchmark state FOLDER           size and time of a state after 10,000 batches
 //   pipeline_benchmark soak FOLDER EPOCHS     resident memory after each epoch
+//   pipeline_benchmark budget FOLDER MIB      the most memory that a run with this budget takes
 
 #include <unistd.h>
 
@@ -273,6 +274,31 @@ void Soak(const std::string& folder, int epochs) {
   fmt::print("{{\"resident_mib\": {}}}\n", List(resident));
 }
 
+// Shuffled with a window, parsed, and a consumer that is slow: what can be held is held.
+void Budget(const std::string& folder, uint64_t mib) {
+  const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
+  const Dataset ds = Dataset::Shards(table)
+                         .Shuffle(1, 50'000)
+                         .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
+                                 {.name = "y", .dtype = DType::kInt64}})
+                         .Batch(1024);
+  const uint64_t before = ResidentBytes();
+  const auto it = Value(ds.Start({.threads = 2, .budget_bytes = mib << 20}));
+  uint64_t most = 0;
+  uint64_t rows = 0;
+  for (Batch batch;; rows += batch.rows) {
+    Check(it->Next(&batch));
+    if (batch.empty()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    most = std::max(most, ResidentBytes());
+  }
+  uint64_t counted = 0;
+  for (const StageStats& stage : it->stats().stages) counted += stage.peak_bytes;
+  fmt::print("{{\"rows\": {}, \"resident_mib\": {:.1f}, \"counted_mib\": {:.1f}}}\n", rows,
+             static_cast<double>(most - before) / (1 << 20),
+             static_cast<double>(counted) / (1 << 20));
+}
+
 int Run(const std::vector<std::string>& arguments) {
 #ifndef NDEBUG
   fmt::print(stderr, "pipeline_benchmark: a debug build measures nothing; use --config=opt\n");
@@ -291,6 +317,8 @@ int Run(const std::vector<std::string>& arguments) {
     Sleep(std::stoi(arguments[1]));
   } else if (is("soak", 2)) {
     Soak(arguments[1], std::stoi(arguments[2]));
+  } else if (is("budget", 2)) {
+    Budget(arguments[1], std::stoull(arguments[2]));
   } else if (is("state", 1)) {
     State(arguments[1]);
   } else {

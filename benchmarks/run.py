@@ -131,6 +131,55 @@ def convert_by_script(pictures, folder):
     return n
 
 
+def write_table(rows, folder):
+    """The same rows as CSV and as JSON lines: integers, numbers with fractions, text."""
+    import random
+    rng = random.Random(1)
+    words = [rng.randbytes(rng.randrange(2, 8)).hex() for _ in range(1000)]
+    os.makedirs(folder)
+    names = ["id", "day", "price", "score", "name", "city", "text", "flag"]
+    with open(f"{folder}/t.csv", "w") as table, open(f"{folder}/t.jsonl", "w") as lines:
+        table.write(",".join(names) + "\n")
+        for i in range(rows):
+            row = [i, rng.randrange(366), round(rng.random() * 1000, 2), rng.random(),
+                   rng.choice(words), rng.choice(words), " ".join(rng.choices(words, k=8)),
+                   rng.randrange(2)]
+            table.write(",".join(map(str, row)) + "\n")
+            lines.write(json.dumps(dict(zip(names, row))) + "\n")
+
+
+def convert_rows_by_script(path, folder):
+    """CSV or JSON lines to TFRecord as people write it. The kinds of the columns are known to it."""
+    import csv
+    import tensorflow as tf
+
+    def feature(value):
+        if isinstance(value, int):
+            return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+        if isinstance(value, float):
+            return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+
+    kinds = {"id": int, "day": int, "price": float, "score": float, "flag": int}
+    os.makedirs(folder)
+    writers = [tf.io.TFRecordWriter(f"{folder}/data-{i:05d}-of-00016") for i in range(16)]
+    with open(path, newline="") as file:
+        if path.endswith(".csv"):
+            rows = ({name: kinds.get(name, str)(cell) for name, cell in row.items()}
+                    for row in csv.DictReader(file))
+        else:
+            rows = map(json.loads, file)
+        n = 0
+        for row in rows:
+            example = tf.train.Example(features=tf.train.Features(
+                feature={name: feature(value) for name, value in row.items()}))
+            writers[n % 16].write(example.SerializeToString())
+            n += 1
+    for writer in writers:
+        writer.close()
+    return n
+
+
 class Table:
     def __init__(self):
         self.rows = []
@@ -237,13 +286,22 @@ def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
               "0.83")
 
 
-def measure_pipeline(table, bench, data, rounds):
+def parse_by_dali(python, folder):
+    """The same by DALI on the CPU, in an environment of its own."""
+    script = pathlib.Path(__file__).parent / "dali_parse.py"
+    return run_json(python, script, *sorted(glob.glob(f"{folder}/data-*-of-*[0-9]")))["per_second"]
+
+
+def measure_pipeline(table, bench, data, rounds, dali):
     result = run_json(bench, "parse", f"{data}/small", 2)
     table.add("parse small to batches of 1024 / loop of read and CRC, 2 threads",
               [a / b for a, b in zip(result["crc_loop"], result["parse"])], "0.4")
     rate = result["records"] / statistics.median(result["parse"])
     table.add("parse small to batches of 1024 / tf.data",
               [rate / parse_by_tf_data(f"{data}/small", 90) for _ in range(rounds)], "25")
+    if dali:
+        table.add("parse small to batches of 1024 / DALI",
+                  [rate / parse_by_dali(dali, f"{data}/small") for _ in range(rounds)], "18")
     result = run_json(bench, "map", 2)
     for kind, what in (("even", "a map of 1 ms"), ("uneven", "the same, one in 50 takes 20 ms")):
         for order in ("ordered", "unordered"):
@@ -264,6 +322,73 @@ def measure_pipeline(table, bench, data, rounds):
     table.add("loading it", [1000 * result["load"]], "", "ms")
     resident = run_json(bench, "soak", f"{data}/small", 50)["resident_mib"]
     table.add("resident memory after 50 epochs / after 5", [resident[-1] / resident[4]], "1")
+    result = run_json(bench, "budget", f"{data}/small", 64)
+    table.add("most resident memory of a run / its budget of 64 MiB",
+              [result["resident_mib"] / 64], "below 1.1")
+
+
+def fresh(*folders):
+    """Removes what was there before, and waits for the disk: neither is part of what is measured."""
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    os.sync()
+
+
+def measure_sources(table, shardfeed, data, pictures, rows, rounds):
+    """Returns the most memory that any of it took."""
+    peaks = []
+
+    def shard(*arguments):
+        """Runs the program; the seconds that took, its start included, and what it reports."""
+        seconds, report = timed(lambda: run_json(shardfeed, *arguments, "--no-sync", "--json"))
+        peaks.append(report["peak_rss_bytes"])
+        return seconds, report
+
+    write_table(rows, f"{data}/rows")
+    for kind in ("csv", "jsonl"):
+        ratios = []
+        for _ in range(rounds):
+            fresh(f"{data}/tf", f"{data}/out")
+            theirs, n = timed(lambda: convert_rows_by_script(f"{data}/rows/t.{kind}", f"{data}/tf"))
+            ours, report = shard("convert", kind, f"{data}/rows/t.{kind}", f"{data}/out/t@16")
+            assert report["records"] == n
+            ratios.append(theirs / ours)
+        table.add(f"convert {kind} / Python's {kind[:4]} and TFRecordWriter", ratios, "20")
+
+    subprocess.run(["tar", "cf", f"{data}/pictures.tar", "-C", pictures, "."], check=True)
+    ratios = []
+    for _ in range(rounds):
+        fresh(f"{data}/untar", f"{data}/out")
+        os.makedirs(f"{data}/untar")
+        theirs, _ = timed(lambda: subprocess.run(
+            ["tar", "xf", f"{data}/pictures.tar", "-C", f"{data}/untar"], check=True))
+        os.sync()
+        ours, report = shard("convert", "tar", f"{data}/pictures.tar", f"{data}/out/p@16")
+        ratios.append(theirs / ours)
+    table.add("convert tar of pictures / tar x", ratios, "0.7")
+    fresh(f"{data}/untar", f"{data}/rows")
+    os.remove(f"{data}/pictures.tar")
+
+    for kind in ("large", "small"):
+        source = f"{data}/dataset"
+        fresh(source)
+        shard("convert", "tfrecord", f"{data}/{kind}/data@16", f"{source}/d@16")
+        ratios = {}
+        for _ in range(rounds):
+            fresh(f"{data}/copy")
+            theirs, _ = timed(lambda: subprocess.run(["cp", "-r", source, f"{data}/copy"],
+                                                     check=True))
+            for what, arguments in (
+                    ("reshard", ["reshard", f"{source}/d@16", f"{data}/out/d@10"]),
+                    ("merge", ["merge", f"{source}/d@16", f"{data}/out/d"]),
+                    ("split", ["split", f"{source}/d@16", f"{data}/out/d", "--shares",
+                               "a=0.9,b=0.1"])):
+                fresh(f"{data}/out")
+                ratios.setdefault(what, []).append(theirs / shard(*arguments)[0])
+        fresh(source, f"{data}/copy", f"{data}/out")
+        for what, found in ratios.items():
+            table.add(f"{what} {kind} / cp of the same bytes", found, "0.9")
+    return max(peaks)
 
 
 def main():
@@ -271,6 +396,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", required=True, help="a folder of class folders of pictures")
     parser.add_argument("--data", help="where to put data (needs 5 GB); default: a temporary folder")
+    parser.add_argument("--dali", help="a Python that has nvidia-dali, to compare with")
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
@@ -301,7 +427,7 @@ def main():
                       "3" if kind == "large" else "25")
 
         measure_reader(table, bench, data, made, rounds)
-        measure_pipeline(table, pipeline, data, rounds)
+        measure_pipeline(table, pipeline, data, rounds, options.dali)
 
         result = run_json(bench, "index", f"{data}/small")
         table.add("index small, records/s on one core",
@@ -346,9 +472,7 @@ def main():
         ratios = []
         peak = 0
         for _ in range(rounds):
-            # Into fresh folders: to remove what was there before is not part of it.
-            for folder in (f"{data}/tf", f"{data}/out"):
-                shutil.rmtree(folder, ignore_errors=True)
+            fresh(f"{data}/tf", f"{data}/out")
             theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
             ours, report = timed(lambda: run_json(
                 shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--no-sync",
@@ -358,10 +482,12 @@ def main():
             peak = max(peak, report["peak_rss_bytes"])
         table.add("convert imagefolder --jpeg keep / Python and TFRecordWriter", ratios, "4")
         measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds)
+        peak = max(peak, measure_sources(table, shardfeed, data, pictures,
+                                         40_000 if options.quick else 400_000, rounds))
         for command in (["verify"], ["index"]):
             report = run_json(shardfeed, *command, f"{data}/small/data@16", "--json")
             peak = max(peak, report["peak_rss_bytes"])
-        table.add("peak memory of convert, verify, index", [peak / (1 << 20)], "below 256", "MiB")
+        table.add("peak memory of convert, reshard, verify, index", [peak / (1 << 20)], "below 256", "MiB")
     finally:
         if not options.data:
             shutil.rmtree(data, ignore_errors=True)

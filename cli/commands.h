@@ -17,6 +17,7 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit);
 void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);

@@ -1,5 +1,8 @@
+#include <sys/stat.h>
+
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/convert_kinds.h"
@@ -10,6 +13,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "shard/tfds_info.h"
 
 namespace shardfeed {
 namespace {
@@ -24,9 +28,12 @@ struct ConvertFlags {
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
   std::string on_error = "fail";
-  std::map<std::string, std::string> pictures;  // what becomes of them, by option
+  std::string splits;
+  bool dedup = false;
+  bool resume = false;
   bool overwrite = false;
   bool no_sync = false;
+  bool tfds = false;
 };
 
 // The value of a size option, or `fallback` where it was not given.
@@ -67,7 +74,39 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
   return ExpandGlobs(sources);
 }
 
-int Convert(const ConvertKind& kind, const MakeSource& make_source, const ConvertFlags& flags,
+// The options of the kind's own that were given, as they were, and those whose default is told in
+// the help. `fingerprint` gets the state of the files among their values.
+std::string KindOptions(const CLI::App& command, const std::set<std::string>& common,
+                        std::string* fingerprint) {
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    if (common.count(option->get_name()) > 0) continue;
+    std::vector<std::string> values = option->results();
+    if (option->count() == 0) {
+      if (option->get_default_str().empty()) continue;
+      values = {option->get_default_str()};
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : " ", option->get_name());
+    for (const std::string& value : values) {
+      if (option->get_expected_max() > 0) text += " " + value;
+      struct stat stat;
+      if (::stat(value.c_str(), &stat) != 0 || !S_ISREG(stat.st_mode)) continue;
+      *fingerprint += fmt::format("{} {} {} {}\n", value, stat.st_size, stat.st_mtim.tv_sec,
+                                  stat.st_mtim.tv_nsec);
+    }
+  }
+  return text;
+}
+
+// Skipped by the source, which all manifests have alike, and while each was written.
+uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
+  uint64_t sum = in_scan;
+  for (const Manifest& manifest : manifests) sum += manifest.skipped.count - in_scan;
+  return sum;
+}
+
+int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std::string>& common,
+            const MakeSource& make_source, const ConvertFlags& flags,
             const CommandOptions& options) {
   const Stopwatch watch;
   std::vector<std::string> sources = flags.paths;
@@ -98,6 +137,17 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.skip_defects = flags.on_error == "skip";
+  converting.deduplicate = flags.dedup;
+  converting.resume = flags.resume;
+  if (!flags.splits.empty()) {
+    absl::StatusOr<std::vector<Split>> splits = ParseSplits(flags.splits);
+    if (!splits.ok()) return ReportError(splits.status());
+    converting.splits = *std::move(splits);
+  }
+  if (flags.tfds && flags.compression != Compression::kNone) {
+    return ReportError(absl::InvalidArgumentError(
+        "--tfds does not go with --compression: TFDS reads raw shards only"));
+  }
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
@@ -111,7 +161,12 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
        converting.shuffle_seed ? fmt::format("seed {}", *converting.shuffle_seed) : "no"},
   };
   if (converting.skip_defects) converting.made_by["on_error"] = "skip";
-  converting.made_by.insert(flags.pictures.begin(), flags.pictures.end());
+  if (converting.deduplicate) converting.made_by["dedup"] = "by content";
+  if (!flags.splits.empty()) converting.made_by["split"] = flags.splits;
+  if (const std::string given = KindOptions(command, common, &converting.fingerprint);
+      !given.empty()) {
+    converting.made_by["options"] = given;
+  }
   if (flags.limit) converting.made_by["limit"] = fmt::format("{}", *flags.limit);
 
   std::unique_ptr<StandardInput> input;
@@ -128,9 +183,12 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
   absl::StatusOr<std::unique_ptr<Source>> source = make_source(*std::move(paths));
   if (!source.ok()) return report_error(source.status());
   ConvertProgress progress;
-  absl::StatusOr<Manifest> manifest;
+  absl::StatusOr<std::vector<Manifest>> manifests;
   {
     ProgressDisplay display(options, [&] {
+      if (progress.records_to_write == 0 && progress.items_selected > 0) {
+        return ProgressDisplay::State{.what = "selecting", .done = progress.items_selected};
+      }
       if (progress.records_to_write == 0) {
         return ProgressDisplay::State{
             .what = "scanning", .done = progress.bytes_scanned, .bytes = true};
@@ -138,39 +196,77 @@ int Convert(const ConvertKind& kind, const MakeSource& make_source, const Conver
       return ProgressDisplay::State{
           .what = "writing", .done = progress.records, .total = progress.records_to_write};
     });
-    manifest = Convert(**source, converting, &progress);
+    manifests = Convert(**source, converting, &progress);
   }
-  if (!manifest.ok()) return report_error(manifest.status());
+  if (!manifests.ok()) return report_error(manifests.status());
+  if (flags.tfds) {
+    absl::Status described = WriteTfdsInfo(spec->directory, (*source)->class_names());
+    if (!described.ok()) return ReportError(described);
+  }
   const double seconds = watch.Seconds();
-  const std::string name =
-      FormatSpec(spec->directory, spec->stem, manifest->shards.size(), spec->suffix);
+  uint64_t num_records = 0;
+  uint64_t num_bytes = 0;
+  for (const Manifest& manifest : *manifests) {
+    num_records += manifest.num_records();
+    num_bytes += manifest.num_bytes();
+  }
+  const auto name_of = [&spec](const Manifest& manifest) {
+    return FormatSpec(spec->directory, manifest.stem, manifest.shards.size(), spec->suffix);
+  };
+  // Notes are those of the input, the same for all splits.
+  const Manifest& first = manifests->front();
+  std::vector<std::string> notes = first.notes;
+  for (std::string& note : (*source)->built_notes()) {
+    notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
+  }
+  const uint64_t skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
   if (options.json) {
-    const nlohmann::ordered_json json = {{"dataset", name},
-                                         {"shards", manifest->shards.size()},
-                                         {"records", manifest->num_records()},
-                                         {"bytes", manifest->num_bytes()},
-                                         {"notes", manifest->notes},
-                                         {"skipped", manifest->skipped.count},
-                                         {"seconds", seconds},
-                                         {"peak_rss_bytes", PeakResidentBytes()}};
-    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else if (!options.quiet) {
-    for (const std::string& note : manifest->notes) fmt::print("note: {}\n", note);
-    if (manifest->skipped.count > 0) {
-      fmt::print(
-          "note: {} broken records were left out; the manifest lists them, the first is {}\n",
-          FormatCount(manifest->skipped.count), manifest->skipped.first.front());
+    nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
+    for (const Manifest& manifest : *manifests) {
+      datasets.push_back({{"dataset", name_of(manifest)},
+                          {"shards", manifest.shards.size()},
+                          {"records", manifest.num_records()},
+                          {"bytes", manifest.num_bytes()}});
     }
-    if (manifest->num_records() < manifest->shards.size()) {
+    nlohmann::ordered_json json;
+    if (manifests->size() == 1) {
+      json = datasets[0];
+    } else {
+      json = {{"datasets", datasets}, {"records", num_records}, {"bytes", num_bytes}};
+    }
+    json["notes"] = notes;
+    json["skipped"] = skipped;
+    json["shards_taken_over"] = progress.shards_taken_over.load();
+    json["seconds"] = seconds;
+    json["peak_rss_bytes"] = PeakResidentBytes();
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return kExitDone;
+  }
+  if (options.quiet) return kExitDone;
+  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  if (skipped > 0) {
+    fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
+               FormatCount(skipped), first.skipped.first.front());
+  }
+  if (progress.shards_taken_over > 0) {
+    fmt::print("note: {} shards were taken over from an earlier run\n",
+               progress.shards_taken_over.load());
+  }
+  for (const Manifest& manifest : *manifests) {
+    if (manifest.num_records() < manifest.shards.size()) {
       fmt::print("note: there are more shards than records, so some are empty\n");
     }
-    fmt::print("{}: {} records, {} in {} shards, {} ({} records/s, {}/s)\n", name,
-               FormatCount(manifest->num_records()), FormatSize(manifest->num_bytes()),
-               manifest->shards.size(), FormatDuration(seconds),
-               FormatCount(static_cast<uint64_t>(static_cast<double>(manifest->num_records()) /
-                                                 std::max(seconds, 1e-9))),
-               FormatSize(static_cast<uint64_t>(static_cast<double>(manifest->num_bytes()) /
-                                                std::max(seconds, 1e-9))));
+    const bool one = manifests->size() == 1;
+    const auto per_second = [&](uint64_t n) {
+      return static_cast<uint64_t>(static_cast<double>(n) / std::max(seconds, 1e-9));
+    };
+    fmt::print(
+        "{}: {} records, {} in {} shards{}\n", name_of(manifest),
+        FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
+        manifest.shards.size(),
+        one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(seconds),
+                          FormatCount(per_second(num_records)), FormatSize(per_second(num_bytes)))
+            : "");
   }
   return kExitDone;
 }
@@ -213,22 +309,30 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
       ->check(CLI::IsMember({"fail", "skip"}))
       ->type_name("WHAT")
       ->default_str("fail");
+  command
+      ->add_option("--split", flags->splits,
+                   "write several datasets, OUT-NAME each: train=0.9,test=0.1; by a hash of each "
+                   "record's key, so that a record's split does not depend on the others")
+      ->type_name("NAME=SHARE,...");
+  command->add_flag("--dedup", flags->dedup, "of records with the same content, keep the first");
+  command->add_flag(
+      "--resume", flags->resume,
+      "go on from the shards that an interrupted run finished, and keep those of this "
+      "one if it is interrupted");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+  command->add_flag("--tfds", flags->tfds,
+                    "write dataset_info.json and features.json, so that "
+                    "tfds.builder_from_directory opens the folder; its datasets are the splits");
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on the disk: faster, and lost if the machine "
                     "stops soon after");
   AddCommonOptions(*command, options);
   command->footer(kind.details);
+  std::set<std::string> common;
+  for (const CLI::Option* option : command->get_options()) common.insert(option->get_name());
   const MakeSource make_source = kind.declare(*command);
-  command->callback([kind, make_source, flags, command, &options, exit] {
-    for (const char* name : {"jpeg", "resize-shorter", "quality"}) {
-      const CLI::Option* option = command->get_option_no_throw(std::string("--") + name);
-      if (option == nullptr) continue;
-      const std::string value =
-          option->count() > 0 ? option->results().front() : option->get_default_str();
-      if (!value.empty()) flags->pictures[name] = value;
-    }
-    *exit = Convert(kind, make_source, *flags, options);
+  command->callback([kind, command, common, make_source, flags, &options, exit] {
+    *exit = Convert(kind, *command, common, make_source, *flags, options);
   });
 }
 

@@ -163,6 +163,12 @@ absl::StatusOr<uint64_t> ReadMaxRecord(const std::string& text) {
   return absl::InvalidArgumentError("--max-record " + text + ": not a size of at most 1GiB");
 }
 
+std::shared_ptr<std::string> AddSplitKey(CLI::App& command, const std::string& what) {
+  return AddText(
+      command, "--split-key", "NAME",
+      what + " whose value decides the split: records with the same value stay together");
+}
+
 MakeSource DeclareCaptions(CLI::App& command) {
   auto options = std::make_shared<CaptionsOptions>();
   auto choice = AddChoice(command);
@@ -188,6 +194,7 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
       ->type_name("A,B,...");
   auto choice = AddChoice(command);
   auto max_record = AddMaxRecord(command);
+  auto key = AddSplitKey(command, "the column");
   auto given = std::make_shared<std::string>();
   if (delimiter == ',') {
     command.add_option("--delimiter", *given, "between cells; default ','")->type_name("CHARACTER");
@@ -199,6 +206,7 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
     absl::StatusOr<uint64_t> size = ReadMaxRecord(*max_record);
     if (!size.ok()) return size.status();
     options->max_row_bytes = *size;
+    options->key_column = *key;
     options->dialect.quotes = !*no_quotes;
     if (given->size() > 1) {
       return absl::InvalidArgumentError("--delimiter " + *given + ": one character is wanted");
@@ -211,8 +219,10 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
 MakeSource DeclareJson(CLI::App& command, JsonLayout layout) {
   auto choice = AddChoice(command);
   auto max_record = AddMaxRecord(command);
+  auto key = AddSplitKey(command, "the key (dotted, if nested)");
   return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     JsonOptions options;
+    options.key = *key;
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     options.choice = *std::move(chosen);

@@ -40,6 +40,7 @@ int Run(int argc, char** argv) {
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed inspect out/train@64 --records 3\n"
       "  shardfeed cat out/train@64 --records 0,10-19\n"
+      "  shardfeed reshard out/train@64 out/few@8\n"
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
       "  shardfeed read out/train@64 --shuffle 1\n"
       "\n"
@@ -55,6 +56,7 @@ int Run(int argc, char** argv) {
   AddIndexCommand(app, options, &exit);
   AddInspectCommand(app, options, &exit);
   AddCatCommand(app, options, &exit);
+  AddReshardCommands(app, options, &exit);
   AddReadCommand(app, options, &exit);
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);

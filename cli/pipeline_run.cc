@@ -24,6 +24,8 @@ nlohmann::ordered_json StagesJson(const IteratorStats& stats) {
   for (const StageStats& stage : stats.stages) {
     stages.push_back({{"name", stage.name},
                       {"threads", stage.threads},
+                      {"workers", stage.workers},
+                      {"read_ahead", stage.read_ahead},
                       {"batches", stage.batches},
                       {"rows", stage.rows},
                       {"rows_per_second", PerSecond(stage.rows, stats.seconds)},
@@ -81,10 +83,10 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
   fmt::print("{:<20} {:>8} {:>12} {:>8} {:>14} {:>15} {:>12}\n", "stage", "threads", "rows/s",
              "busy", "waits for input", "is waited for", "peak memory");
   for (const StageStats& stage : stats.stages) {
-    const double all = std::max(stats.seconds * stage.threads, 1e-9);
+    const double all = std::max(stats.seconds * stage.workers, 1e-9);
     fmt::print(
         "{:<20} {:>8} {:>12} {:>6.0f} % {:>13.0f} % {:>13.0f} % {:>12}\n", stage.name,
-        stage.threads, FormatCount(PerSecond(stage.rows, stats.seconds)),
+        stage.workers, FormatCount(PerSecond(stage.rows, stats.seconds)),
         100 * stage.busy_seconds / all, 100 * stage.wait_in_seconds / std::max(stats.seconds, 1e-9),
         100 * stage.wait_out_seconds / std::max(stats.seconds, 1e-9), FormatSize(stage.peak_bytes));
   }
@@ -94,6 +96,7 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
     fmt::print("{} rows could not be decoded; they are marked as not valid\n",
                FormatCount(invalid));
   }
+  for (const std::string& decision : stats.decisions) fmt::print("autotune: {}\n", decision);
   fmt::print("{}\n", stats.verdict);
 }
 
@@ -117,7 +120,9 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   absl::Status status;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = "reading batches", .done = rows, .unit = "rows"};
+      return ProgressDisplay::State{.what = "reading batches",
+                                    .done = rows,
+                                    .unit = fmt::format("rows ({} limits)", it.stats().limit)};
     });
     for (uint64_t n = 0; n < take; ++n) {
       if (InterruptToken().stop_requested()) {
@@ -156,6 +161,8 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
                                          {"first_batch_seconds", first_batch_seconds},
                                          {"wait_seconds", stats.wait_seconds},
                                          {"stages", StagesJson(stats)},
+                                         {"autotune", stats.decisions},
+                                         {"limit", stats.limit},
                                          {"verdict", stats.verdict},
                                          {"peak_rss_bytes", PeakResidentBytes()}};
     fmt::print("{}\n", json.dump(1));

@@ -56,9 +56,17 @@ class CaptionsSource : public Source {
                : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
   void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
+  absl::Status AppendKey(const Item& item, std::string* key) const override {
+    key->append(item.bytes.substr(1));
+    return absl::OkStatus();
+  }
 
  private:
   JsonSchema NewSchema() const {
@@ -84,6 +92,7 @@ class CaptionsSource : public Source {
   ItemList left_out_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
   NameList other_files_;
   NameList loops_;
 };
@@ -184,6 +193,7 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
   for (size_t i = 0; i < folder.listing.size(); ++i) {
     const EntryKind kind = folder.listing.kind(i);
     const std::string_view name = folder.listing.name(i);
+    if (kind == EntryKind::kFile) FileTree::AddTo(fingerprint_, folder, i);
     const bool fits = IsPictureName(name) || name.ends_with(".txt") || name.ends_with(".json");
     if (fits && kind == EntryKind::kBrokenLink) {
       const absl::Status defect =
@@ -221,6 +231,7 @@ absl::Status CaptionsSource::Scan(std::stop_token stop,
   num_pairs_ = num_records_ = num_bytes_ = 0;
   left_out_ = ItemList();
   other_files_ = loops_ = NameList();
+  fingerprint_ = {};
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
       [&](const FileTree::Folder& folder) -> absl::Status {
@@ -257,7 +268,6 @@ std::vector<std::string> CaptionsSource::notes() const {
   for (const std::string& name : schema_.KindsWithoutKey()) {
     notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
   }
-  for (std::string& note : pictures_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -330,6 +340,14 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
     builder.AddBorrowedBytes("text", *text);
   }
   return absl::OkStatus();
+}
+
+absl::Status CaptionsSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes.substr(1)));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace

@@ -24,6 +24,10 @@ class CifarSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::vector<std::string> class_names() const override {
+    return options_.classes ? options_.classes->NamesInOrder() : std::vector<std::string>();
+  }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
 

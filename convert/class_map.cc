@@ -84,6 +84,15 @@ std::optional<int64_t> ClassMap::NumberOf(std::string_view name) const {
   return it->second;
 }
 
+std::vector<std::string> ClassMap::NamesInOrder() const {
+  std::vector<std::string> names;
+  for (const auto& [number, name] : name_of_number_) {
+    if (number != static_cast<int64_t>(names.size())) return {};
+    names.emplace_back(name);
+  }
+  return names;
+}
+
 std::optional<std::string_view> ClassMap::NameOf(int64_t number) const {
   const auto it = name_of_number_.find(number);
   if (it == name_of_number_.end()) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -29,6 +30,8 @@ class ClassMap {
   std::optional<int64_t> NumberOf(std::string_view name) const;
   // The name lives as long as the map.
   std::optional<std::string_view> NameOf(int64_t number) const;
+  // The names of 0, 1 ...; empty where numbers are left out.
+  std::vector<std::string> NamesInOrder() const;
   size_t size() const { return number_of_name_.size(); }
   const std::string& path() const { return path_; }
 

@@ -1,10 +1,15 @@
 #include "convert/converter.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <memory>
 #include <utility>
-#include <vector>
 
+#include "convert/excerpt.h"
+#include "convert/fingerprint.h"
+#include "convert/item_batch.h"
+#include "convert/item_selection.h"
 #include "convert/item_shuffler.h"
 #include "fmt/format.h"
 #include "tfrecord/framing.h"
@@ -17,31 +22,14 @@ constexpr uint64_t kBatchBytes = 1 << 20;
 constexpr uint64_t kMaxBatchItems = 4096;
 constexpr int kSampledItems = 1000;
 constexpr uint64_t kSampledBytes = 4 << 20;
-
-// Items that are built together.
-struct ItemBatch {
-  struct Place {
-    size_t begin;
-    size_t size;
-    uint32_t file;
-    uint64_t line;
-  };
-  std::string bytes;
-  std::vector<Place> places;
-
-  void Add(const Item& item) {
-    places.push_back({bytes.size(), item.bytes.size(), item.file, item.line});
-    bytes.append(item.bytes);
-  }
-};
+// For items that are shuffled or looked at for duplicates, all outputs together.
+constexpr size_t kSortingBytes = 64 << 20;
 
 absl::Status BuildBatch(const Source& source, const ItemBatch& items, const ConvertOptions& options,
                         RecordBatch& out) {
   thread_local ExampleBuilder builder;
-  for (const ItemBatch::Place& place : items.places) {
-    const Item item = {std::string_view(items.bytes).substr(place.begin, place.size), place.file,
-                       place.line};
-    absl::Status status = source.BuildRecord(item, builder, out.Begin());
+  for (size_t i = 0; i < items.size(); ++i) {
+    absl::Status status = source.BuildRecord(items[i], builder, out.Begin());
     if (status.ok()) {
       out.End();
     } else if (options.skip_defects && absl::IsDataLoss(status)) {
@@ -61,17 +49,16 @@ absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& op
   absl::Status status = source.ForEach([&](const Item& item) {
     items.Add(item);
     // Stopping a source takes an error, which is ours to ignore.
-    return items.places.size() < kSampledItems ? absl::OkStatus() : absl::OutOfRangeError("enough");
+    return items.size() < kSampledItems ? absl::OkStatus() : absl::OutOfRangeError("enough");
   });
   if (!status.ok() && !absl::IsOutOfRange(status)) return status;
   uint64_t frames = 0;
   uint64_t sampled = 0;
-  for (const ItemBatch::Place& place : items.places) {
+  for (size_t i = 0; i < items.size(); ++i) {
     if (frames >= kSampledBytes) break;  // of large records, a few tell enough
     ++sampled;
     ItemBatch one;
-    one.Add(
-        {std::string_view(items.bytes).substr(place.begin, place.size), place.file, place.line});
+    one.Add(items[i]);
     RecordBatch record;
     status = BuildBatch(source, one, options, record);
     if (!status.ok()) return status;
@@ -81,17 +68,232 @@ absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& op
   return frames / std::max<uint64_t>(1, sampled);
 }
 
+// One dataset being written.
+class Output {
+ public:
+  Output(const Source& source, const ConvertOptions& options, ConvertProgress& progress)
+      : source_(source), options_(options), progress_(progress) {}
+
+  // Locks the name. `split` is null where there is only one dataset.
+  absl::Status Open(const Split* split);
+  const std::string& staging_directory() const { return staging_->path(); }
+
+  // `total` records will come, whose frames have `frame_bytes` on average.
+  absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
+                     size_t sorting_bytes);
+  uint64_t total() const { return total_; }
+  size_t num_taken_over() const { return writer_->num_taken_over(); }
+
+  // The next item in the order of the source. OutOfRange once there are enough.
+  absl::Status Add(const Item& item);
+  // All items were added.
+  absl::Status End();
+  absl::StatusOr<Manifest> Finish(Manifest manifest);
+  absl::Status Interrupted() const { return writer_->Interrupted(); }
+
+ private:
+  uint64_t EndOf(size_t shard) const {
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(shard + 1) * total_ / *spec_.count);
+  }
+  absl::Status Write(const Item& item);
+  absl::Status HandOver();
+  void CountWritten() {
+    const uint64_t written = writer_->records_written();
+    progress_.records += written - counted_;
+    counted_ = written;
+  }
+
+  const Source& source_;
+  const ConvertOptions& options_;
+  ConvertProgress& progress_;
+  OutputSpec spec_;
+  std::unique_ptr<Staging> staging_;
+  std::unique_ptr<DatasetWriter> writer_;
+  std::unique_ptr<ItemShuffler> shuffler_;
+  uint64_t counted_ = 0;  // of the records written, in progress_
+  uint64_t total_ = 0;
+  uint64_t batch_items_ = 0;
+  uint64_t number_ = 0;  // of the next item in the order of writing
+  size_t shard_ = 0;
+  uint64_t shard_end_ = 0;
+  std::shared_ptr<ItemBatch> batch_ = std::make_shared<ItemBatch>();
+};
+
+absl::Status Output::Open(const Split* split) {
+  spec_ = options_.output;
+  if (split != nullptr) {
+    spec_.stem += "-" + split->name;
+    if (spec_.count) {
+      spec_.count = std::max<uint64_t>(
+          1, std::llround(std::ceil(static_cast<double>(*spec_.count) * split->share - 1e-9)));
+    }
+  }
+  absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec_.directory, spec_.stem);
+  if (!staging.ok()) return staging.status();
+  staging_ = *std::move(staging);
+  // An earlier run may have left something to go on from.
+  staging_->Keep(options_.resume && DatasetWriter::MayBeResumed(staging_->path()));
+  // A name that is taken is told before a long scan. The writer looks again.
+  return options_.overwrite ? absl::OkStatus() : DatasetWriter::CheckNameIsFree(spec_, *staging_);
+}
+
+absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
+                           size_t sorting_bytes) {
+  total_ = total;
+  if (!spec_.count) {
+    spec_.count =
+        std::clamp<uint64_t>(total * frame_bytes / std::max<uint64_t>(1, options_.shard_bytes) + 1,
+                             1, std::min(kMaxShards, std::max<uint64_t>(1, total)));
+  }
+  batch_items_ =
+      std::clamp<uint64_t>(kBatchBytes / std::max<uint64_t>(1, frame_bytes), 1, kMaxBatchItems);
+  DatasetWriterOptions writing;
+  writing.encode = options_.encode;
+  writing.threads = options_.threads;
+  writing.overwrite = options_.overwrite;
+  writing.sync = options_.sync;
+  writing.resume = options_.resume;
+  writing.fingerprint = fingerprint;
+  writing.stop = options_.stop;
+  absl::StatusOr<std::unique_ptr<DatasetWriter>> created =
+      DatasetWriter::Create(spec_, writing, std::move(staging_));
+  if (!created.ok()) return created.status();
+  writer_ = *std::move(created);
+  if (options_.shuffle_seed) {
+    shuffler_ = std::make_unique<ItemShuffler>(*options_.shuffle_seed, writer_->staging_directory(),
+                                               sorting_bytes);
+  }
+  shard_end_ = EndOf(0);
+  return absl::OkStatus();
+}
+
+absl::Status Output::Add(const Item& item) {
+  if (shuffler_ == nullptr) return Write(item);
+  return options_.stop.stop_requested() ? Interrupted() : shuffler_->Add(item);
+}
+
+absl::Status Output::End() {
+  absl::Status status;
+  if (shuffler_ != nullptr) {
+    status = shuffler_->ForEach([this](const Item& item) { return Write(item); });
+    if (absl::IsOutOfRange(status) && number_ == total_) status = absl::OkStatus();
+    shuffler_ = nullptr;
+  }
+  if (status.ok()) status = HandOver();
+  if (!status.ok() || number_ == total_) return status;
+  return absl::DataLossError(fmt::format(
+      "the input changed while it was being read: {} records at first, {} later; run again", total_,
+      number_));
+}
+
+absl::Status Output::HandOver() {
+  if (batch_->size() == 0) return absl::OkStatus();
+  absl::Status submitted = writer_->Submit(
+      shard_, [batch = batch_, &source = source_, &options = options_](RecordBatch& out) {
+        return BuildBatch(source, *batch, options, out);
+      });
+  batch_ = std::make_shared<ItemBatch>();
+  CountWritten();
+  return submitted;
+}
+
+absl::StatusOr<Manifest> Output::Finish(Manifest manifest) {
+  absl::StatusOr<Manifest> finished = writer_->Finish(std::move(manifest));
+  CountWritten();
+  return finished;
+}
+
+absl::Status Output::Write(const Item& item) {
+  if (number_ == total_) return absl::OutOfRangeError("enough");
+  while (number_ == shard_end_) {
+    absl::Status status = HandOver();
+    if (status.ok()) status = writer_->CloseShard(shard_);
+    if (!status.ok()) return status;
+    shard_end_ = EndOf(++shard_);
+  }
+  ++number_;
+  if (writer_->is_taken_over(shard_)) return absl::OkStatus();
+  batch_->Add(item);
+  return batch_->size() == batch_items_ ? HandOver() : absl::OkStatus();
+}
+
+// What the shards depend on, beside their number.
+std::string FingerprintOf(const Source& source, const ConvertOptions& options, uint64_t total) {
+  Fingerprint all;
+  all.Add(source.InputFingerprint());
+  all.Add(options.fingerprint);
+  for (const auto& [key, value] : options.made_by) {
+    all.Add(key);
+    all.Add(value);
+  }
+  for (const Split& split : options.splits) all.Add(fmt::format("{}={}", split.name, split.share));
+  all.Add(fmt::format("{} {} {} {} {} {} {} {} {}", total, options.deduplicate,
+                      static_cast<int>(options.encode.compression),
+                      options.encode.compression_level, options.encode.member_bytes,
+                      options.shuffle_seed.has_value(), options.shuffle_seed.value_or(0),
+                      options.limit.has_value(), options.skip_defects));
+  return all.Hex();
+}
+
 }  // namespace
 
-absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
-                                 ConvertProgress* progress) {
+absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
+  std::vector<Split> splits;
+  double sum = 0;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    at = end + 1;
+    Split split;
+    const size_t equals = part.find('=');
+    split.name = part.substr(0, equals);
+    const char* const begin = part.data() + std::min(equals, part.size() - 1) + 1;
+    const char* const stop = part.data() + part.size();
+    const auto parsed = std::from_chars(begin, stop, split.share);
+    if (equals == part.npos || parsed.ec != std::errc() || parsed.ptr != stop ||
+        !(split.share > 0) || split.share > 1) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: not a list of splits such as train=0.9,test=0.1",
+                      Excerpt(part.empty() ? text : part)));
+    }
+    const bool fit = !split.name.empty() &&
+                     std::all_of(split.name.begin(), split.name.end(), [](unsigned char c) {
+                       return c >= 0x80 || std::isalnum(c) != 0 || c == '_' || c == '-';
+                     });
+    if (!fit) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: the name of a split has letters, digits, _ and - only", Excerpt(split.name)));
+    }
+    for (const Split& other : splits) {
+      if (other.name != split.name) continue;
+      return absl::InvalidArgumentError(fmt::format("the split {} is there twice", split.name));
+    }
+    sum += split.share;
+    splits.push_back(std::move(split));
+  }
+  if (std::abs(sum - 1) > 1e-9) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the shares add up to {}; they must add up to 1", text, sum));
+  }
+  if (splits.size() > ItemSelection::kMaxOutputs) {
+    return absl::InvalidArgumentError("more than 255 splits");
+  }
+  return splits;
+}
+
+absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptions& options,
+                                              ConvertProgress* progress) {
   ConvertProgress unseen;
   if (progress == nullptr) progress = &unseen;
-  if (options.output.count) {
-    // A name that is taken is told before a long scan. The writer looks again, with its lock.
-    absl::StatusOr<std::unique_ptr<DatasetWriter>> probe = DatasetWriter::Create(
-        options.output, {.encode = options.encode, .threads = 1, .overwrite = options.overwrite});
-    if (!probe.ok()) return probe.status();
+  if (options.limit && !options.splits.empty()) {
+    return absl::InvalidArgumentError("a limit and splits do not go together");
+  }
+  std::vector<Output> outputs;
+  outputs.reserve(std::max<size_t>(1, options.splits.size()));
+  for (size_t i = 0; i < std::max<size_t>(1, options.splits.size()); ++i) {
+    outputs.emplace_back(source, options, *progress);
+    absl::Status status = outputs[i].Open(options.splits.empty() ? nullptr : &options.splits[i]);
+    if (!status.ok()) return status;
   }
   SkippedRecords skipped;
   if (options.skip_defects) {
@@ -103,89 +305,81 @@ absl::StatusOr<Manifest> Convert(Source& source, const ConvertOptions& options,
   absl::Status status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
-  const uint64_t total =
-      std::min(source.num_records(), options.limit.value_or(source.num_records()));
   absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
 
-  OutputSpec output = options.output;
-  if (!output.count) {
-    output.count =
-        std::clamp<uint64_t>(total * *frame_bytes / std::max<uint64_t>(1, options.shard_bytes) + 1,
-                             1, std::min(kMaxShards, std::max<uint64_t>(1, total)));
+  std::optional<ItemSelection> selection;
+  if (options.deduplicate || outputs.size() > 1) {
+    SelectionOptions selecting;
+    if (!options.splits.empty()) {
+      selecting.shares.clear();
+      for (const Split& split : options.splits) selecting.shares.push_back(split.share);
+    }
+    selecting.deduplicate = options.deduplicate;
+    selecting.skip_defects = options.skip_defects;
+    selecting.threads = options.threads;
+    selecting.directory = outputs[0].staging_directory();
+    selecting.memory_bytes = kSortingBytes;
+    selecting.stop = options.stop;
+    selecting.items_passed = &progress->items_selected;
+    absl::StatusOr<ItemSelection> made = ItemSelection::Make(source, selecting);
+    if (!made.ok()) return made.status();
+    selection = *std::move(made);
   }
-  const uint64_t batch_items =
-      std::clamp<uint64_t>(kBatchBytes / std::max<uint64_t>(1, *frame_bytes), 1, kMaxBatchItems);
-  DatasetWriterOptions writing;
-  writing.encode = options.encode;
-  writing.threads = options.threads;
-  writing.overwrite = options.overwrite;
-  writing.sync = options.sync;
-  writing.stop = options.stop;
-  absl::StatusOr<std::unique_ptr<DatasetWriter>> created = DatasetWriter::Create(output, writing);
-  if (!created.ok()) return created.status();
-  DatasetWriter& writer = **created;
+  uint64_t total = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const uint64_t there = selection ? selection->CountOf(i) : source.num_records();
+    const uint64_t wanted = std::min(there, options.limit.value_or(there));
+    status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
+                              kSortingBytes / outputs.size());
+    if (!status.ok()) return status;
+    total += wanted;
+    progress->shards_taken_over += outputs[i].num_taken_over();
+  }
   progress->records_to_write = total;
 
-  uint64_t number = 0;  // of the next item in the order of writing
-  size_t shard = 0;
-  uint64_t shard_end = total / *output.count;  // floor(1 * total / count)
-  const auto end_of = [&](size_t s) {
-    return static_cast<uint64_t>(static_cast<unsigned __int128>(s + 1) * total / *output.count);
+  uint64_t number = 0;
+  const auto changed = [] {
+    return absl::FailedPreconditionError("the input changed while it was being read; run again");
   };
-  auto batch = std::make_shared<ItemBatch>();
-  const auto hand_over = [&]() -> absl::Status {
-    if (batch->places.empty()) return absl::OkStatus();
-    absl::Status submitted = writer.Submit(shard, [batch, &source, &options](RecordBatch& out) {
-      return BuildBatch(source, *batch, options, out);
-    });
-    batch = std::make_shared<ItemBatch>();
-    progress->records = writer.records_written();
-    return submitted;
-  };
-  const auto write = [&](const Item& item) -> absl::Status {
-    if (number == total) return absl::OutOfRangeError("enough");
-    while (number == shard_end) {
-      absl::Status s = hand_over();
-      if (s.ok()) s = writer.CloseShard(shard);
-      if (!s.ok()) return s;
-      shard_end = end_of(++shard);
+  status = source.ForEach([&](const Item& item) -> absl::Status {
+    size_t output = 0;
+    if (selection) {
+      if (number == selection->num_items()) return changed();
+      output = selection->OutputOf(number);
     }
-    batch->Add(item);
-    ++number;
-    return batch->places.size() == batch_items ? hand_over() : absl::OkStatus();
-  };
-  if (options.shuffle_seed) {
-    ItemShuffler shuffler(*options.shuffle_seed, writer.staging_directory());
-    status = source.ForEach([&](const Item& item) {
-      return options.stop.stop_requested() ? absl::CancelledError("interrupted; nothing was kept")
-                                           : shuffler.Add(item);
-    });
-    if (status.ok()) status = shuffler.ForEach(write);
-  } else {
-    status = source.ForEach(write);
+    // Items of shards that were taken over are not handed on, where stopping is looked for.
+    if (++number % 1024 == 0 && options.stop.stop_requested()) return outputs[0].Interrupted();
+    if (output == ItemSelection::kNowhere) return absl::OkStatus();
+    return outputs[output].Add(item);
+  });
+  if (absl::IsOutOfRange(status) && options.limit) status = absl::OkStatus();
+  if (absl::IsOutOfRange(status)) return changed();
+  for (Output& output : outputs) {
+    if (status.ok()) status = output.End();
   }
-  if (absl::IsOutOfRange(status) && number == total) status = absl::OkStatus();
-  if (status.ok()) status = hand_over();
   if (!status.ok()) return status;
-  if (number != total) {
-    return absl::DataLossError(fmt::format(
-        "the input changed while it was being read: {} records at first, {} later; run again",
-        total, number));
+
+  Manifest shared;
+  shared.made_by = options.made_by;
+  shared.notes = source.notes();
+  if (selection && selection->num_duplicates() > 0) {
+    shared.notes.push_back(
+        fmt::format("left out {} of {} records, whose content another before them has",
+                    selection->num_duplicates(), selection->num_items()));
   }
-  // The notes tell what was met while the records were built.
-  status = writer.WaitForAll();
-  if (!status.ok()) return status;
-  Manifest manifest;
-  manifest.made_by = options.made_by;
-  manifest.notes = source.notes();
-  manifest.skipped = std::move(skipped);
   if (options.reword) {
-    for (std::string& note : manifest.notes) note = options.reword(std::move(note));
+    for (std::string& note : shared.notes) note = options.reword(std::move(note));
   }
-  absl::StatusOr<Manifest> finished = writer.Finish(std::move(manifest));
-  progress->records = writer.records_written();
-  return finished;
+  progress->skipped_in_scan = skipped.count;
+  shared.skipped = std::move(skipped);
+  std::vector<Manifest> manifests;
+  for (Output& output : outputs) {
+    absl::StatusOr<Manifest> finished = output.Finish(shared);
+    if (!finished.ok()) return finished.status();
+    manifests.push_back(*std::move(finished));
+  }
+  return manifests;
 }
 
 }  // namespace shardfeed

@@ -48,9 +48,11 @@ class CsvSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status AppendKey(const Item& item, std::string* key) const override;
 
  private:
   struct Column {
@@ -91,6 +93,7 @@ class CsvSource : public Source {
   // Indices of the columns that were chosen, by name: records have their features in this order.
   std::vector<size_t> by_name_;
   bool kinds_asked_ = false;
+  size_t key_index_ = 0;  // of key_column
   std::vector<uint64_t> rows_of_file_;
   std::vector<ItemList> left_out_of_file_;  // rows, the header not counted
   uint64_t num_records_ = 0;
@@ -229,7 +232,9 @@ absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
 }
 
 absl::Status CsvSource::ChooseColumns() {
-  for (const std::string& wanted : options_.choice.columns) {
+  std::vector<std::string> all_wanted = options_.choice.columns;
+  if (!options_.key_column.empty()) all_wanted.push_back(options_.key_column);
+  for (const std::string& wanted : all_wanted) {
     if (std::any_of(columns_.begin(), columns_.end(),
                     [&](const Column& column) { return column.name() == wanted; })) {
       continue;
@@ -241,6 +246,7 @@ absl::Status CsvSource::ChooseColumns() {
                                                   fmt::join(there, ", ")));
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i].name() == options_.key_column) key_index_ = i;
     if (!columns_[i].chosen) continue;
     by_name_.push_back(i);
     kinds_asked_ |= columns_[i].asked.has_value();
@@ -389,6 +395,21 @@ absl::Status CsvSource::ForEach(const std::function<absl::Status(const Item&)>& 
     if (absl::Status status = files_.CheckUnchanged(file); !status.ok()) return status;
     if (num_rows != rows_of_file_[file]) return files_.Changed(file);
   }
+  return absl::OkStatus();
+}
+
+absl::Status CsvSource::AppendKey(const Item& item, std::string* key) const {
+  if (options_.key_column.empty()) {
+    key->append(item.bytes);
+    return absl::OkStatus();
+  }
+  thread_local std::vector<CsvCell> cells;
+  thread_local std::string scratch;
+  const CsvSplit split = SplitCsvRow(item.bytes, /*at_end=*/true, options_.dialect, &cells);
+  if (split.result != CsvSplit::kRow || cells.size() != columns_.size()) {
+    return files_.Changed(item.file);
+  }
+  key->append(ValueOf(cells[key_index_], &scratch));
   return absl::OkStatus();
 }
 

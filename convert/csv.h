@@ -30,6 +30,8 @@ struct CsvOptions {
   // Names of the columns, for files without a header row.
   std::vector<std::string> names;
   FeatureChoice choice;
+  // The column that an item's key is; empty: the whole row.
+  std::string key_column;
   uint64_t max_row_bytes = kDefaultMaxLineBytes;
 };
 

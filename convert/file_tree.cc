@@ -13,8 +13,23 @@ FileTree::FileTree(std::vector<std::string> roots) {
     while (root.size() > 1 && root.ends_with('/')) root.pop_back();
     struct stat stat;
     const bool is_file = ::stat(root.c_str(), &stat) == 0 && S_ISREG(stat.st_mode);
-    roots_.push_back({std::move(root), is_file, is_file ? static_cast<uint64_t>(stat.st_size) : 0});
+    Root& added = roots_.emplace_back();
+    added.path = std::move(root);
+    added.is_file = is_file;
+    if (is_file) {
+      added.size = stat.st_size;
+      added.time =
+          static_cast<uint64_t>(stat.st_mtim.tv_sec) * 1'000'000'000 + stat.st_mtim.tv_nsec;
+    }
   }
+}
+
+void FileTree::AddTo(Fingerprint& fingerprint, const Folder& folder, size_t i) {
+  fingerprint.Add(folder.root);
+  fingerprint.Add(folder.path);
+  fingerprint.Add(folder.listing.name(i));
+  fingerprint.Add(folder.listing.file_size(i));
+  fingerprint.Add(folder.listing.file_time(i));
 }
 
 std::string FileTree::PathOf(uint32_t root, std::string_view path) const {
@@ -27,7 +42,8 @@ absl::Status FileTree::ForEachFolder(bool with_sizes,
                                      const std::function<void(std::string_view path)>& loop) const {
   for (uint32_t root = 0; root < roots_.size(); ++root) {
     if (roots_[root].is_file) {
-      const FolderListing listing = FolderListing::OfFile(roots_[root].path, roots_[root].size);
+      const FolderListing listing =
+          FolderListing::OfFile(roots_[root].path, roots_[root].size, roots_[root].time);
       if (absl::Status status = visit({root, "", listing}); !status.ok()) return status;
       continue;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "convert/fingerprint.h"
 #include "convert/folder_walk.h"
 
 namespace shardfeed {
@@ -37,14 +38,17 @@ class FileTree {
                              const std::function<void(std::string_view path)>& loop) const;
 
   size_t num_roots() const { return roots_.size(); }
+  // What a Source tells of its files, gathered in a pass with sizes: of file `i` of `folder`.
+  static void AddTo(Fingerprint& fingerprint, const Folder& folder, size_t i);
   // Of the root, or of a file or folder below it.
   std::string PathOf(uint32_t root, std::string_view path) const;
 
  private:
   struct Root {
     std::string path;
-    bool is_file;
-    uint64_t size;
+    bool is_file = false;
+    uint64_t size = 0;
+    uint64_t time = 0;
   };
   std::vector<Root> roots_;
 };

@@ -24,11 +24,15 @@ class FilesSource : public Source {
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
 
  private:
   FileTree tree_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
   NameList not_files_;
   NameList loops_;
 };
@@ -37,6 +41,7 @@ absl::Status FilesSource::Scan(std::stop_token stop,
                                const std::function<void(uint64_t bytes)>& progress) {
   num_records_ = num_bytes_ = 0;
   not_files_ = loops_ = NameList();
+  fingerprint_ = {};
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
       [&](const FileTree::Folder& folder) -> absl::Status {
@@ -56,6 +61,7 @@ absl::Status FilesSource::Scan(std::stop_token stop,
             not_files_.Add(path());
             continue;
           }
+          FileTree::AddTo(fingerprint_, folder, i);
           ++num_records_;
           num_bytes_ += folder.listing.file_size(i);
         }
@@ -110,6 +116,14 @@ absl::Status FilesSource::Build(const Item& item, ExampleBuilder& builder) const
   builder.AddBorrowedBytes("bytes", *bytes);
   builder.AddBytes("name", item.bytes);
   return absl::OkStatus();
+}
+
+absl::Status FilesSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace

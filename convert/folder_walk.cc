@@ -31,6 +31,10 @@ EntryKind KindOfMode(mode_t mode) {
   return S_ISREG(mode) ? EntryKind::kFile : S_ISDIR(mode) ? EntryKind::kFolder : EntryKind::kOther;
 }
 
+uint64_t TimeOf(const struct stat& stat) {
+  return static_cast<uint64_t>(stat.st_mtim.tv_sec) * 1'000'000'000 + stat.st_mtim.tv_nsec;
+}
+
 class Walker {
  public:
   // Either function may be empty.
@@ -88,7 +92,8 @@ class Walker {
       path_ += listing->name(i);
       absl::Status status =
           is_folder ? WalkPath()
-                    : visit_file_(WalkedFile{path_, listing->kind(i), listing->file_size(i)});
+                    : visit_file_(WalkedFile{path_, listing->kind(i), listing->file_size(i),
+                                             listing->file_time(i)});
       if (!status.ok()) return status;
     }
     path_.resize(parent_size);
@@ -107,11 +112,11 @@ class Walker {
 
 }  // namespace
 
-FolderListing FolderListing::OfFile(std::string_view name, uint64_t size) {
+FolderListing FolderListing::OfFile(std::string_view name, uint64_t size, uint64_t time) {
   FolderListing listing;
   listing.names_ = name;
   listing.names_ += '\0';
-  listing.entries_.push_back({0, size, EntryKind::kFile});
+  listing.entries_.push_back({0, size, time, EntryKind::kFile});
   return listing;
 }
 
@@ -129,7 +134,7 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
       break;
     }
     if (entry->d_name[0] == '.') continue;
-    Entry added{listing.names_.size(), 0, EntryKind::kOther};
+    Entry added{listing.names_.size(), 0, 0, EntryKind::kOther};
     // Links, and every name where the file system does not tell, need a closer look.
     const bool is_file = entry->d_type == DT_REG;
     const bool is_folder = entry->d_type == DT_DIR;
@@ -139,7 +144,10 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
       struct stat stat;
       if (::fstatat(fd, entry->d_name, &stat, 0) == 0) {
         added.kind = KindOfMode(stat.st_mode);
-        if (added.kind == EntryKind::kFile) added.size = stat.st_size;
+        if (added.kind == EntryKind::kFile) {
+          added.size = stat.st_size;
+          added.time = TimeOf(stat);
+        }
       } else if (errno == ENOENT || errno == ELOOP || errno == ENOTDIR) {
         added.kind = EntryKind::kBrokenLink;
       } else {

@@ -23,7 +23,7 @@ enum class EntryKind : uint8_t {
   kOther,       // a pipe, a socket or a device
 };
 
-// The names in one folder, sorted by their bytes, without those that start with a dot. About 20
+// The names in one folder, sorted by their bytes, without those that start with a dot. About 30
 // bytes a name and the name itself, so that millions can stand in one folder.
 class FolderListing {
  public:
@@ -32,7 +32,7 @@ class FolderListing {
   static absl::StatusOr<FolderListing> Read(const std::string& folder, bool with_sizes);
 
   // The one name of a file that was named itself.
-  static FolderListing OfFile(std::string_view name, uint64_t size);
+  static FolderListing OfFile(std::string_view name, uint64_t size, uint64_t time);
 
   size_t size() const { return entries_.size(); }
   // Lives as long as the listing.
@@ -40,11 +40,14 @@ class FolderListing {
   EntryKind kind(size_t i) const { return entries_[i].kind; }
   // In bytes; 0 where sizes were not asked for and for what is not a file.
   uint64_t file_size(size_t i) const { return entries_[i].size; }
+  // When the file was last written, in nanoseconds; 0 where sizes were not asked for.
+  uint64_t file_time(size_t i) const { return entries_[i].time; }
 
  private:
   struct Entry {
     size_t name;  // offset of the name, which ends with a NUL
     uint64_t size;
+    uint64_t time;
     EntryKind kind;
   };
 
@@ -56,6 +59,7 @@ struct WalkedFile {
   std::string_view path;  // below the root; lives until the callback that got it returns
   EntryKind kind;         // never kFolder
   uint64_t size;          // as FolderListing has it
+  uint64_t time;
 };
 
 // Calls `visit` with each file below `root`/`folder`, at any depth. The names of a folder come

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
+#include "convert/fingerprint.h"
 #include "convert/folder_walk.h"
 #include "convert/name_list.h"
 #include "convert/picture.h"
@@ -38,10 +39,21 @@ class ImageFolderSource : public Source {
                ? 0
                : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
+  std::vector<std::string> class_names() const override {
+    return options_.classes ? options_.classes->NamesInOrder() : classes_;
+  }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
   void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
+  absl::Status AppendKey(const Item& item, std::string* key) const override {
+    key->append(item.bytes.substr(sizeof(ItemPrefix)));
+    return absl::OkStatus();
+  }
 
  private:
   // The folder of a class in one of the roots, in the order of reading.
@@ -56,6 +68,7 @@ class ImageFolderSource : public Source {
     uint32_t label;
   };
 
+  std::string PathOf(const Item& item) const;
   absl::Status FindClasses();
   absl::Status ScanClass(ClassFolder& folder, std::stop_token stop,
                          const std::function<void(uint64_t bytes)>& progress);
@@ -71,6 +84,7 @@ class ImageFolderSource : public Source {
   std::vector<ClassFolder> class_folders_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
   uint64_t num_in_class_folders_ = 0;  // and not deeper
   NameList not_pictures_;
   NameList outside_classes_;
@@ -157,6 +171,10 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
           return absl::DataLossError(fmt::format(
               "{}/{}: the file is empty; remove it, or get the picture again", root, file.path));
         }
+        fingerprint_.Add(root);
+        fingerprint_.Add(file.path);
+        fingerprint_.Add(file.size);
+        fingerprint_.Add(file.time);
         ++folder.num_pictures;
         num_bytes_ += file.size;
         if (file.path.find('/', name.size() + 1) == std::string_view::npos) {
@@ -183,6 +201,7 @@ absl::Status ImageFolderSource::Scan(std::stop_token stop,
   class_folders_.clear();
   num_records_ = num_bytes_ = num_in_class_folders_ = 0;
   not_pictures_ = outside_classes_ = loops_ = NameList();
+  fingerprint_ = {};
   if (absl::Status status = FindClasses(); !status.ok()) return status;
   for (ClassFolder& folder : class_folders_) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
@@ -212,7 +231,6 @@ std::vector<std::string> ImageFolderSource::notes() const {
         fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
         classes_.size() > 3 ? ", ..." : ""));
   }
-  for (std::string& note : pictures_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -261,6 +279,20 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   builder.AddInt64("image/class/label", labels_[prefix.label]);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
   return AddPicture(path, name, *bytes, pictures_, builder);
+}
+
+std::string ImageFolderSource::PathOf(const Item& item) const {
+  ItemPrefix prefix;
+  std::memcpy(&prefix, item.bytes.data(), sizeof(prefix));
+  return fmt::format("{}/{}", roots_[prefix.root], item.bytes.substr(sizeof(prefix)));
+}
+
+absl::Status ImageFolderSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(PathOf(item));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace

@@ -32,10 +32,19 @@ class ImagesSource : public Source {
                ? 0
                : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
+  std::vector<std::string> class_names() const override {
+    if (options_.classes) return options_.classes->NamesInOrder();
+    if (!options_.labels) return {};
+    return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
+  }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
   void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
 
  private:
   struct Class {
@@ -53,6 +62,7 @@ class ImagesSource : public Source {
   PictureRewriter pictures_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
   uint64_t num_at_top_ = 0;                     // pictures that stand in no folder of a source
   std::set<std::string, std::less<>> folders_;  // of the others, the first in their paths
   NameList not_pictures_;
@@ -82,6 +92,7 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
   if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
     return NoLabel(folder.root, name);
   }
+  FileTree::AddTo(fingerprint_, folder, i);
   ++num_records_;
   num_bytes_ += folder.listing.file_size(i);
   if (folder.path.empty()) {
@@ -112,6 +123,7 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
   num_records_ = num_bytes_ = num_at_top_ = 0;
   folders_.clear();
   not_pictures_ = loops_ = NameList();
+  fingerprint_ = {};
   if (absl::Status status = CheckClasses(); !status.ok()) return status;
   absl::Status status = tree_.ForEachFolder(
       /*with_sizes=*/true,
@@ -153,7 +165,6 @@ std::vector<std::string> ImagesSource::notes() const {
         "them",
         names.names()));
   }
-  for (std::string& note : pictures_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -208,6 +219,14 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
   return AddPicture(path, item.bytes, *bytes, pictures_, builder);
+}
+
+absl::Status ImagesSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "convert/fingerprint.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 
@@ -22,6 +23,17 @@ absl::StatusOr<InputFiles::State> InputFiles::StateOf(const std::string& path) {
   state.seconds = stat.st_mtim.tv_sec;
   state.nanoseconds = stat.st_mtim.tv_nsec;
   return state;
+}
+
+std::string InputFiles::InputFingerprint() const {
+  Fingerprint all;
+  for (size_t i = 0; i < paths_.size(); ++i) {
+    all.Add(paths_[i]);
+    all.Add(states_[i].size);
+    all.Add(static_cast<uint64_t>(states_[i].seconds));
+    all.Add(static_cast<uint64_t>(states_[i].nanoseconds));
+  }
+  return all.Hex();
 }
 
 uint64_t InputFiles::bytes_before(size_t i) const {

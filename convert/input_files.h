@@ -31,6 +31,9 @@ class InputFiles {
   // one (each is read twice).
   absl::Status Stat();
 
+  // Known after Stat, see Source.
+  std::string InputFingerprint() const;
+
   // To be called after a later pass. FailedPrecondition: file `i` is not what it was at Stat.
   absl::Status CheckUnchanged(size_t i) const;
   // What CheckUnchanged fails with.

@@ -1,24 +1,7 @@
 #include "convert/item_shuffler.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <utility>
-
-#include "fmt/format.h"
-#include "io/file.h"
-#include "tfrecord/little_endian.h"
-
 namespace shardfeed {
 namespace {
-
-constexpr int kBucketBits = 6;
-constexpr size_t kBuckets = size_t{1} << kBucketBits;
-constexpr size_t kBucketBuffer = 256 << 10;
-// key, file, line, size of bytes; then the bytes.
-constexpr size_t kItemHeader = 28;
-constexpr int kMaxDepth = 60;
 
 // SplitMix64's output function (Steele, Lea, Flood 2014) over a seeded counter.
 uint64_t KeyOf(uint64_t seed, uint64_t number) {
@@ -31,135 +14,10 @@ uint64_t KeyOf(uint64_t seed, uint64_t number) {
   return z;
 }
 
-void Encode(uint64_t key, const Item& item, std::string* out) {
-  AppendLittleEndian(key, out);
-  AppendLittleEndian(item.file, out);
-  AppendLittleEndian(item.line, out);
-  AppendLittleEndian<uint64_t>(item.bytes.size(), out);
-  out->append(item.bytes);
-}
-
-Item Decode(const char* encoded) {
-  Item item;
-  item.file = LoadLittleEndian<uint32_t>(encoded + 8);
-  item.line = LoadLittleEndian<uint64_t>(encoded + 12);
-  item.bytes = {encoded + kItemHeader, LoadLittleEndian<uint64_t>(encoded + 20)};
-  return item;
-}
-
 }  // namespace
 
-ItemShuffler::ItemShuffler(uint64_t seed, std::string directory, size_t memory_bytes)
-    : seed_(seed), directory_(std::move(directory)), memory_bytes_(memory_bytes) {}
-
-ItemShuffler::ItemShuffler(std::string directory, size_t memory_bytes, int depth)
-    : directory_(std::move(directory)), memory_bytes_(memory_bytes), depth_(depth) {}
-
-ItemShuffler::~ItemShuffler() {
-  for (const Bucket& bucket : buckets_) ::unlink(bucket.path.c_str());
-}
-
 absl::Status ItemShuffler::Add(const Item& item) {
-  const uint64_t key = KeyOf(seed_, next_number_++);
-  encoded_.clear();
-  Encode(key, item, &encoded_);
-  return Put(key, encoded_);
-}
-
-absl::Status ItemShuffler::Put(uint64_t key, std::string_view encoded) {
-  if (!buckets_.empty()) {
-    Bucket& bucket = buckets_[(key << depth_) >> (64 - kBucketBits)];
-    bucket.pending.append(encoded);
-    return bucket.pending.size() >= kBucketBuffer ? Flush(bucket) : absl::OkStatus();
-  }
-  entries_.push_back({key, items_.size()});
-  items_.append(encoded);
-  if (items_.size() + entries_.size() * sizeof(Entry) < memory_bytes_) return absl::OkStatus();
-  // Keys that are equal in all their bits cannot be told apart by more files.
-  return depth_ < kMaxDepth ? Spill() : absl::OkStatus();
-}
-
-absl::Status ItemShuffler::Spill() {
-  static std::atomic<uint64_t> unique{0};
-  const std::string base = fmt::format("{}/shuffle{}", directory_, unique++);
-  buckets_.resize(kBuckets);
-  for (size_t i = 0; i < kBuckets; ++i) buckets_[i].path = fmt::format("{}-{}", base, i);
-  const std::vector<Entry> entries = std::exchange(entries_, {});
-  const std::string items = std::exchange(items_, {});
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const size_t end = i + 1 < entries.size() ? entries[i + 1].offset : items.size();
-    absl::Status status = Put(
-        entries[i].key, std::string_view(items).substr(entries[i].offset, end - entries[i].offset));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ItemShuffler::Flush(Bucket& bucket) {
-  if (bucket.file == nullptr) {
-    absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(bucket.path);
-    if (!file.ok()) return file.status();
-    bucket.file = *std::move(file);
-  }
-  absl::Status status = bucket.file->Append(bucket.pending);
-  bucket.pending.clear();
-  return status;
-}
-
-absl::Status ItemShuffler::ForEachInMemory(const std::function<absl::Status(const Item&)>& sink) {
-  // Stable: were two keys equal, the order of the input would decide.
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) { return a.key < b.key; });
-  for (const Entry& entry : entries_) {
-    absl::Status status = sink(Decode(items_.data() + entry.offset));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ItemShuffler::ForEach(const std::function<absl::Status(const Item&)>& sink) {
-  if (buckets_.empty()) return ForEachInMemory(sink);
-  for (Bucket& bucket : buckets_) {
-    if (bucket.file != nullptr || !bucket.pending.empty()) {
-      absl::Status status = Flush(bucket);
-      if (status.ok()) status = bucket.file->Close();
-      if (!status.ok()) return status;
-    }
-    bucket.pending = std::string();
-  }
-  for (Bucket& bucket : buckets_) {
-    if (bucket.file == nullptr) continue;
-    absl::StatusOr<std::shared_ptr<File>> opened = File::Open(bucket.path);
-    if (!opened.ok()) return opened.status();
-    const File& file = **opened;
-    ItemShuffler part(directory_, memory_bytes_, depth_ + kBucketBits);
-    // Items are read in large pieces; one that is larger gets a buffer of its size.
-    std::string window;
-    uint64_t offset = 0;  // of the window in the file
-    size_t at = 0;
-    while (offset + at < file.size()) {
-      const auto need = [&](size_t bytes) -> absl::Status {
-        if (window.size() - at >= bytes) return absl::OkStatus();
-        offset += at;
-        at = 0;
-        window.resize(std::min<uint64_t>(std::max(bytes, 4 * kBucketBuffer), file.size() - offset));
-        return file.ReadExactlyAt(offset, absl::MakeSpan(window));
-      };
-      absl::Status status = need(kItemHeader);
-      if (!status.ok()) return status;
-      const uint64_t size = kItemHeader + LoadLittleEndian<uint64_t>(window.data() + at + 20);
-      status = need(size);
-      if (!status.ok()) return status;
-      const std::string_view encoded(window.data() + at, size);
-      status = part.Put(LoadLittleEndian<uint64_t>(encoded.data()), encoded);
-      if (!status.ok()) return status;
-      at += size;
-    }
-    ::unlink(bucket.path.c_str());
-    absl::Status status = part.ForEach(sink);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return sorter_.Add(KeyOf(seed_, next_number_++), item);
 }
 
 }  // namespace shardfeed

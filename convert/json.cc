@@ -50,9 +50,11 @@ class JsonSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status AppendKey(const Item& item, std::string* key) const override;
 
  private:
   JsonSchema NewSchema() const {
@@ -64,6 +66,8 @@ class JsonSource : public Source {
   absl::Status ForEachText(uint32_t file, TextReader& reader,
                            const std::function<absl::Status(const Item&)>& sink) const;
   absl::Status ScanObject(const Item& item);
+  // The object that Scan saw; it lives in the thread's parser until its next call.
+  absl::StatusOr<simdjson::dom::object> Parse(const Item& item) const;
 
   TextFiles files_;
   const JsonLayout layout_;
@@ -179,7 +183,7 @@ absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>&
   return absl::OkStatus();
 }
 
-absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const {
+absl::StatusOr<simdjson::dom::object> JsonSource::Parse(const Item& item) const {
   // The parser reads beyond the text's end, and who hands the item over need not know that.
   thread_local std::string padded;
   padded.assign(item.bytes);
@@ -188,10 +192,39 @@ absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const 
   simdjson::dom::object object;
   if (ParseJson(std::string_view(padded).substr(0, item.bytes.size()), &root) !=
           simdjson::SUCCESS ||
-      root.get(object) != simdjson::SUCCESS || !schema_.Build(object, builder).ok()) {
+      root.get(object) != simdjson::SUCCESS) {
     return files_.Changed(item.file);
   }
+  return object;
+}
+
+absl::Status JsonSource::AppendKey(const Item& item, std::string* key) const {
+  if (options_.key.empty()) {
+    key->append(item.bytes);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  if (!object.ok()) return object.status();
+  simdjson::dom::object fields = *object;
+  simdjson::dom::element value;
+  std::string_view path = options_.key;
+  // A key may have a dot in its name.
+  while (fields.at_key(path).get(value) != simdjson::SUCCESS) {
+    const size_t dot = path.find('.');
+    if (dot == path.npos || fields.at_key(path.substr(0, dot)).get(value) != simdjson::SUCCESS ||
+        value.get(fields) != simdjson::SUCCESS) {
+      return absl::OkStatus();
+    }
+    path.remove_prefix(dot + 1);
+  }
+  key->append(simdjson::minify(value));
   return absl::OkStatus();
+}
+
+absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const {
+  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  if (!object.ok()) return object.status();
+  return schema_.Build(*object, builder).ok() ? absl::OkStatus() : files_.Changed(item.file);
 }
 
 }  // namespace

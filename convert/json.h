@@ -35,6 +35,9 @@ enum class JsonLayout { kLines, kArray };
 struct JsonOptions {
   // By dotted names, see JsonSchema.
   FeatureChoice choice;
+  // The dotted key whose value an item's key is, as JSON writes it and empty where it is missing;
+  // without one, the whole text of the object.
+  std::string key;
   uint64_t max_object_bytes = kDefaultMaxLineBytes;
 };
 

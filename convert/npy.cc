@@ -14,8 +14,8 @@
 #include "convert/column.h"
 #include "convert/excerpt.h"
 #include "convert/input_files.h"
-#include "convert/npy_header.h"
 #include "convert/whole_file.h"
+#include "decode/npy_header.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/file.h"
@@ -71,9 +71,12 @@ class NpySource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
 
  private:
   struct Part {
@@ -97,6 +100,9 @@ class NpySource : public Source {
 
   absl::StatusOr<Array> ArrayOf(uint32_t file, const NpyHeader& header) const;
   absl::Status ScanFile(uint32_t file);
+  // The row of one array, which lives until the next call on the thread, and where it stands.
+  absl::StatusOr<std::string_view> ReadRow(const Array& array, uint64_t row,
+                                           const Part** part) const;
   absl::Status AddValues(const Array& array, const Part& part, uint64_t row, std::string_view bytes,
                          ExampleBuilder& builder) const;
 
@@ -336,20 +342,39 @@ absl::Status NpySource::AddValues(const Array& array, const Part& part, uint64_t
   return absl::OkStatus();
 }
 
-absl::Status NpySource::Build(const Item& item, ExampleBuilder& builder) const {
+absl::StatusOr<std::string_view> NpySource::ReadRow(const Array& array, uint64_t row,
+                                                    const Part** part) const {
   thread_local std::string bytes;
-  const uint64_t row = LoadLittleEndian<uint64_t>(item.bytes.data());
+  const auto after = std::upper_bound(array.parts.begin(), array.parts.end(), row,
+                                      [](uint64_t r, const Part& p) { return r < p.first_row; });
+  *part = &*(after - 1);
+  bytes.resize(array.row_bytes());
+  absl::StatusOr<size_t> n = open_[(*part)->file]->ReadAt(
+      (*part)->data_offset + (row - (*part)->first_row) * array.row_bytes(), absl::MakeSpan(bytes));
+  if (!n.ok()) return n.status();
+  if (*n < bytes.size()) return files_.Changed((*part)->file);
+  return std::string_view(bytes);
+}
+
+absl::Status NpySource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
   for (const Array& array : arrays_) {
-    const auto after =
-        std::upper_bound(array.parts.begin(), array.parts.end(), row,
-                         [](uint64_t r, const Part& part) { return r < part.first_row; });
-    const Part& part = *(after - 1);
-    bytes.resize(array.row_bytes());
-    absl::StatusOr<size_t> n = open_[part.file]->ReadAt(
-        part.data_offset + (row - part.first_row) * array.row_bytes(), absl::MakeSpan(bytes));
-    if (!n.ok()) return n.status();
-    if (*n < bytes.size()) return files_.Changed(part.file);
-    absl::Status status = AddValues(array, part, row, bytes, builder);
+    const Part* part;
+    absl::StatusOr<std::string_view> bytes =
+        ReadRow(array, LoadLittleEndian<uint64_t>(item.bytes.data()), &part);
+    if (!bytes.ok()) return bytes.status();
+    visit(*bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpySource::Build(const Item& item, ExampleBuilder& builder) const {
+  const auto row = LoadLittleEndian<uint64_t>(item.bytes.data());
+  for (const Array& array : arrays_) {
+    const Part* part;
+    absl::StatusOr<std::string_view> bytes = ReadRow(array, row, &part);
+    if (!bytes.ok()) return bytes.status();
+    absl::Status status = AddValues(array, *part, row, *bytes, builder);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

@@ -51,12 +51,14 @@ class Source {
   // The mean size of a record, about, where the scan tells it; 0 where records have to be built for
   // that.
   virtual uint64_t mean_record_bytes() const { return 0; }
-  // To be called after records were built that are built again later: what was counted meanwhile
-  // does not count.
-  virtual void ForgetBuilt() {}
-  // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...". What is
-  // counted while records are built is complete when all are, each of them once.
+  // The names of the classes 0, 1 ... of image/class/label; empty where they have none.
+  virtual std::vector<std::string> class_names() const { return {}; }
+  // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
+  // The same about the records that were built since the last ForgetBuilt, each of them once. Not
+  // for the manifest: records of shards that are taken over from an interrupted run are not built.
+  virtual std::vector<std::string> built_notes() const { return {}; }
+  virtual void ForgetBuilt() {}
 
   // Hands the items to `sink` one after another in a fixed order (sorted folders and names; rows as
   // they stand). Stops at the first error of `sink` and returns it.
@@ -65,6 +67,23 @@ class Source {
   // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives
   // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
+
+  // What tells the item from others for good, whatever comes before or after it: a picture's path,
+  // a row, a key. Thread safe; may read the item's files.
+  virtual absl::Status AppendKey(const Item& item, std::string* key) const {
+    key->append(item.bytes);
+    return absl::OkStatus();
+  }
+  // Hands out what makes the item a duplicate of another: its content, without its name. Thread
+  // safe. The same errors as Build.
+  virtual absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+    visit(item.bytes);
+    return absl::OkStatus();
+  }
+  // Known after Scan: a short text that differs where the input does. Files count by their names,
+  // sizes and times.
+  virtual std::string InputFingerprint() const = 0;
 
   // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
   // which it clears first. Thread safe for different builders.

@@ -84,10 +84,15 @@ class TarSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
   void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status AppendKey(const Item& item, std::string* key) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
 
  private:
   // What the first pass learns of an ending.
@@ -110,6 +115,22 @@ class TarSource : public Source {
     std::vector<Part> parts;
     std::string content;
     absl::Status defect;  // the first one
+  };
+  // An item: the sizes of key and parts, the parts, the key and, of a compressed archive, the
+  // content.
+  static constexpr size_t kItemHead = 8;
+  static constexpr size_t kItemPart = 20;
+  class ItemView {
+   public:
+    explicit ItemView(std::string_view bytes);
+    Part part(uint32_t i) const;
+
+    uint32_t num_parts;
+    std::string_view key;
+    std::string_view content;
+
+   private:
+    const char* parts_;
   };
   // What a pass over one archive does with what it finds.
   struct Pass {
@@ -137,6 +158,9 @@ class TarSource : public Source {
   absl::Status ScanRecord(uint32_t file, uint64_t number, const Record& record);
   absl::StatusOr<simdjson::dom::object> ParseMember(uint32_t file, std::string_view key,
                                                     std::string_view json) const;
+
+  // The contents of the parts, one after another. They live until the next call on the thread.
+  absl::StatusOr<std::string_view> ReadContent(uint32_t file, const ItemView& view) const;
 
   InputFiles files_;
   const TarOptions options_;
@@ -381,7 +405,6 @@ std::vector<std::string> TarSource::notes() const {
           files_.path(place.file), extension.column.numbers_before_text()));
     }
   }
-  for (std::string& note : pictures_.notes()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -400,8 +423,6 @@ absl::Status TarSource::ForEach(const std::function<absl::Status(const Item&)>& 
       if (it == extension_of_name_.end()) return files_.Changed(file);
       return it->second;
     };
-    // An item: the sizes of key and parts, the parts, the key and, of a compressed archive, the
-    // content.
     absl::Status from_sink;
     ItemList::Pass left_out(left_out_of_file_[file]);
     pass.sink = [&](const Record& record) {
@@ -435,43 +456,75 @@ absl::Status TarSource::ForEach(const std::function<absl::Status(const Item&)>& 
   return absl::OkStatus();
 }
 
-absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
-  constexpr size_t kHead = 8;
-  constexpr size_t kPart = 20;
+TarSource::ItemView::ItemView(std::string_view bytes)
+    : num_parts(LoadLittleEndian<uint32_t>(bytes.data() + 4)), parts_(bytes.data() + kItemHead) {
+  const auto key_size = LoadLittleEndian<uint32_t>(bytes.data());
+  bytes.remove_prefix(kItemHead + kItemPart * num_parts);
+  key = bytes.substr(0, key_size);
+  content = bytes.substr(key_size);
+}
+
+TarSource::Part TarSource::ItemView::part(uint32_t i) const {
+  const char* const from = parts_ + kItemPart * i;
+  return {LoadLittleEndian<uint32_t>(from), LoadLittleEndian<uint64_t>(from + 4),
+          LoadLittleEndian<uint64_t>(from + 12)};
+}
+
+absl::StatusOr<std::string_view> TarSource::ReadContent(uint32_t file, const ItemView& view) const {
+  if (compressed_[file]) return view.content;
   thread_local std::string buffer;
-  const char* const at = item.bytes.data();
-  const auto key_size = LoadLittleEndian<uint32_t>(at);
-  const auto num_parts = LoadLittleEndian<uint32_t>(at + 4);
-  const std::string_view key = item.bytes.substr(kHead + kPart * num_parts, key_size);
-  std::string_view content = item.bytes.substr(kHead + kPart * num_parts + key_size);
-  const auto part_at = [at](uint32_t i) {
-    const char* const from = at + kHead + kPart * i;
-    return Part{LoadLittleEndian<uint32_t>(from), LoadLittleEndian<uint64_t>(from + 4),
-                LoadLittleEndian<uint64_t>(from + 12)};
-  };
-  if (!compressed_[item.file]) {
-    absl::StatusOr<std::shared_ptr<const File>> in = open_.Get(files_.path(item.file));
-    if (!in.ok()) return in.status();
-    uint64_t size = 0;
-    for (uint32_t i = 0; i < num_parts; ++i) size += part_at(i).size;
-    // A rare huge record does not hold its memory for ever.
-    constexpr size_t kKept = size_t{64} << 20;
-    if (buffer.size() > kKept && size <= kKept) buffer = std::string();
-    if (buffer.size() < size) buffer.resize(size);
-    size_t done = 0;
-    for (uint32_t i = 0; i < num_parts; ++i) {
-      const Part part = part_at(i);
-      absl::StatusOr<size_t> n =
-          (*in)->ReadAt(part.offset, absl::MakeSpan(buffer.data() + done, part.size));
-      if (!n.ok()) return n.status();
-      if (*n < part.size) return files_.Changed(item.file);
-      done += part.size;
-    }
-    content = std::string_view(buffer).substr(0, size);
+  absl::StatusOr<std::shared_ptr<const File>> in = open_.Get(files_.path(file));
+  if (!in.ok()) return in.status();
+  uint64_t size = 0;
+  for (uint32_t i = 0; i < view.num_parts; ++i) size += view.part(i).size;
+  // A rare huge record does not hold its memory for ever.
+  constexpr size_t kKept = size_t{64} << 20;
+  if (buffer.size() > kKept && size <= kKept) buffer = std::string();
+  if (buffer.size() < size) buffer.resize(size);
+  size_t done = 0;
+  for (uint32_t i = 0; i < view.num_parts; ++i) {
+    const Part part = view.part(i);
+    absl::StatusOr<size_t> n =
+        (*in)->ReadAt(part.offset, absl::MakeSpan(buffer.data() + done, part.size));
+    if (!n.ok()) return n.status();
+    if (*n < part.size) return files_.Changed(file);
+    done += part.size;
   }
-  builder.AddBytes("__key__", key);
-  for (uint32_t i = 0; i < num_parts; ++i) {
-    const Part part = part_at(i);
+  return std::string_view(buffer).substr(0, size);
+}
+
+absl::Status TarSource::AppendKey(const Item& item, std::string* key) const {
+  key->append(ItemView(item.bytes).key);
+  return absl::OkStatus();
+}
+
+absl::Status TarSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  const ItemView view(item.bytes);
+  absl::StatusOr<std::string_view> content = ReadContent(item.file, view);
+  if (!content.ok()) return content.status();
+  // In the order of their endings, whatever that in the archive is.
+  std::map<std::string_view, std::string_view> parts;
+  for (uint32_t i = 0; i < view.num_parts; ++i) {
+    const Part part = view.part(i);
+    parts[extensions_[part.extension].name] = content->substr(0, part.size);
+    content->remove_prefix(part.size);
+  }
+  for (const auto& [name, bytes] : parts) {
+    visit(name);
+    visit(bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
+  const ItemView view(item.bytes);
+  absl::StatusOr<std::string_view> read = ReadContent(item.file, view);
+  if (!read.ok()) return read.status();
+  std::string_view content = *read;
+  builder.AddBytes("__key__", view.key);
+  for (uint32_t i = 0; i < view.num_parts; ++i) {
+    const Part part = view.part(i);
     const Extension& extension = extensions_[part.extension];
     const std::string_view value = content.substr(0, part.size);
     content.remove_prefix(part.size);
@@ -482,13 +535,13 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
       const std::optional<float> number = ParseFloat(Trimmed(value));
       if (number) builder.AddFloat(extension.name, *number);
     } else if (extension.is_json) {
-      absl::StatusOr<simdjson::dom::object> object = ParseMember(item.file, key, value);
+      absl::StatusOr<simdjson::dom::object> object = ParseMember(item.file, view.key, value);
       if (!object.ok() || !json_schema_.Build(*object, builder).ok()) {
         return files_.Changed(item.file);
       }
     } else if (!pictures_.keeps_all() && value.starts_with(kJpegMagic)) {
       absl::StatusOr<std::string_view> stored = pictures_.RewriteJpeg(
-          fmt::format("{}: {}.{}", files_.path(item.file), key, extension.name), value);
+          fmt::format("{}: {}.{}", files_.path(item.file), view.key, extension.name), value);
       if (!stored.ok()) return stored.status();
       // Copied: a record may have several.
       builder.AddBytes(extension.name, *stored);

@@ -51,6 +51,7 @@ class TextLinesSource : public Source {
 
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
 
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override {
     ItemList::Pass left_out(left_out_);

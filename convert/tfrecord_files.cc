@@ -36,7 +36,8 @@ class TfrecordSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
-  std::vector<std::string> notes() const override { return pictures_.notes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
   void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item&, ExampleBuilder&) const override {
@@ -44,6 +45,18 @@ class TfrecordSource : public Source {
   }
   absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
                            std::string* out) const override;
+  // Records have no names: what they hold is their key, too.
+  absl::Status AppendKey(const Item& item, std::string* key) const override {
+    return AppendRecord(item, key);
+  }
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override {
+    thread_local std::string record;
+    record.clear();
+    absl::Status status = AppendKey(item, &record);
+    if (status.ok()) visit(record);
+    return status;
+  }
 
  private:
   // Appends the record as it stands in its file.

@@ -3,14 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 
 namespace shardfeed {
+namespace {
+
+constexpr uint64_t kCopyBytes = 1 << 20;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -26,6 +33,32 @@ absl::Status OutputFile::Append(std::string_view bytes) {
   const uint64_t offset = size_;
   size_ += bytes.size();
   return WriteAt(offset, bytes);
+}
+
+absl::Status OutputFile::AppendFrom(const File& from, uint64_t offset, uint64_t size) {
+  while (size > 0) {
+    auto in = static_cast<off_t>(offset);
+    auto out = static_cast<off_t>(size_);
+    const ssize_t n = ::copy_file_range(from.fd(), &in, fd_, &out, size, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO)) {
+      return ErrnoStatus(errno, path_, fmt::format("write at byte {}", size_));
+    }
+    if (n <= 0) break;  // two file systems, or one that cannot do this: copied by hand
+    offset += n;
+    size -= n;
+    size_ += n;
+  }
+  std::string buffer(std::min<uint64_t>(size, kCopyBytes), '\0');
+  while (size > 0) {
+    const size_t n = std::min<uint64_t>(size, buffer.size());
+    absl::Status status = from.ReadExactlyAt(offset, absl::MakeSpan(buffer.data(), n));
+    if (status.ok()) status = Append(std::string_view(buffer).substr(0, n));
+    if (!status.ok()) return status;
+    offset += n;
+    size -= n;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status OutputFile::WriteAt(uint64_t offset, std::string_view bytes) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/file.h"
 
 namespace shardfeed {
 
@@ -30,6 +31,10 @@ class OutputFile {
   // Interrupted and short writes are continued. ResourceExhausted: disk full, quota or file size
   // limit.
   absl::Status Append(std::string_view bytes);
+  // Appends the bytes [offset, offset + size) of `from`, inside the kernel where that is possible:
+  // on some file systems they are then shared, not copied. Errors as Append; DataLoss: `from` ends
+  // before.
+  absl::Status AppendFrom(const File& from, uint64_t offset, uint64_t size);
   // Overwrites bytes appended before.
   absl::Status WriteAt(uint64_t offset, std::string_view bytes);
   // Returns once the bytes are on the storage device.

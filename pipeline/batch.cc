@@ -1,5 +1,7 @@
 #include "pipeline/batch.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -20,7 +22,14 @@ size_t RoundUp(size_t n) {
 // Batches come and go in like sizes: their memory is used again, so that the kernel need not clear
 // pages for each.
 BufferPool& Pool() {
-  static const auto* pool = new std::shared_ptr<BufferPool>(BufferPool::Create(64 << 20));
+  static const std::shared_ptr<BufferPool>* pool = nullptr;
+  static const auto make = [] {
+    pool = new std::shared_ptr<BufferPool>(BufferPool::Create(64 << 20));
+    return 0;
+  };
+  // A forked child has one of its own: another thread may have been inside the parent's.
+  static const int registered = make() + ::pthread_atfork(nullptr, nullptr, [] { make(); });
+  (void)registered;
   return **pool;
 }
 

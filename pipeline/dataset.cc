@@ -6,10 +6,13 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "io/page_cache.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/cache.h"
+#include "pipeline/decoders.h"
 #include "pipeline/element_store.h"
+#include "pipeline/fork_count.h"
 #include "pipeline/known_features.h"
 #include "pipeline/limiting.h"
 
@@ -282,6 +285,119 @@ Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops,
 
 Dataset Dataset::Filter(FilterFn fn, uint64_t seed) const {
   return WithRowStep(MakeFilterStep(std::move(fn), seed), "filter");
+}
+
+namespace {
+
+absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
+                                   const std::string& name) {
+  const int column = FindColumn(spec, name);
+  if (column < 0 || spec[column].dtype != DType::kBytes || spec[column].ragged ||
+      !spec[column].shape.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}' of bytes, one value in a row; there are: {}", step,
+                    name, RowSpecText(spec)));
+  }
+  return static_cast<size_t>(column);
+}
+
+// What a decoder's column becomes. A first size of -1 makes it ragged.
+absl::StatusOr<ColumnSpec> TensorSpec(std::string_view step, std::string name, DType dtype,
+                                      std::vector<int64_t> shape) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 31;
+  ColumnSpec spec = {std::move(name), dtype, std::move(shape), false};
+  if (!spec.shape.empty() && spec.shape[0] == -1) {
+    spec.ragged = true;
+    spec.shape.erase(spec.shape.begin());
+  }
+  uint64_t bytes = DTypeSize(dtype);
+  for (int64_t size : spec.shape) {
+    bytes = size < 1 || size > kMostBytes ? kMostBytes + 1 : bytes * size;
+    if (bytes > kMostBytes) break;
+  }
+  if (dtype == DType::kBytes || bytes > kMostBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded; asked "
+                    "is for {}",
+                    step, RowSpecText({spec})));
+  }
+  return spec;
+}
+
+}  // namespace
+
+Dataset Dataset::DecodeRaw(std::string column, DType dtype, std::vector<int64_t> shape) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_raw", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  absl::StatusOr<ColumnSpec> output =
+      TensorSpec("decode_raw", std::move(column), dtype, std::move(shape));
+  if (!output.ok()) return Dataset(output.status());
+  return WithRowStep(MakeDecodeRawStep(*output, *number),
+                     fmt::format("decode_raw({})", RowSpecText({*output})));
+}
+
+Dataset Dataset::DecodeNpy(std::string column, DType dtype, std::vector<int64_t> shape) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_npy", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  absl::StatusOr<ColumnSpec> output =
+      TensorSpec("decode_npy", std::move(column), dtype, std::move(shape));
+  if (!output.ok()) return Dataset(output.status());
+  return WithRowStep(MakeDecodeNpyStep(*output, *number),
+                     fmt::format("decode_npy({})", RowSpecText({*output})));
+}
+
+Dataset Dataset::DecodeText(std::string column) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_text", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  std::string text = fmt::format("decode_text({})", column);
+  return WithRowStep(MakeDecodeTextStep(std::move(column), *number), std::move(text));
+}
+
+Dataset Dataset::DecodeWav(std::string column, int64_t channels, std::string rate) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = BytesColumn("decode_wav", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  if (channels < 1 || channels > UINT16_MAX || rate == column) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("decode_wav: channels must be from 1 to {}, and the rate's column another one",
+                    UINT16_MAX)));
+  }
+  std::string text = fmt::format("decode_wav({}, channels={}, rate={})", column, channels, rate);
+  return WithRowStep(MakeDecodeWavStep(std::move(column), *number, channels, std::move(rate)),
+                     std::move(text));
+}
+
+Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
+  if (!status_.ok()) return *this;
+  constexpr int64_t kMostPixels = 1 << 20;  // of a side
+  const int number = FindColumn(spec(), column);
+  if (number < 0) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "augment: there is no column '{}'; there are: {}", column, RowSpecText(spec()))));
+  }
+  const ColumnSpec& s = spec()[number];
+  const std::vector<int64_t>& shape = s.shape;
+  if (s.dtype != DType::kUInt8 || s.ragged || shape.size() != 3 ||
+      std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
+      (shape[2] != 1 && shape[2] != 3)) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: wanted are pictures of uint8 [height, width, 1 or 3]; the column is "
+                    "{}",
+                    RowSpecText({s}))));
+  }
+  absl::StatusOr<std::shared_ptr<const ImageAugmenter>> augmenter =
+      ImageAugmenter::Make(std::move(steps), static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                           static_cast<int>(shape[2]));
+  if (!augmenter.ok()) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: {}", std::string(augmenter.status().message()))));
+  }
+  std::string text = fmt::format("augment({}, [{}], seed={})", column, (*augmenter)->text(), seed);
+  return WithRowStep(MakeAugmentStep(std::move(column), number, *std::move(augmenter), seed),
+                     std::move(text));
 }
 
 Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn) const {
@@ -563,6 +679,48 @@ Dataset Dataset::MapBatch(RowSpec output, BatchFn fn) const {
     return absl::OkStatus();
   };
   return Then(std::move(node));
+}
+
+Dataset Dataset::Mixed(const std::string& image_column, const std::string& label_column,
+                       MixOptions options) const {
+  if (!status_.ok()) return *this;
+  const std::string_view step = options.kind == MixKind::kMixUp ? "mixup" : "cutmix";
+  if (!node_->batched) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: mixes rows of batches, but the elements here are rows: batch first", step)));
+  }
+  for (const std::string& name : {image_column, label_column}) {
+    if (FindColumn(spec(), name) >= 0) continue;
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec()))));
+  }
+  options.image = FindColumn(spec(), image_column);
+  options.label = FindColumn(spec(), label_column);
+  absl::Status status = CheckMix(step, spec(), options);
+  if (!status.ok()) return Dataset(std::move(status));
+  RowSpec mixed = spec();
+  mixed[options.label] = MixedLabelSpec(mixed[options.label], options.num_classes);
+  Node node;
+  node.kind = Node::kBatchFn;
+  node.text = fmt::format("{}({}, {}, num_classes={}, alpha={}, seed={})", step, image_column,
+                          label_column, options.num_classes, options.alpha, options.seed);
+  node.spec = std::make_shared<const RowSpec>(std::move(mixed));
+  node.batched = true;
+  node.batch_fn = MakeMixFn(options);
+  return Then(std::move(node));
+}
+
+Dataset Dataset::MixUp(std::string image_column, std::string label_column, int64_t num_classes,
+                       double alpha, uint64_t seed) const {
+  return Mixed(image_column, label_column,
+               {.kind = MixKind::kMixUp, .num_classes = num_classes, .alpha = alpha, .seed = seed});
+}
+
+Dataset Dataset::CutMix(std::string image_column, std::string label_column, int64_t num_classes,
+                        double alpha, uint64_t seed) const {
+  return Mixed(
+      image_column, label_column,
+      {.kind = MixKind::kCutMix, .num_classes = num_classes, .alpha = alpha, .seed = seed});
 }
 
 // ---- Elements
@@ -945,7 +1103,8 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
                                                         uint64_t epoch) {
   if (node->kind == Node::kShards) {
     const uint32_t source = context->sources.at(node.get());
-    return MakeShardsStage(node->table, node->reader, epoch, source, std::move(context));
+    return MakeShardsStage(node->table, node->reader, epoch, source, node.get(),
+                           std::move(context));
   }
   if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
@@ -998,58 +1157,133 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   return MakeParallelStage(std::move(stage), std::move(steps), node.get(), std::move(context));
 }
 
-absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& options) const {
-  if (!status_.ok()) return status_;
+absl::StatusOr<std::shared_ptr<RunContext>> Dataset::MakeContext(const RunOptions& options) const {
+  if (!(options.cpu_share > 0 && options.cpu_share <= 1)) {
+    return absl::InvalidArgumentError(
+        fmt::format("cpu_share is {}, but must be above 0 and not above 1", options.cpu_share));
+  }
   auto context = std::make_shared<RunContext>();
-  context->threads = ThreadCount(options.threads);
+  context->threads =
+      std::max(1, static_cast<int>(ThreadCount(options.threads) * options.cpu_share + 1e-9));
+  context->gate.SetLimit(context->threads);
+  context->deterministic = options.deterministic;
+  context->trace = options.trace;
+  context->autotune = options.autotune;
+  context->tuning = options.tuning;
+  // Numbered as they stand in the chain, so that random numbers do not depend on what is opened
+  // first.
+  uint64_t readers = 0;
+  const std::function<void(const Node&)> number = [&](const Node& node) {
+    if (node.inputs.empty()) {
+      const auto added =
+          context->sources.try_emplace(&node, static_cast<uint32_t>(context->sources.size()));
+      readers += added.second && node.kind == Node::kShards && node.reader.budget_bytes == 0;
+    }
+    for (const auto& input : node.inputs) number(*input);
+  };
+  number(*node_);
   context->budget_bytes = options.budget_bytes;
+  if (options.budget_bytes == 0) {
+    context->budget_bytes =
+        std::clamp<uint64_t>(FreeMemoryBytes() / 4, uint64_t{128} << 20, uint64_t{2} << 30);
+  }
+  if (readers > 0) {
+    context->budget_bytes /= 2;
+    context->reader_budget_bytes = std::max<uint64_t>(context->budget_bytes / readers, 1);
+  }
   context->allocator = options.allocator;
   if (!context->allocator) {
     // Batches come and go in like sizes: their memory is used again, so that the kernel need not
     // clear pages for each.
-    context->allocator = [pool = BufferPool::Create(options.budget_bytes)](size_t size) {
+    context->allocator = [pool = BufferPool::Create(context->budget_bytes)](size_t size) {
       std::shared_ptr<Buffer> buffer = pool->Allocate(size);
       char* data = buffer->data();
       return std::shared_ptr<char>(std::move(buffer), data);
     };
   }
-  context->deterministic = options.deterministic;
-  context->trace = options.trace;
-  // Numbered as they stand in the chain, so that random numbers do not depend on what is opened
-  // first.
-  const std::function<void(const Node&)> number = [&](const Node& node) {
-    if (node.inputs.empty()) {
-      context->sources.try_emplace(&node, static_cast<uint32_t>(context->sources.size()));
-    }
-    for (const auto& input : node.inputs) number(*input);
-  };
-  number(*node_);
-  absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(node_, context, 0);
-  if (!stage.ok()) return stage.status();
-  std::unique_ptr<Iterator> iterator(new Iterator());
-  iterator->context_ = std::move(context);
-  iterator->recipe_ = node_;
-  iterator->spec_ = node_->spec;
-  iterator->headspace_ = options.headspace;
-  iterator->queue_ = std::make_unique<ElementQueue>(*std::move(stage));
-  iterator->fingerprint_ = fmt::format("{:016x}", Fingerprint());
-  iterator->start_ns_ = NowNs();
+  return context;
+}
+
+absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& options) const {
+  if (!status_.ok()) return status_;
+  std::unique_ptr<Iterator> iterator(new Iterator(*this, options));
+  if (absl::Status status = iterator->Open(); !status.ok()) return status;
   return iterator;
 }
 
-Iterator::~Iterator() { Cancel(); }
+Iterator::Iterator(Dataset recipe, RunOptions options)
+    : recipe_(std::move(recipe)),
+      options_(std::move(options)),
+      fingerprint_(fmt::format("{:016x}", recipe_.Fingerprint())),
+      start_ns_(NowNs()) {}
+
+absl::Status Iterator::Open() {
+  forks_ = ForkCount();
+  absl::StatusOr<std::shared_ptr<RunContext>> context = recipe_.MakeContext(options_);
+  if (!context.ok()) return context.status();
+  context_ = *std::move(context);
+  absl::StatusOr<std::unique_ptr<Stage>> stage = Dataset::Compile(recipe_.node_, context_, 0);
+  if (!stage.ok()) return stage.status();
+  queue_ = std::make_unique<ElementQueue>(*std::move(stage));
+  tuner_ = options_.autotune ? std::make_unique<Autotuner>(context_.get()) : nullptr;
+  return absl::OkStatus();
+}
+
+Iterator::~Iterator() {
+  if (Forked()) {
+    Abandon();
+  } else if (context_ != nullptr) {  // it was opened
+    Cancel();
+  }
+}
+
+bool Iterator::Forked() const { return ForkCount() != forks_; }
+
+// The stages' threads are the parent's, and their locks may be held for ever: nothing of them is
+// touched.
+void Iterator::Abandon() {
+  tuner_ = nullptr;
+  new std::shared_ptr<RunContext>(std::move(context_));
+  static_cast<void>(queue_.release());
+}
+
+absl::Status Iterator::OpenAgain() {
+  if (!options_.deterministic) {
+    Abandon();
+    return absl::FailedPreconditionError(
+        "forked while batches were delivered as they were ready (deterministic = false): there is "
+        "no place to go on from; start the run in the child");
+  }
+  // What the consumer's thread has of the stages is as it was.
+  StateWords words;
+  queue_->Save(&words);
+  Abandon();
+  options_.trace = nullptr;
+  if (absl::Status status = Open(); !status.ok()) return status;
+  StateReader reader(words);
+  absl::Status status = queue_->Load(&reader);
+  return status.ok() ? reader.status() : status;
+}
 
 absl::Status Iterator::Next(Batch* out) {
   *out = Batch();
   if (!error_.ok()) return error_;
+  if (Forked()) {
+    error_ = OpenAgain();
+    if (!error_.ok()) return error_;
+  }
   const uint64_t start = NowNs();
   if (!repeated_.empty()) {
     *out = repeated_;
   } else {
     error_ = queue_->Take(1, out);
-    if (headspace_ && error_.ok()) repeated_ = *out;
+    if (options_.headspace && error_.ok()) repeated_ = *out;
   }
-  wait_ns_ += NowNs() - start;
+  const uint64_t end = NowNs();
+  wait_ns_ += end - start;
+  if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
+  constexpr uint64_t kTracedNs = 10'000;
+  if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, out->rows);
   if (error_.ok() && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
     *out = Batch();
@@ -1099,7 +1333,13 @@ absl::Status Iterator::Load(std::string_view text) {
     }
     words.push_back(word.get<uint64_t>());
   }
+  if (Forked()) {
+    Abandon();
+    options_.trace = nullptr;
+    if (absl::Status status = Open(); !status.ok()) return status;
+  }
   error_ = absl::OkStatus();
+  repeated_ = Batch();
   StateReader reader(words);
   absl::Status status = queue_->Load(&reader);
   if (status.ok()) status = reader.status();
@@ -1123,6 +1363,8 @@ IteratorStats Iterator::stats() const {
     StageStats stage;
     stage.name = c->name;
     stage.threads = c->threads;
+    stage.workers = c->workers;
+    stage.read_ahead = c->read_ahead;
     stage.batches = c->batches;
     stage.rows = c->rows;
     stage.bytes = c->bytes;
@@ -1134,24 +1376,31 @@ IteratorStats Iterator::stats() const {
     stage.ahead = c->ahead;
     stage.ahead_bytes = c->ahead_bytes;
     stage.peak_bytes = c->peak_bytes;
+    if (stage.read_ahead > 0) {
+      stats.tuning.push_back({stage.name, stage.workers, stage.read_ahead});
+    }
     stats.stages.push_back(std::move(stage));
   }
+  stats.decisions = context_->Decisions();
   // The consumer, if it hardly waits; else the last stage whose threads are busy; else the source.
   if (stats.wait_seconds < 0.1 * stats.seconds) {
+    stats.limit = "the consumer";
     stats.verdict = fmt::format(
         "the consumer limits: it waits {:.0f} % of the time; a faster chain would not help",
         100 * stats.wait_seconds / std::max(stats.seconds, 1e-9));
     return stats;
   }
   for (auto it = stats.stages.rbegin(); it != stats.stages.rend(); ++it) {
-    const double share = it->busy_seconds / (std::max(stats.seconds, 1e-9) * it->threads);
+    const double share = it->busy_seconds / (std::max(stats.seconds, 1e-9) * it->workers);
     if (share < 0.6) continue;
+    stats.limit = it->name;
     stats.verdict = fmt::format(
         "{} limits: its {} threads are busy {:.0f} % of the time; more threads or cores, or less "
         "work in it, would help",
-        it->name, it->threads, 100 * share);
+        it->name, it->workers, 100 * share);
     return stats;
   }
+  stats.limit = "reading";
   stats.verdict =
       "reading limits: the stages wait for their input; faster storage, a larger budget or more "
       "reading threads would help";

@@ -22,14 +22,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "decode/feature_spec.h"
+#include "pipeline/augment.h"
+#include "pipeline/autotune.h"
 #include "pipeline/batch.h"
 #include "pipeline/batching.h"
 #include "pipeline/combining.h"
 #include "pipeline/decode_image.h"
 #include "pipeline/flat_map.h"
+#include "pipeline/mixup.h"
 #include "pipeline/packing.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
+#include "pipeline/run_context.h"
 #include "pipeline/sources.h"
 #include "pipeline/trace.h"
 #include "reader/reader.h"
@@ -40,9 +44,20 @@ namespace shardfeed {
 class Iterator;
 
 struct RunOptions {
-  int threads = 0;  // of each parallel stage; 0: one per processor
-  // Bytes that batches may take that are ahead of the consumer, of each parallel stage.
-  uint64_t budget_bytes = 256 << 20;
+  // That work at a time on rows and batches, and at the most for each stage; 0: one for each
+  // processor that the process may use, by its affinity and control group.
+  int threads = 0;
+  // Of these threads, those that are used: at least one.
+  double cpu_share = 1;
+  // What may be held ahead of the consumer. Half is for readers that have no budget of their own,
+  // the rest for batches; each stage has always two batches. 0: a quarter of the memory that is
+  // free for the process, by its control group too, but from 128 MiB to 2 GiB.
+  uint64_t budget_bytes = 0;
+  // Finds how many threads of each stage work and how far it reads ahead: see StageTuner. The
+  // decisions are in the statistics.
+  bool autotune = true;
+  // Stages that have these values for good: IteratorStats::tuning of a run before.
+  std::vector<StageTuning> tuning;
   // Of what parallel stages and Batch write; other steps' memory is the process's.
   HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
@@ -96,6 +111,16 @@ class Dataset {
               uint64_t seed = 0) const;
   // The rows for which `fn` is true.
   Dataset Filter(FilterFn fn, uint64_t seed = 0) const;
+  // Decode a column of bytes, which the result replaces; see decoders.h. A first size of -1 in
+  // `shape`: any number of elements of the other sizes, ragged.
+  Dataset DecodeRaw(std::string column, DType dtype, std::vector<int64_t> shape) const;
+  Dataset DecodeNpy(std::string column, DType dtype, std::vector<int64_t> shape) const;
+  Dataset DecodeText(std::string column) const;
+  Dataset DecodeWav(std::string column, int64_t channels = 1,
+                    std::string rate = "sample_rate") const;
+  // Augments pictures: `column` is of uint8 [height, width, channels], 1 or 3 channels. Repeats for
+  // (seed, epoch, position): two such steps of a chain need seeds of their own. See augment.h.
+  Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
   // Any number of rows for each: see flat_map.h. No column is kept.
   Dataset FlatMap(RowSpec outputs, FlatMapFn fn) const;
   // Keeps these columns alone, in this order.
@@ -126,6 +151,11 @@ class Dataset {
 
   // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
   Dataset MapBatch(RowSpec output, BatchFn fn) const;
+  // Pictures of a batch mixed with one another, labels with them: see mixup.h.
+  Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
+                double alpha = 1, uint64_t seed = 0) const;
+  Dataset CutMix(std::string image_column, std::string label_column, int64_t num_classes,
+                 double alpha = 1, uint64_t seed = 0) const;
 
   // ---- Elements
 
@@ -180,16 +210,21 @@ class Dataset {
   struct Node;
   struct Keeping;
 
+  friend class Iterator;
+
   explicit Dataset(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
   static Dataset FromNode(Node node);
   Dataset Then(Node node) const;
+  Dataset Mixed(const std::string& image_column, const std::string& label_column,
+                MixOptions options) const;
   Dataset Kept(std::string text, Keeping keeping) const;
   static uint64_t FingerprintOf(const Node& node, bool with_ranks);
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
                                                         uint64_t epoch);
+  absl::StatusOr<std::shared_ptr<RunContext>> MakeContext(const RunOptions& options) const;
 
   std::shared_ptr<const Node> node_;
   absl::Status status_;
@@ -199,6 +234,8 @@ class Dataset {
 struct StageStats {
   std::string name;
   int threads = 0;
+  int workers = 0;          // threads that work
+  uint64_t read_ahead = 0;  // batches that are begun ahead
   uint64_t batches = 0;
   uint64_t rows = 0;
   uint64_t bytes = 0;    // of its input
@@ -219,12 +256,20 @@ struct IteratorStats {
   uint64_t damaged = 0;            // rows that Batch::damaged told of
   double wait_seconds = 0;         // of Next
   std::vector<StageStats> stages;  // from the source to the consumer
+  std::vector<StageTuning> tuning;
+  // What autotune changed, when, and why: "1.5 s: parse+batch: 2 -> 1 threads: the consumer does
+  // not wait, and 0.3 of 2 are busy". The last hundred.
+  std::vector<std::string> decisions;
+  std::string limit;  // "the consumer", "reading", or a stage
   // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
   std::string verdict;
 };
 
 // One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be
 // called from any. May be destroyed at any time.
+//
+// In a child after fork, Next goes on from the same place with threads of the child's own, for
+// which the run must be deterministic. The parent's goes on as well.
 class Iterator {
  public:
   ~Iterator();
@@ -232,7 +277,7 @@ class Iterator {
   // The next element, a batch or a row; one without rows at the end. After an error each further
   // call returns it again. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
-  const RowSpec& spec() const { return *spec_; }
+  const RowSpec& spec() const { return recipe_.spec(); }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. FailedPrecondition: the run is not deterministic.
@@ -245,14 +290,20 @@ class Iterator {
 
  private:
   friend class Dataset;
-  Iterator() = default;
+  Iterator(Dataset recipe, RunOptions options);
+  absl::Status Open();
+  // In a child after fork.
+  bool Forked() const;
+  void Abandon();
+  absl::Status OpenAgain();
 
+  const Dataset recipe_;  // whose steps are keys in context_
+  RunOptions options_;
+  const std::string fingerprint_;
   std::shared_ptr<RunContext> context_;
-  std::shared_ptr<const void> recipe_;  // whose steps are keys in context_
-  std::shared_ptr<const RowSpec> spec_;
+  std::unique_ptr<Autotuner> tuner_;
   std::unique_ptr<ElementQueue> queue_;
-  std::string fingerprint_;
-  bool headspace_ = false;
+  uint64_t forks_ = 0;
   Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;

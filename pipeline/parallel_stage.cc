@@ -32,12 +32,15 @@ class ParallelStage : public Stage {
       : input_(std::move(input)),
         steps_(std::move(steps)),
         context_(std::move(context)),
-        counters_(context_->Counters(key, steps_.name)) {
-    counters_->threads = context_->threads;
+        counters_(
+            context_->Counters(key, steps_.name, [this](StageCounters& c) { SetLimits(c); })) {
     input_->Save(&state_);
   }
 
-  ~ParallelStage() override { Stop(); }
+  ~ParallelStage() override {
+    Stop();
+    context_->ahead_bytes -= bytes_ahead_;
+  }
 
   absl::Status Next(Batch* out) override {
     *out = Batch();
@@ -64,17 +67,20 @@ class ParallelStage : public Stage {
       jobs_.erase(it);
       --num_done_;
       rows_ahead_ -= job->rows;
-      bytes_ahead_ -= job->bytes;
+      AddBytesAhead(-static_cast<int64_t>(job->bytes));
       counters_->ready = num_done_;
-      counters_->ahead = jobs_.size();
-      counters_->ahead_bytes = bytes_ahead_;
+      NoteLevel();
+      const int workers = counters_->workers;
+      const bool more_work = workers > workers_seen_;
+      workers_seen_ = workers;
       if (!job->status.ok()) return job->status;
       state_ = std::move(job->after);
       const bool drained = job->output.empty();
       if (!drained) *out = std::move(job->output);
       Recycle(*job);
       lock.unlock();
-      work_.notify_all();
+      work_.notify_one();
+      if (more_work) parked_.notify_all();
       if (!drained) {
         counters_->batches += 1;
         counters_->rows += out->rows;
@@ -93,7 +99,8 @@ class ParallelStage : public Stage {
     Stop();
     jobs_.clear();
     ranges_.clear();
-    num_done_ = rows_ahead_ = bytes_ahead_ = 0;
+    num_done_ = rows_ahead_ = 0;
+    AddBytesAhead(-static_cast<int64_t>(bytes_ahead_));
     ended_ = false;
     input_status_ = absl::OkStatus();
     absl::Status status = input_->Load(words);
@@ -127,10 +134,23 @@ class ParallelStage : public Stage {
     size_t end;
   };
 
+  void SetLimits(StageCounters& counters) const {
+    counters.threads = counters.workers = context_->threads;
+    counters.read_ahead = steps_.prefetch + context_->threads;
+    counters.tunable = context_->autotune;
+    for (const StageTuning& tuning : context_->tuning) {
+      if (tuning.stage != counters.name) continue;
+      counters.workers = std::clamp(tuning.workers, 1, counters.threads);
+      counters.read_ahead = std::max<uint64_t>(tuning.read_ahead, 2);
+      counters.tunable = false;
+    }
+  }
+
   void Start() {
     if (!threads_.empty()) return;
     stopping_ = false;
-    for (size_t i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { Work(); });
+    workers_seen_ = counters_->workers;
+    for (int i = 0; i < counters_->threads; ++i) threads_.emplace_back([this, i] { Work(i); });
   }
 
   void Stop() {
@@ -139,6 +159,7 @@ class ParallelStage : public Stage {
       stopping_ = true;
     }
     work_.notify_all();
+    parked_.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
@@ -146,22 +167,34 @@ class ParallelStage : public Stage {
   bool MayPull() const {
     if (pulling_ || ended_) return false;
     if (jobs_.size() < 2) return true;
-    if (bytes_ahead_ >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) return false;
-    return jobs_.size() < steps_.prefetch + num_threads_ ||
-           rows_ahead_ < kRowsAheadPerThread * num_threads_;
+    if (context_->ahead_bytes >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) {
+      return false;
+    }
+    return jobs_.size() < counters_->read_ahead ||
+           rows_ahead_ < kRowsAheadPerThread * counters_->workers;
   }
 
-  void Work() {
+  // Thread `number` of the stage.
+  void Work(int number) {
+    const auto parked = [&] { return number >= counters_->workers; };
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      work_.wait(lock, [&] { return stopping_ || !ranges_.empty() || MayPull(); });
+      work_.wait(lock, [&] { return stopping_ || parked() || !ranges_.empty() || MayPull(); });
       if (stopping_) return;
+      if (parked()) {
+        // What woke this thread is for another one.
+        work_.notify_one();
+        parked_.wait(lock, [&] { return stopping_ || !parked(); });
+        continue;
+      }
       if (!ranges_.empty()) {
         const Range range = ranges_.front();
         ranges_.pop_front();
         std::unique_ptr<RangeMemory> memory = TakeMemory();
         lock.unlock();
+        context_->gate.Enter();
         RunRange(range, std::move(memory));
+        context_->gate.Leave();
         lock.lock();
         continue;
       }
@@ -181,15 +214,13 @@ class ParallelStage : public Stage {
         continue;
       }
       rows_ahead_ += job->rows;
-      bytes_ahead_ += job->bytes;
-      counters_->ahead_bytes = bytes_ahead_;
-      counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, bytes_ahead_);
+      AddBytesAhead(static_cast<int64_t>(job->bytes));
       const size_t n = job->ranges_left;
       for (size_t i = 0; i < n; ++i) {
         ranges_.push_back({job.get(), i, job->rows * i / n, job->rows * (i + 1) / n});
       }
       jobs_.push_back(std::move(job));
-      counters_->ahead = jobs_.size();
+      NoteLevel();
       // This thread takes a range itself; one more may pull the next batch.
       lock.unlock();
       if (n > 1) {
@@ -199,6 +230,18 @@ class ParallelStage : public Stage {
       }
       lock.lock();
     }
+  }
+
+  // Called with mutex_ held.
+  void AddBytesAhead(int64_t bytes) {
+    bytes_ahead_ += bytes;
+    context_->ahead_bytes += bytes;
+    counters_->ahead_bytes = bytes_ahead_;
+    counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, bytes_ahead_);
+  }
+  void NoteLevel() {
+    counters_->ahead = jobs_.size();
+    if (context_->trace) context_->trace->AddLevel(counters_->name, NowNs(), jobs_.size());
   }
 
   absl::Status Pull(Job& job) {
@@ -234,7 +277,7 @@ class ParallelStage : public Stage {
   }
   void Recycle(Job& job) {
     for (auto& memory : job.ranges) {
-      if (memory != nullptr && spares_.size() < 4 * num_threads_) {
+      if (memory != nullptr && spares_.size() < 4 * threads_.size()) {
         spares_.push_back(std::move(memory));
       }
     }
@@ -270,8 +313,11 @@ class ParallelStage : public Stage {
       context_->trace->Add(counters_->name, start, end, range.end - range.begin);
     }
     if (!last) return;
+    const uint64_t bytes = job.output.bytes();
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(job.bytes));
+      job.bytes = bytes;
       job.done = true;
       ++num_done_;
       counters_->ready = num_done_;
@@ -320,17 +366,18 @@ class ParallelStage : public Stage {
   const ParallelSteps steps_;
   const std::shared_ptr<RunContext> context_;
   const std::shared_ptr<StageCounters> counters_;
-  const size_t num_threads_ = static_cast<size_t>(context_->threads);
   std::atomic<uint64_t> row_ns_ = 0;
   StateWords state_;                  // the consumer's
   std::vector<std::thread> threads_;  // the consumer's, as they start
 
   std::mutex mutex_;  // guards all below
   std::condition_variable work_;
+  std::condition_variable parked_;  // threads that are not to work
   std::condition_variable_any done_;
   std::deque<std::unique_ptr<Job>> jobs_;  // in order
   std::deque<Range> ranges_;               // that no thread has taken
   std::vector<std::unique_ptr<RangeMemory>> spares_;
+  int workers_seen_ = 0;  // by the consumer
   size_t num_done_ = 0;
   size_t rows_ahead_ = 0;
   uint64_t bytes_ahead_ = 0;

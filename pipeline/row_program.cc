@@ -38,10 +38,16 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
     }
     for (size_t o = 0; o < step.outputs().size(); ++o) {
       const ColumnSpec& output = step.outputs()[o];
+      const auto replaced = std::find_if(visible.begin(), visible.end(),
+                                         [&](int slot) { return slots[slot].name == output.name; });
+      const int before = replaced == visible.end() ? -1 : *replaced;
       hide(output.name);
       visible.push_back(static_cast<int>(slots.size()));
       if (output.ragged) {
         program->places_.push_back({Place::kRagged, s, o});
+      } else if (step.in_place() && before >= 0 && slots[before] == output &&
+                 program->places_[before].kind == Place::kFixed) {
+        program->places_.push_back(program->places_[before]);
       } else {
         program->places_.push_back({Place::kFixed, fixed.size(), 0});
         fixed.push_back(output);

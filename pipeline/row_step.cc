@@ -178,13 +178,14 @@ class ParseStep : public RowStep {
 
 class MapStep : public RowStep {
  public:
-  MapStep(RowSpec outputs, std::vector<std::string> drops, MapFn fn, uint64_t seed)
-      : fn_(std::move(fn)), seed_(seed) {
+  MapStep(RowSpec outputs, std::vector<std::string> drops, MapFn fn, uint64_t seed,
+          std::string name)
+      : fn_(std::move(fn)), seed_(seed), name_(std::move(name)) {
     outputs_ = std::move(outputs);
     drops_ = std::move(drops);
   }
 
-  std::string name() const override { return "map"; }
+  std::string name() const override { return name_; }
   std::unique_ptr<StepMemory> MakeMemory() const override {
     auto memory = std::make_unique<MapMemory>();
     for (const ColumnSpec& s : outputs_) memory->columns.emplace_back(s.bytes(), false);
@@ -218,6 +219,7 @@ class MapStep : public RowStep {
  private:
   const MapFn fn_;
   const uint64_t seed_;
+  const std::string name_;
 };
 
 class FilterStep : public RowStep {
@@ -256,8 +258,9 @@ std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser
 }
 
 std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
-                                           MapFn fn, uint64_t seed) {
-  return std::make_shared<MapStep>(std::move(outputs), std::move(drops), std::move(fn), seed);
+                                           MapFn fn, uint64_t seed, std::string name) {
+  return std::make_shared<MapStep>(std::move(outputs), std::move(drops), std::move(fn), seed,
+                                   std::move(name));
 }
 
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed) {

@@ -64,6 +64,9 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
+  // Its outputs may be in the memory of the columns that they replace, where those were written by
+  // a step before it.
+  virtual bool in_place() const { return false; }
   // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
   // are not (0); -1: all are.
   virtual int valid_output() const { return -1; }
@@ -155,7 +158,7 @@ using FilterFn = std::function<bool(RowContext&)>;
 
 std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser);
 std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
-                                           MapFn fn, uint64_t seed);
+                                           MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
 }  // namespace shardfeed

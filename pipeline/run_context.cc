@@ -1,5 +1,7 @@
 #include "pipeline/run_context.h"
 
+#include <algorithm>
+
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -22,14 +24,21 @@ std::string RunContext::Describe(const Batch& batch, size_t row) const {
   return fmt::format("element {} of epoch {}", origin.position, origin.epoch);
 }
 
-std::shared_ptr<StageCounters> RunContext::Counters(const void* key, const std::string& name) {
+std::shared_ptr<StageCounters> RunContext::Counters(
+    const void* key, const std::string& name, const std::function<void(StageCounters&)>& start) {
   std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [k, counters] : counters_) {
     if (k == key) return counters;
   }
-  counters_.emplace_back(key, std::make_shared<StageCounters>());
-  counters_.back().second->name = name;
-  return counters_.back().second;
+  auto made = std::make_shared<StageCounters>();
+  made->name = name;
+  const auto taken = [&](const auto& entry) { return entry.second->name == made->name; };
+  for (int n = 2; std::any_of(counters_.begin(), counters_.end(), taken); ++n) {
+    made->name = fmt::format("{} {}", name, n);
+  }
+  start(*made);
+  counters_.emplace_back(key, made);
+  return made;
 }
 
 std::vector<std::shared_ptr<StageCounters>> RunContext::AllCounters() const {
@@ -37,6 +46,18 @@ std::vector<std::shared_ptr<StageCounters>> RunContext::AllCounters() const {
   std::vector<std::shared_ptr<StageCounters>> all;
   for (const auto& entry : counters_) all.push_back(entry.second);
   return all;
+}
+
+void RunContext::AddDecision(std::string text) {
+  constexpr size_t kKept = 100;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (decisions_.size() == kKept) decisions_.pop_front();
+  decisions_.push_back(std::move(text));
+}
+
+std::vector<std::string> RunContext::Decisions() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {decisions_.begin(), decisions_.end()};
 }
 
 }  // namespace shardfeed

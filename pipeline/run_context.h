@@ -4,7 +4,9 @@
 #define SHARDFEED_PIPELINE_RUN_CONTEXT_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -34,13 +36,54 @@ struct StageCounters {
   std::atomic<uint64_t> ahead_bytes = 0;  // what these take
   std::atomic<uint64_t> peak_bytes = 0;
   int threads = 0;  // of its own
+  // How many of them work, and how many batches are begun ahead of the consumer.
+  std::atomic<int> workers = 0;
+  std::atomic<uint64_t> read_ahead = 0;
+  bool tunable = false;  // these two may be changed by another thread
+};
+
+// The two for a stage, by its name in the statistics.
+struct StageTuning {
+  std::string stage;
+  int workers = 0;
+  uint64_t read_ahead = 0;
+};
+
+// Lets in so many threads at a time: the stages of a run share the processors. Thread safe.
+class WorkGate {
+ public:
+  void SetLimit(int limit) { limit_ = limit; }
+  void Enter() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    room_.wait(lock, [this] { return inside_ < limit_; });
+    ++inside_;
+  }
+  void Leave() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      --inside_;
+    }
+    room_.notify_one();
+  }
+
+ private:
+  int limit_ = 1;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  int inside_ = 0;
 };
 
 struct RunContext {
   int threads = 1;
   bool deterministic = true;
-  // For each parallel stage: bytes of batches ahead of its consumer, but always one.
+  // Bytes of batches ahead of their consumers, of all parallel stages; but each has always two.
   uint64_t budget_bytes = 256 << 20;
+  std::atomic<uint64_t> ahead_bytes = 0;
+  // For each reader that has no budget of its own.
+  uint64_t reader_budget_bytes = 0;
+  WorkGate gate;
+  bool autotune = true;
+  std::vector<StageTuning> tuning;  // of stages that are not tuned
   HostAllocator allocator;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;
@@ -57,9 +100,15 @@ struct RunContext {
   // That of the row's source; "element 3 of epoch 1" where it has none, "" when nothing is known.
   std::string Describe(const Batch& batch, size_t row) const;
 
-  // The counters of the step `key`, the same in each epoch.
-  std::shared_ptr<StageCounters> Counters(const void* key, const std::string& name);
+  // The counters of the step `key`, the same in each epoch. `start` is called with new ones; those
+  // of a further step of the same name are named "NAME 2".
+  std::shared_ptr<StageCounters> Counters(const void* key, const std::string& name,
+                                          const std::function<void(StageCounters&)>& start);
   std::vector<std::shared_ptr<StageCounters>> AllCounters() const;
+
+  // What the tuner changed and why; the last hundred.
+  void AddDecision(std::string text);
+  std::vector<std::string> Decisions() const;
 
   // What the step `key` keeps from one epoch to the next; made by the first call.
   template <typename T>
@@ -75,6 +124,7 @@ struct RunContext {
   std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_;
   std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_;
   std::map<const void*, std::shared_ptr<void>> kept_;
+  std::deque<std::string> decisions_;
 };
 
 }  // namespace shardfeed

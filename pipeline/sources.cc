@@ -1,6 +1,7 @@
 #include "pipeline/sources.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "fmt/format.h"
@@ -14,8 +15,10 @@ constexpr size_t kRows = 1024;
 class ShardsStage : public Stage {
  public:
   ShardsStage(std::shared_ptr<const ShardTable> table, std::unique_ptr<Reader> reader,
-              const ReaderOptions& options, uint64_t epoch, uint32_t source, RunContext& context)
+              const ReaderOptions& options, uint64_t epoch, uint32_t source,
+              std::shared_ptr<StageCounters> counters, RunContext& context)
       : reader_(std::move(reader)),
+        counters_(std::move(counters)),
         rank_(options.rank),
         world_(options.world),
         source_(source),
@@ -37,7 +40,9 @@ class ShardsStage : public Stage {
 
   absl::Status Next(Batch* out) override {
     auto block = std::make_shared<ReadBlock>();
+    const auto start = std::chrono::steady_clock::now();
     absl::Status status = reader_->Next(block.get());
+    Count(block->records.size(), std::chrono::steady_clock::now() - start);
     *out = Batch();
     if (!status.ok() || block->records.empty()) return status;
     const size_t n = block->records.size();
@@ -70,7 +75,19 @@ class ShardsStage : public Stage {
   }
 
  private:
+  void Count(uint64_t records, std::chrono::nanoseconds waited) {
+    const ReaderStats stats = reader_->stats();
+    counters_->batches += records > 0 ? 1 : 0;
+    counters_->rows += records;
+    counters_->bytes += stats.bytes - bytes_;
+    bytes_ = stats.bytes;
+    counters_->wait_out_ns += waited.count();
+    counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, stats.peak_buffer_bytes);
+  }
+
   const std::unique_ptr<Reader> reader_;
+  const std::shared_ptr<StageCounters> counters_;
+  uint64_t bytes_ = 0;  // that the reader has delivered
   const uint64_t rank_;
   const uint64_t world_;
   const uint32_t source_;
@@ -212,15 +229,25 @@ std::shared_ptr<const RowSpec> RecordSpec() {
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
                                                        ReaderOptions options, uint64_t epoch,
-                                                       uint32_t source,
+                                                       uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context) {
   options.deterministic = context->deterministic;
   if (options.threads == 0) options.threads = context->threads;
+  if (options.budget_bytes == 0) options.budget_bytes = context->reader_budget_bytes;
   if (options.epochs) *options.epochs += epoch;
+  const std::shared_ptr<StageCounters> counters = context->Counters(
+      key, "read", [&](StageCounters& c) { c.threads = c.workers = options.threads; });
+  options.on_work = [counters, trace = context->trace, on_work = std::move(options.on_work)](
+                        std::string_view what, uint64_t begin_ns, uint64_t end_ns,
+                        uint64_t records) {
+    counters->busy_ns += end_ns - begin_ns;
+    if (trace) trace->Add(std::string(what), begin_ns, end_ns, records);
+    if (on_work) on_work(what, begin_ns, end_ns, records);
+  };
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(table, options);
   if (!reader.ok()) return reader.status();
   return std::make_unique<ShardsStage>(std::move(table), *std::move(reader), options, epoch, source,
-                                       *context);
+                                       counters, *context);
 }
 
 std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,

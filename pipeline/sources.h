@@ -21,10 +21,11 @@ std::shared_ptr<const RowSpec> RecordSpec();
 // `source`: the number of the source in its chain, for the origins of the rows.
 //
 // The records of a dataset of shards, from epoch `epoch` on. Damaged records that the options have
-// skipped are Batch::damaged. `options.epochs` is the number of epochs.
+// skipped are Batch::damaged. `options.epochs` is the number of epochs; `key` tells the step from
+// others in `context`.
 absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
                                                        ReaderOptions options, uint64_t epoch,
-                                                       uint32_t source,
+                                                       uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context);
 
 // The numbers start, start + step ... before stop, in a column of int64.

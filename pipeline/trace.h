@@ -13,11 +13,14 @@
 
 namespace shardfeed {
 
-// Thread safe. Keeps the first million events.
+// Thread safe. Keeps the first million events. Times of std::chrono::steady_clock.
 class Trace {
  public:
-  // Times of std::chrono::steady_clock.
+  // What the calling thread did.
   void Add(const std::string& name, uint64_t begin_ns, uint64_t end_ns, uint64_t rows);
+
+  // How many batches a stage has begun, from now on.
+  void AddLevel(const std::string& name, uint64_t at_ns, uint64_t batches);
 
   // The Trace Event Format of Chrome, as JSON.
   absl::Status Write(const std::string& path) const;
@@ -28,8 +31,11 @@ class Trace {
     uint64_t thread;
     uint64_t begin_ns;
     uint64_t end_ns;
-    uint64_t rows;
+    uint64_t count;  // rows; of a level, batches
+    bool level;
   };
+  void Add(const std::string& name, Event event);
+
   mutable std::mutex mutex_;
   std::set<std::string> names_;
   std::vector<Event> events_;

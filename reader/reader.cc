@@ -46,6 +46,12 @@ bool LanesOwned(const OrderSpec& spec, uint64_t world) {
          spec.lanes % world == 0;
 }
 
+uint64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 }  // namespace
 
 // ---- One run: threads that plan, read and check ahead of the consumer
@@ -708,7 +714,9 @@ class Reader::Run {
       if (engine.outstanding() > 0) {
         // While the device works, the next blocks are planned.
         if (engine.reads_in_wait()) {
+          const uint64_t start = options_.on_work ? NowNs() : 0;
           engine.Wait(engine.outstanding(), &results);
+          if (options_.on_work) options_.on_work("read", start, NowNs(), 0);
         } else if (engine.outstanding() < depth && TryPlan()) {
           engine.Wait(0, &results);
         } else {
@@ -756,6 +764,7 @@ class Reader::Run {
   void FinishUnit(Unit& unit) {
     // The last block to need the unit may be delivered, and let go, before this function ends.
     const std::shared_ptr<Unit> keep = unit.shared_from_this();
+    const uint64_t start = options_.on_work ? NowNs() : 0;
     Payloads& payloads = *unit.payloads;
     payloads.views.reserve(unit.records());
     absl::Status status = absl::OkStatus();
@@ -779,6 +788,7 @@ class Reader::Run {
         status = result.status;
       }
     }
+    if (options_.on_work) options_.on_work("check", start, NowNs(), payloads.views.size());
     if (unit.buffer != nullptr) payloads.buffers.push_back(std::move(unit.buffer));
     unit.results = {};
     unit.extents = {};

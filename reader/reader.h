@@ -54,6 +54,10 @@ struct ReaderOptions {
   DamagePolicy damage;
   // Called by Next, for each damaged record that is skipped, before the block with it is returned.
   std::function<void(const DamagedRecord&)> on_skip;
+  // Called by reading threads, at once on several: what one did and when (steady_clock), "read"
+  // from storage or "check" of so many records.
+  std::function<void(std::string_view what, uint64_t begin_ns, uint64_t end_ns, uint64_t records)>
+      on_work;
   // false: blocks come as they are ready, not in the order.
   bool deterministic = true;
   // Records in a block; 0: about 1 MiB of them (and fewer in the first blocks, so that they come

@@ -693,10 +693,24 @@ std::optional<std::string> Fill(std::string_view text,
   return filled;
 }
 
-// `info` is tensorflow_datasets' DatasetInfo as proto3 JSON: 64-bit numbers are strings, and what
-// is empty is left out.
-absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& folder,
-                                     const std::string& path, const Json& info) {
+constexpr char kTfdsInfo[] = "dataset_info.json";
+
+// The splits of a TFDS dataset, with their names; none where `path` is not the description of one.
+// That is tensorflow_datasets' DatasetInfo as proto3 JSON: 64-bit numbers are strings, and what is
+// empty is left out.
+absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
+    const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  if (!text.ok()) return text.status();
+  const Json info = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (info.is_discarded()) {
+    return absl::DataLossError(
+        fmt::format("{}: cannot be read as TFDS's description of a dataset: it is not JSON", path));
+  }
+  std::vector<std::pair<std::string, Described>> splits;
+  // Hugging Face has a file of this name too; its splits are not a list, and say nothing of files.
+  const auto listed = info.find("splits");
+  if (listed == info.end() || !listed->is_array()) return splits;
   const std::string dataset = TextOf(info, "name");
   std::string format = TextOf(info, "fileFormat");
   if (format.empty()) format = "tfrecord";
@@ -704,8 +718,7 @@ absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& fold
     return absl::InvalidArgumentError(
         fmt::format("{}: the shards are {} files; only tfrecord files can be read", path, format));
   }
-  std::vector<Described> splits;
-  for (const Json& split : info.at("splits")) {
+  for (const Json& split : *listed) {
     const std::string name = TextOf(split, "name");
     std::string pattern = TextOf(split, "filepathTemplate");
     if (pattern.empty()) pattern = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}";
@@ -726,14 +739,11 @@ absl::StatusOr<ShardSet> ResolveTfds(const std::string& spec, const Folder& fold
     const auto lengths = split.find("shardLengths");
     std::optional<uint64_t> count;
     if (lengths != split.end() && lengths->is_array()) count = lengths->size();
-    splits.push_back({std::string(shard->stem), count, std::string(shard->suffix)});
+    splits.emplace_back(name,
+                        Described{std::string(shard->stem), count, std::string(shard->suffix)});
   }
-  if (splits.size() == 1) return splits[0].Resolve(spec, folder);
   if (splits.empty()) return absl::NotFoundError(fmt::format("{}: lists no splits", path));
-  std::vector<std::string> specs;
-  for (const Described& split : splits) specs.push_back(split.Spec(spec));
-  return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {} splits; name one: {}",
-                                                spec, specs.size(), fmt::join(specs, ", ")));
+  return splits;
 }
 
 absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
@@ -748,19 +758,16 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
     }
     if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
   }
-  if (folder->HasFile("dataset_info.json")) {
-    const std::string path = JoinPath(spec, "dataset_info.json");
-    absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
-    if (!text.ok()) return text.status();
-    const Json info = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (info.is_discarded()) {
-      return absl::DataLossError(fmt::format(
-          "{}: cannot be read as TFDS's description of a dataset: it is not JSON", path));
+  if (folder->HasFile(kTfdsInfo)) {
+    const auto splits = ReadTfdsSplits(JoinPath(spec, kTfdsInfo));
+    if (!splits.ok()) return splits.status();
+    if (splits->size() == 1) return splits->front().second.Resolve(spec, *folder);
+    std::vector<std::string> names;
+    for (const auto& [name, split] : *splits) names.push_back(JoinPath(spec, name));
+    if (!names.empty()) {
+      return absl::InvalidArgumentError(fmt::format("{}: a TFDS dataset of {} splits; name one: {}",
+                                                    spec, names.size(), fmt::join(names, ", ")));
     }
-    // Hugging Face has a file of this name too; its splits are not a list, and say nothing of
-    // files.
-    const auto splits = info.find("splits");
-    if (splits != info.end() && splits->is_array()) return ResolveTfds(spec, *folder, path, info);
   }
   Names names;
   names.AddAllButSidecars(spec, folder->files);
@@ -931,6 +938,13 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
   }
   absl::StatusOr<Folder> folder = List(std::string(parts.directory));
   if (!folder.ok()) return folder.status();
+  if (folder->HasFile(kTfdsInfo)) {
+    const auto splits = ReadTfdsSplits(JoinPath(parts.directory, kTfdsInfo));
+    if (!splits.ok()) return splits.status();
+    for (const auto& [name, split] : *splits) {
+      if (name == parts.name) return split.Resolve(std::string(parts.directory), *folder);
+    }
+  }
   return absl::NotFoundError(fmt::format("{}: no such file or folder{}", spec,
                                          Hint(std::string(parts.directory), parts.name, *folder)));
 }

@@ -77,6 +77,7 @@ struct ShardSet {
 //   stem@10[.suffix]    the set of that name and size
 //   stem@*[.suffix]     the set of that name, whatever its size
 //   a folder            the one dataset in it: of shardfeed, of TFDS, of Spark, or a lone set
+//   a folder/split      that split of a TFDS folder
 //   a glob (* ? [)      the set or the Spark job that the files make up, or plain files, sorted by
 //                       their bytes; * stays within one level of folders
 //

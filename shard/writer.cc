@@ -1,9 +1,6 @@
 #include "shard/writer.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,7 +13,9 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "nlohmann/json.hpp"
 #include "shard/index.h"
+#include "shard/verify.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
@@ -34,6 +33,10 @@ constexpr size_t kPendingBudget = 64 << 20;
 // spec.
 constexpr char kMovingMark[] = "moving";
 constexpr uint64_t kMaxMarkBytes = 64 << 10;
+// What a writer that may be resumed puts beside the shards: what it was about to write, and for
+// each finished shard NNNNN.done.
+constexpr char kPlan[] = "plan";
+constexpr uint64_t kMaxDoneBytes = 64 << 20;
 
 // Many shards are open at once: take as many files as the system lets us.
 void RaiseFileLimit() {
@@ -80,17 +83,20 @@ struct DatasetWriter::Shard {
   uint64_t bytes = 0;
   uint64_t records = 0;
   bool closed = false;
+
+  std::atomic<bool> done{false};  // finished, and said so in a file
+  uint32_t taken_digest = 0;      // of a shard that was taken over
 };
 
 DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions& options)
-    : spec_(spec), options_(options), staging_(StagingPath(spec.directory, spec.stem)) {
+    : spec_(spec), options_(options) {
   const size_t threads = ThreadCount(options.threads);
   max_in_flight_ = 2 * threads + 2;
   pending_bytes_ = std::clamp(kPendingBudget / *spec.count, kMinBatchBytes, kBatchBytes);
 }
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
-    const OutputSpec& spec, const DatasetWriterOptions& options) {
+    const OutputSpec& spec, const DatasetWriterOptions& options, std::unique_ptr<Staging> staging) {
   if (!spec.count || *spec.count == 0) {
     return absl::InvalidArgumentError("a dataset needs a number of shards: name it as stem@N");
   }
@@ -105,22 +111,24 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     return absl::InvalidArgumentError("member_bytes must be positive");
   }
   std::unique_ptr<DatasetWriter> writer(new DatasetWriter(spec, options));
+  writer->staging_ = std::move(staging);
   absl::Status status = writer->Prepare();
   if (!status.ok()) return status;
   return writer;
 }
 
-absl::Status DatasetWriter::CheckNameIsFree() const {
-  const std::string manifest = ManifestPath(spec_.directory, spec_.stem);
+absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec, const Staging& staging) {
+  RemoveMovedShards(spec, staging);
+  const std::string manifest = ManifestPath(spec.directory, spec.stem);
   std::error_code error;
   if (fs::exists(manifest, error)) {
     return absl::AlreadyExistsError(
         fmt::format("{}: there is a dataset of this name; --overwrite replaces it", manifest));
   }
-  const std::string directory = spec_.directory.empty() ? "." : spec_.directory;
+  const std::string directory = spec.directory.empty() ? "." : spec.directory;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const auto name = ParseShardName(it->path().filename().string());
-    if (name && name->stem == spec_.stem && name->suffix == spec_.suffix) {
+    if (name && name->stem == spec.stem && name->suffix == spec.suffix) {
       return absl::AlreadyExistsError(fmt::format(
           "{}: there are shards of this name; --overwrite replaces them", it->path().string()));
     }
@@ -130,53 +138,150 @@ absl::Status DatasetWriter::CheckNameIsFree() const {
 
 absl::Status DatasetWriter::Prepare() {
   RaiseFileLimit();
-  std::error_code error;
-  if (!spec_.directory.empty()) fs::create_directories(spec_.directory, error);
-  if (error) return ErrnoStatus(error.value(), spec_.directory, "create the folder");
-  fs::create_directories(staging_, error);
-  if (error) return ErrnoStatus(error.value(), staging_, "create the folder");
-  const std::string lock = staging_ + "/lock";
-  lock_fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_fd_ < 0) return ErrnoStatus(errno, lock, "create");
-  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int lock_error = errno;
-    ::close(std::exchange(lock_fd_, -1));
-    if (lock_error != EWOULDBLOCK) return ErrnoStatus(lock_error, lock, "lock");
-    return absl::FailedPreconditionError(
-        fmt::format("{}: another process is writing this dataset", staging_));
+  if (staging_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec_.directory, spec_.stem);
+    if (!staging.ok()) return staging.status();
+    staging_ = *std::move(staging);
   }
-  absl::Status status = RemoveLeftovers();
-  if (status.ok() && !options_.overwrite) status = CheckNameIsFree();
-  if (!status.ok()) return status;
   for (size_t i = 0; i < *spec_.count; ++i) {
     shards_.push_back(std::make_unique<Shard>());
     shards_.back()->number = i;
   }
+  taken_over_.assign(*spec_.count, false);
+  absl::Status status = options_.resume ? TakeOver() : RemoveLeftovers({});
+  if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_, *staging_);
+  if (!status.ok()) return status;
   const int threads = ThreadCount(options_.threads);
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
   return absl::OkStatus();
 }
 
-// What a killed process left: all of the staging folder and, where it was killed while it moved the
-// shards into place, those that it had moved.
-absl::Status DatasetWriter::RemoveLeftovers() {
+// Of a writer that was killed while it moved the shards into place: those that it had moved.
+void DatasetWriter::RemoveMovedShards(const OutputSpec& spec, const Staging& staging) {
   std::error_code error;
-  const std::string mark = staging_ + "/" + kMovingMark;
-  absl::StatusOr<std::string> spec = ReadFile(mark, kMaxMarkBytes);
-  if (spec.ok() && !fs::exists(ManifestPath(spec_.directory, spec_.stem), error)) {
-    const absl::StatusOr<OutputSpec> moved = ParseOutputSpec(*spec);
-    for (uint64_t i = 0; moved.ok() && i < moved->count.value_or(0); ++i) {
-      const std::string path =
-          Joined(spec_.directory, ShardName(moved->stem, i, *moved->count, moved->suffix));
-      fs::remove(path, error);
-      fs::remove(IndexPath(path), error);
+  absl::StatusOr<std::string> mark = ReadFile(staging.path() + "/" + kMovingMark, kMaxMarkBytes);
+  if (!mark.ok() || fs::exists(ManifestPath(spec.directory, spec.stem), error)) return;
+  const absl::StatusOr<OutputSpec> moved = ParseOutputSpec(*mark);
+  for (uint64_t i = 0; moved.ok() && i < moved->count.value_or(0); ++i) {
+    const std::string path =
+        Joined(spec.directory, ShardName(moved->stem, i, *moved->count, moved->suffix));
+    fs::remove(path, error);
+    fs::remove(IndexPath(path), error);
+  }
+}
+
+// What a killed process left: what it had moved, and all of the staging folder but the `kept`
+// files.
+absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept) {
+  RemoveMovedShards(spec_, *staging_);
+  std::error_code error;
+  for (fs::directory_iterator it(staging_->path(), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name == Staging::kLock || std::binary_search(kept.begin(), kept.end(), name)) continue;
+    fs::remove_all(it->path(), error);
+  }
+  if (error) return ErrnoStatus(error.value(), staging_->path(), "clear the folder");
+  return absl::OkStatus();
+}
+
+// A finished shard, beside its files: what the manifest will say of it.
+absl::Status DatasetWriter::WriteDone(const Shard& shard) {
+  const nlohmann::json json = {{"bytes", shard.bytes},
+                               {"records", shard.records},
+                               {"records_digest", shard.digest.value()},
+                               {"not_examples", shard.schema.not_examples()},
+                               {"features", shard.schema.ToJson()},
+                               {"skipped", shard.skipped.count},
+                               {"skipped_first", shard.skipped.first}};
+  const std::string name = fmt::format("{:05}.done", shard.number);
+  absl::Status status = WriteStaged(
+      name + ".tmp", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (!status.ok()) return status;
+  return MoveFile(staging_->path() + "/" + name + ".tmp", staging_->path() + "/" + name);
+}
+
+// Takes the shards that an earlier writer of the same plan finished. Each is read through first: a
+// machine that stopped may have lost what was written, whatever the notes beside it say.
+absl::Status DatasetWriter::TakeOver() {
+  const std::string plan = fmt::format(
+      "{} {}\n", FormatSpec("", spec_.stem, *spec_.count, spec_.suffix), options_.fingerprint);
+  absl::StatusOr<std::string> earlier = ReadFile(staging_->path() + "/" + kPlan, kMaxMarkBytes);
+  const bool same = earlier.ok() && *earlier == plan;
+  taking_over_ = true;
+  std::vector<uint8_t> sound(shards_.size(), 0);
+  const auto take = [&](size_t i) -> absl::Status {
+    Shard& shard = *shards_[i];
+    const std::string base = fmt::format("{}/{:05}", staging_->path(), i);
+    absl::StatusOr<std::string> text = ReadFile(base + ".done", kMaxDoneBytes);
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
+    if (!text.ok() || !index.ok()) return absl::OkStatus();
+    uint32_t digest = 0;
+    try {
+      const nlohmann::json json = nlohmann::json::parse(*text);
+      shard.bytes = json.at("bytes");
+      shard.records = json.at("records");
+      digest = json.at("records_digest");
+      shard.skipped.count = json.at("skipped");
+      shard.skipped.first = json.at("skipped_first").get<std::vector<std::string>>();
+      if (!shard.schema.FromJson(json.at("features"), shard.records, json.at("not_examples"))
+               .ok()) {
+        return absl::OkStatus();
+      }
+    } catch (const nlohmann::json::exception&) {
+      return absl::OkStatus();
+    }
+    VerifyOptions verifying;
+    verifying.stop = options_.stop;
+    absl::StatusOr<ShardReport> report = VerifyShard(base + ".shard", verifying);
+    if (absl::IsCancelled(report.status())) return report.status();
+    sound[i] = report.ok() && report->num_defects == 0 && report->bytes == shard.bytes &&
+               report->records == shard.records && report->records_digest == digest &&
+               (*index)->summary().records_digest == digest &&
+               (*index)->summary().shard_bytes == shard.bytes;
+    shard.taken_digest = digest;
+    return absl::OkStatus();
+  };
+  if (same) {
+    absl::Status status =
+        ParallelFor(shards_.size(), ThreadCount(options_.threads), options_.stop, take);
+    if (!status.ok()) {
+      return absl::CancelledError("interrupted; the finished shards are still there for --resume");
     }
   }
-  for (fs::directory_iterator it(staging_, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().filename() != "lock") fs::remove_all(it->path(), error);
+  std::vector<std::string> kept = {kPlan};
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    if (!sound[i]) {
+      shards_[i] = std::make_unique<Shard>();
+      shards_[i]->number = i;
+      continue;
+    }
+    shards_[i]->closed = shards_[i]->done = true;
+    taken_over_[i] = true;
+    records_written_ += shards_[i]->records;
+    bytes_written_ += shards_[i]->bytes;
+    for (const char* suffix : {"shard", "index", "done"}) {
+      kept.push_back(fmt::format("{:05}.{}", i, suffix));
+    }
   }
-  if (error) return ErrnoStatus(error.value(), staging_, "clear the folder");
-  return absl::OkStatus();
+  std::sort(kept.begin(), kept.end());
+  taking_over_ = false;
+  absl::Status status = RemoveLeftovers(kept);
+  return status.ok() ? WriteStaged(kPlan, plan) : status;
+}
+
+bool DatasetWriter::MayBeResumed(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path + "/" + kPlan, error);
+}
+
+size_t DatasetWriter::num_taken_over() const {
+  return std::count(taken_over_.begin(), taken_over_.end(), true);
+}
+
+size_t DatasetWriter::NumDone() const {
+  return std::count_if(shards_.begin(), shards_.end(),
+                       [](const std::unique_ptr<Shard>& shard) { return shard->done.load(); });
 }
 
 DatasetWriter::~DatasetWriter() {
@@ -187,13 +292,16 @@ DatasetWriter::~DatasetWriter() {
   }
   work_or_stop_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  shards_.clear();
-  if (lock_fd_ < 0) return;
+  if (staging_ == nullptr) return;
+  staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
+  if (taking_over_) return;
+  // Only finished shards are of use to a writer that goes on.
   std::error_code error;
-  fs::remove_all(staging_, error);
-  ::close(lock_fd_);
-  // Of a first dataset that was not finished, nothing stays; folders with anything in them do.
-  fs::remove(fs::path(staging_).parent_path(), error);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    if (shard->done) continue;
+    fs::remove(fmt::format("{}/{:05}.shard", staging_->path(), shard->number), error);
+    fs::remove(fmt::format("{}/{:05}.index", staging_->path(), shard->number), error);
+  }
 }
 
 void DatasetWriter::Fail(uint64_t number, absl::Status status) {
@@ -266,7 +374,7 @@ absl::Status DatasetWriter::Run(Task& task) {
 
 absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
   if (shard.file == nullptr) {
-    const std::string base = fmt::format("{}/{:05}", staging_, shard.number);
+    const std::string base = fmt::format("{}/{:05}", staging_->path(), shard.number);
     absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(base + ".shard");
     if (!file.ok()) return file.status();
     shard.file = *std::move(file);
@@ -330,14 +438,28 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.file->Close();
   if (status.ok()) status = shard.index_file->Close();
   shard.index.reset();
+  if (status.ok() && options_.resume) {
+    status = WriteDone(shard);
+    shard.done = status.ok();
+  }
   return status;
+}
+
+absl::Status DatasetWriter::Interrupted() const {
+  const size_t done = options_.resume ? NumDone() : 0;
+  return absl::CancelledError(
+      done == 0
+          ? std::string("interrupted; nothing was kept")
+          : fmt::format("interrupted; {} of {} shards are finished, and --resume goes on from "
+                        "there",
+                        done, shards_.size()));
 }
 
 absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill) {
   std::unique_lock<std::mutex> lock(mutex_);
   progress_.wait(lock, [this] { return in_flight_ < max_in_flight_ || !failure_.ok(); });
   if (failure_.ok() && options_.stop.stop_requested()) {
-    Fail(next_number_, absl::CancelledError("interrupted; nothing was kept"));
+    Fail(next_number_, Interrupted());
   }
   if (!failure_.ok()) {
     // What was started before may still fail, and would then be the earlier failure.
@@ -390,6 +512,18 @@ absl::Status DatasetWriter::CloseShard(size_t shard) {
   return status.ok() ? Submit(shard, nullptr) : status;
 }
 
+void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
+                          uint32_t records_digest) {
+  Shard& shard = *shards_[number];
+  shard.bytes = bytes;
+  shard.records = records;
+  shard.taken_digest = records_digest;
+  shard.closed = true;
+  taken_over_[number] = true;
+  records_written_ += records;
+  bytes_written_ += bytes;
+}
+
 absl::Status DatasetWriter::WaitForAll() {
   std::unique_lock<std::mutex> lock(mutex_);
   // After a failure, blocks may be left that wait for one that will never come.
@@ -408,15 +542,16 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   manifest.suffix = spec_.suffix;
   manifest.compression = options_.encode.compression;
   manifest.shards.clear();
-  manifest.schema = Schema();
   for (const std::unique_ptr<Shard>& shard : shards_) {
-    manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
-                               shard->bytes, shard->records, shard->digest.value()});
+    manifest.shards.push_back(
+        {ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix), shard->bytes,
+         shard->records, taken_over_[shard->number] ? shard->taken_digest : shard->digest.value()});
     manifest.schema.Merge(shard->schema);
     manifest.skipped.Append(shard->skipped);
   }
   status = MoveIntoPlace(manifest);
   if (!status.ok()) return status;
+  finished_ = true;
   return manifest;
 }
 
@@ -456,7 +591,8 @@ absl::Status DatasetWriter::RemoveOldDataset() {
 }
 
 absl::Status DatasetWriter::WriteStaged(const std::string& name, std::string_view bytes) {
-  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(staging_ + "/" + name);
+  absl::StatusOr<std::unique_ptr<OutputFile>> file =
+      OutputFile::Create(staging_->path() + "/" + name);
   if (!file.ok()) return file.status();
   absl::Status status = (*file)->Append(bytes);
   if (status.ok() && options_.sync) status = (*file)->Sync();
@@ -473,9 +609,9 @@ absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   if (status.ok()) {
     status = WriteStaged(kMovingMark, FormatSpec("", spec_.stem, shards_.size(), spec_.suffix));
   }
-  if (status.ok()) status = SyncFolder(staging_);
+  if (status.ok()) status = SyncFolder(staging_->path());
   for (size_t i = 0; status.ok() && i < manifest.shards.size(); ++i) {
-    const std::string base = fmt::format("{}/{:05}", staging_, i);
+    const std::string base = fmt::format("{}/{:05}", staging_->path(), i);
     const std::string path = Joined(spec_.directory, manifest.shards[i].file);
     status = MoveFile(base + ".index", IndexPath(path));
     if (status.ok()) status = MoveFile(base + ".shard", path);
@@ -483,10 +619,11 @@ absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
   if (status.ok()) status = SyncFolder(spec_.directory);
   if (status.ok()) status = SyncFolder(sidecars);
   if (!status.ok()) {
-    RemoveLeftovers().IgnoreError();  // the failure before matters more
+    RemoveLeftovers({}).IgnoreError();  // the failure before matters more
+    for (const std::unique_ptr<Shard>& shard : shards_) shard->done = false;
     return status;
   }
-  status = MoveFile(staging_ + "/manifest", manifest_path);
+  status = MoveFile(staging_->path() + "/manifest", manifest_path);
   return status.ok() ? SyncFolder(sidecars) : status;
 }
 

@@ -22,6 +22,7 @@
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
+#include "shard/staging.h"
 
 namespace shardfeed {
 
@@ -31,6 +32,10 @@ struct DatasetWriterOptions {
   bool overwrite = false;  // replace a dataset of the same name
   // Without it, the data may be lost when the machine stops soon after; never visible half.
   bool sync = true;
+  // Keeps finished shards if the writer does not come to its end, and takes those that an earlier
+  // one of the same `fingerprint` left: it must tell all that the shards depend on.
+  bool resume = false;
+  std::string fingerprint;
   std::stop_token stop;
 };
 
@@ -39,16 +44,25 @@ struct DatasetWriterOptions {
 //
 // Everything is written to a staging folder (StagingPath) and moved into place by Finish, the
 // manifest last: until then nothing looks like a dataset. A writer that is destroyed unfinished
-// removes what it wrote; what a killed process left behind is removed by the next writer of the
-// same dataset.
+// removes what it wrote, but for finished shards that are to be kept; what a killed process left
+// behind is removed by the next writer of the same dataset, or taken over.
 //
 // The calls of one writer must come from one thread at a time.
 class DatasetWriter {
  public:
-  // `spec.count` must be set. AlreadyExists: there is a dataset of that name, and `overwrite` is
-  // not set. FailedPrecondition: another process is writing it. InvalidArgument: a wrong option.
-  static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(const OutputSpec& spec,
-                                                               const DatasetWriterOptions& options);
+  // `spec.count` must be set. `staging` is that of the dataset, if it was opened before.
+  //
+  // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
+  // FailedPrecondition: another process is writing it. InvalidArgument: a wrong option.
+  static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(
+      const OutputSpec& spec, const DatasetWriterOptions& options,
+      std::unique_ptr<Staging> staging = nullptr);
+  // Whether an earlier writer left shards in the staging folder at `path` that one with `resume`
+  // could take over.
+  static bool MayBeResumed(const std::string& path);
+  // AlreadyExists, as Create says it; `spec.count` does not matter. Shards that a killed writer had
+  // moved into place are removed: `staging` is that of the dataset and tells of them.
+  static absl::Status CheckNameIsFree(const OutputSpec& spec, const Staging& staging);
   ~DatasetWriter();
 
   // Appends the record to the next shard in turn: record i goes to shard i mod num_shards. The
@@ -63,15 +77,22 @@ class DatasetWriter {
   // Says that `shard` is complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
-  // Waits until all that was submitted is appended, or an error ends it, which is returned.
-  absl::Status WaitForAll();
+  // Takes the files NNNNN.shard and NNNNN.index, NNNNN being the shard's number, which the caller
+  // has put into staging_directory(), for the finished shard and its index.
+  void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
 
-  // Completes the dataset and makes it visible. `manifest` brings made_by, notes and what was
-  // skipped before.
+  // Completes the dataset and makes it visible. `manifest` brings made_by, notes, what was skipped
+  // before and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // A folder for what the caller must put aside meanwhile; removed with the writer.
-  const std::string& staging_directory() const { return staging_; }
+  const std::string& staging_directory() const { return staging_->path(); }
+
+  // Whether the shard was taken over from an earlier writer: nothing is to be written to it.
+  bool is_taken_over(size_t shard) const { return taken_over_[shard]; }
+  size_t num_taken_over() const;
+  // What calls fail with once stopping is asked for: says what is kept.
+  absl::Status Interrupted() const;
 
   size_t num_shards() const { return shards_.size(); }
   // Bytes and records appended so far. Thread safe.
@@ -91,8 +112,12 @@ class DatasetWriter {
   absl::Status FlushPending(size_t shard);
   std::string TakeSpare();
   void Recycle(std::string memory);
-  absl::Status RemoveLeftovers();
-  absl::Status CheckNameIsFree() const;
+  absl::Status WaitForAll();
+  static void RemoveMovedShards(const OutputSpec& spec, const Staging& staging);
+  absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
+  absl::Status TakeOver();
+  absl::Status WriteDone(const Shard& shard);
+  size_t NumDone() const;
   absl::Status SyncFolder(const std::string& path) const;
   absl::Status RemoveOldDataset();
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
@@ -101,11 +126,13 @@ class DatasetWriter {
 
   const OutputSpec spec_;
   const DatasetWriterOptions options_;
-  std::string staging_;
-  int lock_fd_ = -1;
+  std::unique_ptr<Staging> staging_;
+  std::vector<bool> taken_over_;
   size_t pending_bytes_;  // when a batch of Write is handed on
   std::vector<std::unique_ptr<Shard>> shards_;
   size_t next_shard_ = 0;
+  bool taking_over_ = false;
+  bool finished_ = false;
   std::atomic<uint64_t> bytes_written_{0};
   std::atomic<uint64_t> records_written_{0};
 

@@ -459,7 +459,8 @@ def write_readme():
         "# Test data", "",
         "Written by `python3 testdata/make.py` (the same bytes each time with the same versions), by",
         "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
-        "defect in each file. All pictures, tables and texts are made by the script.", "",
+        "defect in each file. All pictures, tables and texts are made by the script. `torchvision/`",
+        "has a script of its own, which takes torchvision.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
     ]

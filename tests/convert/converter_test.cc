@@ -24,16 +24,17 @@ class NumberSource : public Source {
   uint64_t num_records() const override { return n_; }
   uint64_t num_bytes() const override { return 8 * n_; }
   std::vector<std::string> notes() const override { return {"a note"}; }
+  std::string InputFingerprint() const override { return std::to_string(n_); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override {
     for (uint64_t i = 0; i < n_ + surplus; ++i) {
-      const std::string bytes = std::to_string(i);
+      const std::string bytes = std::to_string(i % distinct);
       absl::Status status = sink({.bytes = bytes, .line = i + 1});
       if (!status.ok()) return status;
     }
     return absl::OkStatus();
   }
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override {
-    if (item.line > fail_from) {
+    if (item.line > fail_from || item.line == fail_at + 1) {
       return absl::DataLossError("numbers:" + std::to_string(item.line) + ": wrong");
     }
     builder.AddInt64("number", std::stoll(std::string(item.bytes)));
@@ -41,6 +42,8 @@ class NumberSource : public Source {
   }
 
   int64_t surplus = 0;
+  uint64_t distinct = UINT64_MAX;
+  uint64_t fail_at = UINT64_MAX;
   uint64_t fail_from = UINT64_MAX;
 
  private:
@@ -79,8 +82,10 @@ TEST_F(ConvertTest, KeepsTheOrderThroughTheShards) {
     NumberSource source(20000);
     ConvertOptions options = To("d@" + std::to_string(shards));
     options.overwrite = true;
-    const auto manifest = Convert(source, options);
-    ASSERT_OK(manifest);
+    const auto manifests = Convert(source, options);
+    ASSERT_OK(manifests);
+    ASSERT_EQ(manifests->size(), 1);
+    const Manifest* manifest = &manifests->front();
     EXPECT_EQ(manifest->shards.size(), shards);
     EXPECT_EQ(manifest->notes, std::vector<std::string>{"a note"});
     EXPECT_EQ(Numbers("d@*"), Count(20000));
@@ -133,10 +138,10 @@ TEST_F(ConvertTest, ShardSizeChoosesTheNumber) {
   NumberSource source(10000);  // 30 bytes a frame, or so
   ConvertOptions options = To("d");
   options.shard_bytes = 100000;
-  const auto manifest = Convert(source, options);
-  ASSERT_OK(manifest);
-  EXPECT_GE(manifest->shards.size(), 3);
-  EXPECT_LE(manifest->shards.size(), 5);
+  const auto manifests = Convert(source, options);
+  ASSERT_OK(manifests);
+  EXPECT_GE(manifests->front().shards.size(), 3);
+  EXPECT_LE(manifests->front().shards.size(), 5);
 }
 
 TEST_F(ConvertTest, FirstWrongRecordIsReportedAndNothingIsLeft) {
@@ -159,6 +164,119 @@ TEST_F(ConvertTest, ExistingDatasetIsToldBeforeTheScan) {
   NumberSource source(100);
   ASSERT_OK(Convert(source, To("d@4")));
   EXPECT_FAILS(Convert(source, To("d@4")), kAlreadyExists, "--overwrite");
+}
+
+TEST_F(ConvertTest, SplitsAreByTheHashOfTheKey) {
+  std::vector<int64_t> test;
+  for (uint64_t n : {3000, 5000}) {
+    NumberSource source(n);
+    ConvertOptions options = To("d@8");
+    options.splits = *ParseSplits("train=0.9,test=0.1");
+    options.overwrite = true;
+    const auto manifests = Convert(source, options);
+    ASSERT_OK(manifests);
+    ASSERT_EQ(manifests->size(), 2);
+    EXPECT_EQ((*manifests)[0].shards.size(), 8);
+    EXPECT_EQ((*manifests)[1].shards.size(), 1);
+    std::vector<int64_t> all = Numbers("d-train@8");
+    EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
+    const std::vector<int64_t> of_test = Numbers("d-test@1");
+    EXPECT_NEAR(of_test.size(), n / 10.0, n / 50.0);
+    // More records change nothing for those that were there.
+    EXPECT_TRUE(std::equal(test.begin(), test.end(), of_test.begin()));
+    test = of_test;
+    all.insert(all.end(), test.begin(), test.end());
+    std::sort(all.begin(), all.end());
+    EXPECT_EQ(all, Count(n));
+  }
+}
+
+TEST_F(ConvertTest, SplitsAreShuffledEach) {
+  NumberSource source(3000);
+  ConvertOptions options = To("d@4");
+  options.splits = *ParseSplits("a=0.5,b=0.25,c=0.25");
+  options.shuffle_seed = 1;
+  ASSERT_OK(Convert(source, options));
+  std::vector<int64_t> all;
+  for (const char* name : {"d-a@2", "d-b@1", "d-c@1"}) {
+    const std::vector<int64_t> numbers = Numbers(name);
+    EXPECT_FALSE(std::is_sorted(numbers.begin(), numbers.end()));
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, Count(3000));
+}
+
+TEST_F(ConvertTest, ListsOfSplits) {
+  const auto splits = ParseSplits("train=0.8,dev-1=1e-1,test=.1");
+  ASSERT_OK(splits);
+  EXPECT_EQ((*splits)[1].name, "dev-1");
+  EXPECT_EQ((*splits)[1].share, 0.1);
+  EXPECT_FAILS(ParseSplits("train=0.8,test=0.1"), kInvalidArgument, "the shares add up to 0.9");
+  EXPECT_FAILS(ParseSplits("a=0.5,a=0.5"), kInvalidArgument, "the split a is there twice");
+  EXPECT_FAILS(ParseSplits("a/b=1"), kInvalidArgument, "has letters, digits, _ and - only");
+  for (const char* text :
+       {"", "a", "a=", "=1", "a=1,", "a=x", "a=-1,b=2", "a=0,b=1", "a=0.5 ,b=0.5", "a=nan"}) {
+    EXPECT_FALSE(ParseSplits(text).ok()) << text;
+  }
+}
+
+TEST_F(ConvertTest, LimitAndSplitsDoNotGoTogether) {
+  NumberSource source(10);
+  ConvertOptions options = To("d@1");
+  options.splits = *ParseSplits("a=0.5,b=0.5");
+  options.limit = 3;
+  EXPECT_FAILS(Convert(source, options), kInvalidArgument, "do not go together");
+}
+
+TEST_F(ConvertTest, DuplicatesAreLeftOut) {
+  NumberSource source(10000);
+  source.distinct = 700;
+  ConvertOptions options = To("d@3");
+  options.deduplicate = true;
+  for (const auto& [name, threads] : {std::pair("d@3", 1), std::pair("e@3", 3)}) {
+    options.output = *ParseOutputSpec(folder_ / name);
+    options.threads = threads;
+    const auto manifests = Convert(source, options);
+    ASSERT_OK(manifests);
+    EXPECT_EQ(Numbers(name), Count(700));
+    EXPECT_EQ(manifests->front().notes[1],
+              "left out 9300 of 10000 records, whose content another before them has");
+  }
+}
+
+TEST_F(ConvertTest, ResumeGivesTheSameFiles) {
+  const auto files = [this](const std::string& folder) {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / folder)) {
+      if (!entry.is_regular_file()) continue;
+      found[std::filesystem::relative(entry.path(), folder_ / folder).string()] =
+          ReadBytes(entry.path().string());
+    }
+    return found;
+  };
+  for (const std::optional<uint64_t> seed :
+       {std::optional<uint64_t>(), std::optional<uint64_t>(3)}) {
+    std::filesystem::remove_all(folder_ / "a");
+    std::filesystem::remove_all(folder_ / "b");
+    ConvertOptions options = To("a/d@7");
+    options.shuffle_seed = seed;
+    options.resume = true;
+    options.threads = 2;
+    NumberSource whole(20000);
+    ASSERT_OK(Convert(whole, options));
+    // Ends in the fifth shard, with an error that is mended then.
+    options.output = *ParseOutputSpec(folder_ / "b/d@7");
+    NumberSource source(20000);
+    source.fail_at = 13000;
+    EXPECT_FAILS(Convert(source, options), kDataLoss, "numbers:13001: wrong");
+    source.fail_at = UINT64_MAX;
+    ConvertProgress progress;
+    ASSERT_OK(Convert(source, options, &progress));
+    EXPECT_GE(progress.shards_taken_over, seed ? 0 : 1);
+    EXPECT_EQ(files("b"), files("a"));
+    EXPECT_EQ(progress.records, 20000);
+  }
 }
 
 TEST_F(ConvertTest, StopLeavesNothing) {

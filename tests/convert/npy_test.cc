@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "convert/npy_header.h"
+#include "decode/npy_header.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {

@@ -1,5 +1,8 @@
 #include "pipeline/dataset.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <filesystem>
 #include <map>
@@ -670,6 +673,22 @@ TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
   EXPECT_EQ(batch.Row<int64_t>(0, 1)[0], 1);
 }
 
+TEST_F(ShardsTest, ReadingIsAStageOfTheStatistics) {
+  auto it = *Parsed(Dataset::Shards(Examples(1000)))
+                 .Batch(10)
+                 .Start({.trace = std::make_shared<Trace>()});
+  Collect(*it);
+  const IteratorStats stats = it->stats();
+  ASSERT_EQ(stats.stages.size(), 2);
+  EXPECT_EQ(stats.stages[0].name, "read");
+  EXPECT_EQ(stats.stages[0].rows, 1000);
+  EXPECT_GT(stats.stages[0].bytes, 1000 * 16);
+  EXPECT_GT(stats.stages[0].busy_seconds, 0);
+  EXPECT_GT(stats.stages[0].peak_bytes, 0);
+  EXPECT_EQ(stats.stages[1].name, "parse+batch");
+  EXPECT_GT(stats.stages[1].peak_bytes, 0);
+}
+
 TEST_F(ShardsTest, ErrorsNameTheRecord) {
   missing_ = 1234;
   const auto table = Examples(2000);
@@ -833,7 +852,81 @@ TEST(RunTest, StatisticsAddUp) {
   EXPECT_EQ(stats.stages[0].batches, 100);
   EXPECT_EQ(stats.stages[0].rows, 1000);
   EXPECT_EQ(stats.stages[0].threads, kThreads);
-  EXPECT_THAT(stats.verdict, HasSubstr("limit"));
+  EXPECT_THAT(stats.verdict, HasSubstr(stats.limit));
+}
+
+TEST(RunTest, TuningCanBeFrozen) {
+  const Dataset ds = Square(Square(Dataset::Range(0, 1000)).Batch(10).Unbatch()).Batch(4);
+  const auto it = *ds.Start({.threads = 4, .tuning = {{"map+batch", 1, 3}, {"map+batch 2", 2, 7}}});
+  Collect(*it);
+  const IteratorStats stats = it->stats();
+  ASSERT_EQ(stats.tuning.size(), 2);
+  EXPECT_EQ(stats.tuning[0].stage, "map+batch");
+  EXPECT_EQ(stats.tuning[0].workers, 1);
+  EXPECT_EQ(stats.tuning[0].read_ahead, 3);
+  EXPECT_EQ(stats.tuning[1].stage, "map+batch 2");
+  EXPECT_EQ(stats.tuning[1].workers, 2);
+  EXPECT_EQ(stats.tuning[1].read_ahead, 7);
+  EXPECT_THAT(stats.decisions, ElementsAre());
+}
+
+TEST(RunTest, TheShareOfTheProcessorsIsKept) {
+  // Over all stages together.
+  auto now = std::make_shared<std::atomic<int>>(0);
+  auto most = std::make_shared<std::atomic<int>>(0);
+  const auto counted = [=](const Dataset& ds) {
+    return ds.Map({}, [=](RowContext&) {
+      const int at_once = ++*now;
+      for (int seen = *most; at_once > seen && !most->compare_exchange_weak(seen, at_once);) {
+      }
+      std::this_thread::yield();
+      --*now;
+      return absl::OkStatus();
+    });
+  };
+  const Dataset ds = counted(counted(Dataset::Range(0, 5000)).Batch(10).Unbatch()).Batch(7);
+  const auto it = *ds.Start({.threads = 4, .cpu_share = 0.5});
+  Collect(*it);
+  EXPECT_EQ(it->stats().stages[0].threads, 2);
+  EXPECT_LE(*most, 2);
+  EXPECT_FAILS(ds.Start({.cpu_share = 0}).status(), kInvalidArgument, "cpu_share is 0");
+  EXPECT_FAILS(ds.Start({.cpu_share = 1.5}).status(), kInvalidArgument, "must be above 0");
+}
+
+TEST(RunTest, AForkedChildGoesOnByItself) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer starts no threads after fork";
+#endif
+  const Dataset ds = Ragged(Odd(Square(Dataset::Range(0, 10000))))
+                         .Shuffle(1, 50)
+                         .BucketByLength("values", {1, 3}, {5, 9, 30})
+                         .Prefetch(3);
+  const std::vector<std::string> all = Collect(ds);
+  auto it = Start(ds);
+  auto unordered = Start(ds, /*deterministic=*/false);
+  auto unused = Start(ds);
+  for (size_t at : {0, 20}) {
+    Collect(*it, at);
+    Collect(*unordered, at);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool same = Collect(*it, 60) == std::vector(all.begin() + at, all.begin() + at + 60);
+      const std::string state = *it->State();
+      it = nullptr;
+      unused = nullptr;
+      Batch batch;
+      const bool refused = absl::IsFailedPrecondition(unordered->Next(&batch));
+      unordered = nullptr;
+      auto fresh = Start(ds);
+      const bool loaded = fresh->Load(state).ok() && Collect(*fresh, 1)[0] == all[at + 60];
+      ::_exit((same ? 0 : 1) + (refused ? 0 : 2) + (loaded ? 0 : 4));
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+  EXPECT_EQ(Collect(*it), std::vector(all.begin() + 20, all.end()));
 }
 
 TEST(RunTest, MemoryStaysWithinTheBudget) {

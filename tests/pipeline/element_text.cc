@@ -7,6 +7,12 @@ nlohmann::json Value(DType dtype, const char* at) {
   switch (dtype) {
     case DType::kUInt8:
       return *reinterpret_cast<const uint8_t*>(at);
+    case DType::kInt8:
+      return *reinterpret_cast<const int8_t*>(at);
+    case DType::kUInt16:
+      return *reinterpret_cast<const uint16_t*>(at);
+    case DType::kInt16:
+      return *reinterpret_cast<const int16_t*>(at);
     case DType::kInt32:
       return *reinterpret_cast<const int32_t*>(at);
     case DType::kInt64:

@@ -59,6 +59,16 @@ def test_reading_stays_below_the_limit(dataset, command):
     assert used < LIMIT
 
 
+@pytest.mark.parametrize("arguments", [["reshard"], ["sample", "--share", "0.9"]],
+                         ids=["copied", "read"])
+def test_resharding_stays_below_the_limit(dataset, tmp_path, arguments):
+    folder, _, converted = dataset
+    command, *options = arguments
+    used, report = peak(command, folder / "x@2", tmp_path / "y@3", "-j", "4", *options)
+    assert report["datasets"][0]["records"] > 0.89 * converted["records"]
+    assert used < LIMIT
+
+
 def test_shuffle_and_compression_stay_below_the_limit(source, tmp_path):
     used, _ = peak("convert", "text", source, tmp_path / "x@2", "-j", "4", "--shuffle", "1",
                    "--compression", "gzip", "--level", "1")

@@ -245,16 +245,33 @@ def test_read_parse_tells_what_limits(examples, tmp_path):
     assert report["batches"] == 5  # what is left over is dropped, as on all ranks
     assert report["rows"] == 80
     assert report["columns"] == "n: int64, some: int64 ragged, text: bytes, x: float32 [2]"
-    assert [stage["name"] for stage in report["stages"]] == ["parse+batch"]
-    assert report["verdict"]
+    assert [stage["name"] for stage in report["stages"]] == ["read", "parse+batch"]
+    assert report["limit"] in report["verdict"]
+    assert report["autotune"] == []  # too short
     events = json.loads(trace.read_text())["traceEvents"]
-    assert {event["name"] for event in events} == {"input", "parse+batch"}
-    assert sum(event["args"]["rows"] for event in events if event["name"] == "input") == report["rows"]
+    work = [event for event in events if event["ph"] == "X"]
+    assert {event["name"] for event in work} >= {"input", "parse+batch", "check"}
+    assert {event["name"] for event in events if event["ph"] == "C"} == {"parse+batch ahead"}
+    assert {event["tid"] for event in work} == {
+        event["tid"] for event in events if event["ph"] == "M"}
+    assert sum(event["args"]["rows"] for event in work if event["name"] == "input") == report["rows"]
+    assert sum(event["args"]["rows"] for event in work if event["name"] == "check") == 82
     text = succeed("read", examples, "--parse", "--batch", "16", "--take", "2").out.decode()
     assert "2 batches of 16 rows" in text
     assert "limit" in text
     assert succeed("read", examples, "--parse", "--batch", "8", "--headspace", "--take", "50",
                    "--json").json["batches"] == 50
+
+
+def test_damaged_records_keep_their_place(examples, tmp_path):
+    for path in examples.parent.glob("e-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shard = tmp_path / "e-00002-of-00004"
+    shard.write_bytes(shard.read_bytes()[:-3] + b"???")  # the last record's CRC
+    assert run("read", tmp_path / "e@4", "--parse").status != DONE
+    result = run("read", tmp_path / "e@4", "--parse", "--batch", "41", "--skip-damaged", "0", "--json")
+    assert result.status == 1
+    assert result.json["rows"] == 82 and result.json["damaged"] == 1
 
 
 def test_read_parse_of_what_are_no_examples(tmp_path):

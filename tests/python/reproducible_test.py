@@ -54,6 +54,24 @@ def test_number_of_threads_does_not_show_in_the_index(source, tmp_path):
     assert indexes[1] == indexes[0] and indexes[2] == indexes[0]
 
 
+def test_number_of_threads_does_not_show_in_a_shuffle_beyond_memory(tmp_path):
+    """What does not fit into 64 MiB is spread over files, which go again."""
+    rng = random.Random(1)
+    text = tmp_path / "text"
+    with open(text, "w") as file:
+        for i in range(100_000):
+            file.write(f"{i} " + rng.choice("abcdef") * rng.randrange(700, 1000) + "\n")
+    trees = []
+    for jobs in (1, 5):
+        folder = tmp_path / str(jobs)
+        convert("text", text, folder / "train@3", "-j", jobs, "--shuffle", "3")
+        trees.append(harness.tree(folder))
+    assert trees[1] == trees[0]
+    assert len(trees[0]) == 3 + 3 + 1
+    order = [int(line["text"][0].split()[0]) for line in harness.payloads(tmp_path / "5/train@3")]
+    assert order != sorted(order) and sorted(order) == list(range(100_000))
+
+
 def numbers(spec):
     return [line["i"][0] for line in harness.payloads(spec)]
 

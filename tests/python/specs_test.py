@@ -158,11 +158,13 @@ def test_tfds_folder_of_one_split_is_a_dataset(tmp_path):
     assert (report["shards"], report["records"]) == (3, 120)
 
 
-def test_tfds_splits_are_named_as_tfds_prints_them(tmp_path):
+def test_tfds_splits_are_named_by_their_names_or_files(tmp_path):
     folder = tmp_path / "flowers/1.0.0"
     lay_tfds(folder, {"train": 3, "test": 1})
     message = harness.fail(USAGE, "verify", folder)
-    assert f"{folder}/flowers-train.tfrecord@3, {folder}/flowers-test.tfrecord@1" in message
+    assert f"name one: {folder}/train, {folder}/test" in message
+    assert verify(folder / "train")["records"] == 120
+    assert verify(folder / "test")["records"] == 40
     assert verify(folder / "flowers-train.tfrecord@3")["records"] == 120
     assert verify(folder / "flowers-test.tfrecord@*")["records"] == 40
 

@@ -438,8 +438,12 @@ TEST_F(ResolveTest, TfdsFolder) {
   Info(
       R"([{"name": "train", "shardLengths": ["5", "5"]}, {"name": "test", "shardLengths": ["5"]}])");
   EXPECT_FAILS(ResolveFolder(), kInvalidArgument,
-               "a TFDS dataset of 2 splits; name one: " + folder_ / "mnist-train.tfrecord@2, " +
-                   folder_ / "mnist-test.tfrecord@1");
+               "a TFDS dataset of 2 splits; name one: " + folder_ / "train, " + folder_ / "test");
+  for (const char* split : {"train", "test"}) {
+    ASSERT_OK(Resolve(split));
+    EXPECT_EQ(Resolve(split)->paths, Resolve("mnist-" + std::string(split) + ".tfrecord@*")->paths);
+  }
+  EXPECT_FAILS(Resolve("dev"), kNotFound, "no such file or folder");
   Info(R"([{"name": "train", "shardLengths": ["5", "5", "5"]}])");
   EXPECT_FAILS(ResolveFolder(), kNotFound, "did you mean " + folder_ / "mnist-train.tfrecord@2");
 }

@@ -1,6 +1,7 @@
 #include "shard/writer.h"
 
 #include <map>
+#include <thread>
 
 #include "reader/random_access.h"
 #include "reader/scan.h"
@@ -214,6 +215,127 @@ TEST_F(WriterTest, StopIsCancelled) {
   absl::Status status;
   for (int i = 0; i < 100000 && status.ok(); ++i) status = (*writer)->Write(Payload(i));
   EXPECT_FAILS(status, kCancelled, "nothing was kept");
+}
+
+class ResumeTest : public WriterTest {
+ protected:
+  // Writes shards 0 to `until` - 1 of four, and is then destroyed, or finishes if it is 4.
+  absl::StatusOr<Manifest> WriteShards(size_t until, DatasetWriterOptions options = {},
+                                       std::vector<bool>* taken_over = nullptr) {
+    options.resume = true;
+    auto writer = DatasetWriter::Create(Spec("d@4"), options);
+    if (!writer.ok()) return writer.status();
+    for (size_t shard = 0; shard < 4; ++shard) {
+      if (taken_over != nullptr) taken_over->push_back((*writer)->is_taken_over(shard));
+      if (shard >= until || (*writer)->is_taken_over(shard)) continue;
+      EXPECT_OK((*writer)->Submit(shard, [shard](RecordBatch& batch) {
+        for (int i = 0; i < 10; ++i) batch.Add(Payload(100 * shard + i));
+        batch.Begin()->append("broken");
+        batch.Skip("record of shard " + std::to_string(shard));
+        return absl::OkStatus();
+      }));
+      EXPECT_OK((*writer)->CloseShard(shard));
+    }
+    if (until == 4) return (*writer)->Finish({});
+    // Waits for what was submitted.
+    while ((*writer)->records_written() < 10 * until) std::this_thread::yield();
+    while (NumDone() < until) std::this_thread::yield();
+    return absl::CancelledError("stopped");
+  }
+  size_t NumDone() {
+    size_t n = 0;
+    for (const auto& [name, bytes] : Files()) n += name.ends_with(".done") ? 1 : 0;
+    return n;
+  }
+};
+
+TEST_F(ResumeTest, FinishedShardsAreTakenOverAndTheResultIsTheSame) {
+  const auto whole = WriteShards(4);
+  ASSERT_OK(whole);
+  EXPECT_EQ(whole->skipped.count, 4);
+  EXPECT_EQ(whole->skipped.first[2], "record of shard 2");
+  const auto expected = Files();
+  for (size_t until : {0, 1, 3}) {
+    std::filesystem::remove_all(folder_.path());
+    std::filesystem::create_directories(folder_.path());
+    EXPECT_FALSE(WriteShards(until).ok());
+    std::vector<bool> taken_over;
+    ASSERT_OK(WriteShards(4, {}, &taken_over));
+    for (size_t shard = 0; shard < 4; ++shard) EXPECT_EQ(taken_over[shard], shard < until);
+    EXPECT_EQ(Files(), expected);
+  }
+}
+
+TEST_F(ResumeTest, WithoutFinishedShardsNothingIsLeft) {
+  EXPECT_FALSE(WriteShards(0).ok());
+  EXPECT_TRUE(Files().empty());
+}
+
+TEST_F(ResumeTest, AnotherPlanStartsAnew) {
+  EXPECT_FALSE(WriteShards(2, {.fingerprint = "one"}).ok());
+  std::vector<bool> taken_over;
+  ASSERT_OK(WriteShards(4, {.fingerprint = "two"}, &taken_over));
+  EXPECT_EQ(taken_over, std::vector<bool>(4, false));
+}
+
+TEST_F(ResumeTest, DamagedShardsAreWrittenAnew) {
+  ASSERT_OK(WriteShards(4));
+  const auto expected = Files();
+  for (const std::string file : {"00000.shard", "00001.index", "00002.done"}) {
+    std::filesystem::remove_all(folder_.path());
+    std::filesystem::create_directories(folder_.path());
+    EXPECT_FALSE(WriteShards(3).ok());
+    const std::string path = ".shardfeed/d.incomplete/" + file;
+    std::string bytes = ReadBytes(folder_ / path);
+    bytes[bytes.size() / 2] ^= 4;
+    folder_.Write(path, bytes);
+    std::vector<bool> taken_over;
+    ASSERT_OK(WriteShards(4, {}, &taken_over));
+    std::vector<bool> sound = {true, true, true, false};
+    sound[file[4] - '0'] = false;
+    EXPECT_EQ(taken_over, sound) << file;
+    EXPECT_EQ(Files(), expected) << file;
+  }
+}
+
+TEST_F(ResumeTest, ShardsThatWereCutAreWrittenAnew) {
+  EXPECT_FALSE(WriteShards(3).ok());
+  folder_.Write(".shardfeed/d.incomplete/00000.shard", "");
+  std::filesystem::remove(folder_ / ".shardfeed/d.incomplete/00001.shard");
+  folder_.Write(".shardfeed/d.incomplete/00002.done", "{}");
+  std::vector<bool> taken_over;
+  ASSERT_OK(WriteShards(4, {}, &taken_over));
+  EXPECT_EQ(taken_over, std::vector<bool>(4, false));
+}
+
+TEST_F(ResumeTest, AWriterThatDoesNotResumeRemovesFinishedShards) {
+  EXPECT_FALSE(WriteShards(3).ok());
+  ASSERT_OK(Write("d@4", 100));
+  EXPECT_EQ(Files().size(), 9);
+}
+
+TEST_F(WriterTest, SkippedRecordsAreCountedInTheOrderOfTheShards) {
+  auto writer = DatasetWriter::Create(Spec("d@2"), {.threads = 3});
+  ASSERT_OK(writer);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_OK((*writer)->Submit(i % 2, [i](RecordBatch& batch) {
+      batch.Add(Payload(i));
+      for (int k = 0; k < 2; ++k) {
+        batch.Begin()->append("half a record");
+        batch.Skip(std::to_string(i));
+      }
+      return absl::OkStatus();
+    }));
+  }
+  const auto manifest = (*writer)->Finish({});
+  ASSERT_OK(manifest);
+  EXPECT_EQ(manifest->num_records(), 100);
+  EXPECT_EQ(manifest->skipped.count, 200);
+  ASSERT_EQ(manifest->skipped.first.size(), 100);
+  EXPECT_EQ(manifest->skipped.first[0], "0");
+  EXPECT_EQ(manifest->skipped.first[99], "98");
+  EXPECT_EQ(ReadManifest(ManifestPath(folder_.path(), "d"))->skipped, manifest->skipped);
+  EXPECT_EQ(VerifyDataset(*ResolveSpec(folder_ / "d@2"), {})->num_defects(), 0);
 }
 
 TEST_F(WriterTest, WrongOptionsAreRefused) {

@@ -1,7 +1,7 @@
 // What a .npy file says of the array that it holds.
 
-#ifndef SHARDFEED_CONVERT_NPY_HEADER_H_
-#define SHARDFEED_CONVERT_NPY_HEADER_H_
+#ifndef SHARDFEED_DECODE_NPY_HEADER_H_
+#define SHARDFEED_DECODE_NPY_HEADER_H_
 
 #include <cstdint>
 #include <string>
@@ -31,4 +31,4 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_CONVERT_NPY_HEADER_H_
+#endif  // SHARDFEED_DECODE_NPY_HEADER_H_

@@ -1,9 +1,8 @@
-#include "convert/npy_header.h"
+#include "decode/npy_header.h"
 
 #include <charconv>
 
 #include "absl/status/status.h"
-#include "convert/excerpt.h"
 #include "fmt/format.h"
 #include "tfrecord/little_endian.h"
 
@@ -13,6 +12,11 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view kMagic = "\x93NUMPY"sv;
+
+// At most `size` bytes, with escapes.
+std::string Quoted(std::string_view text, size_t size) {
+  return fmt::format("{:?}{}", text.substr(0, size), text.size() > size ? "..." : "");
+}
 
 // Reads the few forms of a Python literal that NumPy writes.
 class Literal {
@@ -123,7 +127,7 @@ bool ParseDictionary(std::string_view text, NpyHeader* header) {
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes) {
   if (!first_bytes.starts_with(kMagic)) {
     return absl::DataLossError(
-        fmt::format("not a .npy file: it starts with {}{}", Excerpt(first_bytes.substr(0, 8)),
+        fmt::format("not a .npy file: it starts with {}{}", Quoted(first_bytes, 8),
                     first_bytes.starts_with("PK\x03\x04")
                         ? "; an .npz file is an archive of .npy files: unpack it (unzip)"
                         : ""));
@@ -151,7 +155,7 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes) {
   const std::string_view text = first_bytes.substr(begin, length);
   if (!ParseDictionary(text, &header)) {
     return absl::DataLossError(
-        fmt::format("the header is not what NumPy writes: {}", Excerpt(text, 120)));
+        fmt::format("the header is not what NumPy writes: {}", Quoted(text, 120)));
   }
   header.data_offset = begin + length;
   return header;

@@ -1,0 +1,328 @@
+// reshard, merge, split and sample: records into other shards, without looking into them.
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/units.h"
+#include "convert/converter.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "nlohmann/json.hpp"
+#include "shard/reshard.h"
+#include "shard/spec.h"
+#include "shard/tfds_info.h"
+
+namespace shardfeed {
+namespace {
+
+struct ReshardFlags {
+  std::vector<std::string> paths;  // datasets, then the output
+  std::string compression = "keep";
+  int level = 6;
+  std::string member_size;
+  std::string shares;
+  std::string records;
+  std::optional<uint64_t> count;
+  std::optional<double> share;
+  uint64_t seed = 0;
+  bool overwrite = false;
+  bool no_sync = false;
+  bool tfds = false;
+};
+
+// One dataset to be written.
+struct Part {
+  OutputSpec output;  // with its count
+  RecordSelection selection;
+  std::vector<uint64_t> ends;
+};
+
+using PlanParts = std::function<absl::StatusOr<std::vector<Part>>(
+    const ReshardInput& input, const OutputSpec& output, const ReshardFlags& flags)>;
+
+struct ReshardCommand {
+  std::string name;
+  std::string help;
+  std::string footer;
+  size_t max_inputs;
+  std::function<void(CLI::App&, ReshardFlags&)> declare;
+  PlanParts plan;
+};
+
+Part MakePart(OutputSpec output, RecordSelection selection) {
+  std::vector<uint64_t> ends = EvenEnds(selection.count(), *output.count);
+  return {std::move(output), std::move(selection), std::move(ends)};
+}
+
+RecordSelection AllOf(const ReshardInput& input) {
+  return RecordSelection::Runs({{0, input.num_records()}});
+}
+
+absl::StatusOr<std::vector<Part>> PlanReshard(const ReshardInput& input, const OutputSpec& output,
+                                              const ReshardFlags&) {
+  if (!output.count) {
+    return absl::InvalidArgumentError("into how many shards? Name the output as folder/name@N");
+  }
+  return std::vector<Part>{MakePart(output, AllOf(input))};
+}
+
+absl::StatusOr<std::vector<Part>> PlanMerge(const ReshardInput& input, const OutputSpec& output,
+                                            const ReshardFlags& flags) {
+  if (output.count) return PlanReshard(input, output, flags);
+  Part part{output, AllOf(input), {}};
+  part.output.count = input.num_shards();
+  for (size_t i = 1; i <= input.num_shards(); ++i) part.ends.push_back(input.StartOf(i));
+  return std::vector<Part>{std::move(part)};
+}
+
+absl::StatusOr<std::vector<Part>> PlanSplit(const ReshardInput& input, const OutputSpec& output,
+                                            const ReshardFlags& flags) {
+  absl::StatusOr<std::vector<Split>> splits = ParseSplits(flags.shares);
+  if (!splits.ok()) return splits.status();
+  std::vector<Part> parts;
+  const auto total = static_cast<double>(input.num_records());
+  const uint64_t shards = output.count.value_or(input.num_shards());
+  double sum = 0;
+  uint64_t begin = 0;
+  for (const Split& split : *splits) {
+    sum += split.share;
+    const bool last = &split == &splits->back();
+    const uint64_t end = last ? input.num_records()
+                              : std::min<uint64_t>(std::llround(std::floor(sum * total + 1e-6)),
+                                                   input.num_records());
+    OutputSpec spec = output;
+    spec.stem += "-" + split.name;
+    spec.count = std::max<uint64_t>(
+        1, std::llround(std::ceil(static_cast<double>(shards) * split.share - 1e-9)));
+    parts.push_back(MakePart(std::move(spec), RecordSelection::Runs({{begin, end}})));
+    begin = end;
+  }
+  return parts;
+}
+
+absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const OutputSpec& output,
+                                             const ReshardFlags& flags) {
+  const int given = (flags.records.empty() ? 0 : 1) + (flags.count ? 1 : 0) + (flags.share ? 1 : 0);
+  if (given != 1) {
+    return absl::InvalidArgumentError(
+        "say which records, in one way: --count K, --share P or --records 0-99,200-299");
+  }
+  if (!output.count) {
+    return absl::InvalidArgumentError("into how many shards? Name the output as folder/name@N");
+  }
+  if (!flags.records.empty()) {
+    absl::StatusOr<std::vector<Range>> ranges = ParseRanges(flags.records, input.num_records());
+    if (!ranges.ok()) return ranges.status();
+    std::vector<RecordRun> runs;
+    for (const Range& range : *ranges) runs.push_back({range.begin, range.end});
+    return std::vector<Part>{MakePart(output, RecordSelection::Runs(std::move(runs)))};
+  }
+  const uint64_t count =
+      flags.count ? *flags.count
+                  : static_cast<uint64_t>(
+                        std::llround(*flags.share * static_cast<double>(input.num_records())));
+  if (count > input.num_records()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} records are asked for, but there are {}", count, input.num_records()));
+  }
+  return std::vector<Part>{
+      MakePart(output, RecordSelection::Sample(input.num_records(), count, flags.seed))};
+}
+
+int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandOptions& options) {
+  const Stopwatch watch;
+  std::vector<std::string> specs = flags.paths;
+  const std::string output = specs.back();
+  specs.pop_back();
+  if (specs.empty() || specs.size() > command.max_inputs) {
+    return ReportError(absl::InvalidArgumentError(
+        fmt::format("{} {} given; wanted: shardfeed {} {} OUT", flags.paths.size(),
+                    flags.paths.size() == 1 ? "name is" : "names are", command.name,
+                    command.max_inputs == 1 ? "DATASET" : "DATASET...")));
+  }
+  absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);
+  if (!spec.ok()) return ReportError(spec.status());
+  ReshardOptions resharding;
+  if (!flags.member_size.empty()) {
+    const std::optional<uint64_t> size = ParseSize(flags.member_size);
+    if (!size || *size == 0) {
+      return ReportError(absl::InvalidArgumentError(
+          fmt::format("--member-size {}: not a size such as 256KiB", flags.member_size)));
+    }
+    resharding.encode.member_bytes = *size;
+  }
+  std::vector<ShardSet> sets;
+  for (const std::string& name : specs) {
+    absl::StatusOr<ShardSet> set = ResolveSpec(name);
+    if (!set.ok()) return ReportError(set.status());
+    sets.push_back(*std::move(set));
+  }
+  std::atomic<uint64_t> indexed{0};
+  std::atomic<uint64_t> written{0};
+  std::atomic<uint64_t> total{0};
+  std::vector<Manifest> manifests;
+  {
+    ProgressDisplay display(options, [&] {
+      if (total == 0) {
+        return ProgressDisplay::State{.what = "looking", .done = indexed, .bytes = true};
+      }
+      return ProgressDisplay::State{.what = "writing", .done = written, .total = total};
+    });
+    absl::StatusOr<ReshardInput> input =
+        ReshardInput::Open(sets, options.threads, InterruptToken(), &indexed);
+    if (!input.ok()) return ReportError(input.status());
+    const std::optional<Compression> kept = input->compression();
+    const std::map<std::string, std::optional<Compression>> compressions = {
+        {"keep", kept},
+        {"none", Compression::kNone},
+        {"gzip", Compression::kGzip},
+        {"zlib", Compression::kZlib}};
+    const std::optional<Compression> compression = compressions.at(flags.compression);
+    if (!compression) {
+      return ReportError(absl::InvalidArgumentError(
+          "the shards are compressed in different ways; say how they shall be: --compression"));
+    }
+    absl::StatusOr<std::vector<Part>> parts = command.plan(*input, *spec, flags);
+    if (!parts.ok()) return ReportError(parts.status());
+    resharding.encode.compression = *compression;
+    resharding.encode.compression_level = flags.level;
+    resharding.threads = options.threads;
+    resharding.overwrite = flags.overwrite;
+    resharding.sync = !flags.no_sync;
+    resharding.stop = InterruptToken();
+    resharding.records_written = &written;
+    resharding.made_by = {{"tool", std::string("shardfeed ") + kVersion},
+                          {"command", command.name},
+                          {"source", fmt::format("{}", fmt::join(specs, " "))}};
+    if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;
+    if (!flags.records.empty()) resharding.made_by["records"] = flags.records;
+    if (flags.count || flags.share) resharding.made_by["seed"] = fmt::format("{}", flags.seed);
+    for (const Part& part : *parts) total += part.selection.count();
+    for (const Part& part : *parts) {
+      absl::StatusOr<Manifest> manifest =
+          Reshard(*input, part.selection, part.ends, part.output, resharding);
+      if (!manifest.ok()) return ReportError(manifest.status());
+      manifests.push_back(*std::move(manifest));
+    }
+  }
+  if (flags.tfds) {
+    if (absl::Status described = WriteTfdsInfo(spec->directory, {}); !described.ok()) {
+      return ReportError(described);
+    }
+  }
+  const double seconds = watch.Seconds();
+  const auto name_of = [&spec](const Manifest& manifest) {
+    return FormatSpec(spec->directory, manifest.stem, manifest.shards.size(), spec->suffix);
+  };
+  if (options.json) {
+    nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
+    for (const Manifest& manifest : manifests) {
+      datasets.push_back({{"dataset", name_of(manifest)},
+                          {"shards", manifest.shards.size()},
+                          {"records", manifest.num_records()},
+                          {"bytes", manifest.num_bytes()}});
+    }
+    const nlohmann::ordered_json json = {
+        {"datasets", datasets}, {"seconds", seconds}, {"peak_rss_bytes", PeakResidentBytes()}};
+    fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (!options.quiet) {
+    uint64_t bytes = 0;
+    for (const Manifest& manifest : manifests) {
+      bytes += manifest.num_bytes();
+      fmt::print("{}: {} records, {} in {} shards\n", name_of(manifest),
+                 FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
+                 manifest.shards.size());
+    }
+    fmt::print(
+        "{}, {}/s\n", FormatDuration(seconds),
+        FormatSize(static_cast<uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-9))));
+  }
+  return kExitDone;
+}
+
+std::vector<ReshardCommand> Commands() {
+  return {
+      {"reshard", "Cut a dataset into another number of shards",
+       "Raw shards with a manifest are copied, not read; others are read and checked. A record's\n"
+       "bytes and the order stay.\n\n"
+       "Examples:\n"
+       "  shardfeed reshard old/train@1024 out/train@64\n"
+       "  shardfeed reshard out/train@64 out/small@64 --compression gzip\n",
+       1, [](CLI::App&, ReshardFlags&) {}, PlanReshard},
+      {"merge", "Put datasets one after another",
+       "Without @N, each shard stays whole.\n\n"
+       "Examples:\n"
+       "  shardfeed merge out/a@8 out/b@8 out/both\n"
+       "  shardfeed merge out/a@8 out/b@8 out/both@4\n",
+       SIZE_MAX, [](CLI::App&, ReshardFlags&) {}, PlanMerge},
+      {"split", "Cut a dataset into several, by ranges of records",
+       "The first share gets the first records, and so on: shuffle first, or see convert\n"
+       "tfrecord --split, which goes by the records' content.\n\n"
+       "Example:\n"
+       "  shardfeed split out/all@64 out/all --shares train=0.9,test=0.1\n",
+       1,
+       [](CLI::App& command, ReshardFlags& flags) {
+         command
+             .add_option("--shares", flags.shares,
+                         "what each of the datasets OUT-NAME gets: train=0.9,test=0.1")
+             ->required()
+             ->type_name("NAME=SHARE,...");
+       },
+       PlanSplit},
+      {"sample", "Some of a dataset's records, by chance or by their numbers",
+       "The order stays; every set of that many records is as likely as any other.\n\n"
+       "Examples:\n"
+       "  shardfeed sample out/train@64 out/few@1 --count 1000 --seed 7\n"
+       "  shardfeed sample out/train@64 out/part@1 --records 0-999,5000-5999\n",
+       1,
+       [](CLI::App& command, ReshardFlags& flags) {
+         command.add_option("--count", flags.count, "so many records")->check(WholeNumber(0));
+         command.add_option("--share", flags.share, "this share of the records")
+             ->check(CLI::Range(0.0, 1.0));
+         command.add_option("--records", flags.records, "these: 5, 10-19, 100-; from 0")
+             ->type_name("RANGES");
+         command.add_option("--seed", flags.seed, "of the choice; default 0")
+             ->check(WholeNumber(0));
+       },
+       PlanSample}};
+}
+
+}  // namespace
+
+void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit) {
+  for (const ReshardCommand& one : Commands()) {
+    CLI::App* command = app.add_subcommand(one.name, one.help);
+    auto flags = std::make_shared<ReshardFlags>();
+    command
+        ->add_option("PATHS", flags->paths,
+                     one.max_inputs == 1
+                         ? "DATASET OUT: stem@N, stem@*, a folder, a glob or a file; folder/name@N"
+                         : "DATASET... OUT: stem@N, stem@*, a folder, a glob or a file each; "
+                           "folder/name[@N]")
+        ->required()
+        ->expected(1, -1);
+    one.declare(*command, *flags);
+    command->add_option("--compression", flags->compression, "keep (default), none, gzip or zlib")
+        ->check(CLI::IsMember({"keep", "none", "gzip", "zlib"}))
+        ->type_name("KIND")
+        ->default_str("keep");
+    command->add_option("--level", flags->level, "of compression: 1 (fast) to 9 (small)")
+        ->check(CLI::Range(1, 9))
+        ->capture_default_str();
+    command->add_option(
+        "--member-size", flags->member_size,
+        "what compressed data is cut into, and a reader can start at; default 256KiB");
+    command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
+    command->add_flag(
+        "--tfds", flags->tfds,
+        "describe all datasets of the output folder for TFDS, as convert --tfds does");
+    command->add_flag("--no-sync", flags->no_sync, "do not wait until everything is on the disk");
+    AddCommonOptions(*command, options);
+    command->footer(one.footer);
+    command->callback([one, flags, &options, exit] { *exit = Run(one, *flags, options); });
+  }
+}
+
+}  // namespace shardfeed

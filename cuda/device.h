@@ -1,0 +1,65 @@
+// A device and its primary context, which PyTorch, JAX, CuPy and the CUDA runtime use as well.
+
+#ifndef SHARDFEED_CUDA_DEVICE_H_
+#define SHARDFEED_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cuda/driver.h"
+
+namespace shardfeed {
+
+// Holds the device's primary context. Thread safe; a process may have several devices.
+class CudaDevice {
+ public:
+  // Device `ordinal` as the driver counts those it lets this process see: CUDA_VISIBLE_DEVICES and
+  // MIG are the driver's. Unavailable: see CudaDriver::Load. InvalidArgument: there is no such
+  // device; the message tells which there are.
+  static absl::StatusOr<std::shared_ptr<const CudaDevice>> Open(int ordinal);
+
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  const CudaDriver& driver() const { return *driver_; }
+  int ordinal() const { return ordinal_; }
+  CuContext context() const { return context_; }
+  const std::string& name() const { return name_; }
+  // Of the memory next to the device; -1: the machine has one node, or does not tell.
+  int numa_node() const { return numa_node_; }
+
+ private:
+  CudaDevice() = default;
+
+  const CudaDriver* driver_ = nullptr;
+  int ordinal_ = 0;
+  CuDevice device_ = 0;
+  CuContext context_ = nullptr;
+  std::string name_;
+  int numa_node_ = -1;
+};
+
+// Makes the device's context the calling thread's while it lives; the one before comes back.
+class CudaContextScope {
+ public:
+  explicit CudaContextScope(const CudaDevice& device) : device_(device) {
+    pushed_ = device.driver().CtxPushCurrent(device.context()) == kCuSuccess;
+  }
+  ~CudaContextScope() {
+    CuContext popped;
+    if (pushed_) device_.driver().CtxPopCurrent(&popped);
+  }
+  CudaContextScope(const CudaContextScope&) = delete;
+  CudaContextScope& operator=(const CudaContextScope&) = delete;
+
+ private:
+  const CudaDevice& device_;
+  bool pushed_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CUDA_DEVICE_H_

@@ -1,0 +1,208 @@
+#include "cuda/normalize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/random.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr char kPtx[] =
+#include "cuda/normalize.ptx.inc"
+    ;
+
+constexpr uint32_t kThreads = 256;
+constexpr uint32_t kMaxGridY = 65535;
+// So that flips and mixing draw other numbers.
+constexpr uint64_t kMixingKey = 0x6d69780000000000;
+
+// 0 ... 2, or -1.
+int TypeNumber(DType dtype) {
+  if (dtype == DType::kFloat16) return 0;
+  if (dtype == DType::kBFloat16) return 1;
+  return dtype == DType::kFloat32 ? 2 : -1;
+}
+
+absl::Status CheckValues(const ColumnSpec& column, const char* field,
+                         const std::vector<float>& values, bool positive) {
+  const auto channels = static_cast<size_t>(column.shape[2]);
+  if (values.size() > 1 && values.size() != channels) {
+    return absl::InvalidArgumentError(
+        fmt::format("normalize '{}': {} has {} values, the images have {} channels", column.name,
+                    field, values.size(), channels));
+  }
+  for (float value : values) {
+    if (!std::isfinite(value) || (positive && value <= 0)) {
+      return absl::InvalidArgumentError(
+          fmt::format("normalize '{}': {} has {}, {} is needed", column.name, field, value,
+                      positive ? "a number above 0" : "a finite number"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Jöhnk's method (Metrika 8, 1964), in logarithms: small exponents would underflow.
+double Beta(double alpha, Random& random) {
+  while (true) {
+    const double x = std::log(1 - random.Uniform()) / alpha;
+    const double y = std::log(1 - random.Uniform()) / alpha;
+    const double most = std::max(x, y);
+    const double sum = most + std::log(std::exp(x - most) + std::exp(y - most));
+    if (sum <= 0) return std::exp(x - sum);
+  }
+}
+
+absl::StatusOr<RowOrigin> Origin(const ColumnSpec& column, const Batch& batch, size_t row) {
+  RowOrigin origin;
+  if (batch.OriginOf(row, &origin)) return origin;
+  return absl::FailedPreconditionError(fmt::format(
+      "normalize '{}': flip and mixing draw by the rows' places in the epoch, which are lost in "
+      "this chain; do without them, or mirror in a map before",
+      column.name));
+}
+
+}  // namespace
+
+absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Normalize& normalize) {
+  const bool image =
+      column.dtype == DType::kUInt8 && !column.ragged && column.shape.size() == 3 &&
+      std::all_of(column.shape.begin(), column.shape.end(), [](int64_t n) { return n > 0; });
+  if (!image || column.shape[2] > kMaxChannels || column.shape[0] > INT32_MAX / column.shape[1]) {
+    return absl::InvalidArgumentError(fmt::format(
+        "normalize '{}': takes uint8 images [height, width, channels] of 1 to {} channels; the "
+        "column is {}",
+        column.name, kMaxChannels, RowSpecText({column})));
+  }
+  if (TypeNumber(normalize.dtype) < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("normalize '{}': makes float16, bfloat16 or float32, not {}", column.name,
+                    DTypeName(normalize.dtype)));
+  }
+  if (absl::Status status = CheckValues(column, "mean", normalize.mean, false); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = CheckValues(column, "stddev", normalize.stddev, true); !status.ok()) {
+    return status;
+  }
+  if (!(normalize.flip >= 0 && normalize.flip <= 1)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "normalize '{}': flip is {}; it is a share, 0 to 1", column.name, normalize.flip));
+  }
+  if (normalize.mixing != Mixing::kNone &&
+      !(normalize.mix_alpha >= 0.05 && normalize.mix_alpha <= 4)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "normalize '{}': mix_alpha is {}; 0.05 to 4 is allowed", column.name, normalize.mix_alpha));
+  }
+  ColumnSpec made = column;
+  made.dtype = normalize.dtype;
+  if (normalize.layout == ImageLayout::kNCHW) {
+    made.shape = {column.shape[2], column.shape[0], column.shape[1]};
+  }
+  return made;
+}
+
+absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
+                                                const Normalize& normalize, const Batch& batch,
+                                                std::vector<uint8_t>* flips, float* lambda) {
+  NormalizeArgs args = {};
+  args.images = static_cast<uint32_t>(batch.rows);
+  args.height = static_cast<uint32_t>(column.shape[0]);
+  args.width = static_cast<uint32_t>(column.shape[1]);
+  args.channels = static_cast<uint32_t>(column.shape[2]);
+  const auto of = [](const std::vector<float>& values, uint32_t c, float none) {
+    return values.empty() ? none : values.size() == 1 ? values[0] : values[c];
+  };
+  for (uint32_t c = 0; c < args.channels; ++c) {
+    const double stddev = of(normalize.stddev, c, 1);
+    args.scale[c] = static_cast<float>(1 / (255 * stddev));
+    args.bias[c] = static_cast<float>(-of(normalize.mean, c, 0) / stddev);
+  }
+  flips->clear();
+  if (normalize.flip > 0) {
+    flips->resize(batch.rows);
+    for (size_t row = 0; row < batch.rows; ++row) {
+      absl::StatusOr<RowOrigin> origin = Origin(column, batch, row);
+      if (!origin.ok()) return origin.status();
+      Random random(normalize.seed, origin->epoch, origin->position, origin->source);
+      (*flips)[row] = random.Uniform() < normalize.flip ? 1 : 0;
+    }
+  }
+  *lambda = 1;
+  if (normalize.mixing == Mixing::kNone) return args;
+  absl::StatusOr<RowOrigin> origin = Origin(column, batch, 0);
+  if (!origin.ok()) return origin.status();
+  Random random(normalize.seed ^ kMixingKey, origin->epoch, origin->position, origin->source);
+  const double share = Beta(normalize.mix_alpha, random);
+  if (normalize.mixing == Mixing::kMixup) {
+    args.mix = 1;
+    *lambda = args.lambda = static_cast<float>(share);
+    return args;
+  }
+  // A box of the image's shape, centred anywhere and cut at the edges (Yun et al., CutMix, 2019).
+  args.mix = 2;
+  const double side = std::sqrt(1 - share);
+  const auto edges = [&](uint32_t size, uint32_t* begin, uint32_t* end) {
+    const double half = size * side / 2;
+    const double centre = static_cast<double>(random.Below(size));
+    *begin = static_cast<uint32_t>(std::max(0.0, std::floor(centre - half)));
+    *end = static_cast<uint32_t>(std::min<double>(size, std::floor(centre + half)));
+  };
+  edges(args.height, &args.top, &args.bottom);
+  edges(args.width, &args.left, &args.right);
+  const double area =
+      static_cast<double>(args.bottom - args.top) * static_cast<double>(args.right - args.left);
+  *lambda = static_cast<float>(1 - area / (static_cast<double>(args.height) * args.width));
+  return args;
+}
+
+absl::StatusOr<std::unique_ptr<NormalizeKernels>> NormalizeKernels::Load(
+    std::shared_ptr<const CudaDevice> device) {
+  const CudaDriver& driver = device->driver();
+  const CudaContextScope scope(*device);
+  std::unique_ptr<NormalizeKernels> kernels(new NormalizeKernels(device));
+  absl::Status status =
+      driver.Check(driver.ModuleLoadData(&kernels->module_, kPtx), "cuModuleLoadData");
+  if (!status.ok()) {
+    kernels->module_ = nullptr;
+    return absl::FailedPreconditionError(fmt::format(
+        "{} does not take the kernels of normalize, which need compute capability 7.5: {}",
+        device->name(), std::string(status.message())));
+  }
+  constexpr const char* kTypes[] = {"float16", "bfloat16", "float32"};
+  constexpr const char* kLayouts[] = {"nchw", "nhwc"};
+  for (int type = 0; type < 3; ++type) {
+    for (int layout = 0; layout < 2; ++layout) {
+      const std::string name = fmt::format("normalize_{}_{}", kTypes[type], kLayouts[layout]);
+      status = driver.Check(driver.ModuleGetFunction(&kernels->functions_[type][layout],
+                                                     kernels->module_, name.c_str()),
+                            "cuModuleGetFunction");
+      if (!status.ok()) return status;
+    }
+  }
+  return kernels;
+}
+
+NormalizeKernels::~NormalizeKernels() {
+  if (module_ == nullptr) return;
+  const CudaContextScope scope(*device_);
+  device_->driver().ModuleUnload(module_);
+}
+
+absl::Status NormalizeKernels::Launch(const Normalize& normalize, const NormalizeArgs& args,
+                                      CuStream stream) const {
+  const CudaDriver& driver = device_->driver();
+  NormalizeArgs copy = args;
+  void* params[] = {&copy};
+  const int layout = normalize.layout == ImageLayout::kNCHW ? 0 : 1;
+  const uint32_t blocks = (args.height * args.width + kThreads - 1) / kThreads;
+  return driver.Check(driver.LaunchKernel(functions_[TypeNumber(normalize.dtype)][layout], blocks,
+                                          std::min(args.images, kMaxGridY), 1, kThreads, 1, 1, 0,
+                                          stream, params, nullptr),
+                      "cuLaunchKernel");
+}
+
+}  // namespace shardfeed

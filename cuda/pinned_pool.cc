@@ -1,0 +1,202 @@
+#include "cuda/pinned_pool.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/buffer.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kHugePage = 2 << 20;
+
+size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+// Less than an eighth more, so that batches of about the same size find each other's blocks; whole
+// huge pages where it is that large.
+size_t BlockSize(size_t size) {
+  const size_t step = std::bit_floor(size | kPage * 8) / 8;
+  const size_t rounded = RoundUp(size > 0 ? size : 1, step);
+  return RoundUp(rounded, rounded >= kHugePage ? kHugePage : kPage);
+}
+
+// Pages of `size` bytes at a multiple of a huge page where they fill one, or null. They are not yet
+// there: what pins them touches them first, and so places them on `node`.
+char* Map(size_t size, int node) {
+  const size_t extra = size >= kHugePage ? kHugePage : 0;
+  void* mapped =
+      mmap(nullptr, size + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* begin = static_cast<char*>(mapped);
+  if (extra > 0) {
+    char* aligned = reinterpret_cast<char*>(RoundUp(reinterpret_cast<size_t>(begin), kHugePage));
+    if (aligned > begin) munmap(begin, aligned - begin);
+    if (aligned < begin + extra) munmap(aligned + size, begin + extra - aligned);
+    begin = aligned;
+    madvise(begin, size, MADV_HUGEPAGE);  // a wish
+  }
+  // Preferred, not bound: memory elsewhere is better than none. A kernel without NUMA refuses,
+  // which changes nothing.
+  if (node >= 0 && node < 64) {
+    constexpr int kPreferred = 1;  // MPOL_PREFERRED
+    const unsigned long mask = 1ul << node;
+    syscall(SYS_mbind, begin, size, kPreferred, &mask, sizeof(mask) * 8 + 1, 0);
+  }
+  return begin;
+}
+
+}  // namespace
+
+PinnedPool::PinnedPool(std::shared_ptr<const CudaDevice> device, uint64_t max_bytes)
+    : device_(std::move(device)), max_bytes_(max_bytes) {}
+
+std::shared_ptr<PinnedPool> PinnedPool::Create(std::shared_ptr<const CudaDevice> device,
+                                               uint64_t max_bytes) {
+  return std::shared_ptr<PinnedPool>(new PinnedPool(std::move(device), max_bytes));
+}
+
+PinnedPool::~PinnedPool() {
+  for (const auto& [size, blocks] : idle_) {
+    for (char* data : blocks) Unpin(data, size);
+  }
+}
+
+std::shared_ptr<char> PinnedPool::Allocate(size_t size) {
+  const size_t block = BlockSize(size);
+  if (std::shared_ptr<char> idle = TakeIdle(block)) return idle;
+  bool fits = false;
+  std::vector<std::pair<char*, size_t>> surplus;
+  {
+    // What is idle in other sizes makes room.
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stats_.bytes - stats_.idle_bytes + block <= max_bytes_) {
+      while (stats_.bytes + block > max_bytes_) {
+        const auto it = idle_.begin();
+        surplus.emplace_back(it->second.back(), it->first);
+        it->second.pop_back();
+        stats_.bytes -= it->first;
+        stats_.idle_bytes -= it->first;
+        pinned_.erase(surplus.back().first);
+        if (it->second.empty()) idle_.erase(it);
+      }
+      stats_.bytes += block;  // reserved
+      fits = true;
+    }
+  }
+  for (const auto& [data, bytes] : surplus) Unpin(data, bytes);
+  if (fits) {
+    absl::StatusOr<std::shared_ptr<char>> pinned = Pin(block);
+    if (pinned.ok()) return *std::move(pinned);
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++stats_.refused;
+    if (fits) stats_.bytes -= block;
+  }
+  std::shared_ptr<Buffer> buffer = Buffer::Allocate(size);
+  char* data = buffer->data();
+  return {std::move(buffer), data};
+}
+
+absl::StatusOr<std::shared_ptr<char>> PinnedPool::AllocatePinned(size_t size) {
+  const size_t block = BlockSize(size);
+  if (std::shared_ptr<char> idle = TakeIdle(block)) return idle;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.bytes += block;
+  }
+  absl::StatusOr<std::shared_ptr<char>> pinned = Pin(block);
+  if (!pinned.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.bytes -= block;
+  }
+  return pinned;
+}
+
+bool PinnedPool::Contains(const void* data, size_t size) const {
+  const char* begin = static_cast<const char*>(data);
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = pinned_.upper_bound(begin);
+  if (it == pinned_.begin()) return false;
+  --it;
+  const size_t offset = begin - it->first;
+  return offset <= it->second && size <= it->second - offset;
+}
+
+PinnedPoolStats PinnedPool::stats() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return stats_;
+}
+
+std::shared_ptr<char> PinnedPool::TakeIdle(size_t size) {
+  char* data;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = idle_.find(size);
+    if (it == idle_.end()) return nullptr;
+    data = it->second.back();
+    it->second.pop_back();
+    if (it->second.empty()) idle_.erase(it);
+    stats_.idle_bytes -= size;
+  }
+  return Share(data, size);
+}
+
+// Its bytes are counted already.
+absl::StatusOr<std::shared_ptr<char>> PinnedPool::Pin(size_t size) {
+  char* data = Map(size, device_->numa_node());
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} bytes of memory to pin: {}", size, std::strerror(errno)));
+  }
+  const CudaContextScope scope(*device_);
+  const CudaDriver& driver = device_->driver();
+  absl::Status status = driver.Check(driver.MemHostRegister(data, size, kCuMemHostRegisterPortable),
+                                     "cuMemHostRegister");
+  if (!status.ok()) {
+    munmap(data, size);
+    return absl::ResourceExhaustedError(
+        fmt::format("{} bytes of memory could not be pinned: {}; a smaller budget takes less", size,
+                    std::string(status.message())));
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    pinned_[data] = size;
+  }
+  return Share(data, size);
+}
+
+std::shared_ptr<char> PinnedPool::Share(char* data, size_t size) {
+  return {data, [pool = shared_from_this(), size](char* block) { pool->Return(block, size); }};
+}
+
+void PinnedPool::Return(char* data, size_t size) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (stats_.bytes <= max_bytes_) {
+      idle_[size].push_back(data);
+      stats_.idle_bytes += size;
+      return;
+    }
+    pinned_.erase(data);
+    stats_.bytes -= size;
+  }
+  Unpin(data, size);
+}
+
+void PinnedPool::Unpin(char* data, size_t size) {
+  const CudaContextScope scope(*device_);
+  device_->driver().MemHostUnregister(data);
+  munmap(data, size);
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,616 @@
+#include "cuda/upload_ring.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// Of tensors in a buffer: what cuMemAlloc gives, too.
+constexpr size_t kTensorAlignment = 256;
+constexpr size_t kStagingAlignment = 64;
+
+size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+uint64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+struct DeviceBatch::Lease {
+  Lease(std::shared_ptr<UploadRing> r, UploadRing::Flight* f, UploadRing::Buffer* b)
+      : ring(std::move(r)), flight(f), buffer(b) {}
+  ~Lease() { ring->Release(flight, buffer); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  const std::shared_ptr<UploadRing> ring;
+  UploadRing::Flight* const flight;
+  UploadRing::Buffer* const buffer;
+};
+
+absl::Status DeviceBatch::Use(CuStream stream) const {
+  if (lease_ == nullptr) return absl::OkStatus();
+  return lease_->ring->Use(lease_->flight, stream);
+}
+
+absl::StatusOr<std::shared_ptr<UploadRing>> UploadRing::Create(
+    std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, const RowSpec& spec,
+    std::map<std::string, Normalize> normalize, int depth) {
+  if (depth < 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("depth is {}; it must be at least 1 buffer, and 2 to overlap", depth));
+  }
+  std::shared_ptr<UploadRing> ring(
+      new UploadRing(std::move(device), std::move(pool), static_cast<size_t>(depth)));
+  ring->normalize_ = std::move(normalize);
+  for (const auto& [name, unused] : ring->normalize_) {
+    if (FindColumn(spec, name) < 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("normalize: there is no column '{}'; there are: {}", name,
+                      spec.empty() ? "none" : RowSpecText(spec)));
+    }
+  }
+  RowSpec host_spec;
+  for (size_t c = 0; c < spec.size(); ++c) {
+    const auto it = ring->normalize_.find(spec[c].name);
+    const Normalize* how = it == ring->normalize_.end() ? nullptr : &it->second;
+    if (how == nullptr && spec[c].dtype == DType::kBytes) {
+      ring->host_columns_.push_back(c);
+      host_spec.push_back(spec[c]);
+      continue;
+    }
+    ColumnSpec made = spec[c];
+    if (how != nullptr) {
+      absl::StatusOr<ColumnSpec> normalized = NormalizedColumn(spec[c], *how);
+      if (!normalized.ok()) return normalized.status();
+      made = *std::move(normalized);
+    }
+    ring->targets_.push_back({c, spec[c], how});
+    ring->spec_.push_back(std::move(made));
+  }
+  ring->host_spec_ = std::make_shared<const RowSpec>(std::move(host_spec));
+  if (!ring->normalize_.empty()) {
+    absl::StatusOr<std::unique_ptr<NormalizeKernels>> kernels =
+        NormalizeKernels::Load(ring->device_);
+    if (!kernels.ok()) return kernels.status();
+    ring->kernels_ = *std::move(kernels);
+  }
+  const CudaDriver& driver = ring->device_->driver();
+  const CudaContextScope scope(*ring->device_);
+  for (CuStream* stream : {&ring->copying_, &ring->working_}) {
+    absl::Status status =
+        driver.Check(driver.StreamCreate(stream, kCuStreamNonBlocking), "cuStreamCreate");
+    if (!status.ok()) return status;
+  }
+  return ring;
+}
+
+UploadRing::~UploadRing() {
+  const CudaDriver& driver = device_->driver();
+  const CudaContextScope scope(*device_);
+  // What fails here has failed before, or the process is ending.
+  for (CuStream stream : {copying_, working_}) {
+    if (stream != nullptr) driver.StreamSynchronize(stream);
+  }
+  for (auto* flights : {&flights_, &spare_flights_}) {
+    for (const std::unique_ptr<Flight>& flight : *flights) {
+      for (CuEvent event : flight->done) driver.EventSynchronize(event);
+      if (flight->delivered) driver.EventSynchronize(flight->asked);
+      DestroyEvents(*flight);
+    }
+  }
+  for (CuEvent event : spare_events_) driver.EventDestroy(event);
+  for (const std::unique_ptr<Buffer>& buffer : buffers_) {
+    if (buffer->memory != 0) driver.MemFree(buffer->memory);
+  }
+  for (CuStream stream : {copying_, working_}) {
+    if (stream != nullptr) driver.StreamDestroy(stream);
+  }
+}
+
+absl::Status UploadRing::NewEvent(unsigned flags, CuEvent* event) {
+  const CudaDriver& driver = device_->driver();
+  return driver.Check(driver.EventCreate(event, flags), "cuEventCreate");
+}
+
+absl::StatusOr<std::unique_ptr<UploadRing::Flight>> UploadRing::NewFlight() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!spare_flights_.empty()) {
+      std::unique_ptr<Flight> flight = std::move(spare_flights_.back());
+      spare_flights_.pop_back();
+      return flight;
+    }
+  }
+  auto flight = std::make_unique<Flight>();
+  for (CuEvent* event : {&flight->started, &flight->copied, &flight->ready, &flight->asked}) {
+    if (absl::Status status = NewEvent(kCuEventBlockingSync, event); !status.ok()) {
+      DestroyEvents(*flight);
+      return status;
+    }
+  }
+  return flight;
+}
+
+void UploadRing::DestroyEvents(Flight& flight) {
+  const CudaDriver& driver = device_->driver();
+  for (CuEvent event : {flight.started, flight.copied, flight.ready, flight.asked}) {
+    if (event != nullptr) driver.EventDestroy(event);
+  }
+  for (CuEvent event : flight.done) driver.EventDestroy(event);
+}
+
+absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
+  *out = DeviceBatch();
+  const CudaContextScope scope(*device_);
+  absl::Status status = LimitCopies();
+  if (status.ok()) status = FreeSurplus();
+  if (!status.ok()) return status;
+  absl::StatusOr<Buffer*> buffer = TakeBuffer();
+  if (!buffer.ok()) return buffer.status();
+  absl::StatusOr<std::unique_ptr<Flight>> made = NewFlight();
+  if (!made.ok()) return made.status();
+  Flight* const flight = made->get();
+  status = Enqueue(host, *buffer, flight, out);
+  if (!status.ok()) {
+    // Some copies may be under way.
+    device_->driver().StreamSynchronize(copying_);
+    device_->driver().StreamSynchronize(working_);
+    *out = DeviceBatch();
+  }
+  const uint64_t rows = host.rows;
+  out->padded = host.padded;
+  out->host.rows = host.rows;
+  out->host.batched = host.batched;
+  out->host.padded = host.padded;
+  out->host.origins = host.origins;
+  out->host.spec = host_spec_;
+  for (size_t c : host_columns_) out->host.columns.push_back(host.columns[c]);
+  if (!host_columns_.empty()) out->host.memory = host.memory;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (status.ok()) {
+      flight->host.push_back(std::move(host));
+    } else {
+      flight->released = true;
+      free_.push_back(*buffer);
+      Fail(status);
+    }
+    flights_.push_back(*std::move(made));
+  }
+  if (!status.ok()) {
+    *out = DeviceBatch();
+    return status;
+  }
+  out->rows = rows;
+  out->device_ = device_;
+  out->ready_ = flight->ready;
+  out->lease_ = std::make_shared<DeviceBatch::Lease>(shared_from_this(), flight, *buffer);
+  return absl::OkStatus();
+}
+
+// Host batches wait for their copies, no more of them than there are buffers.
+absl::Status UploadRing::LimitCopies() {
+  const CudaDriver& driver = device_->driver();
+  while (true) {
+    std::vector<Batch> copied;
+    CuEvent oldest = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      Reap(&copied);
+      if (!error_.ok()) return error_;
+      size_t waiting = 0;
+      for (const std::unique_ptr<Flight>& flight : flights_) {
+        if (flight->host.empty()) continue;
+        if (waiting++ == 0) oldest = flight->copied;
+      }
+      if (waiting < std::max<size_t>(depth_, 2)) return absl::OkStatus();
+    }
+    const uint64_t start = NowNs();
+    absl::Status status = driver.Check(driver.EventSynchronize(oldest), "cuEventSynchronize");
+    if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.ring_full_seconds += static_cast<double>(NowNs() - start) * 1e-9;
+  }
+}
+
+// Of buffers that were added while the consumer kept many.
+absl::Status UploadRing::FreeSurplus() {
+  const CudaDriver& driver = device_->driver();
+  while (true) {
+    Buffer* buffer;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (free_.size() <= depth_) return absl::OkStatus();
+      buffer = free_.front();
+      free_.pop_front();
+      absl::Status status = AwaitLastUse(buffer);
+      if (!status.ok()) return status;
+    }
+    absl::Status status = driver.Check(driver.StreamSynchronize(copying_), "cuStreamSynchronize");
+    if (status.ok()) status = driver.Check(driver.MemFree(buffer->memory), "cuMemFree");
+    std::lock_guard<std::mutex> lock(mutex_);
+    stats_.device_bytes -= buffer->size;
+    std::erase_if(buffers_, [&](const auto& b) { return b.get() == buffer; });
+    stats_.buffers = buffers_.size();
+    if (!status.ok()) return status;
+  }
+}
+
+absl::StatusOr<UploadRing::Buffer*> UploadRing::TakeBuffer() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto may = [&] {
+    return stopped_ || !error_.ok() || !free_.empty() || buffers_.size() < depth_ ||
+           consumer_waits_;
+  };
+  if (!may()) {
+    const uint64_t start = NowNs();
+    freed_.wait(lock, may);
+    stats_.ring_full_seconds += static_cast<double>(NowNs() - start) * 1e-9;
+  }
+  if (stopped_) return absl::CancelledError("the run was cancelled");
+  if (!error_.ok()) return error_;
+  Buffer* buffer;
+  if (!free_.empty()) {
+    buffer = free_.front();
+    free_.pop_front();
+  } else {
+    buffers_.push_back(std::make_unique<Buffer>());
+    buffer = buffers_.back().get();
+    stats_.buffers = buffers_.size();
+  }
+  absl::Status status = AwaitLastUse(buffer);
+  if (!status.ok()) return status;
+  return buffer;
+}
+
+// The copying stream waits for the buffer's last use already.
+absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
+  if (buffer->size >= size) return absl::OkStatus();
+  const CudaDriver& driver = device_->driver();
+  const size_t had = std::exchange(buffer->size, 0);
+  absl::Status status;
+  if (buffer->memory != 0) {
+    status = driver.Check(driver.StreamSynchronize(copying_), "cuStreamSynchronize");
+    if (!status.ok()) return status;
+    status = driver.Check(driver.MemFree(std::exchange(buffer->memory, 0)), "cuMemFree");
+    if (!status.ok()) return status;
+    // The sizes vary: some room, so that this ends.
+    size += size / 8;
+  }
+  size = RoundUp(size, 2 << 20);
+  status = driver.Check(driver.MemAlloc(&buffer->memory, size), "cuMemAlloc");
+  if (!status.ok()) {
+    buffer->memory = 0;
+    size = 0;
+    status = absl::Status(
+        status.code(),
+        fmt::format("a buffer of {} bytes on device {} ({}): {}; smaller batches, or fewer of them "
+                    "kept, take less",
+                    size, device_->ordinal(), device_->name(), std::string(status.message())));
+  }
+  buffer->size = size;
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.device_bytes += size;
+  stats_.device_bytes -= had;
+  return status;
+}
+
+absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flight,
+                                 DeviceBatch* out) {
+  const CudaDriver& driver = device_->driver();
+  std::vector<Piece> pieces;
+  size_t size = 0;
+  const auto reserve = [&](size_t bytes) {
+    return std::exchange(size, size + RoundUp(bytes, kTensorAlignment));
+  };
+  const auto add = [&](const void* from, size_t bytes) {
+    const size_t to = reserve(bytes);
+    if (bytes > 0) pieces.push_back({from, bytes, to, pool_->Contains(from, bytes)});
+    return to;
+  };
+  struct Launch {
+    const Normalize* normalize;
+    NormalizeArgs args;
+    size_t in;
+    size_t out;
+    size_t flip;
+    bool flips;
+  };
+  std::vector<Launch> launches;
+  // What is made here and copied below.
+  std::deque<std::vector<int64_t>> splits;
+  std::deque<std::vector<uint8_t>> flips;
+  for (size_t t = 0; t < targets_.size(); ++t) {
+    const Target& target = targets_[t];
+    const Column& column = host.columns[target.column];
+    DeviceTensor tensor;
+    tensor.name = spec_[t].name;
+    tensor.dtype = spec_[t].dtype;
+    tensor.shape = spec_[t].shape;
+    if (column.splits == nullptr) {
+      tensor.shape.insert(tensor.shape.begin(), static_cast<int64_t>(host.rows));
+      tensor.data = add(column.data, host.rows * target.spec.bytes());
+    } else {
+      const int64_t first = column.splits[0];
+      const int64_t elements = column.splits[host.rows] - first;
+      tensor.shape.insert(tensor.shape.begin(), elements);
+      tensor.data = add(column.data + first * target.spec.bytes(), elements * target.spec.bytes());
+      const int64_t* from = column.splits;
+      if (first != 0) {
+        std::vector<int64_t>& moved = splits.emplace_back(from, from + host.rows + 1);
+        for (int64_t& split : moved) split -= first;
+        from = moved.data();
+      }
+      tensor.splits = add(from, (host.rows + 1) * sizeof(int64_t));
+    }
+    if (target.normalize != nullptr) {
+      std::vector<uint8_t>& flip = flips.emplace_back();
+      absl::StatusOr<NormalizeArgs> args =
+          MakeNormalizeArgs(target.spec, *target.normalize, host, &flip, &tensor.lambda);
+      if (!args.ok()) return args.status();
+      Launch launch = {target.normalize, *args, tensor.data, 0, 0, !flip.empty()};
+      if (launch.flips) launch.flip = add(flip.data(), flip.size());
+      launch.out = tensor.data = reserve(host.rows * spec_[t].bytes());
+      launches.push_back(launch);
+    }
+    out->tensors.push_back(std::move(tensor));
+  }
+  absl::Status status = Fit(buffer, std::max(size, kTensorAlignment));
+  if (!status.ok()) return status;
+  for (size_t t = 0; t < targets_.size(); ++t) {
+    DeviceTensor& tensor = out->tensors[t];
+    tensor.data += buffer->memory;
+    if (targets_[t].spec.ragged) tensor.splits += buffer->memory;
+  }
+  // Pinned memory for what is not in any.
+  size_t staging = 0;
+  for (const Piece& piece : pieces) {
+    if (!piece.pinned) staging += RoundUp(piece.bytes, kStagingAlignment);
+  }
+  if (staging > flight->staging_bytes) {
+    flight->staging.reset();
+    flight->staging_bytes = 0;
+    absl::StatusOr<std::shared_ptr<char>> memory = pool_->AllocatePinned(staging + staging / 8);
+    if (!memory.ok()) return memory.status();
+    flight->staging = *std::move(memory);
+    flight->staging_bytes = staging + staging / 8;
+  }
+  char* stage = flight->staging.get();
+  uint64_t staged_bytes = 0;
+  flight->bytes = 0;
+  for (Piece& piece : pieces) {
+    flight->bytes += piece.bytes;
+    if (piece.pinned) continue;
+    std::memcpy(stage, piece.from, piece.bytes);
+    piece.from = stage;
+    stage += RoundUp(piece.bytes, kStagingAlignment);
+    staged_bytes += piece.bytes;
+  }
+  status = driver.Check(driver.EventRecord(flight->started, copying_), "cuEventRecord");
+  if (!status.ok()) return status;
+  for (const Piece& piece : pieces) {
+    status = driver.Check(
+        driver.MemcpyHtoDAsync(buffer->memory + piece.to, piece.from, piece.bytes, copying_),
+        "cuMemcpyHtoDAsync");
+    if (!status.ok()) return status;
+  }
+  status = driver.Check(driver.EventRecord(flight->copied, copying_), "cuEventRecord");
+  if (!status.ok()) return status;
+  // Kernels run beside the next copies.
+  if (!launches.empty()) {
+    status = driver.Check(driver.StreamWaitEvent(working_, flight->copied, 0), "cuStreamWaitEvent");
+    if (!status.ok()) return status;
+  }
+  for (Launch& launch : launches) {
+    launch.args.in = reinterpret_cast<const uint8_t*>(buffer->memory + launch.in);
+    launch.args.out = reinterpret_cast<void*>(buffer->memory + launch.out);
+    if (launch.flips) {
+      launch.args.flip = reinterpret_cast<const uint8_t*>(buffer->memory + launch.flip);
+    }
+    status = kernels_->Launch(*launch.normalize, launch.args, working_);
+    if (!status.ok()) return status;
+  }
+  status = driver.Check(driver.EventRecord(flight->ready, launches.empty() ? copying_ : working_),
+                        "cuEventRecord");
+  if (!status.ok()) return status;
+  std::lock_guard<std::mutex> lock(mutex_);
+  stats_.bytes += flight->bytes;
+  stats_.staged_bytes += staged_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status UploadRing::Deliver(DeviceBatch* batch, CuStream stream, bool late) {
+  const CudaContextScope scope(*device_);
+  const CudaDriver& driver = device_->driver();
+  Flight* const flight = batch->lease_->flight;
+  std::vector<Batch> copied;
+  std::lock_guard<std::mutex> lock(mutex_);
+  Reap(&copied);
+  if (!error_.ok()) return error_;
+  batch->stream_ = stream;
+  // First the stream itself is checked.
+  CuContext context = nullptr;
+  absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
+  if (!status.ok()) return status;
+  if (context == device_->context()) {
+    status = driver.Check(driver.EventRecord(flight->asked, stream), "cuEventRecord");
+    if (!status.ok()) return status;
+    flight->delivered = true;
+    flight->late = late;
+  }
+  return UseLocked(flight, stream);
+}
+
+absl::Status UploadRing::Use(Flight* flight, CuStream stream) {
+  const CudaContextScope scope(*device_);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return UseLocked(flight, stream);
+}
+
+absl::Status UploadRing::UseLocked(Flight* flight, CuStream stream) {
+  const CudaDriver& driver = device_->driver();
+  CuContext context = nullptr;
+  absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
+  if (!status.ok()) return status;
+  if (context != device_->context()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the stream is not of the primary context of device {} ({}), on which the batch is; make "
+        "one there, or start an iterator for the stream's device",
+        device_->ordinal(), device_->name()));
+  }
+  status = driver.Check(driver.StreamWaitEvent(stream, flight->ready, 0), "cuStreamWaitEvent");
+  if (!status.ok()) return status;
+  // The batch may be let go of by another thread, whose own stream this would name then; the legacy
+  // stream comes after all of them.
+  if (stream == CuStreamPerThread()) stream = CuStreamLegacy();
+  if (std::find(flight->users.begin(), flight->users.end(), stream) == flight->users.end()) {
+    flight->users.push_back(stream);
+  }
+  return absl::OkStatus();
+}
+
+void UploadRing::Release(Flight* flight, Buffer* buffer) {
+  const CudaContextScope scope(*device_);
+  const CudaDriver& driver = device_->driver();
+  std::vector<Batch> copied;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (CuStream stream : flight->users) {
+      CuEvent event = nullptr;
+      absl::Status status;
+      if (!spare_events_.empty()) {
+        event = spare_events_.back();
+        spare_events_.pop_back();
+      } else {
+        status = NewEvent(kCuEventDisableTiming | kCuEventBlockingSync, &event);
+      }
+      if (status.ok()) {
+        flight->done.push_back(event);
+        status = driver.Check(driver.EventRecord(event, stream), "cuEventRecord");
+      }
+      if (!status.ok()) Fail(status);
+    }
+    flight->released = true;
+    flight->buffer = buffer;
+    buffer->last = flight;
+    free_.push_back(buffer);
+    Reap(&copied);
+  }
+  freed_.notify_all();
+}
+
+void UploadRing::SetConsumerWaits(bool waits) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    consumer_waits_ = waits;
+  }
+  if (waits) freed_.notify_all();
+}
+
+void UploadRing::Stop() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+  }
+  freed_.notify_all();
+}
+
+void UploadRing::Resume() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stopped_ = false;
+}
+
+UploadStats UploadRing::stats() {
+  const CudaContextScope scope(*device_);
+  std::vector<Batch> copied;
+  std::lock_guard<std::mutex> lock(mutex_);
+  Reap(&copied);
+  return stats_;
+}
+
+absl::StatusOr<bool> UploadRing::Passed(CuEvent event) {
+  const CudaDriver& driver = device_->driver();
+  const CuResult result = driver.EventQuery(event);
+  if (result == kCuErrorNotReady) return false;
+  absl::Status status = driver.Check(result, "cuEventQuery");
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::Status UploadRing::AwaitLastUse(Buffer* buffer) {
+  Flight* const last = std::exchange(buffer->last, nullptr);
+  if (last == nullptr) return absl::OkStatus();
+  last->buffer = nullptr;
+  const CudaDriver& driver = device_->driver();
+  absl::Status status =
+      driver.Check(driver.StreamWaitEvent(copying_, last->ready, 0), "cuStreamWaitEvent");
+  for (CuEvent event : last->done) {
+    if (!status.ok()) return status;
+    status = driver.Check(driver.StreamWaitEvent(copying_, event, 0), "cuStreamWaitEvent");
+  }
+  return status;
+}
+
+// Lets go of what the device is done with. Host batches go to `copied`, to be destroyed without the
+// lock: what they keep alive may be anything.
+void UploadRing::Reap(std::vector<Batch>* copied) {
+  if (!error_.ok()) return;
+  const auto passed = [&](CuEvent event) {
+    absl::StatusOr<bool> result = Passed(event);
+    if (!result.ok()) Fail(result.status());
+    return result.ok() && *result;
+  };
+  for (std::unique_ptr<Flight>& flight : flights_) {
+    if (!flight->host.empty()) {
+      if (!passed(flight->copied)) break;  // nor are later ones
+      copied->push_back(std::move(flight->host[0]));
+      flight->host.clear();
+    }
+    if (!flight->released || !passed(flight->ready) ||
+        (flight->delivered && !passed(flight->asked)) ||
+        !std::all_of(flight->done.begin(), flight->done.end(), passed)) {
+      continue;
+    }
+    if (flight->delivered) Measure(*flight);
+    if (flight->buffer != nullptr) flight->buffer->last = nullptr;
+    spare_events_.insert(spare_events_.end(), flight->done.begin(), flight->done.end());
+    flight->done.clear();
+    flight->users.clear();
+    flight->buffer = nullptr;
+    flight->delivered = flight->late = flight->released = false;
+    spare_flights_.push_back(std::move(flight));
+  }
+  std::erase(flights_, nullptr);
+}
+
+void UploadRing::Measure(const Flight& flight) {
+  const CudaDriver& driver = device_->driver();
+  float copy = 0;
+  float upload = 0;
+  float wait = 0;
+  if (driver.EventElapsedTime(&copy, flight.started, flight.copied) != kCuSuccess ||
+      driver.EventElapsedTime(&upload, flight.started, flight.ready) != kCuSuccess ||
+      driver.EventElapsedTime(&wait, flight.asked, flight.ready) != kCuSuccess) {
+    return;
+  }
+  stats_.copied_bytes += flight.bytes;
+  stats_.copy_seconds += copy * 1e-3;
+  if (!std::exchange(first_measured_, true)) return;
+  stats_.upload_seconds += upload * 1e-3;
+  if (!flight.late) stats_.exposed_seconds += std::clamp(wait, 0.0f, upload) * 1e-3;
+}
+
+void UploadRing::Fail(const absl::Status& status) {
+  if (error_.ok()) error_ = status;
+  freed_.notify_all();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,221 @@
+// Batches on the device: a ring of buffers that are filled while earlier ones are in use.
+
+#ifndef SHARDFEED_CUDA_UPLOAD_RING_H_
+#define SHARDFEED_CUDA_UPLOAD_RING_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cuda/device.h"
+#include "cuda/normalize.h"
+#include "cuda/pinned_pool.h"
+#include "pipeline/batch.h"
+
+namespace shardfeed {
+
+class UploadRing;
+
+// A column on the device, in C order.
+struct DeviceTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  // [rows, ...]. Ragged: [elements of all rows, ...].
+  std::vector<int64_t> shape;
+  CuDevicePtr data = 0;
+  // Ragged: int64 [rows + 1] on the device; row r is the elements [splits[r], splits[r + 1]), and
+  // splits[0] is 0. Else 0.
+  CuDevicePtr splits = 0;
+  // By Normalize's mixing: the share of a row's own image.
+  float lambda = 1;
+};
+
+// A batch whose columns are on a device. Copies share its memory, which lives until the last of
+// them is gone; it may then be written to once the work is done that the streams had got by that
+// time. One object is used by one thread at a time; different ones by any.
+class DeviceBatch {
+ public:
+  size_t rows = 0;
+  size_t padded = 0;  // as Batch::padded
+  std::vector<DeviceTensor> tensors;
+  // The columns of bytes, which stay here, and where the rows came from. While it has columns, it
+  // keeps the memory of the whole batch.
+  Batch host;
+
+  bool empty() const { return rows == 0; }
+  // Null when empty.
+  const std::shared_ptr<const CudaDevice>& device() const { return device_; }
+  // The stream that it was asked for on. Work enqueued there finds the values in place.
+  CuStream stream() const { return stream_; }
+  // The values are in place when it has passed. Lives as long as the batch.
+  CuEvent ready() const { return ready_; }
+  // Keeps the memory, for tensors that are handed on.
+  std::shared_ptr<const void> owner() const { return lease_; }
+
+  // For work on a further stream, before it is enqueued there: the stream waits until the values
+  // are in place, and the memory is not written to before what the stream has got by the time when
+  // the batch's last copy goes. Does not block. InvalidArgument: the stream is of another device's
+  // context. A stream must live as long as the batch; CuStreamPerThread stands for the calling
+  // thread's.
+  absl::Status Use(CuStream stream) const;
+
+ private:
+  friend class UploadRing;
+  struct Lease;
+
+  std::shared_ptr<const CudaDevice> device_;
+  CuStream stream_ = nullptr;
+  CuEvent ready_ = nullptr;
+  std::shared_ptr<Lease> lease_;
+};
+
+struct UploadStats {
+  uint64_t bytes = 0;         // that crossed the bus
+  uint64_t staged_bytes = 0;  // of these, copied to pinned memory before
+  // By the device's clock, of the batches that are done with: copies alone, copies and kernels, and
+  // how much of the latter the consumer's stream had to wait for. The first batch, which has
+  // nothing to hide behind, is in the first figure only.
+  double copy_seconds = 0;
+  uint64_t copied_bytes = 0;  // what `copy_seconds` is the time of
+  double upload_seconds = 0;
+  double exposed_seconds = 0;
+  // Upload waited: all buffers were in use, or copies to them were still to come.
+  double ring_full_seconds = 0;
+  uint64_t buffers = 0;
+  uint64_t device_bytes = 0;  // of all buffers
+};
+
+// Copies run on a stream of the ring's own, kernels on a second one. A buffer is filled again when
+// the consumer's streams are done with it: the copying stream waits for them, no thread does. Host
+// batches are let go of when their copy's event has passed.
+class UploadRing : public std::enable_shared_from_this<UploadRing> {
+ public:
+  // For batches of `spec`, with `depth` buffers; `normalize` by column.
+  static absl::StatusOr<std::shared_ptr<UploadRing>> Create(
+      std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool,
+      const RowSpec& spec, std::map<std::string, Normalize> normalize, int depth);
+
+  // Waits until the device is done with all buffers. No batch is left then: each keeps the ring.
+  ~UploadRing();
+  UploadRing(const UploadRing&) = delete;
+  UploadRing& operator=(const UploadRing&) = delete;
+
+  // Of the tensors: columns of bytes are not among them.
+  const RowSpec& spec() const { return spec_; }
+
+  // Enqueues the copies and kernels of `host`, which has rows. One thread at a time. Waits for a
+  // free buffer; where the consumer has all of them and waits for more (SetConsumerWaits), there
+  // will be one more, for as long as they are in use. Cancelled: Stop was called.
+  absl::Status Upload(Batch host, DeviceBatch* out);
+
+  // The functions below are thread safe.
+
+  // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited for the
+  // pipeline, so that nothing could have hidden this copy.
+  absl::Status Deliver(DeviceBatch* batch, CuStream stream, bool late);
+  void SetConsumerWaits(bool waits);
+  // Upload ends, until Resume.
+  void Stop();
+  void Resume();
+  UploadStats stats();
+
+ private:
+  friend struct DeviceBatch::Lease;
+  friend class DeviceBatch;
+
+  // What becomes of a column.
+  struct Target {
+    size_t column;               // of the host batch
+    ColumnSpec spec;             // of the host batch, too
+    const Normalize* normalize;  // or null
+  };
+  struct Buffer;
+  // A use of a buffer.
+  struct Flight {
+    Buffer* buffer = nullptr;  // whose `last` this is, or null
+    CuEvent started = nullptr;
+    CuEvent copied = nullptr;
+    CuEvent ready = nullptr;
+    CuEvent asked = nullptr;  // on the consumer's stream, before it waits
+    std::vector<CuEvent> done;
+    std::vector<CuStream> users;
+    std::vector<Batch> host;  // one, until it is copied
+    std::shared_ptr<char> staging;
+    size_t staging_bytes = 0;
+    uint64_t bytes = 0;
+    bool delivered = false;
+    bool late = false;
+    bool released = false;
+  };
+  struct Buffer {
+    CuDevicePtr memory = 0;
+    size_t size = 0;
+    // Its last use, whose events the next one waits for; null: none, or they have passed.
+    Flight* last = nullptr;
+  };
+  // A piece of host memory and its place in the buffer.
+  struct Piece {
+    const void* from;
+    size_t bytes;
+    size_t to;
+    bool pinned;
+  };
+
+  UploadRing(std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, int depth)
+      : device_(std::move(device)), pool_(std::move(pool)), depth_(depth) {}
+
+  absl::Status NewEvent(unsigned flags, CuEvent* event);
+  absl::StatusOr<std::unique_ptr<Flight>> NewFlight();
+  void DestroyEvents(Flight& flight);
+  absl::Status LimitCopies();
+  absl::Status FreeSurplus();
+  absl::StatusOr<Buffer*> TakeBuffer();
+  absl::Status Fit(Buffer* buffer, size_t size);
+  absl::Status Enqueue(const Batch& host, Buffer* buffer, Flight* flight, DeviceBatch* out);
+  absl::Status Use(Flight* flight, CuStream stream);
+  void Release(Flight* flight, Buffer* buffer);
+  // These are called with mutex_ held.
+  absl::StatusOr<bool> Passed(CuEvent event);
+  absl::Status AwaitLastUse(Buffer* buffer);
+  absl::Status UseLocked(Flight* flight, CuStream stream);
+  void Reap(std::vector<Batch>* copied);
+  void Measure(const Flight& flight);
+  void Fail(const absl::Status& status);
+
+  const std::shared_ptr<const CudaDevice> device_;
+  const std::shared_ptr<PinnedPool> pool_;
+  const size_t depth_;
+  RowSpec spec_;
+  std::vector<Target> targets_;  // as spec_
+  std::vector<size_t> host_columns_;
+  std::shared_ptr<const RowSpec> host_spec_;
+  std::map<std::string, Normalize> normalize_;
+  std::unique_ptr<NormalizeKernels> kernels_;
+  CuStream copying_ = nullptr;
+  CuStream working_ = nullptr;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable freed_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::deque<Buffer*> free_;                      // the longest free first
+  std::vector<std::unique_ptr<Flight>> flights_;  // in order of their copies
+  std::vector<std::unique_ptr<Flight>> spare_flights_;
+  std::vector<CuEvent> spare_events_;
+  absl::Status error_;
+  bool stopped_ = false;
+  bool consumer_waits_ = false;
+  bool first_measured_ = false;
+  UploadStats stats_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CUDA_UPLOAD_RING_H_

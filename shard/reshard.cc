@@ -1,0 +1,528 @@
+#include "shard/reshard.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "fmt/format.h"
+#include "io/file.h"
+#include "io/output_file.h"
+#include "io/parallel.h"
+#include "shard/index_build.h"
+#include "shard/shard_reader.h"
+#include "shard/writer.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+namespace {
+
+// What is read, checked and encoded at a time, about.
+constexpr uint64_t kUnitBytes = 4 << 20;
+constexpr size_t kUnitRuns = 4096;
+// Raw frames up to this mean size are read through; of larger ones, the kernel copies the payloads
+// and only the ends of the frames are read.
+constexpr uint64_t kReadThroughBytes = 16 << 10;
+constexpr size_t kWindowBytes = 1 << 20;
+
+absl::Status RecordError(const ReshardInput& input, size_t shard, uint64_t record,
+                         std::string_view what) {
+  return absl::DataLossError(fmt::format("{}: record {} at byte {}: {}", input.path(shard), record,
+                                         input.index(shard).Offset(record), what));
+}
+
+absl::Status IndexError(const ReshardInput& input, size_t shard, uint64_t record) {
+  return RecordError(input, shard, record,
+                     "its index does not fit it; 'shardfeed verify' tells which of the two is "
+                     "damaged, 'shardfeed index' makes the index anew");
+}
+
+// Records [begin, end) of one shard of the input.
+struct Piece {
+  size_t shard;
+  uint64_t begin;
+  uint64_t end;
+};
+
+// Splits a run at the ends of the shards.
+absl::Status ForEachPiece(const ReshardInput& input, RecordRun run,
+                          const std::function<absl::Status(Piece)>& visit) {
+  size_t shard = 0;
+  size_t above = input.num_shards();
+  while (shard + 1 < above) {  // the last one that starts at or before the run
+    const size_t middle = shard + (above - shard) / 2;
+    (input.StartOf(middle) <= run.begin ? shard : above) = middle;
+  }
+  for (; run.begin < run.end; ++shard) {
+    const uint64_t end = std::min(run.end, input.StartOf(shard + 1));
+    if (end <= run.begin) continue;  // a shard without records
+    const uint64_t start = input.StartOf(shard);
+    absl::Status status = visit({shard, run.begin - start, end - start});
+    if (!status.ok()) return status;
+    run.begin = end;
+  }
+  return absl::OkStatus();
+}
+
+// ---- Bytes are copied.
+
+// Checks the frames of raw shards against the index as they pass.
+class FrameCheck {
+ public:
+  FrameCheck(const ReshardInput& input, IndexBuilder& index, RecordsDigest& digest)
+      : input_(input), index_(index), digest_(digest) {}
+
+  void Start(const Piece& piece) {
+    piece_ = piece;
+    record_ = piece.begin;
+    of_piece_ = RecordsDigest();
+  }
+  // The header and the footer of the next record, whose frame has `frame` bytes by the index.
+  absl::Status Add(const char* header, const char* footer, uint64_t frame) {
+    uint64_t length;
+    if (!ReadHeader(header, &length) || length + kFrameBytes != frame) {
+      return IndexError(input_, piece_.shard, record_);
+    }
+    const auto crc = LoadLittleEndian<uint32_t>(footer);
+    digest_.Add(length, crc);
+    of_piece_.Add(length, crc);
+    ++record_;
+    return index_.AddFrame(frame);
+  }
+  absl::Status End() const {
+    const IndexSummary& summary = input_.index(piece_.shard).summary();
+    const bool whole = piece_.begin == 0 && piece_.end == summary.records;
+    if (!whole || of_piece_.value() == summary.records_digest) return absl::OkStatus();
+    return absl::DataLossError(fmt::format(
+        "{}: the digest of its records is {:08x}, but its index says {:08x}; 'shardfeed "
+        "verify' tells what is damaged",
+        input_.path(piece_.shard), of_piece_.value(), summary.records_digest));
+  }
+
+ private:
+  const ReshardInput& input_;
+  IndexBuilder& index_;
+  RecordsDigest& digest_;
+  Piece piece_{};
+  uint64_t record_ = 0;
+  RecordsDigest of_piece_;
+};
+
+// Small frames: what is written was read, so their ends are at hand.
+absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const File& in,
+                         OutputFile& out, FrameCheck& check, std::stop_token stop) {
+  const ShardIndex& index = input.index(piece.shard);
+  const auto window = std::make_unique<char[]>(kWindowBytes);
+  for (uint64_t record = piece.begin; record < piece.end;) {
+    if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
+    // As many whole frames as fit.
+    const uint64_t begin = index.Offset(record);
+    uint64_t after = piece.end;
+    if (index.Offset(piece.end) - begin > kWindowBytes) {
+      after = std::min(piece.end, index.RecordAt(begin + kWindowBytes));
+    }
+    if (after == record) {  // one that is larger
+      const uint64_t end = index.Offset(record + 1);
+      char header[kHeaderBytes];
+      char footer[kFooterBytes];
+      absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
+      if (status.ok()) status = in.ReadExactlyAt(end - kFooterBytes, absl::MakeSpan(footer));
+      if (status.ok()) status = out.AppendFrom(in, begin, end - begin);
+      if (status.ok()) status = check.Add(header, footer, end - begin);
+      if (!status.ok()) return status;
+      ++record;
+      continue;
+    }
+    const uint64_t size = index.Offset(after) - begin;
+    absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(window.get(), size));
+    if (status.ok()) status = out.Append({window.get(), size});
+    if (!status.ok()) return status;
+    uint64_t at = 0;
+    for (; record < after; ++record) {
+      const uint64_t end = index.Offset(record + 1) - begin;
+      status = check.Add(window.get() + at, window.get() + end - kFooterBytes, end - at);
+      if (!status.ok()) return status;
+      at = end;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Large frames: the kernel copies them, and only their ends are read.
+absl::Status CopyByKernel(const ReshardInput& input, const Piece& piece, const File& in,
+                          OutputFile& out, FrameCheck& check, std::stop_token stop) {
+  constexpr uint64_t kStep = 64 << 20;  // between two looks at `stop`
+  const ShardIndex& index = input.index(piece.shard);
+  const uint64_t end = index.Offset(piece.end);
+  for (uint64_t at = index.Offset(piece.begin); at < end;) {
+    if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
+    const uint64_t size = std::min(end - at, kStep);
+    if (absl::Status status = out.AppendFrom(in, at, size); !status.ok()) return status;
+    at += size;
+  }
+  // A footer and the next header are neighbours: one read for both.
+  char ends[kFooterBytes + kHeaderBytes];
+  char header[kHeaderBytes];
+  uint64_t begin = index.Offset(piece.begin);
+  absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(header));
+  for (uint64_t record = piece.begin; status.ok() && record < piece.end; ++record) {
+    const size_t size = record + 1 == piece.end ? kFooterBytes : sizeof(ends);
+    const uint64_t after = index.Offset(record + 1);
+    status = in.ReadExactlyAt(after - kFooterBytes, absl::MakeSpan(ends).subspan(0, size));
+    if (status.ok()) status = check.Add(header, ends, after - begin);
+    std::copy_n(ends + kFooterBytes, kHeaderBytes, header);
+    begin = after;
+  }
+  return status;
+}
+
+struct CopiedShard {
+  uint64_t bytes = 0;
+  uint64_t records = 0;
+  uint32_t digest = 0;
+};
+
+absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector<Piece>& pieces,
+                                    const std::string& base, const ReshardOptions& options) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
+  if (!out.ok()) return out.status();
+  absl::StatusOr<std::unique_ptr<OutputFile>> index_file = OutputFile::Create(base + ".index");
+  if (!index_file.ok()) return index_file.status();
+  IndexBuilder index(index_file->get());
+  RecordsDigest digest;
+  FrameCheck check(input, index, digest);
+  for (const Piece& piece : pieces) {
+    const IndexSummary& summary = input.index(piece.shard).summary();
+    absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(piece.shard));
+    if (!in.ok()) return in.status();
+    check.Start(piece);
+    const bool small = summary.stream_bytes < kReadThroughBytes * summary.records;
+    absl::Status status =
+        (*in)->size() != summary.shard_bytes
+            ? IndexError(input, piece.shard, 0)
+            : (small ? CopyThrough : CopyByKernel)(input, piece, **in, **out, check, options.stop);
+    if (status.ok()) status = check.End();
+    if (!status.ok()) return status;
+    if (options.records_written != nullptr) *options.records_written += piece.end - piece.begin;
+  }
+  CopiedShard copied{(*out)->size(), index.records(), digest.value()};
+  IndexSummary summary;
+  summary.records_digest = copied.digest;
+  summary.shard_bytes = copied.bytes;
+  absl::Status status = index.Finish(summary).status();
+  for (const auto& file : {out->get(), index_file->get()}) {
+    if (status.ok() && options.sync) status = file->Sync();
+    if (status.ok()) status = file->Close();
+  }
+  if (!status.ok()) return status;
+  return copied;
+}
+
+// A whole shard with its index, which need not be beside it.
+absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
+                                      const std::string& base, const ReshardOptions& options) {
+  const ShardIndex& index = input.index(shard);
+  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(shard));
+  if (!in.ok()) return in.status();
+  if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, shard, 0);
+  absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
+  if (!out.ok()) return out.status();
+  absl::StatusOr<std::unique_ptr<OutputFile>> index_file = OutputFile::Create(base + ".index");
+  if (!index_file.ok()) return index_file.status();
+  absl::Status status = (*out)->AppendFrom(**in, 0, (*in)->size());
+  if (status.ok()) status = (*index_file)->Append(index.bytes());
+  for (const auto& file : {out->get(), index_file->get()}) {
+    if (status.ok() && options.sync) status = file->Sync();
+    if (status.ok()) status = file->Close();
+  }
+  if (!status.ok()) return status;
+  if (options.records_written != nullptr) *options.records_written += index.records();
+  return CopiedShard{(*in)->size(), index.records(), index.summary().records_digest};
+}
+
+// How a shard of the output can be had by copying.
+enum class CopyWay { kNone, kRaw, kWhole };
+
+CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
+              const ReshardOptions& options) {
+  const auto compression_of = [&](const Piece& piece) {
+    return input.index(piece.shard).summary().compression;
+  };
+  if (options.encode.compression == Compression::kNone &&
+      std::all_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+        return compression_of(piece) == Compression::kNone;
+      })) {
+    return CopyWay::kRaw;
+  }
+  return pieces.size() == 1 && pieces[0].begin == 0 &&
+                 pieces[0].end == input.index(pieces[0].shard).records() &&
+                 compression_of(pieces[0]) == options.encode.compression
+             ? CopyWay::kWhole
+             : CopyWay::kNone;
+}
+
+// ---- Records are read and encoded anew.
+
+// Runs of one shard of the input that a thread reads together, in rising order.
+struct Unit {
+  size_t shard = 0;
+  uint64_t bytes = 0;
+  std::vector<RecordRun> runs;  // numbers in the shard
+};
+
+absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
+  thread_local std::vector<Record> records;
+  thread_local std::string buffer;
+  const ShardIndex& index = input.index(unit.shard);
+  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(unit.shard));
+  if (!in.ok()) return in.status();
+  if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, unit.shard, 0);
+  for (const RecordRun& run : unit.runs) {
+    const uint64_t begin = index.Offset(run.begin);
+    const uint64_t size = index.Offset(run.end) - begin;
+    if (buffer.size() < size) buffer.resize(size);
+    absl::Status status = (*in)->ReadExactlyAt(begin, absl::MakeSpan(buffer.data(), size));
+    if (!status.ok()) return status;
+    records.clear();
+    const FrameScan scan = ScanFrames(std::string_view(buffer).substr(0, size), begin, true,
+                                      CrcCheck::kAll, SIZE_MAX, &records);
+    const uint64_t at_fault = run.begin + records.size();
+    if (scan.defect == FrameDefect::kPayloadCrc) {
+      return RecordError(input, unit.shard, at_fault,
+                         "its payload's CRC is wrong; 'shardfeed verify' lists all defects");
+    }
+    if (scan.defect != FrameDefect::kNone || at_fault != run.end) {
+      return IndexError(input, unit.shard, std::min(at_fault, run.end - 1));
+    }
+    for (const Record& record : records) out.Add(record.payload);
+  }
+  // A rare huge record does not hold its memory for ever.
+  if (buffer.size() > 4 * kUnitBytes) buffer = std::string();
+  return absl::OkStatus();
+}
+
+absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
+  const ShardIndex& index = input.index(unit.shard);
+  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(unit.shard));
+  if (!in.ok()) return in.status();
+  if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, unit.shard, 0);
+  std::unique_ptr<ShardReader> reader;
+  RecordBlock block;
+  size_t in_block = 0;
+  uint64_t next = 0;  // the record that the reader delivers next
+  for (const RecordRun& run : unit.runs) {
+    const uint64_t offset = index.Offset(run.begin);
+    // A gap is read over, unless there is a point behind it to start from.
+    const RestartPoint restart = index.RestartBefore(offset);
+    if (reader == nullptr || restart.stream_offset > index.Offset(next)) {
+      absl::StatusOr<std::unique_ptr<ShardReader>> opened =
+          ShardReader::OpenAt(*in, index.summary().compression, restart, offset, run.begin, {});
+      if (!opened.ok()) return opened.status();
+      reader = *std::move(opened);
+      block.records.clear();
+      in_block = 0;
+      next = run.begin;
+    }
+    for (; next < run.end; ++next) {
+      if (in_block == block.records.size()) {
+        if (absl::Status status = reader->Next(&block); !status.ok()) return status;
+        in_block = 0;
+        if (block.records.empty()) return IndexError(input, unit.shard, next);
+      }
+      const Record& record = block.records[in_block++];
+      if (record.payload.size() + kFrameBytes != index.Offset(next + 1) - index.Offset(next)) {
+        return IndexError(input, unit.shard, next);
+      }
+      if (next >= run.begin) out.Add(record.payload);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Hands the pieces to the writer in units.
+class Encoder {
+ public:
+  Encoder(const ReshardInput& input, DatasetWriter& writer, const ReshardOptions& options)
+      : input_(input), writer_(writer), options_(options) {}
+
+  absl::Status Add(size_t shard, Piece piece) {
+    const ShardIndex& index = input_.index(piece.shard);
+    while (piece.begin < piece.end) {
+      // A unit's runs are of one shard, and rise.
+      if (unit_ != nullptr &&
+          (unit_->shard != piece.shard || unit_->runs.back().end > piece.begin)) {
+        if (absl::Status status = Flush(shard); !status.ok()) return status;
+      }
+      if (unit_ == nullptr) {
+        unit_ = std::make_shared<Unit>();
+        unit_->shard = piece.shard;
+      }
+      const uint64_t offset = index.Offset(piece.begin);
+      uint64_t end = piece.end;
+      if (index.Offset(end) - offset > kUnitBytes) {
+        end = std::clamp(index.RecordAt(offset + kUnitBytes), piece.begin + 1, piece.end);
+      }
+      unit_->runs.push_back({piece.begin, end});
+      unit_->bytes += index.Offset(end) - offset;
+      piece.begin = end;
+      if (unit_->bytes >= kUnitBytes || unit_->runs.size() == kUnitRuns) {
+        if (absl::Status status = Flush(shard); !status.ok()) return status;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Flush(size_t shard) {
+    if (unit_ == nullptr) return absl::OkStatus();
+    absl::Status status =
+        writer_.Submit(shard, [&input = input_, unit = std::move(unit_)](RecordBatch& out) {
+          const bool raw = input.index(unit->shard).summary().compression == Compression::kNone;
+          return raw ? ReadRawUnit(input, *unit, out) : ReadCompressedUnit(input, *unit, out);
+        });
+    unit_ = nullptr;
+    if (options_.records_written != nullptr) {
+      *options_.records_written += writer_.records_written() - counted_;
+      counted_ = writer_.records_written();
+    }
+    return status;
+  }
+
+ private:
+  const ReshardInput& input_;
+  DatasetWriter& writer_;
+  const ReshardOptions& options_;
+  std::shared_ptr<Unit> unit_;
+  uint64_t counted_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& sets, int threads,
+                                                std::stop_token stop,
+                                                std::atomic<uint64_t>* bytes_passed) {
+  ReshardInput input;
+  input.schema_ = Schema();
+  for (const ShardSet& set : sets) {
+    input.paths_.insert(input.paths_.end(), set.paths.begin(), set.paths.end());
+    absl::StatusOr<Manifest> manifest = set.sharded_name
+                                            ? ReadManifest(ManifestPath(set.directory, set.stem))
+                                            : absl::StatusOr<Manifest>(absl::NotFoundError(""));
+    if (absl::IsNotFound(manifest.status())) {
+      input.schema_.reset();
+      continue;
+    }
+    if (!manifest.ok()) return manifest.status();
+    const bool fits = manifest->shards.size() == set.paths.size() && manifest->suffix == set.suffix;
+    if (!fits) input.schema_.reset();
+    if (input.schema_) input.schema_->Merge(manifest->schema);
+  }
+  if (input.paths_.empty()) return absl::InvalidArgumentError("no dataset is named");
+  input.indexes_.resize(input.paths_.size());
+  absl::Status status =
+      ParallelFor(input.paths_.size(), ThreadCount(threads), stop, [&](size_t i) -> absl::Status {
+        IndexBuildOptions building;
+        building.stop = stop;
+        absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
+            OpenOrBuildIndex(input.paths_[i], building);
+        if (!index.ok()) return index.status();
+        if (bytes_passed != nullptr) *bytes_passed += (*index)->summary().shard_bytes;
+        input.indexes_[i] = *std::move(index);
+        return absl::OkStatus();
+      });
+  if (!status.ok()) return status;
+  for (const auto& index : input.indexes_) {
+    input.starts_.push_back(input.starts_.back() + index->records());
+  }
+  // A manifest that counts otherwise is about other records.
+  if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();
+  return input;
+}
+
+std::optional<Compression> ReshardInput::compression() const {
+  const Compression first = indexes_[0]->summary().compression;
+  for (const auto& index : indexes_) {
+    if (index->summary().compression != first) return std::nullopt;
+  }
+  return first;
+}
+
+std::vector<uint64_t> EvenEnds(uint64_t count, uint64_t shards) {
+  std::vector<uint64_t> ends;
+  for (uint64_t s = 1; s <= shards; ++s) {
+    ends.push_back(static_cast<uint64_t>(static_cast<unsigned __int128>(s) * count / shards));
+  }
+  return ends;
+}
+
+absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelection& selection,
+                                 const std::vector<uint64_t>& ends, const OutputSpec& output,
+                                 const ReshardOptions& options) {
+  DatasetWriterOptions writing;
+  writing.encode = options.encode;
+  writing.threads = options.threads;
+  writing.overwrite = options.overwrite;
+  writing.sync = options.sync;
+  writing.stop = options.stop;
+  absl::StatusOr<std::unique_ptr<DatasetWriter>> created = DatasetWriter::Create(output, writing);
+  if (!created.ok()) return created.status();
+  DatasetWriter& writer = **created;
+  Manifest manifest;
+  manifest.made_by = options.made_by;
+
+  // All records once, in order, so that what the manifests say of them holds still.
+  uint64_t next = 0;
+  absl::Status status = selection.ForEachRun(0, selection.count(), [&next](RecordRun run) {
+    if (run.begin != next) return absl::OutOfRangeError("not the next");
+    next = run.end;
+    return absl::OkStatus();
+  });
+  bool copies = status.ok() && next == input.num_records() && input.schema().has_value();
+  std::vector<std::vector<Piece>> pieces_of_shard;
+  for (size_t shard = 0; copies && shard < ends.size(); ++shard) {
+    std::vector<Piece>& pieces = pieces_of_shard.emplace_back();
+    const uint64_t begin = shard == 0 ? 0 : ends[shard - 1];
+    if (begin < ends[shard]) {
+      status = ForEachPiece(input, {begin, ends[shard]}, [&pieces](Piece piece) {
+        pieces.push_back(piece);
+        return absl::OkStatus();
+      });
+      if (!status.ok()) return status;
+    }
+    copies = WayOf(input, pieces, options) != CopyWay::kNone;
+  }
+  if (copies) {
+    manifest.schema = *input.schema();
+    std::vector<CopiedShard> copied(ends.size());
+    status = ParallelFor(
+        ends.size(), ThreadCount(options.threads), options.stop, [&](size_t shard) -> absl::Status {
+          const std::string base = fmt::format("{}/{:05}", writer.staging_directory(), shard);
+          const std::vector<Piece>& pieces = pieces_of_shard[shard];
+          absl::StatusOr<CopiedShard> one = WayOf(input, pieces, options) == CopyWay::kRaw
+                                                ? CopyRaw(input, pieces, base, options)
+                                                : CopyWhole(input, pieces[0].shard, base, options);
+          if (!one.ok()) return one.status();
+          copied[shard] = *one;
+          return absl::OkStatus();
+        });
+    if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
+    if (!status.ok()) return status;
+    for (size_t shard = 0; shard < copied.size(); ++shard) {
+      writer.Adopt(shard, copied[shard].bytes, copied[shard].records, copied[shard].digest);
+    }
+    return writer.Finish(std::move(manifest));
+  }
+
+  Encoder encoder(input, writer, options);
+  for (size_t shard = 0; shard < ends.size(); ++shard) {
+    const uint64_t begin = shard == 0 ? 0 : ends[shard - 1];
+    status = selection.ForEachRun(begin, ends[shard], [&](RecordRun run) {
+      return ForEachPiece(input, run, [&](Piece piece) { return encoder.Add(shard, piece); });
+    });
+    if (status.ok()) status = encoder.Flush(shard);
+    if (status.ok()) status = writer.CloseShard(shard);
+    if (!status.ok()) return status;
+  }
+  return writer.Finish(std::move(manifest));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,626 @@
+#include "cuda/device_iterator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <future>
+#include <set>
+#include <thread>
+
+#include "decode/float16.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace shardfeed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DeviceIteratorTest : public CudaTest {
+ protected:
+  std::unique_ptr<DeviceIterator> Start(const Dataset& ds, DeviceOptions options = {},
+                                        RunOptions run = {}) {
+    if (run.threads == 0) run.threads = 2;
+    absl::StatusOr<std::unique_ptr<DeviceIterator>> it =
+        DeviceIterator::Start(ds, std::move(options), run);
+    EXPECT_OK(it);
+    return it.ok() ? *std::move(it) : nullptr;
+  }
+  absl::Status StartError(const Dataset& ds, DeviceOptions options = {}) {
+    return DeviceIterator::Start(ds, std::move(options)).status();
+  }
+};
+
+// Row i: "value" int64 i; "x" int32 [1000] of i, i + 1, ...; "ragged" int64, i mod 5 of i.
+Dataset Numbers(int64_t rows) {
+  return Dataset::Range(0, rows).Map(
+      {{"x", DType::kInt32, {1000}}, {"ragged", DType::kInt64, {}, true}}, [](RowContext& row) {
+        const int64_t value = row.In<int64_t>(0)[0];
+        int64_t next = value;
+        for (int32_t& out : row.Out<int32_t>(0)) out = static_cast<int32_t>(next++);
+        for (int64_t& out : row.Extend<int64_t>(1, value % 5)) out = value;
+        return absl::OkStatus();
+      });
+}
+
+// What a stream read of a batch of Numbers; to be looked at once the stream is done.
+struct NumbersRead {
+  size_t rows;
+  std::shared_ptr<std::vector<int64_t>> value;
+  std::shared_ptr<std::vector<int32_t>> x;
+  std::shared_ptr<std::vector<int64_t>> ragged;
+  std::shared_ptr<std::vector<int64_t>> splits;
+};
+
+NumbersRead ReadNumbers(const DeviceBatch& batch, TestStream& stream) {
+  const auto tensor = [&](const std::string& name) -> const DeviceTensor& {
+    return *std::find_if(batch.tensors.begin(), batch.tensors.end(),
+                         [&](const DeviceTensor& t) { return t.name == name; });
+  };
+  return {batch.rows, stream.Read<int64_t>(tensor("value").data, batch.rows),
+          stream.Read<int32_t>(tensor("x").data, batch.rows * 1000),
+          stream.Read<int64_t>(tensor("ragged").data, tensor("ragged").shape[0]),
+          stream.Read<int64_t>(tensor("ragged").splits, batch.rows + 1)};
+}
+
+// The rows are first, first + 1 ...
+void ExpectNumbers(const NumbersRead& read, int64_t first) {
+  ASSERT_EQ((*read.splits)[0], 0);
+  for (size_t r = 0; r < read.rows; ++r) {
+    const int64_t value = first + static_cast<int64_t>(r);
+    ASSERT_EQ((*read.value)[r], value);
+    for (size_t i = 0; i < 1000; ++i) {
+      ASSERT_EQ((*read.x)[r * 1000 + i], value + static_cast<int64_t>(i)) << r;
+    }
+    ASSERT_EQ((*read.splits)[r + 1] - (*read.splits)[r], value % 5);
+    for (int64_t i = (*read.splits)[r]; i < (*read.splits)[r + 1]; ++i) {
+      ASSERT_EQ((*read.ragged)[i], value);
+    }
+  }
+}
+
+void ExpectNumbers(const std::vector<NumbersRead>& all, int64_t first = 0) {
+  for (const NumbersRead& read : all) {
+    ExpectNumbers(read, first);
+    first += static_cast<int64_t>(read.rows);
+  }
+}
+
+TEST_F(DeviceIteratorTest, BatchesArriveWholeAndInOrder) {
+  for (int depth : {1, 2, 3}) {
+    auto it = Start(Numbers(200).Batch(7), {.depth = depth});
+    TestStream stream(device_);
+    std::vector<NumbersRead> reads;
+    DeviceBatch batch;
+    // The host never waits for the stream, which falls behind.
+    while (true) {
+      ASSERT_OK(it->Next(&batch, stream.get()));
+      if (batch.empty()) break;
+      reads.push_back(ReadNumbers(batch, stream));
+    }
+    ASSERT_OK(it->Next(&batch, stream.get()));
+    EXPECT_TRUE(batch.empty());
+    stream.Wait();
+    EXPECT_EQ(reads.size(), 29);
+    ExpectNumbers(reads);
+    const DeviceStats stats = it->stats();
+    EXPECT_EQ(stats.batches, 29);
+    EXPECT_EQ(stats.rows, 200);
+    EXPECT_LE(stats.buffers, depth + 1);
+    EXPECT_GE(stats.hidden, 0);
+    EXPECT_LE(stats.hidden, 1);
+    EXPECT_THAT(stats.verdict, HasSubstr("limits"));
+  }
+}
+
+TEST_F(DeviceIteratorTest, WhatASpecSaysIsDelivered) {
+  auto it = Start(Numbers(10).Batch(4));
+  EXPECT_EQ(RowSpecText(it->spec()), "value: int64, x: int32 [1000], ragged: int64 ragged");
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch));
+  ASSERT_EQ(batch.tensors.size(), 3);
+  EXPECT_EQ(batch.tensors[1].shape, (std::vector<int64_t>{4, 1000}));
+  EXPECT_EQ(batch.tensors[2].shape, (std::vector<int64_t>{0 + 1 + 2 + 3}));
+  for (const DeviceTensor& tensor : batch.tensors) EXPECT_EQ(tensor.data % 256, 0);
+  EXPECT_EQ(batch.tensors[0].splits, 0);
+  EXPECT_EQ(batch.device()->ordinal(), 0);
+  RowOrigin origin;
+  EXPECT_TRUE(batch.host.OriginOf(3, &origin));
+  EXPECT_EQ(origin.position, 3);
+}
+
+TEST_F(DeviceIteratorTest, BytesStayOnTheHost) {
+  auto it = Start(Numbers(10)
+                      .Map({{"name", DType::kBytes, {}}},
+                           [](RowContext& row) {
+                             row.Out<std::string_view>(0)[0] =
+                                 row.In<int64_t>(0)[0] % 2 == 0 ? "even" : "odd";
+                             return absl::OkStatus();
+                           })
+                      .Batch(4));
+  EXPECT_EQ(RowSpecText(it->spec()), "value: int64, x: int32 [1000], ragged: int64 ragged");
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch));
+  ASSERT_EQ(batch.host.columns.size(), 1);
+  EXPECT_EQ(batch.host.Row<std::string_view>(0, 3)[0], "odd");
+}
+
+TEST_F(DeviceIteratorTest, RowSplitsBeginAtZeroWhereverTheRowsStood) {
+  auto it = Start(Numbers(60).Batch(30).Unbatch().Batch(4));
+  TestStream stream(device_);
+  std::vector<NumbersRead> reads;
+  for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+    reads.push_back(ReadNumbers(batch, stream));
+  }
+  stream.Wait();
+  EXPECT_EQ(reads.size(), 15);
+  ExpectNumbers(reads);
+}
+
+TEST_F(DeviceIteratorTest, MemoryThatIsNotPinnedIsStaged) {
+  auto it = Start(Numbers(64).Batch(8), {.pinned_bytes = 1});
+  TestStream stream(device_);
+  std::vector<NumbersRead> reads;
+  for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+    reads.push_back(ReadNumbers(batch, stream));
+  }
+  stream.Wait();
+  ExpectNumbers(reads);
+  const DeviceStats stats = it->stats();
+  EXPECT_EQ(stats.staged_bytes, stats.bytes);
+  EXPECT_GT(stats.pinned.refused, 0);
+}
+
+TEST_F(DeviceIteratorTest, BatchesOfThePipelineArePinnedWithinTheBudget) {
+  auto it = Start(Numbers(64).Select({"x", "ragged"}).Batch(8), {}, {.budget_bytes = 16 << 20});
+  DeviceBatch batch;
+  do {
+    ASSERT_OK(it->Next(&batch));
+  } while (!batch.empty());
+  const DeviceStats stats = it->stats();
+  // Row splits alone, where they do not begin at 0.
+  EXPECT_LE(stats.staged_bytes, 8 * 9 * sizeof(int64_t));
+  EXPECT_GT(stats.bytes, 64 * 4000);
+  EXPECT_LE(stats.pinned.bytes, 16 << 20);
+}
+
+TEST_F(DeviceIteratorTest, BatchesMayBeDroppedInFlight) {
+  TestStream stream(device_);
+  for (int taken = 0; taken < 6; ++taken) {
+    auto it = Start(Numbers(200).Batch(7));
+    for (int i = 0; i < taken; ++i) {
+      DeviceBatch batch;
+      ASSERT_OK(it->Next(&batch, stream.get()));
+    }
+  }
+}
+
+TEST_F(DeviceIteratorTest, BatchesThatAreKeptGetMoreBuffers) {
+  auto it = Start(Numbers(210).Batch(7));
+  TestStream stream(device_);
+  std::vector<DeviceBatch> kept(6);
+  for (DeviceBatch& batch : kept) ASSERT_OK(it->Next(&batch, stream.get()));
+  EXPECT_GE(it->stats().buffers, 6);
+  std::set<CuDevicePtr> places;
+  std::vector<NumbersRead> reads;
+  for (const DeviceBatch& batch : kept) {
+    places.insert(batch.tensors[0].data);
+    reads.push_back(ReadNumbers(batch, stream));
+  }
+  EXPECT_EQ(places.size(), 6);
+  kept.clear();
+  for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+    reads.push_back(ReadNumbers(batch, stream));
+  }
+  stream.Wait();
+  EXPECT_EQ(reads.size(), 30);
+  ExpectNumbers(reads);
+  EXPECT_LE(it->stats().buffers, 4);
+}
+
+TEST_F(DeviceIteratorTest, CopiesOfABatchShareItAndOutliveTheIterator) {
+  TestStream stream(device_);
+  DeviceBatch batch;
+  std::shared_ptr<const void> owner;
+  {
+    auto it = Start(Numbers(200).Batch(7));
+    ASSERT_OK(it->Next(&batch, stream.get()));
+    owner = batch.owner();
+  }
+  const CuDevicePtr place = batch.tensors[1].data;
+  EXPECT_EQ(batch.stream(), stream.get());
+  EXPECT_OK(batch.Use(stream.get()));
+  batch = DeviceBatch();
+  const auto x = stream.Read<int32_t>(place, 7000);
+  owner.reset();  // the read is under way
+  stream.Wait();
+  EXPECT_EQ((*x)[6999], 6 + 999);
+  EXPECT_OK(DeviceBatch().Use(stream.get()));
+}
+
+TEST_F(DeviceIteratorTest, FurtherStreamsAreWaitedForToo) {
+  auto it = Start(Numbers(140).Batch(7));
+  TestStream first(device_);
+  TestStream second(device_);
+  std::vector<NumbersRead> reads;
+  std::vector<NumbersRead> others;
+  for (DeviceBatch batch; it->Next(&batch, first.get()).ok() && !batch.empty();) {
+    ASSERT_OK(batch.Use(second.get()));
+    reads.push_back(ReadNumbers(batch, first));
+    others.push_back(ReadNumbers(batch, second));
+  }
+  first.Wait();
+  second.Wait();
+  ExpectNumbers(reads);
+  ExpectNumbers(others);
+}
+
+TEST_F(DeviceIteratorTest, DefaultStreamsMayBeUsedFromAnyThread) {
+  for (CuStream stream : {CuStream(), CuStreamLegacy(), CuStreamPerThread()}) {
+    auto it = Start(Numbers(70).Batch(7));
+    std::vector<int32_t> x(7000);
+    int64_t batches = 0;
+    for (DeviceBatch batch; it->Next(&batch, stream).ok() && !batch.empty(); ++batches) {
+      const CudaContextScope scope(*device_);
+      const CudaDriver& driver = device_->driver();
+      ASSERT_EQ(driver.MemcpyDtoHAsync(x.data(), batch.tensors[1].data, 28000, stream), kCuSuccess);
+      // Another thread lets go of it, while the copy runs.
+      std::thread([last = std::move(batch)]() mutable { last = DeviceBatch(); }).join();
+      ASSERT_EQ(driver.StreamSynchronize(stream), kCuSuccess);
+      EXPECT_EQ(x[6999], 7 * batches + 6 + 999);
+    }
+    EXPECT_EQ(batches, 10);
+  }
+}
+
+TEST_F(DeviceIteratorTest, SeveralDevicesWorkInOneProcess) {
+  absl::StatusOr<std::shared_ptr<const CudaDevice>> other = CudaDevice::Open(1);
+  if (!other.ok()) GTEST_SKIP() << std::string(other.status().message());
+  std::vector<std::thread> threads;
+  for (int ordinal : {0, 1}) {
+    threads.emplace_back([&, ordinal] {
+      auto it = Start(Numbers(70).Batch(7), {.device = ordinal});
+      TestStream stream(ordinal == 0 ? device_ : *other);
+      std::vector<NumbersRead> reads;
+      for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+        reads.push_back(ReadNumbers(batch, stream));
+      }
+      stream.Wait();
+      ExpectNumbers(reads);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A stream of one device does not take the other's batches.
+  auto it = Start(Numbers(70).Batch(7));
+  TestStream theirs(*other);
+  TestStream ours(device_);
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch, ours.get()));
+  EXPECT_FAILS(batch.Use(theirs.get()), kInvalidArgument,
+               "the stream is not of the primary context of device 0");
+  EXPECT_FAILS(it->Next(&batch, theirs.get()), kInvalidArgument, "the stream is not of");
+}
+
+TEST_F(DeviceIteratorTest, TheStateCountsWhatWasDelivered) {
+  const Dataset ds = Numbers(70).Batch(7);
+  auto it = Start(ds, {.depth = 4});
+  TestStream stream(device_);
+  const auto rest = [&](DeviceIterator& from, int64_t first) {
+    std::vector<NumbersRead> reads;
+    for (DeviceBatch batch; from.Next(&batch, stream.get()).ok() && !batch.empty();) {
+      reads.push_back(ReadNumbers(batch, stream));
+    }
+    stream.Wait();
+    EXPECT_EQ(reads.size(), (70 - first) / 7);
+    ExpectNumbers(reads, first);
+  };
+  const auto start = it->State();
+  ASSERT_OK(start);
+  DeviceBatch batch;
+  for (int i = 0; i < 3; ++i) ASSERT_OK(it->Next(&batch, stream.get()));
+  const auto third = it->State();
+  ASSERT_OK(third);
+  ASSERT_OK(it->Next(&batch, stream.get()));
+  // In the same run, in a run anew, after the end, and in the pipeline itself.
+  ASSERT_OK(it->Load(*third));
+  rest(*it, 21);
+  auto other = Start(ds);
+  ASSERT_OK(other->Load(*third));
+  EXPECT_EQ(*other->State(), *third);
+  rest(*other, 21);
+  ASSERT_OK(other->Load(*start));
+  rest(*other, 0);
+  auto host = ds.Start({.threads = 2});
+  ASSERT_OK(host);
+  ASSERT_OK((*host)->Load(*third));
+  Batch first;
+  ASSERT_OK((*host)->Next(&first));
+  EXPECT_EQ(first.Values<int64_t>(first.Find("value"))[0], 21);
+  EXPECT_FAILS(it->Load("nonsense"), kInvalidArgument, "not the state of a pipeline");
+  EXPECT_FAILS(it->Next(&batch), kInvalidArgument, "not the state of a pipeline");
+  ASSERT_OK(it->Load(*third));
+  rest(*it, 21);
+}
+
+TEST_F(DeviceIteratorTest, ErrorsOfThePipelineComeInTheirPlace) {
+  auto it =
+      Start(Numbers(70)
+                .Map({{"y", DType::kInt64, {}}},
+                     [](RowContext& row) {
+                       const int64_t value = row.In<int64_t>(0)[0];
+                       row.Out<int64_t>(0)[0] = value;
+                       return value == 30 ? absl::DataLossError("it is 30") : absl::OkStatus();
+                     })
+                .Batch(7));
+  DeviceBatch batch;
+  for (int i = 0; i < 4; ++i) ASSERT_OK(it->Next(&batch));
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "it is 30");
+  EXPECT_TRUE(batch.empty());
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "it is 30");
+}
+
+TEST_F(DeviceIteratorTest, CancelEndsWaiting) {
+  std::promise<void> called;
+  std::atomic<bool> first = true;
+  auto it = Start(Numbers(7'000'000)
+                      .Filter([&](RowContext& row) {
+                        if (row.In<int64_t>(0)[0] > 100 && first.exchange(false)) {
+                          called.set_value();
+                        }
+                        return row.In<int64_t>(0)[0] < 7;
+                      })
+                      .Batch(7));
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch));
+  std::thread other([&] {
+    called.get_future().wait();
+    it->Cancel();
+  });
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "cancelled");
+  other.join();
+}
+
+TEST_F(DeviceIteratorTest, WhatCannotBeIsAnError) {
+  EXPECT_FAILS(StartError(Numbers(10)), kInvalidArgument, "put a batch step at its end");
+  EXPECT_FAILS(StartError(Numbers(10).Take(1).Batch(0)), kInvalidArgument, "batch");
+  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.device = 99}), kInvalidArgument,
+               "there is no CUDA device 99");
+  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.depth = 0}), kInvalidArgument, "depth is 0");
+  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.normalize = {{"image", {}}}}), kInvalidArgument,
+               "normalize: there is no column 'image'; there are: value: int64");
+  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.normalize = {{"x", {}}}}), kInvalidArgument,
+               "normalize 'x': takes uint8 images [height, width, channels] of 1 to 4 channels; "
+               "the column is x: int32 [1000]");
+}
+
+TEST_F(DeviceIteratorTest, ADeviceWithoutMemoryIsAnError) {
+  if (!kStandIn) GTEST_SKIP() << "only the stand-in driver's memory ends early";
+  setenv("STAND_IN_MEMORY_LIMIT", "1000", 1);
+  auto it = Start(Numbers(70).Batch(7));
+  DeviceBatch batch;
+  EXPECT_FAILS(it->Next(&batch), kResourceExhausted, "on device 0 (stand-in 0): cuMemAlloc");
+  unsetenv("STAND_IN_MEMORY_LIMIT");
+}
+
+// ---- Images
+
+constexpr int64_t kHeight = 5;
+constexpr int64_t kWidth = 7;
+
+uint8_t Pixel(int64_t row, int64_t i) { return static_cast<uint8_t>(row * 37 + i * 11); }
+
+Dataset Images(int64_t rows, int64_t channels) {
+  return Dataset::Range(0, rows).Map({{"image", DType::kUInt8, {kHeight, kWidth, channels}}},
+                                     [](RowContext& row) {
+                                       const int64_t value = row.In<int64_t>(0)[0];
+                                       int64_t i = 0;
+                                       for (uint8_t& out : row.Out<uint8_t>(0))
+                                         out = Pixel(value, i++);
+                                       return absl::OkStatus();
+                                     },
+                                     {"value"});
+}
+
+float Value(DType dtype, const std::vector<uint8_t>& bytes, size_t i) {
+  if (dtype == DType::kFloat32) {
+    float value;
+    std::memcpy(&value, bytes.data() + 4 * i, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, bytes.data() + 2 * i, 2);
+  if (dtype == DType::kBFloat16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const int exponent = bits >> 10 & 31;
+  const float mantissa = static_cast<float>(bits & 1023);
+  const float size =
+      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+
+struct ImagesRead {
+  std::vector<float> values;
+  std::vector<uint8_t> bytes;
+  float lambda = 1;
+};
+
+ImagesRead ReadImages(const DeviceBatch& batch, TestStream& stream) {
+  const DeviceTensor& tensor = batch.tensors[0];
+  size_t count = 1;
+  for (int64_t n : tensor.shape) count *= static_cast<size_t>(n);
+  const auto bytes = stream.Read<uint8_t>(tensor.data, count * DTypeSize(tensor.dtype));
+  stream.Wait();
+  ImagesRead read = {{}, *bytes, tensor.lambda};
+  for (size_t i = 0; i < count; ++i) read.values.push_back(Value(tensor.dtype, *bytes, i));
+  return read;
+}
+
+TEST_F(DeviceIteratorTest, ImagesAreNormalised) {
+  const std::vector<float> mean = {0.4f, 0.5f, 0.6f, 0.1f};
+  const std::vector<float> stddev = {0.2f, 0.25f, 0.3f, 1.5f};
+  for (int64_t channels : {1, 3, 4}) {
+    for (DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32}) {
+      for (ImageLayout layout : {ImageLayout::kNCHW, ImageLayout::kNHWC}) {
+        Normalize how;
+        how.dtype = dtype;
+        how.layout = layout;
+        how.mean.assign(mean.begin(), mean.begin() + channels);
+        how.stddev.assign(stddev.begin(), stddev.begin() + channels);
+        auto it = Start(Images(5, channels).Batch(3), {.normalize = {{"image", how}}});
+        TestStream stream(device_);
+        int64_t first = 0;
+        for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+          const bool planar = layout == ImageLayout::kNCHW;
+          const auto rows = static_cast<int64_t>(batch.rows);
+          EXPECT_EQ(batch.tensors[0].shape,
+                    planar ? (std::vector<int64_t>{rows, channels, kHeight, kWidth})
+                           : (std::vector<int64_t>{rows, kHeight, kWidth, channels}));
+          EXPECT_EQ(batch.tensors[0].dtype, dtype);
+          const ImagesRead read = ReadImages(batch, stream);
+          for (int64_t n = 0; n < rows; ++n) {
+            for (int64_t p = 0; p < kHeight * kWidth; ++p) {
+              for (int64_t c = 0; c < channels; ++c) {
+                const int64_t at = planar ? (n * channels + c) * kHeight * kWidth + p
+                                          : (n * kHeight * kWidth + p) * channels + c;
+                const float x = Pixel(first + n, p * channels + c);
+                const float want = std::fmaf(x, static_cast<float>(1 / (255.0 * stddev[c])),
+                                             static_cast<float>(-double(mean[c]) / stddev[c]));
+                const float have = read.values[at];
+                if (dtype == DType::kFloat32) {
+                  ASSERT_EQ(have, want);
+                } else if (dtype == DType::kFloat16) {
+                  uint16_t bits;
+                  std::memcpy(&bits, read.bytes.data() + 2 * at, 2);
+                  ASSERT_EQ(bits, ToFloat16(want));
+                } else {
+                  uint16_t bits;
+                  std::memcpy(&bits, read.bytes.data() + 2 * at, 2);
+                  ASSERT_EQ(bits, ToBFloat16(want));
+                }
+              }
+            }
+          }
+          first += rows;
+        }
+        EXPECT_EQ(first, 5);
+      }
+    }
+  }
+}
+
+// Images of float32, channels last, in steps of a 255th: the bytes come back.
+std::vector<ImagesRead> Read(DeviceIterator& it, TestStream& stream) {
+  std::vector<ImagesRead> all;
+  for (DeviceBatch batch; it.Next(&batch, stream.get()).ok() && !batch.empty();) {
+    all.push_back(ReadImages(batch, stream));
+  }
+  return all;
+}
+
+Normalize Plain() { return {.dtype = DType::kFloat32, .layout = ImageLayout::kNHWC}; }
+
+TEST_F(DeviceIteratorTest, FlipsDependOnTheRowAlone) {
+  Normalize how = Plain();
+  how.flip = 0.5;
+  how.seed = 3;
+  TestStream stream(device_);
+  std::vector<std::vector<bool>> flips;
+  for (uint64_t size : {4, 7}) {
+    auto it = Start(Images(40, 3).Batch(size), {.normalize = {{"image", how}}});
+    std::vector<bool>& flipped = flips.emplace_back();
+    int64_t row = 0;
+    for (const ImagesRead& read : Read(*it, stream)) {
+      for (size_t at = 0; at < read.values.size(); at += kHeight * kWidth * 3, ++row) {
+        const auto pixel = [&](int64_t y, int64_t x, int64_t c) {
+          return std::lround(read.values[at + (y * kWidth + x) * 3 + c] * 255);
+        };
+        flipped.push_back(pixel(0, 0, 0) != Pixel(row, 0));
+        for (int64_t x = 0; x < kWidth; ++x) {
+          const int64_t from = flipped.back() ? kWidth - 1 - x : x;
+          ASSERT_EQ(pixel(2, x, 1), Pixel(row, (2 * kWidth + from) * 3 + 1));
+        }
+      }
+    }
+    EXPECT_EQ(row, 40);
+  }
+  EXPECT_EQ(flips[0], flips[1]);
+  const auto flipped = std::count(flips[0].begin(), flips[0].end(), true);
+  EXPECT_GT(flipped, 8);
+  EXPECT_LT(flipped, 32);
+}
+
+TEST_F(DeviceIteratorTest, ImagesAreMixedWithTheRowBefore) {
+  TestStream stream(device_);
+  for (Mixing mixing : {Mixing::kMixup, Mixing::kCutmix}) {
+    Normalize how = Plain();
+    how.mixing = mixing;
+    how.seed = 5;
+    const Dataset ds = Images(12, 3).Batch(4);
+    auto it = Start(ds, {.normalize = {{"image", how}}});
+    const std::vector<ImagesRead> all = Read(*it, stream);
+    ASSERT_EQ(all.size(), 3);
+    EXPECT_NE(all[0].lambda, all[1].lambda);
+    const int64_t values = kHeight * kWidth * 3;
+    for (size_t b = 0; b < all.size(); ++b) {
+      const float lambda = all[b].lambda;
+      EXPECT_GE(lambda, 0);
+      EXPECT_LE(lambda, 1);
+      for (int64_t r = 0; r < 4; ++r) {
+        const auto row = static_cast<int64_t>(4 * b) + r;
+        const int64_t partner = static_cast<int64_t>(4 * b) + (r + 3) % 4;
+        int64_t own = 0;
+        for (int64_t i = 0; i < values; ++i) {
+          const float have = all[b].values[r * values + i] * 255;
+          const float x = Pixel(row, i);
+          const float y = Pixel(partner, i);
+          if (mixing == Mixing::kMixup) {
+            ASSERT_NEAR(have, lambda * x + (1 - lambda) * y, 1e-3);
+          } else {
+            ASSERT_TRUE(std::lround(have) == x || std::lround(have) == y);
+            own += std::lround(have) == x ? 1 : 0;
+          }
+        }
+        if (mixing == Mixing::kCutmix) {
+          EXPECT_NEAR(own, lambda * values, 0.5);
+        }
+      }
+    }
+    // The same again behind a state.
+    auto again = Start(ds, {.normalize = {{"image", how}}});
+    DeviceBatch batch;
+    ASSERT_OK(again->Next(&batch, stream.get()));
+    const auto state = again->State();
+    ASSERT_OK(state);
+    auto resumed = Start(ds, {.normalize = {{"image", how}}});
+    ASSERT_OK(resumed->Load(*state));
+    const std::vector<ImagesRead> rest = Read(*resumed, stream);
+    ASSERT_EQ(rest.size(), 2);
+    EXPECT_EQ(rest[0].bytes, all[1].bytes);
+    EXPECT_EQ(rest[1].lambda, all[2].lambda);
+  }
+}
+
+TEST_F(DeviceIteratorTest, NormalizeThatCannotBeIsAnError) {
+  const auto error = [&](auto change) {
+    Normalize how;
+    change(how);
+    return StartError(Images(4, 3).Batch(2), {.normalize = {{"image", how}}});
+  };
+  EXPECT_FAILS(error([](Normalize& n) { n.dtype = DType::kInt32; }), kInvalidArgument,
+               "makes float16, bfloat16 or float32, not int32");
+  EXPECT_FAILS(error([](Normalize& n) {
+                 n.mean = {1, 2};
+               }),
+               kInvalidArgument, "mean has 2 values, the images have 3 channels");
+  EXPECT_FAILS(error([](Normalize& n) { n.stddev = {0}; }), kInvalidArgument,
+               "stddev has 0, a number above 0 is needed");
+  EXPECT_FAILS(error([](Normalize& n) { n.flip = 2; }), kInvalidArgument, "flip is 2");
+  EXPECT_FAILS(error([](Normalize& n) {
+                 n.mixing = Mixing::kMixup;
+                 n.mix_alpha = 0;
+               }),
+               kInvalidArgument, "mix_alpha is 0; 0.05 to 4 is allowed");
+}
+
+}  // namespace
+}  // namespace shardfeed::testing

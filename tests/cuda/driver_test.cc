@@ -1,0 +1,50 @@
+#include "cuda/driver.h"
+
+#include <cstdlib>
+
+#include "cuda/device.h"
+#include "gtest/gtest.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+TEST(DriverTest, WithoutADriverTheErrorTellsWhatWasLookedFor) {
+  unsetenv("SHARDFEED_CUDA_DRIVER");
+  absl::StatusOr<const CudaDriver*> driver = CudaDriver::Load();
+  if (driver.ok()) GTEST_SKIP() << "this machine has a CUDA driver";
+  if (std::string(driver.status().message()).find("no CUDA device") == std::string::npos) {
+    EXPECT_FAILS(driver, kUnavailable, "looked for libcuda.so.1, which comes with NVIDIA's driver");
+    EXPECT_FAILS(driver, kUnavailable, "set SHARDFEED_CUDA_DRIVER to its path");
+  }
+}
+
+TEST(DriverTest, APathThatNamesNothingIsNamed) {
+  setenv("SHARDFEED_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
+  EXPECT_FAILS(CudaDriver::Load(), kUnavailable,
+               "SHARDFEED_CUDA_DRIVER names '/nowhere/libcuda.so', which cannot be loaded");
+}
+
+TEST(DriverTest, ALibraryThatIsNoDriverIsToldByWhatIsMissing) {
+  setenv("SHARDFEED_CUDA_DRIVER", "libz.so.1", 1);
+  EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "does not have cuInit, cuDriverGetVersion");
+}
+
+TEST(DriverTest, WithoutADeviceTheErrorTellsWhatIsVisible) {
+  setenv("SHARDFEED_CUDA_DRIVER", "tests/cuda/libcuda_stand_in.so", 1);
+  setenv("STAND_IN_DEVICES", "0", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+  EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "no CUDA device: ");
+  EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "CUDA_VISIBLE_DEVICES is '7', and /dev/nvidiactl");
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  // What failed is tried again.
+  setenv("STAND_IN_DEVICES", "2", 1);
+  EXPECT_OK(CudaDriver::Load());
+  EXPECT_FAILS(CudaDevice::Open(2), kInvalidArgument,
+               "there is no CUDA device 2; the driver tests/cuda/libcuda_stand_in.so lets this "
+               "process see 2 (0: stand-in 0, 1: stand-in 1); CUDA_VISIBLE_DEVICES is not set");
+  EXPECT_FAILS(CudaDevice::Open(-1), kInvalidArgument, "there is no CUDA device -1");
+}
+
+}  // namespace
+}  // namespace shardfeed

@@ -1,0 +1,89 @@
+#include "cuda/pinned_pool.h"
+
+#include <cstring>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace shardfeed::testing {
+namespace {
+
+class PinnedPoolTest : public CudaTest {};
+
+constexpr size_t kMiB = 1 << 20;
+
+TEST_F(PinnedPoolTest, BlocksArePinnedAlignedAndUsedAgain) {
+  auto pool = PinnedPool::Create(device_, 64 * kMiB);
+  std::shared_ptr<char> block = pool->Allocate(5 * kMiB + 1);
+  const char* place = block.get();
+  std::memset(block.get(), 1, 5 * kMiB + 1);
+  EXPECT_EQ(reinterpret_cast<size_t>(place) % 4096, 0);
+  EXPECT_TRUE(pool->Contains(place, 5 * kMiB + 1));
+  EXPECT_TRUE(pool->Contains(place + kMiB, 0));
+  EXPECT_FALSE(pool->Contains(place, 64 * kMiB));
+  EXPECT_FALSE(pool->Contains(&pool, 1));
+  block.reset();
+  EXPECT_EQ(pool->stats().idle_bytes, pool->stats().bytes);
+  block = pool->Allocate(5 * kMiB);
+  EXPECT_EQ(block.get(), place);
+  EXPECT_EQ(pool->stats().idle_bytes, 0);
+  EXPECT_NE(pool->Allocate(0), nullptr);
+}
+
+TEST_F(PinnedPoolTest, BeyondTheLimitMemoryIsOrdinary) {
+  auto pool = PinnedPool::Create(device_, 4 * kMiB);
+  std::shared_ptr<char> first = pool->Allocate(4 * kMiB);
+  std::shared_ptr<char> second = pool->Allocate(kMiB);
+  std::memset(second.get(), 1, kMiB);
+  EXPECT_TRUE(pool->Contains(first.get(), 1));
+  EXPECT_FALSE(pool->Contains(second.get(), 1));
+  EXPECT_EQ(pool->stats().refused, 1);
+  EXPECT_EQ(pool->stats().bytes, 4 * kMiB);
+  // Idle blocks of other sizes make room.
+  first.reset();
+  std::shared_ptr<char> third = pool->Allocate(kMiB);
+  EXPECT_TRUE(pool->Contains(third.get(), kMiB));
+  EXPECT_LE(pool->stats().bytes, 4 * kMiB);
+  // What must be pinned is, and goes when it is not needed.
+  absl::StatusOr<std::shared_ptr<char>> more = pool->AllocatePinned(8 * kMiB);
+  ASSERT_OK(more);
+  EXPECT_TRUE(pool->Contains(more->get(), 8 * kMiB));
+  more->reset();
+  EXPECT_LE(pool->stats().bytes, 4 * kMiB);
+}
+
+TEST_F(PinnedPoolTest, WhatTheSystemDoesNotPinIsOrdinaryMemoryOrAnError) {
+  if (!kStandIn) GTEST_SKIP() << "only the stand-in driver refuses";
+  setenv("STAND_IN_PINNED_LIMIT", "65536", 1);
+  auto pool = PinnedPool::Create(device_, 64 * kMiB);
+  std::shared_ptr<char> block = pool->Allocate(kMiB);
+  std::memset(block.get(), 1, kMiB);
+  EXPECT_FALSE(pool->Contains(block.get(), 1));
+  EXPECT_EQ(pool->stats().bytes, 0);
+  EXPECT_FAILS(pool->AllocatePinned(kMiB), kResourceExhausted,
+               "1048576 bytes of memory could not be pinned: cuMemHostRegister: "
+               "CUDA_ERROR_OUT_OF_MEMORY");
+  EXPECT_EQ(pool->stats().bytes, 0);
+  unsetenv("STAND_IN_PINNED_LIMIT");
+}
+
+TEST_F(PinnedPoolTest, ThreadsMayShareIt) {
+  auto pool = PinnedPool::Create(device_, 2 * kMiB);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      for (size_t i = 0; i < 50; ++i) {
+        const size_t size = 10000 * (1 + (i + t) % 30);
+        std::shared_ptr<char> block = pool->Allocate(size);
+        std::memset(block.get(), t, size);
+        EXPECT_EQ(block.get()[size - 1], t);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(pool->stats().bytes, 2 * kMiB);
+}
+
+}  // namespace
+}  // namespace shardfeed::testing

@@ -1,0 +1,720 @@
+#include "tests/cuda/stand_in_driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/driver.h"
+#include "fmt/format.h"
+#include "tests/cuda/stand_in_kernels.h"
+
+namespace {
+
+using namespace shardfeed;
+using Clock = std::chrono::steady_clock;
+
+// What is known to have happened: of each stream, how much of its work.
+using VectorClock = std::map<int, uint64_t>;
+
+void Join(VectorClock* to, const VectorClock& from) {
+  for (const auto& [stream, count] : from) {
+    uint64_t& own = (*to)[stream];
+    own = std::max(own, count);
+  }
+}
+
+// A piece of work that was enqueued.
+struct Work {
+  std::function<void()> run;  // may be empty
+  std::vector<std::shared_ptr<Work>> after;
+  VectorClock clock;
+  std::vector<const void*> touches;  // blocks of memory
+  bool done = false;
+  Clock::time_point time;
+};
+
+struct Context {
+  int device = 0;
+  int retained = 0;
+  std::mutex copying;  // one copy at a time
+};
+
+struct Stream {
+  Context* context = nullptr;
+  int id = 0;
+  bool blocking = false;  // ordered with the legacy stream
+  VectorClock clock;
+  std::deque<std::shared_ptr<Work>> queue;
+  std::shared_ptr<Work> last;
+  bool closing = false;
+  std::thread thread;
+};
+
+struct Event {
+  Context* context = nullptr;
+  bool timing = true;
+  std::shared_ptr<Work> recorded;
+};
+
+struct Access {
+  uint64_t begin;
+  uint64_t end;
+  int stream;
+  uint64_t number;
+  bool write;
+};
+
+struct Memory {
+  size_t size = 0;
+  Context* context = nullptr;
+  int under_way = 0;
+  std::vector<Access> accesses;
+};
+
+struct Pinned {
+  size_t size = 0;
+  int under_way = 0;
+};
+
+struct Function {
+  std::string name;
+};
+struct Module {
+  Context* context = nullptr;
+  std::string ptx;
+  std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+struct Driver {
+  std::mutex mutex;  // guards all below
+  std::condition_variable changed;
+  bool initialised = false;
+  double copy_bytes_per_second = 10e9;
+  double kernel_seconds = 1e-4;
+  bool work = true;
+  std::string misuses;
+  std::vector<std::unique_ptr<Context>> contexts;  // one for each device
+  std::set<Stream*> streams;
+  std::map<Context*, Stream*> legacy;
+  std::map<std::pair<Context*, std::thread::id>, Stream*> per_thread;
+  std::set<Event*> events;
+  std::set<Module*> modules;
+  std::map<uint64_t, Memory> memory;
+  std::map<const char*, Pinned> pinned;
+  VectorClock host;
+  int num_streams = 0;
+};
+
+// Outlives everything: threads may run until the process ends.
+Driver& D() {
+  static auto* const driver = new Driver();
+  return *driver;
+}
+
+thread_local std::vector<Context*> current;
+
+using Lock = std::unique_lock<std::mutex>;
+
+CuResult Misuse(CuResult result, const std::string& what) {
+  D().misuses += what + "\n";
+  return result;
+}
+
+template <typename T, typename Handle>
+T* From(const std::set<T*>& known, Handle handle) {
+  T* object = reinterpret_cast<T*>(handle);
+  return known.contains(object) ? object : nullptr;
+}
+
+Context* Current(const char* call) {
+  if (!current.empty()) return current.back();
+  Misuse(0, fmt::format("{}: no context is current", call));
+  return nullptr;
+}
+
+void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// The thread of a stream.
+void Run(Stream* stream) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  while (true) {
+    d.changed.wait(lock, [&] { return !stream->queue.empty() || stream->closing; });
+    if (stream->queue.empty()) return;
+    const std::shared_ptr<Work> work = stream->queue.front();
+    d.changed.wait(lock, [&] {
+      return std::all_of(work->after.begin(), work->after.end(),
+                         [](const auto& w) { return w->done; });
+    });
+    if (work->run) {
+      lock.unlock();
+      work->run();
+      lock.lock();
+    }
+    work->after.clear();
+    work->run = nullptr;
+    work->done = true;
+    work->time = Clock::now();
+    for (const void* block : work->touches) {
+      if (auto it = d.memory.find(reinterpret_cast<uint64_t>(block)); it != d.memory.end()) {
+        --it->second.under_way;
+      }
+      if (auto it = d.pinned.find(static_cast<const char*>(block)); it != d.pinned.end()) {
+        --it->second.under_way;
+      }
+    }
+    stream->queue.pop_front();
+    d.changed.notify_all();
+  }
+}
+
+Stream* NewStream(Context* context, bool blocking) {
+  Driver& d = D();
+  auto* stream = new Stream();
+  stream->context = context;
+  stream->id = ++d.num_streams;
+  stream->blocking = blocking;
+  stream->thread = std::thread([stream] { Run(stream); });
+  d.streams.insert(stream);
+  return stream;
+}
+
+// The stream that a handle stands for, or null.
+Stream* StreamOf(CuStream handle, const char* call) {
+  Driver& d = D();
+  Context* context = Current(call);
+  if (context == nullptr) return nullptr;
+  if (handle == nullptr || handle == CuStreamLegacy()) {
+    Stream*& legacy = d.legacy[context];
+    if (legacy == nullptr) legacy = NewStream(context, false);
+    return legacy;
+  }
+  if (handle == CuStreamPerThread()) {
+    Stream*& own = d.per_thread[{context, std::this_thread::get_id()}];
+    if (own == nullptr) own = NewStream(context, true);
+    return own;
+  }
+  Stream* stream = From(d.streams, handle);
+  if (stream == nullptr) Misuse(0, fmt::format("{}: the stream is gone", call));
+  return stream;
+}
+
+std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
+  Driver& d = D();
+  // The legacy stream and those that block come after each other.
+  Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
+  for (Stream* other : d.streams) {
+    if (other == stream || other->context != stream->context || other->last == nullptr) continue;
+    if ((stream == legacy && other->blocking) || (other == legacy && stream->blocking)) {
+      work->after.push_back(other->last);
+    }
+  }
+  for (const auto& before : work->after) Join(&stream->clock, before->clock);
+  Join(&stream->clock, d.host);
+  ++stream->clock[stream->id];
+  work->clock = stream->clock;
+  stream->queue.push_back(work);
+  stream->last = work;
+  d.changed.notify_all();
+  return work;
+}
+
+// Work on `stream` will read or write device memory.
+bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call) {
+  Driver& d = D();
+  if (size == 0) return true;
+  auto it = d.memory.upper_bound(begin);
+  if (it == d.memory.begin() || begin + size > (--it)->first + it->second.size) {
+    Misuse(0, fmt::format("{}: {} bytes at {:x} are not device memory", call, size, begin));
+    return false;
+  }
+  Memory& memory = it->second;
+  if (memory.context != stream->context) {
+    Misuse(0, fmt::format("{}: memory of device {} on a stream of device {}", call,
+                          memory.context->device, stream->context->device));
+    return false;
+  }
+  // As Enqueue will have it.
+  VectorClock clock = stream->clock;
+  Join(&clock, d.host);
+  Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
+  for (Stream* other : d.streams) {
+    if (other->context != stream->context || other->last == nullptr) continue;
+    if ((stream == legacy && other->blocking) || (other == legacy && stream->blocking)) {
+      Join(&clock, other->last->clock);
+    }
+  }
+  const Access now = {begin, begin + size, stream->id, clock[stream->id] + 1, write};
+  bool told = false;
+  std::erase_if(memory.accesses, [&](const Access& was) {
+    if (was.end <= now.begin || now.end <= was.begin) return false;
+    const bool ordered = was.stream == stream->id || clock[was.stream] >= was.number;
+    if (!ordered && (was.write || write) && !std::exchange(told, true)) {
+      Misuse(0, fmt::format("{}: stream {} {} what stream {} {}, in no order", call, stream->id,
+                            write ? "overwrites" : "reads", was.stream,
+                            was.write ? "writes" : "reads"));
+    }
+    const bool covered = now.begin <= was.begin && was.end <= now.end;
+    return ordered && covered && (write || !was.write);
+  });
+  memory.accesses.push_back(now);
+  ++memory.under_way;
+  work->touches.push_back(reinterpret_cast<const void*>(it->first));
+  return true;
+}
+
+uint64_t Sum(const char* data, size_t size) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < size; ++i) sum = sum * 31 + static_cast<unsigned char>(data[i]);
+  return sum;
+}
+
+// The block of pinned memory that holds all of it, or the end.
+std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size) {
+  Driver& d = D();
+  auto it = d.pinned.upper_bound(data);
+  if (it == d.pinned.begin()) return d.pinned.end();
+  --it;
+  return data + size <= it->first + it->second.size ? it : d.pinned.end();
+}
+
+void Await(Lock& lock, const std::shared_ptr<Work>& work) {
+  Driver& d = D();
+  if (work == nullptr) return;
+  d.changed.wait(lock, [&] { return work->done; });
+  Join(&d.host, work->clock);
+}
+
+}  // namespace
+
+extern "C" {
+
+void StandInSetSpeed(double copy_bytes_per_second, double kernel_seconds) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  d.copy_bytes_per_second = copy_bytes_per_second;
+  d.kernel_seconds = kernel_seconds;
+}
+
+void StandInSetWork(int work) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  d.work = work != 0;
+}
+
+const char* StandInTakeMisuses() {
+  static std::string taken;
+  Driver& d = D();
+  Lock lock(d.mutex);
+  taken = std::exchange(d.misuses, "");
+  return taken.c_str();
+}
+
+CuResult cuInit(unsigned) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  const char* devices = std::getenv("STAND_IN_DEVICES");
+  const int count = devices == nullptr ? 2 : std::atoi(devices);
+  if (count == 0) return kCuErrorNoDevice;
+  for (int i = 0; !d.initialised && i < count; ++i) {
+    d.contexts.push_back(std::make_unique<Context>());
+    d.contexts.back()->device = i;
+  }
+  d.initialised = true;
+  return kCuSuccess;
+}
+CuResult cuDriverGetVersion(int* version) {
+  *version = 12000;
+  return kCuSuccess;
+}
+CuResult cuGetErrorName(CuResult error, const char** name) {
+  *name = error == kCuErrorOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == kCuErrorNoDevice       ? "CUDA_ERROR_NO_DEVICE"
+          : error == kCuErrorInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT"
+                                            : "CUDA_ERROR";
+  return kCuSuccess;
+}
+CuResult cuGetErrorString(CuResult, const char** text) {
+  *text = "the stand-in driver says so";
+  return kCuSuccess;
+}
+
+CuResult cuDeviceGetCount(int* count) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  *count = static_cast<int>(d.contexts.size());
+  return kCuSuccess;
+}
+CuResult cuDeviceGet(CuDevice* device, int ordinal) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= d.contexts.size()) {
+    return kCuErrorInvalidDevice;
+  }
+  *device = ordinal;
+  return kCuSuccess;
+}
+CuResult cuDeviceGetName(char* name, int size, CuDevice device) {
+  std::snprintf(name, size, "stand-in %d", device);
+  return kCuSuccess;
+}
+CuResult cuDeviceGetPCIBusId(char* id, int size, CuDevice device) {
+  std::snprintf(id, size, "FFFF:%02X:00.0", device);
+  return kCuSuccess;
+}
+CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice device) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  ++d.contexts.at(device)->retained;
+  *context = reinterpret_cast<CuContext>(d.contexts[device].get());
+  return kCuSuccess;
+}
+CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Context* const context = d.contexts.at(device).get();
+  if (--context->retained > 0) return kCuSuccess;
+  const auto of = [&](const auto& objects) {
+    return std::count_if(objects.begin(), objects.end(),
+                         [&](const auto* object) { return object->context == context; });
+  };
+  std::vector<Stream*> own;  // the context's
+  if (d.legacy.contains(context)) own.push_back(d.legacy[context]);
+  for (const auto& [key, stream] : d.per_thread) {
+    if (key.first == context) own.push_back(stream);
+  }
+  const auto memory = std::count_if(d.memory.begin(), d.memory.end(), [&](const auto& entry) {
+    return entry.second.context == context;
+  });
+  const auto streams = of(d.streams) - static_cast<std::ptrdiff_t>(own.size());
+  const auto events = of(d.events);
+  const auto modules = of(d.modules);
+  if (streams + events + modules + memory > 0) {
+    Misuse(0, fmt::format("device {}: left over: {} streams, {} events, {} modules, {} blocks",
+                          device, streams, events, modules, memory));
+  }
+  return kCuSuccess;
+}
+CuResult cuCtxPushCurrent_v2(CuContext context) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  auto* pushed = reinterpret_cast<Context*>(context);
+  for (const auto& known : d.contexts) {
+    if (known.get() != pushed) continue;
+    if (pushed->retained == 0) break;
+    current.push_back(pushed);
+    return kCuSuccess;
+  }
+  return Misuse(kCuErrorInvalidContext, "cuCtxPushCurrent: the context is gone");
+}
+CuResult cuCtxPopCurrent_v2(CuContext* context) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  if (current.empty()) return Misuse(kCuErrorInvalidContext, "cuCtxPopCurrent: there is none");
+  *context = reinterpret_cast<CuContext>(current.back());
+  current.pop_back();
+  return kCuSuccess;
+}
+
+CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  if (Current("cuMemHostRegister") == nullptr) return kCuErrorInvalidContext;
+  const char* limit = std::getenv("STAND_IN_PINNED_LIMIT");
+  if (limit != nullptr && bytes > std::strtoull(limit, nullptr, 10)) return kCuErrorOutOfMemory;
+  d.pinned[static_cast<char*>(memory)].size = bytes;
+  return kCuSuccess;
+}
+CuResult cuMemHostUnregister(void* memory) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  const auto it = d.pinned.find(static_cast<char*>(memory));
+  if (it == d.pinned.end()) {
+    return Misuse(kCuErrorInvalidValue, "cuMemHostUnregister: memory is not pinned");
+  }
+  if (it->second.under_way > 0) Misuse(0, "cuMemHostUnregister: a copy from it is under way");
+  d.pinned.erase(it);
+  return kCuSuccess;
+}
+CuResult cuMemAlloc_v2(CuDevicePtr* memory, size_t bytes) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Context* context = Current("cuMemAlloc");
+  if (context == nullptr) return kCuErrorInvalidContext;
+  const char* limit = std::getenv("STAND_IN_MEMORY_LIMIT");
+  if (bytes == 0) return kCuErrorInvalidValue;
+  if (limit != nullptr && bytes > std::strtoull(limit, nullptr, 10)) return kCuErrorOutOfMemory;
+  *memory = reinterpret_cast<uint64_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  d.memory[*memory] = {.size = bytes, .context = context};
+  return kCuSuccess;
+}
+CuResult cuMemFree_v2(CuDevicePtr memory) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  const auto it = d.memory.find(memory);
+  if (it == d.memory.end()) {
+    return Misuse(kCuErrorInvalidValue, "cuMemFree: no such memory; freed twice?");
+  }
+  if (Current("cuMemFree") == nullptr) return kCuErrorInvalidContext;
+  if (it->second.under_way > 0) {
+    Misuse(0, "cuMemFree: work on it is under way");
+    d.changed.wait(lock, [&] { return it->second.under_way == 0; });
+  }
+  d.memory.erase(it);
+  std::free(reinterpret_cast<void*>(memory));
+  return kCuSuccess;
+}
+CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, CuStream handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(handle, "cuMemcpyHtoDAsync");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  auto work = std::make_shared<Work>();
+  const char* source = static_cast<const char*>(from);
+  const auto block = FindPinned(source, bytes);
+  if (block == d.pinned.end()) {
+    return Misuse(kCuErrorInvalidValue, "cuMemcpyHtoDAsync: the source is not pinned");
+  }
+  if (!Touch(stream, work.get(), to, bytes, true, "cuMemcpyHtoDAsync")) return kCuErrorInvalidValue;
+  ++block->second.under_way;
+  work->touches.push_back(block->first);
+  const bool moves = d.work;
+  const uint64_t sum = moves ? Sum(source, bytes) : 0;
+  const double seconds = static_cast<double>(bytes) / d.copy_bytes_per_second;
+  work->run = [=, context = stream->context] {
+    std::lock_guard<std::mutex> one(context->copying);
+    Sleep(seconds);
+    if (!moves) return;
+    std::memcpy(reinterpret_cast<void*>(to), source, bytes);
+    if (Sum(reinterpret_cast<const char*>(to), bytes) != sum) {
+      Lock inner(D().mutex);
+      Misuse(0, "cuMemcpyHtoDAsync: the source changed before it was copied");
+    }
+  };
+  Enqueue(stream, std::move(work));
+  return kCuSuccess;
+}
+CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, size_t bytes, CuStream handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(handle, "cuMemcpyDtoHAsync");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  auto work = std::make_shared<Work>();
+  if (!Touch(stream, work.get(), from, bytes, false, "cuMemcpyDtoHAsync")) {
+    return kCuErrorInvalidValue;
+  }
+  const double seconds = static_cast<double>(bytes) / d.copy_bytes_per_second;
+  work->run = [=] {
+    Sleep(seconds);
+    std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  };
+  Enqueue(stream, std::move(work));
+  return kCuSuccess;
+}
+
+CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Context* context = Current("cuStreamCreate");
+  if (context == nullptr) return kCuErrorInvalidContext;
+  *stream = reinterpret_cast<CuStream>(NewStream(context, flags != kCuStreamNonBlocking));
+  return kCuSuccess;
+}
+CuResult cuStreamDestroy_v2(CuStream handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = From(d.streams, handle);
+  if (stream == nullptr) return Misuse(kCuErrorInvalidHandle, "cuStreamDestroy: it is gone");
+  d.streams.erase(stream);
+  stream->closing = true;
+  d.changed.notify_all();
+  lock.unlock();
+  stream->thread.join();
+  delete stream;
+  return kCuSuccess;
+}
+CuResult cuStreamSynchronize(CuStream handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(handle, "cuStreamSynchronize");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  Await(lock, stream->last);
+  return kCuSuccess;
+}
+CuResult cuStreamWaitEvent(CuStream handle, CuEvent event_handle, unsigned) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(handle, "cuStreamWaitEvent");
+  Event* event = From(d.events, event_handle);
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuStreamWaitEvent: no such event");
+  if (event->recorded == nullptr) return kCuSuccess;
+  auto work = std::make_shared<Work>();
+  work->after.push_back(event->recorded);
+  Enqueue(stream, std::move(work));
+  return kCuSuccess;
+}
+CuResult cuStreamGetCtx(CuStream handle, CuContext* context) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(handle, "cuStreamGetCtx");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  *context = reinterpret_cast<CuContext>(stream->context);
+  return kCuSuccess;
+}
+
+CuResult cuEventCreate(CuEvent* event, unsigned flags) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Context* context = Current("cuEventCreate");
+  if (context == nullptr) return kCuErrorInvalidContext;
+  auto* made = new Event();
+  made->context = context;
+  made->timing = (flags & kCuEventDisableTiming) == 0;
+  d.events.insert(made);
+  *event = reinterpret_cast<CuEvent>(made);
+  return kCuSuccess;
+}
+CuResult cuEventDestroy_v2(CuEvent handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Event* event = From(d.events, handle);
+  if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventDestroy: it is gone");
+  d.events.erase(event);
+  delete event;
+  return kCuSuccess;
+}
+CuResult cuEventRecord(CuEvent handle, CuStream stream_handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(stream_handle, "cuEventRecord");
+  Event* event = From(d.events, handle);
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventRecord: no such event");
+  if (event->context != stream->context) {
+    return Misuse(kCuErrorInvalidHandle, "cuEventRecord: event and stream of different contexts");
+  }
+  event->recorded = Enqueue(stream, std::make_shared<Work>());
+  return kCuSuccess;
+}
+CuResult cuEventQuery(CuEvent handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Event* event = From(d.events, handle);
+  if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventQuery: no such event");
+  if (event->recorded == nullptr) return kCuSuccess;
+  if (!event->recorded->done) return kCuErrorNotReady;
+  Join(&d.host, event->recorded->clock);
+  return kCuSuccess;
+}
+CuResult cuEventSynchronize(CuEvent handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Event* event = From(d.events, handle);
+  if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventSynchronize: no such event");
+  Await(lock, event->recorded);
+  return kCuSuccess;
+}
+CuResult cuEventElapsedTime(float* milliseconds, CuEvent start_handle, CuEvent end_handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Event* start = From(d.events, start_handle);
+  Event* end = From(d.events, end_handle);
+  if (start == nullptr || end == nullptr || !start->timing || !end->timing ||
+      start->recorded == nullptr || end->recorded == nullptr) {
+    return Misuse(kCuErrorInvalidHandle, "cuEventElapsedTime: not two events that were timed");
+  }
+  if (!start->recorded->done || !end->recorded->done) return kCuErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->recorded->time - start->recorded->time).count();
+  return kCuSuccess;
+}
+
+CuResult cuModuleLoadData(CuModule* module, const void* image) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Context* context = Current("cuModuleLoadData");
+  if (context == nullptr) return kCuErrorInvalidContext;
+  auto* made = new Module();
+  made->context = context;
+  made->ptx = static_cast<const char*>(image);
+  d.modules.insert(made);
+  *module = reinterpret_cast<CuModule>(made);
+  return kCuSuccess;
+}
+CuResult cuModuleUnload(CuModule handle) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Module* module = From(d.modules, handle);
+  if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleUnload: it is gone");
+  d.modules.erase(module);
+  delete module;
+  return kCuSuccess;
+}
+CuResult cuModuleGetFunction(CuFunction* function, CuModule handle, const char* name) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Module* module = From(d.modules, handle);
+  if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleGetFunction: no module");
+  if (module->ptx.find(fmt::format(".entry {}(", name)) == std::string::npos) {
+    return kCuErrorNotFound;
+  }
+  std::unique_ptr<Function>& found = module->functions[name];
+  if (found == nullptr) found = std::make_unique<Function>(Function{name});
+  *function = reinterpret_cast<CuFunction>(found.get());
+  return kCuSuccess;
+}
+CuResult cuLaunchKernel(CuFunction handle, unsigned grid_x, unsigned grid_y, unsigned,
+                        unsigned block_x, unsigned, unsigned, unsigned, CuStream stream_handle,
+                        void** params, void**) {
+  Driver& d = D();
+  Lock lock(d.mutex);
+  Stream* stream = StreamOf(stream_handle, "cuLaunchKernel");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  const std::string& name = reinterpret_cast<Function*>(handle)->name;
+  auto work = std::make_shared<Work>();
+  if (name == "spin") {
+    const double seconds = static_cast<double>(*static_cast<uint64_t*>(params[0])) * 1e-9;
+    work->run = [=] { Sleep(seconds); };
+    Enqueue(stream, std::move(work));
+    return kCuSuccess;
+  }
+  const NormalizeKernel kernel = FindNormalizeKernel(name);
+  if (kernel == nullptr) return Misuse(kCuErrorNotFound, "cuLaunchKernel: unknown: " + name);
+  const auto args = *static_cast<NormalizeArgs*>(params[0]);
+  const size_t values = size_t{args.images} * args.height * args.width * args.channels;
+  const size_t size = name.find("float32") != std::string::npos ? 4 : 2;
+  const auto at = [](const void* p) { return reinterpret_cast<uint64_t>(p); };
+  const char* call = "cuLaunchKernel";
+  if (!Touch(stream, work.get(), at(args.in), values, false, call) ||
+      !Touch(stream, work.get(), at(args.flip), args.flip == nullptr ? 0 : args.images, false,
+             call) ||
+      !Touch(stream, work.get(), at(args.out), values * size, true, call)) {
+    return kCuErrorInvalidValue;
+  }
+  const bool works = d.work;
+  const double seconds = d.kernel_seconds;
+  work->run = [=] {
+    Sleep(seconds);
+    if (works) RunKernel(kernel, args, grid_x, grid_y, block_x);
+  };
+  Enqueue(stream, std::move(work));
+  return kCuSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,335 @@
+#include "pipeline/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "pipeline/dataset.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed::augment {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Rows of pictures that differ from row to row.
+Dataset Pictures(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t channels = 3) {
+  return Dataset::Range(0, rows).Map({{"image", DType::kUInt8, {height, width, channels}}},
+                                     [](RowContext& row) {
+                                       Random random(row.In<int64_t>(0)[0]);
+                                       for (uint8_t& value : row.Out<uint8_t>(0))
+                                         value = static_cast<uint8_t>(random());
+                                       return absl::OkStatus();
+                                     });
+}
+
+// (Of vectors, g++ 12 sees comparisons that are not there.)
+using Picture = std::basic_string<uint8_t>;
+
+std::vector<Picture> Collect(Iterator& it, size_t most = SIZE_MAX) {
+  std::vector<Picture> pictures;
+  while (pictures.size() < most) {
+    Batch batch;
+    EXPECT_OK(it.Next(&batch));
+    if (batch.empty()) break;
+    const int image = batch.Find("image");
+    for (size_t r = 0; r < batch.rows; ++r) {
+      const auto row = batch.Row<uint8_t>(image, r);
+      pictures.emplace_back(row.begin(), row.end());
+    }
+  }
+  return pictures;
+}
+
+std::vector<Picture> Collect(const Dataset& ds, int threads = 2) {
+  auto it = ds.Start({.threads = threads});
+  EXPECT_OK(it);
+  return it.ok() ? Collect(**it) : std::vector<Picture>();
+}
+
+std::vector<Augmentation> Everything() {
+  return {ColorJitter{.brightness = {0.6, 1.4},
+                      .contrast = {0.6, 1.4},
+                      .saturation = {0.6, 1.4},
+                      .hue = {-0.1, 0.1}},
+          RandomGrayscale{},
+          GaussianBlur{.kernel_size = {5, 3}},
+          RandomHorizontalFlip{},
+          RandomVerticalFlip{},
+          Pad{.padding = {1, 2, 3, 4}, .padding_mode = PaddingMode::kReflect},
+          RandomRotation{.degrees = {-30, 30}},
+          RandomAffine{.degrees = {-10, 10},
+                       .translate = {0.1, 0.2},
+                       .scale = {0.8, 1.2},
+                       .shear = {{{-5, 5}, {-5, 5}}},
+                       .interpolation = Sampling::kBilinear},
+          RandomPerspective{},
+          RandomInvert{},
+          RandomPosterize{},
+          RandomSolarize{},
+          RandomAutocontrast{},
+          RandomEqualize{},
+          RandomAdjustSharpness{},
+          RandAugment{},
+          TrivialAugmentWide{},
+          RandomApply{{RandomInvert{.p = 1}}},
+          RandomErasing{.random_value = true}};
+}
+
+TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
+  const Dataset ds = Pictures(64).Augment("image", Everything(), 5).Batch(8);
+  EXPECT_EQ(RowSpecText(ds.spec()), "value: int64, image: uint8 [26, 28, 3]");
+  const std::vector<Picture> all = Collect(ds, 1);
+  ASSERT_EQ(all.size(), 64);
+  EXPECT_EQ(std::set<Picture>(all.begin(), all.end()).size(), 64);
+  EXPECT_EQ(Collect(ds, 4), all);
+  auto it = ds.Start({.threads = 3});
+  ASSERT_OK(it);
+  EXPECT_EQ(Collect(**it, 24).size(), 24);
+  const auto state = (*it)->State();
+  ASSERT_OK(state);
+  auto resumed = ds.Start({.threads = 2});
+  ASSERT_OK((*resumed)->Load(*state));
+  EXPECT_EQ(Collect(**resumed), std::vector<Picture>(all.begin() + 24, all.end()));
+  // Another seed, another epoch: others.
+  EXPECT_NE(Collect(Pictures(64).Augment("image", Everything(), 6).Batch(8)), all);
+  const std::vector<Picture> two =
+      Collect(Pictures(8).Augment("image", {RandAugment{}}, 5).Batch(8).Repeat(2));
+  EXPECT_NE(std::vector<Picture>(two.begin(), two.begin() + 8),
+            std::vector<Picture>(two.begin() + 8, two.end()));
+}
+
+TEST(AugmentTest, GreyPicturesToo) {
+  EXPECT_EQ(Collect(Pictures(8, 20, 24, 1).Augment("image", Everything()).Batch(4)).size(), 8);
+}
+
+TEST(AugmentTest, StepsFollowEachOther) {
+  // What the input was is not changed, although the second step works in the first one's memory.
+  const Dataset ds = Pictures(4);
+  const std::vector<Picture> plain = Collect(ds);
+  const Dataset flipped = ds.Augment("image", {RandomHorizontalFlip{.p = 1}})
+                              .Augment("image", {RandomHorizontalFlip{.p = 1}}, 1);
+  EXPECT_EQ(Collect(flipped.Batch(3)), plain);
+  auto it = ds.Batch(4).Start();
+  Batch batch;
+  ASSERT_OK((*it)->Next(&batch));
+  const Dataset rows = Dataset::Rows(batch);
+  EXPECT_NE(Collect(rows.Augment("image", {RandomInvert{.p = 1}})), plain);
+  EXPECT_EQ(Collect(rows), plain);
+  EXPECT_EQ(Collect(rows.Augment("image", {})), plain);
+}
+
+TEST(AugmentTest, TextAndFingerprintHaveAllParameters) {
+  const Dataset ds = Pictures(4);
+  const Dataset a =
+      ds.Augment("image", {ColorJitter{.hue = {-0.1, 0.1}}, RandomErasing{.p = 0.25}}, 3);
+  EXPECT_THAT(a.Text(),
+              HasSubstr(".augment(image, [ColorJitter(brightness=[1, 1], contrast=[1, 1], "
+                        "saturation=[1, 1], hue=[-0.1, 0.1]), RandomErasing(p=0.25, "
+                        "scale=[0.02, 0.33], ratio=[0.3, 3.3], value=[0])], seed=3)"));
+  const auto fingerprint = [&](std::vector<Augmentation> steps, uint64_t seed = 0) {
+    return ds.Augment("image", std::move(steps), seed).Fingerprint();
+  };
+  const std::set<uint64_t> all = {
+      fingerprint({RandAugment{}}),
+      fingerprint({RandAugment{}}, 1),
+      fingerprint({RandAugment{.magnitude = 8}}),
+      fingerprint({RandAugment{.interpolation = Sampling::kBilinear}}),
+      fingerprint({RandAugment{.fill = {1, 2, 3}}}),
+      fingerprint({RandomAffine{.shear = {{{0, 1}, {0, 0}}}}}),
+      fingerprint({RandomAffine{.shear = {{{0, 0}, {0, 1}}}}}),
+      fingerprint({RandomApply{{RandomInvert{}}}}),
+      fingerprint({RandomApply{{RandomInvert{.p = 0.25}}}}),
+  };
+  EXPECT_EQ(all.size(), 9);
+}
+
+TEST(AugmentTest, WhatCannotBeIsRefused) {
+  const Dataset ds = Pictures(4);
+  const auto expect = [&](Augmentation step, std::string_view text) {
+    EXPECT_FAILS(ds.Augment("image", {RandomInvert{}, step}).status(), kInvalidArgument,
+                 std::string(text));
+  };
+  expect(RandomHorizontalFlip{.p = 1.5},
+         "augment: RandomHorizontalFlip(p=1.5): p must be from 0 to 1");
+  expect(RandomInvert{.p = NAN}, "p must be from 0 to 1");
+  expect(ColorJitter{.brightness = {-1, 1}},
+         "brightness must be two numbers from 0 to 1000000 in rising order");
+  expect(ColorJitter{.contrast = {1, INFINITY}}, "contrast must be two numbers");
+  expect(ColorJitter{.saturation = {2, 1}}, "saturation must be two numbers");
+  expect(ColorJitter{.hue = {-0.6, 0}}, "hue must be two numbers from -0.5 to 0.5");
+  expect(GaussianBlur{.kernel_size = {4, 3}}, "kernel_size must be odd and positive");
+  expect(GaussianBlur{.kernel_size = {3, 41}},
+         "half a kernel must be smaller than the picture, which is 24 x 20");
+  expect(GaussianBlur{.sigma = {0, 1}}, "sigma must be two numbers from 0.001 to 1000000");
+  expect(RandomErasing{.scale = {0, 2}}, "scale must be two numbers from 0 to 1");
+  expect(RandomErasing{.ratio = {0, 2}}, "ratio must be");
+  expect(RandomErasing{.value = {1, 2}},
+         "value must be one number or, of these pictures, 3; there are 2");
+  expect(RandomErasing{.value = {300}}, "value must be from 0 to 255");
+  expect(Pad{.padding = {-1, 0, 0, 0}}, "padding must be from 0 to 1048576");
+  expect(Pad{.padding = {24, 0, 0, 0}, .padding_mode = PaddingMode::kReflect},
+         "padding must be less than the picture's size, 24 x 20");
+  expect(Pad{.padding = {0, 21, 0, 0}, .padding_mode = PaddingMode::kSymmetric},
+         "padding must be at most the picture's size, 24 x 20");
+  expect(RandomRotation{.degrees = {0, INFINITY}}, "degrees must be");
+  expect(RandomRotation{.center = {{NAN, 0}}}, "center must be finite");
+  expect(RandomAffine{.translate = {0, 2}}, "translate must be from 0 to 1");
+  expect(RandomAffine{.scale = {0, 1}}, "scale must be");
+  expect(RandomPerspective{.distortion_scale = 2}, "distortion_scale must be from 0 to 1");
+  expect(RandomPosterize{.bits = 9}, "bits must be from 0 to 8");
+  expect(RandomSolarize{.threshold = 256}, "threshold must be from 0 to 255");
+  expect(RandomAdjustSharpness{.sharpness_factor = -1},
+         "sharpness_factor must be from 0 to 1000000");
+  expect(RandAugment{.num_ops = -1}, "num_ops must be from 0 to 1000");
+  expect(RandAugment{.magnitude = 31}, "magnitude must be from 0 on and less than");
+  expect(TrivialAugmentWide{.num_magnitude_bins = 1}, "num_magnitude_bins must be at least 2");
+  expect(RandomApply{{RandomInvert{.p = 2}}}, "augment: RandomInvert(p=2): p must be");
+  expect(RandomApply{{Pad{.padding = {1, 1, 1, 1}}}}, "not within RandomApply");
+  EXPECT_FAILS(ds.Augment("picture", {}).status(), kInvalidArgument,
+               "augment: there is no column 'picture'; there are: value: int64, image: uint8");
+  EXPECT_FAILS(ds.Augment("value", {}).status(), kInvalidArgument,
+               "wanted are pictures of uint8 [height, width, 1 or 3]; the column is value: int64");
+  EXPECT_FAILS(Pictures(1, 4, 4, 2).Augment("image", {}).status(), kInvalidArgument,
+               "the column is image: uint8 [4, 4, 2]");
+  EXPECT_FAILS(ds.Batch(2).Augment("image", {}).status(), kInvalidArgument,
+               "augment: works on rows");
+}
+
+// ---- How random numbers are spread
+
+// The largest difference between the distribution of `draws` and `cdf`.
+template <typename Cdf>
+double KolmogorovSmirnov(std::vector<double> draws, Cdf cdf) {
+  std::sort(draws.begin(), draws.end());
+  const double n = static_cast<double>(draws.size());
+  double most = 0;
+  for (size_t i = 0; i < draws.size(); ++i) {
+    const double expected = cdf(draws[i]);
+    most = std::max({most, std::abs(expected - static_cast<double>(i) / n),
+                     std::abs(expected - static_cast<double>(i + 1) / n)});
+  }
+  return most;
+}
+
+// What `read` sees in each of `n` pictures that the steps made of `picture`.
+template <typename Read>
+std::vector<double> Draws(std::vector<Augmentation> steps, const Picture& picture, int height,
+                          int width, int channels, int n, Read read) {
+  const auto augmenter = ImageAugmenter::Make(std::move(steps), height, width, channels);
+  EXPECT_OK(augmenter);
+  std::vector<double> draws;
+  ImageAugmenter::Memory memory;
+  Picture to(picture.size(), 0);
+  for (int i = 0; i < n; ++i) {
+    Random random(7, i);
+    (*augmenter)->Run(picture.data(), to.data(), random, &memory);
+    draws.push_back(read(to));
+  }
+  return draws;
+}
+
+TEST(AugmentDistributionTest, Probabilities) {
+  Picture picture = {0, 255};
+  const auto share = [&](Augmentation step, auto read) {
+    const std::vector<double> draws = Draws({step}, picture, 1, 2, 1, 100000, read);
+    double sum = 0;
+    for (double draw : draws) sum += draw;
+    return sum / 100000;
+  };
+  const auto changed = [&](const Picture& to) {
+    return std::ranges::equal(to, picture) ? 0.0 : 1.0;
+  };
+  // Five standard deviations of 100,000 draws are below 0.008.
+  EXPECT_NEAR(share(RandomHorizontalFlip{}, changed), 0.5, 0.008);
+  EXPECT_NEAR(share(RandomHorizontalFlip{.p = 0.1}, changed), 0.1, 0.008);
+  EXPECT_NEAR(share(RandomInvert{.p = 0.8}, changed), 0.8, 0.008);
+  EXPECT_NEAR(share(RandomApply{{RandomInvert{.p = 0.5}}, 0.5}, changed), 0.25, 0.008);
+  EXPECT_EQ(share(RandomInvert{.p = 0}, changed), 0);
+  EXPECT_EQ(share(RandomInvert{.p = 1}, changed), 1);
+}
+
+TEST(AugmentDistributionTest, FactorsAreDrawnEvenly) {
+  // Cut to whole numbers of 250 levels, so that a step of the distribution is 1/250.
+  const std::vector<double> draws = Draws({ColorJitter{.brightness = {0, 1}}}, {250}, 1, 1, 1,
+                                          100000, [](const Picture& to) { return to[0] / 250.0; });
+  EXPECT_LT(KolmogorovSmirnov(draws, [](double x) { return std::clamp(x, 0.0, 1.0); }),
+            1.0 / 250 + 0.006);
+}
+
+TEST(AugmentDistributionTest, ColorJitterTakesAllOrders) {
+  // Brightness by 2, then contrast at 0 (the mean), or the other way round.
+  const Picture picture = {100, 200};
+  const std::vector<double> draws =
+      Draws({ColorJitter{.brightness = {2, 2}, .contrast = {0, 0}}}, picture, 1, 2, 1, 20000,
+            [](const Picture& to) { return to[0]; });
+  // (200 + 255) / 2 cut, and 2 * 150 limited.
+  EXPECT_EQ(std::set<double>(draws.begin(), draws.end()), (std::set<double>{227, 255}));
+  EXPECT_NEAR(std::count(draws.begin(), draws.end(), 227), 10000, 400);
+}
+
+TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
+  constexpr int kSize = 100;
+  const Picture picture(kSize * kSize, 9);
+  std::vector<double> ratios;
+  std::vector<double> tops;
+  const std::vector<double> areas =
+      Draws({RandomErasing{.p = 1, .scale = {0.1, 0.3}, .ratio = {0.5, 2}}}, picture, kSize, kSize,
+            1, 20000, [&](const Picture& to) {
+              const size_t first = std::find(to.begin(), to.end(), 0) - to.begin();
+              int width = 0;
+              while (first % kSize + width < kSize && to[first + width] == 0) ++width;
+              const auto area = std::count(to.begin(), to.end(), 0);
+              const double height = static_cast<double>(area) / width;
+              ratios.push_back(std::log(height / width) / std::log(2));
+              tops.push_back(static_cast<double>(first / kSize) / (kSize - height));
+              return static_cast<double>(area) / to.size();
+            });
+  // Sides are rounded, which adds some to the 1.95 / sqrt(20000) of a chance of 0.001.
+  EXPECT_LT(KolmogorovSmirnov(areas, [](double x) { return std::clamp((x - 0.1) / 0.2, 0., 1.); }),
+            0.03);
+  EXPECT_LT(KolmogorovSmirnov(ratios, [](double x) { return std::clamp((x + 1) / 2, 0., 1.); }),
+            0.03);
+  EXPECT_LT(KolmogorovSmirnov(tops, [](double x) { return std::clamp(x, 0., 1.); }), 0.03);
+}
+
+TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
+  // Of one operation alone all is known: the pictures that solarising makes of a ramp. Others make
+  // these too, but seldom: below 31 thresholds of 14 operations.
+  Picture ramp(256, 0);
+  for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
+  std::map<Picture, int> seen;
+  Draws({TrivialAugmentWide{}}, ramp, 1, 256, 1, 62000, [&](const Picture& to) {
+    ++seen[to];
+    return 0.0;
+  });
+  for (int bin = 1; bin < 31; ++bin) {
+    Picture expected = ramp;
+    for (uint8_t& v : expected) v = v >= 255 * (1 - bin / 30.0) ? 255 - v : v;
+    // 62,000 / 14 / 31 = 143, standard deviation 12.
+    EXPECT_NEAR(seen[expected], 143, 60) << bin;
+  }
+  // Identity, what changes nothing here, and magnitudes of 0.
+  EXPECT_GT(seen[ramp], 62000 / 14);
+}
+
+TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
+  Picture ramp(256, 0);
+  for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
+  std::set<Picture> seen;
+  Draws({RandAugment{.num_ops = 1}}, ramp, 1, 256, 1, 5000, [&](const Picture& to) {
+    seen.insert(to);
+    return 0.0;
+  });
+  // Each operation gives one picture or, with a sign, two; some do nothing to one row of grey.
+  EXPECT_GE(seen.size(), 9);
+  EXPECT_LE(seen.size(), 4 + 2 * 9);
+  Picture expected = ramp;
+  for (uint8_t& v : expected) v &= 0xfe;  // posterised to 8 - round(9 / 7.5) = 7 bits
+  EXPECT_TRUE(seen.contains(expected));
+}
+
+}  // namespace
+}  // namespace shardfeed::augment

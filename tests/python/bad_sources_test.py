@@ -1,0 +1,328 @@
+"""Broken raw data of every kind, and what is said of it: file, place, remedy. IN is the folder."""
+
+import gzip
+import io
+import struct
+import tarfile
+
+import harness
+import pytest
+from harness import DEFECTS, TESTDATA
+
+JPEG = (TESTDATA / "pictures/circles/0.jpg").read_bytes()
+SUFFIXES = "jpg, jpeg, png, bmp, webp, gif, tif, tiff"
+
+
+def refuse(folder, kind, files, sources, message, *options):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    out = folder.with_name(folder.name + "-out")
+    found = harness.fail(DEFECTS, "convert", kind, *(folder / source for source in sources),
+                         out / "x@1",
+                         *(option.replace("IN/", f"{folder}/") for option in options))
+    assert found.replace(f"{folder}/", "IN/").replace(f"{folder}:", "IN:") == message
+    assert not out.exists() or harness.tree(out) == {}
+
+
+# ---- pictures
+
+
+@pytest.mark.parametrize("files, message", [
+    ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the picture again"),
+    ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not a picture: starts with "text"'),
+    ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size is told, after 20 bytes"),
+    ({"cat/a.txt": "x"}, f"IN/cat: no pictures (files named {SUFFIXES}) in the folder of a class; "
+     "remove it, or add some"),
+    ({"a.jpg": JPEG}, "IN: 1 picture in no class folder: a.jpg; one folder for each class is "
+     "wanted, as in IN/cat/1.jpg")])
+def test_imagefolder(tmp_path, files, message):
+    refuse(tmp_path, "imagefolder", files, ["."], message)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("dog\n", "IN/in/cat: this class is not in IN/map"),
+    ("cat\ncat\n", 'IN/map:2: the class "cat" is there twice'),
+    ("cat\n\ndog\n", "IN/map:2: a blank line between names; a name's number is that of its line"),
+    ("", "IN/map: no classes: the file is empty"),
+    ('{"cat": -1}', 'IN/map: "cat" has no integer from 0 on for a number: -1'),
+    ('{"cat": 1, "dog": 1}', 'IN/map: "cat" and "dog" have the same number 1'),
+    ('{"cat": 1', "IN/map: starts like a JSON object, but is not one; a class map is {\"cat\": 0, "
+     '"dog": 1}, or one name a line')])
+def test_class_map(tmp_path, text, message):
+    refuse(tmp_path, "imagefolder", {"in/cat/a.jpg": JPEG, "map": text}, ["in"], message,
+           "--class-map", "IN/map")
+
+
+@pytest.mark.parametrize("labels, text, message", [
+    ("l.csv", "name,label\na.jpg,1\n", 'IN/in/b.jpg: IN/l.csv has no label for "b.jpg"'),
+    ("l.csv", "name,label\na.jpg,1\na.jpg,2\n",
+     'IN/l.csv:3: "a.jpg" has a label already, further up'),
+    ("l.csv", "name,x,y\na.jpg,1,2\n",
+     'IN/l.csv:1: 3 columns, none of which is named "label"; which is it?'),
+    ("l", "a.jpg\n", 'IN/l:1: "a.jpg": "NAME LABEL" is wanted; a table needs a name that ends in '
+     ".csv or .tsv")])
+def test_label_file(tmp_path, labels, text, message):
+    refuse(tmp_path, "images", {"in/a.jpg": JPEG, "in/b.jpg": JPEG, labels: text}, ["in"], message,
+           "--label-file", f"IN/{labels}")
+
+
+def test_images_and_files(tmp_path):
+    refuse(tmp_path, "images", {"a.txt": "x"}, ["."], f"IN: no pictures (files named {SUFFIXES})")
+    refuse(tmp_path, "files", {"below/.hidden": "x"}, ["below"],
+           "IN/below: no files; hidden ones (.name) do not count")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/gone").symlink_to("nowhere")
+    assert harness.fail(harness.IO_FAILED, "convert", "files", tmp_path / "links",
+                        tmp_path / "out/x@1") == f"{tmp_path}/links/gone: the link leads to no file"
+
+
+@pytest.mark.parametrize("files, message", [
+    ({}, "IN/a.jpg: no text beside it: a.txt or a.json is wanted"),
+    ({"a.png": JPEG, "a.txt": "x"}, "IN/a.jpg: a.png has the same name but for the suffix, so the "
+     "text beside them is of which? Rename one"),
+    ({"a.txt": b"\xff"}, "IN/a.txt: not UTF-8; convert it, for example with iconv -f LATIN1 -t "
+     "UTF-8"),
+    ({"a.json": '{"x": }'}, "IN/a.json:1:7: invalid JSON: syntax error while parsing value - "
+     "unexpected '}'; expected '[', '{', or a literal; last read: \"\\\"x\\\": }\""),
+    ({"a.json": '{"text": "y"}', "a.txt": "x"}, 'IN/a.json: the key "text" has the name of a '
+     "feature of its own here; rename it, or keep the JSON as it is (--keep-json)")])
+def test_captions(tmp_path, files, message):
+    refuse(tmp_path, "captions", {"a.jpg": JPEG, **files}, ["."], message)
+
+
+# ---- tables and text
+
+
+@pytest.mark.parametrize("kind, delimiter", [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize("text, message", [
+    ("a,b\n1,2\n1,2,3\n", ':3: 3 cells where the header has 2; is a cell that holds "," not '
+     "quoted?"),
+    ("a,b\n1,2\n1\n", ":3: 1 cells where the header has 2"),
+    ('a,b\n1,"2\n3\n', ":2: a quote opens here and is never closed; where quotes have no meaning, "
+     "--no-quotes takes them as they are"),
+    ('a,b\n"1"x,2\n', ':2: "x,2\\n" after a closing quote, where a delimiter (",") or the end of '
+     "the row is expected; a quote inside quotes is written twice, and --no-quotes takes quotes as "
+     "they are"),
+    ("a,a\n1,2\n", ':1: columns 1 and 2 are both named "a"'),
+    ("a,\n1,2\n", ":1: column 2 of 2 has no name; the first row names the columns"),
+    ("", ": the file is empty; its first row must name the columns"),
+    ("a,b\n", ": no records: nothing comes after the header"),
+    ("a\r1\r", ":1: a carriage return without a line feed, outside quotes; lines end in LF or "
+     "CRLF")])
+def test_tables(tmp_path, kind, delimiter, text, message):
+    if kind == "tsv":
+        text = text.replace(",", "\t")
+        message = message.replace('","', '"\\t"').replace('"x,2', '"x\\t2')
+    refuse(tmp_path, kind, {"t": text}, ["t"], "IN/t" + message)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "text"])
+@pytest.mark.parametrize("content, message", [
+    (b"a\n\xff\n", ":2: not UTF-8 at byte 2 of the file (found 0xff); convert it, for example with "
+     "iconv -f LATIN1 -t UTF-8"),
+    (b"a\n1\0\n", ":2: a NUL byte, at byte 3 of the file; is it binary, or UTF-16?"),
+    ("a\n1\n".encode("utf-16"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
+     "UTF-8)"),
+    (gzip.compress(b"a\n1\n"), ": is compressed with gzip; decompress it first (gzip -d)")],
+    ids=["latin1", "nul", "utf16", "gzip"])
+def test_what_is_not_text(tmp_path, kind, content, message):
+    if kind == "jsonl":
+        content = content.replace(b"a\n", b'{"a": 1}\n')
+        message = message.replace("byte 2 ", "byte 9 ").replace("byte 3 ", "byte 10 ")
+    refuse(tmp_path, kind, {"t": content}, ["t"], "IN/t" + message)
+
+
+def test_schema(tmp_path):
+    refuse(tmp_path, "csv", {"t": "a\nx\n", "s": '{"a": "int64"}'}, ["t"],
+           'IN/t:2: "x" in column "a" is no int64, which the schema asks for', "--schema", "IN/s")
+
+
+# ---- JSON
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"a": 1}\n{"a": tru}\n', ':2:10: invalid JSON: syntax error while parsing value - invalid '
+     'literal; last read: "\\"a\\": tru}"'),
+    ("[1]\n", ':1: an array where each line must be a JSON object: "[1]"; the file starts like one '
+     "array of objects, which the kind json reads; JSON lines have one object on each line"),
+    ('{"a": 1}\n{"a": "x"}\n', ':2: "a": text here, but a number at IN/t:1'),
+    ('{"a": [[1]]}\n', ':1: "a": a list of lists, which a feature cannot hold; flatten it'),
+    ('{"a": [1, "x"]}\n', ':1: "a": text and numbers in one list'),
+    ('{"a": [1, null]}\n', ':1: "a": null in a list, where a feature cannot have a missing value'),
+    ('{"a": 1e39}\n', ':1: "a": the number 1e+39 is outside of float32'),
+    ('{"a": 18446744073709551615}\n', ':1: "a": the integer 18446744073709551615 is outside of '
+     "int64"),
+    ('{"a": 1, "a": 2}\n', ':1: the key "a" stands twice in one object'),
+    ("\n\n", ": no records: every line is blank")])
+def test_jsonl(tmp_path, text, message):
+    refuse(tmp_path, "jsonl", {"t": text}, ["t"], "IN/t" + message)
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"a": 1}', ":1: an object, where an array of objects is wanted; the kind jsonl reads one "
+     "object a line, and jq .KEY takes the array at a key out of an object"),
+    ('[{"a": 1}, 2]', ':1: a number where each element of the array must be an object: "2"'),
+    ('[{"a": 1}', ":1: the file ends before the array does; is it cut?"),
+    ('[{"a": 1} {"a": 2}]', ':1: "{\\"a\\": 2}]" after an element, where a comma or the array\'s '
+     "end is expected"),
+    ('[{"a": 1}] x', ':1: "x" after the array\'s end; is it several arrays?'),
+    ("[]", ": no records: the array is empty"),
+    ("", ":1: the file is empty; an array of objects is wanted"),
+    ('[{"a": 1},\n {"a": }]', ":2:7: invalid JSON: syntax error while parsing value - unexpected "
+     "'}'; expected '[', '{', or a literal; last read: \"\\\"a\\\": }\"")])
+def test_json(tmp_path, text, message):
+    refuse(tmp_path, "json", {"t": text}, ["t"], "IN/t" + message)
+
+
+# ---- tar
+
+
+def tar(*members, kind=tarfile.REGTYPE, link=""):
+    """An archive of (name, content); the last one is of `kind`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for i, (name, content) in enumerate(members):
+            info = tarfile.TarInfo(name)
+            if i + 1 == len(members):
+                info.type, info.linkname = kind, link
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+TWO = tar(("a.txt", b"x" * 600), ("b.txt", b"y"))
+NO_LINKS = "which is not followed; make the archive with files (tar --dereference --hard-dereference)"
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "the file is empty"),
+    (b"x" * 600, 'not a tar archive: no header, but "xxxxxxxxxxxxxxxx" at byte 0'),
+    (TWO[:700], 'the archive is cut: it ends inside "a.txt", 412 bytes before that one\'s end, at '
+     "byte 700"),
+    (TWO[:2560], "the archive is cut: it ends after a member, without the zero blocks that end a "
+     "tar, at byte 2560"),
+    (TWO[:1536] + b"z" + TWO[1537:], "a damaged header: its sum is wrong, at byte 1536"),
+    (TWO + TWO, "the archive ends at byte 2560, but the file goes on with other data, as when "
+     "several tars were put together; split them: at byte 10240"),
+    (gzip.compress(TWO, mtime=0)[:60], "GZIP data ends in the middle, at byte 60: the file is cut, "
+     "or its writer was not closed"),
+    (tar(("../a.txt", b"x")), '"../a.txt" at byte 0 leads out of its folder; rename it'),
+    (tar(("b/../../a.txt", b"x")), '"b/../../a.txt" at byte 0 leads out of its folder; rename it'),
+    (tar(("/etc/a.txt", b"x")), '"/etc/a.txt" at byte 0 leads out of its folder; rename it'),
+    (tar(("a.txt", b"x"), ("a.png", b""), kind=tarfile.SYMTYPE, link="/etc/passwd"),
+     f'"a.png" at byte 1024 is a link to "/etc/passwd", {NO_LINKS}'),
+    (tar(("a.png", b""), kind=tarfile.LNKTYPE, link="b.png"),
+     f'"a.png" at byte 0 is a link to "b.png", {NO_LINKS}'),
+    (tar(("a.png", b""), kind=tarfile.FIFOTYPE),
+     '"a.png" at byte 0 is a pipe or a device, not a file'),
+    (tar(("a.png", b""), kind=tarfile.CHRTYPE),
+     '"a.png" at byte 0 is a pipe or a device, not a file'),
+    (tar(("a.txt", b"x"), ("a.txt", b"y")), '"a.txt" at byte 1024 is there twice'),
+    (tar(("a.txt", b"x"), ("b.txt", b"y"), ("a.png", b"z")), '"a.png" at byte 2048 does not stand '
+     "beside the other files of its record; sort the archive (tar --sort=name)"),
+    (tar(("a", b"x")), "no records, only a: the archive holds no files with a dot in their name")])
+def test_tar(tmp_path, content, message):
+    refuse(tmp_path, "tar", {"t.tar": content}, ["t.tar"], "IN/t.tar: " + message)
+
+
+def test_tar_with_broken_json(tmp_path):
+    refuse(tmp_path, "tar", {"t.tar": tar(("a.json", b'{"x": tru}'))}, ["t.tar"],
+           'IN/t.tar: the JSON of "a": byte 10: syntax error while parsing value - invalid literal; '
+           'last read: "\\"x\\": tru}"', "--parse-json")
+
+
+# ---- arrays
+
+
+def idx(kind, dimensions, content):
+    return struct.pack(f">4B{len(dimensions)}I", 0, 0, kind, len(dimensions),
+                       *dimensions) + content
+
+
+IDX = idx(8, (2, 1, 1), b"ab")
+
+
+@pytest.mark.parametrize("files, message", [
+    ({"i": b"hello"}, 'IN/i: not an IDX file: it starts with "hell", where two zero bytes, a type '
+     "and the number of dimensions are expected"),
+    ({"i": IDX[:-1]}, "IN/i: the header tells of 2 records of 1 bytes, 18 in all, but the file ends "
+     "at byte 17, 1 bytes too early; get it again"),
+    ({"i": IDX + b"c"}, "IN/i: the header tells of 2 records of 1 bytes, which end at byte 18, but "
+     "the file goes on; the header or the file is wrong"),
+    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: wanted are pictures "
+     "(unsigned bytes in 3 or 4 dimensions) and labels (integers in 1 dimension)"),
+    ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 pictures"),
+    ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends in the middle, at byte 31: the "
+     "file is cut, or its writer was not closed"),
+    ({"i": IDX, "l": idx(8, (3,), b"abc")}, "IN/i: 2 pictures, but IN/l holds 3 labels"),
+    ({"l": idx(8, (3,), b"abc")}, "IN/l: labels, but no file of pictures is named")])
+def test_idx(tmp_path, files, message):
+    refuse(tmp_path, "idx", files, list(files), message)
+
+
+def test_idx_and_class_map(tmp_path):
+    refuse(tmp_path, "idx", {"i": IDX, "l": idx(8, (2,), b"\0\1"), "map": "cat\n"}, ["i", "l"],
+           "IN/l: label 1 of record 1 is not in IN/map", "--class-map", "IN/map")
+
+
+@pytest.mark.parametrize("content, options, message", [
+    (b"", ["--variant", "10"], "no records: the file is empty"),
+    (b"\7" + bytes(3075), [], "3076 bytes, neither a multiple of 3073 (CIFAR-10) nor of 3074 "
+     "(CIFAR-100); is it a binary batch (*.bin), and whole?"),
+    (b"\x0a" + bytes(3072), [], "record 0 at byte 0: the label 10 is out of range; is this "
+     "CIFAR-10, and its binary version?")])
+def test_cifar(tmp_path, content, options, message):
+    refuse(tmp_path, "cifar", {"x.bin": content}, ["x.bin"], "IN/x.bin: " + message, *options)
+
+
+def npy(descr, shape, content, order="False"):
+    header = f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}"
+    header += " " * (64 - (len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + content
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", 'not a .npy file: it starts with ""'),
+    (b"PK\3\4zip", 'not a .npy file: it starts with "PK\\x03\\x04zip"; an .npz file is an archive '
+     "of .npy files: unpack it (unzip)"),
+    (b"\x93NUMPY", "the file ends inside its header"),
+    (npy("|O", "(1,)", b""), 'values of type "|O": Python objects, which only Python can read; '
+     "save an array of numbers or text"),
+    (npy(">i4", "(1,)", b"1234"), 'values of type ">i4": big-endian; save it with '
+     "a.astype(a.dtype.newbyteorder('<'))"),
+    (npy("<c8", "(1,)", bytes(8)), 'values of type "<c8": wanted are booleans, integers, floats up '
+     "to 64 bits, or text of a fixed size"),
+    (npy("<i4", "(1, 1)", b"1234", "True"), "in Fortran order (columns first), where rows do not "
+     "stand together; save it with numpy.ascontiguousarray(a)"),
+    (npy("<i4", "()", b"1234"), "a single value, not an array: it has no rows"),
+    (npy("<i4", "(2,)", b"1234"), "the header tells of 2 rows of 4 bytes, but 4 bytes follow it: "
+     "the file is cut"),
+    (npy("<i4", "(1,)", b"12345"), "the header tells of 1 rows of 4 bytes, but 5 bytes follow it: "
+     "the file goes on after the end"),
+    (npy("<i4", "(0,)", b""), "no records: the array has no rows"),
+    (npy("<u8", "(1,)", b"\xff" * 8), "row 0: the value 18446744073709551615 is outside of int64"),
+    (npy("<f8", "(1,)", struct.pack("<d", 1e300)), "row 0: the value 1e+300 is outside of "
+     "float32")])
+def test_npy(tmp_path, content, message):
+    refuse(tmp_path, "npy", {"x.npy": content}, ["x.npy"], "IN/x.npy: " + message)
+
+
+# ---- TFRecord
+
+FRAME = harness.frame(b"abc")
+
+
+@pytest.mark.parametrize("content, message", [
+    (FRAME + FRAME[:-2], "record 1 at byte 19: cut payload or footer: the record needs 19 bytes, 17 "
+     "are there; 'shardfeed verify' lists all defects"),
+    (FRAME + b"\xff" + FRAME[1:], "record 1 at byte 19: length CRC expected 0xa6e21153, found "
+     "0x0e4999b0 (length 255); 'shardfeed verify' lists all defects"),
+    (FRAME[:13] + b"X" + FRAME[14:], "record 0 at byte 0: payload CRC expected 0x5f488381, found "
+     "0x21f1576e (length 3)"),
+    (b"text, no records", "not a TFRecord file: starts with 74 65 78 74 2c 20 6e 6f, which is "
+     "neither a record nor GZIP, ZLIB or SNAPPY"),
+    (gzip.compress(FRAME * 3, mtime=0)[:-12], "GZIP data ends in the middle, at byte 26: the file is "
+     "cut, or its writer was not closed")])
+def test_tfrecord(tmp_path, content, message):
+    refuse(tmp_path, "tfrecord", {"x": content}, ["x"], "IN/x: " + message)
