@@ -1,10 +1,10 @@
-// Resizing random crops of pictures to 224 x 224, beside OpenCV on the same pixels. Prints one JSON
-// object: seconds of each round, and how far results are apart.
+// Resizing crops of pictures, beside OpenCV on the same pixels. Prints one JSON object: the seconds
+// of each round.
 //
-//   resample_benchmark FILE WIDTH HEIGHT COUNT [SIZE]
+//   resample_benchmark FILE [SIZE]
 //
-// FILE: COUNT crops, each a line "width height" and its width * height * 3 bytes, as
-// benchmarks/resample.py writes them; outputs go to FILE.out for it to compare.
+// FILE: crops, each a line "width height" and its width * height * 3 bytes, as run.py writes them.
+// The results, SIZE x SIZE (default 224), antialiased, go to FILE.out for it to compare.
 
 #include <chrono>
 #include <cstdio>
@@ -39,6 +39,11 @@ int main(int argc, char** argv) {
   std::vector<uint8_t> out(size_t{size} * size * 3);
   shardfeed::Resampler resampler;
   std::vector<double> ours[2], area, linear;
+  const auto resize = [&](const Crop& c, bool antialias) {
+    const auto* pixels = reinterpret_cast<const uint8_t*>(c.pixels.data());
+    resampler.Resize({pixels, size_t{3} * c.width, c.width, c.height}, 3, {.antialias = antialias},
+                     size, size, out.data(), size_t{3} * size);
+  };
   const auto timed = [&](std::vector<double>& seconds, auto&& run) {
     const auto start = std::chrono::steady_clock::now();
     for (const Crop& c : crops) run(c);
@@ -47,11 +52,7 @@ int main(int argc, char** argv) {
   };
   for (int round = 0; round < 5; ++round) {
     for (bool antialias : {false, true}) {
-      timed(ours[antialias], [&](const Crop& c) {
-        resampler.Resize(
-            {reinterpret_cast<const uint8_t*>(c.pixels.data()), c.width * 3, c.width, c.height}, 3,
-            {.antialias = antialias}, size, size, out.data(), size * 3);
-      });
+      timed(ours[antialias], [&](const Crop& c) { resize(c, antialias); });
     }
     cv::Mat to(size, size, CV_8UC3, out.data());
     for (int method : {cv::INTER_AREA, cv::INTER_LINEAR}) {
@@ -62,13 +63,9 @@ int main(int argc, char** argv) {
     }
   }
   std::ofstream result(std::string(argv[1]) + ".out", std::ios::binary);
-  for (bool antialias : {false, true}) {
-    for (const Crop& c : crops) {
-      resampler.Resize(
-          {reinterpret_cast<const uint8_t*>(c.pixels.data()), c.width * 3, c.width, c.height}, 3,
-          {.antialias = antialias}, size, size, out.data(), size * 3);
-      result.write(reinterpret_cast<char*>(out.data()), out.size());
-    }
+  for (const Crop& c : crops) {
+    resize(c, true);
+    result.write(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
   }
   fmt::print(
       "{{\"crops\": {}, \"size\": {}, \"antialiased\": [{:.5f}], \"plain\": [{:.5f}], "

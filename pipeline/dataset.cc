@@ -101,6 +101,12 @@ const RowSpec& Dataset::spec() const {
 
 bool Dataset::batched() const { return node_ != nullptr && node_->batched; }
 
+std::shared_ptr<const ShardTable> Dataset::table() const {
+  const Node* node = node_.get();
+  while (node != nullptr && node->inputs.size() == 1) node = node->inputs[0].get();
+  return node == nullptr ? nullptr : node->table;
+}
+
 std::string Dataset::Text() const {
   if (node_ == nullptr) return std::string(status_.message());
   const std::function<std::string(const Node&)> text = [&](const Node& node) -> std::string {
@@ -115,6 +121,14 @@ std::string Dataset::Text() const {
 
 uint64_t Dataset::FingerprintOf(const Node& node, bool with_ranks) {
   std::string all = Dataset(std::make_shared<const Node>(node)).Text();
+  if (!with_ranks) {
+    // A batch at the end has no part in where the chain stands: its size may change with the ranks.
+    const Node* end = &node;
+    while (end->kind == Node::kBatchFn && !end->changes_count) end = end->inputs[0].get();
+    if (end->kind == Node::kBatch) {
+      all.replace(all.rfind("." + end->text), end->text.size() + 1, ".batch");
+    }
+  }
   const std::function<void(const Node&)> add = [&](const Node& n) {
     if (n.table != nullptr) {
       all += fmt::format(" {:016x} {}", n.table->fingerprint(), ReaderText(n.reader));
@@ -655,7 +669,7 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
 
 // ---- Batches
 
-Dataset Dataset::MapBatch(RowSpec output, BatchFn fn) const {
+Dataset Dataset::MapBatch(RowSpec output, BatchFn fn, bool changes_count) const {
   if (!status_.ok()) return *this;
   if (!node_->batched) {
     return Dataset(
@@ -666,6 +680,7 @@ Dataset Dataset::MapBatch(RowSpec output, BatchFn fn) const {
   node.text = fmt::format("map_batch({})", NamesText(output));
   node.spec = std::make_shared<const RowSpec>(std::move(output));
   node.batched = true;
+  node.changes_count = changes_count;
   node.batch_fn = [fn = std::move(fn), spec = node.spec](shardfeed::Batch& batch) -> absl::Status {
     absl::Status status = fn(batch);
     if (!status.ok()) return status;
@@ -1265,7 +1280,7 @@ absl::Status Iterator::OpenAgain() {
   return status.ok() ? reader.status() : status;
 }
 
-absl::Status Iterator::Next(Batch* out) {
+absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*)) {
   *out = Batch();
   if (!error_.ok()) return error_;
   if (Forked()) {
@@ -1276,7 +1291,7 @@ absl::Status Iterator::Next(Batch* out) {
   if (!repeated_.empty()) {
     *out = repeated_;
   } else {
-    error_ = queue_->Take(1, out);
+    error_ = work(*queue_, out);
     if (options_.headspace && error_.ok()) repeated_ = *out;
   }
   const uint64_t end = NowNs();
@@ -1288,10 +1303,39 @@ absl::Status Iterator::Next(Batch* out) {
     error_ = absl::CancelledError("the run was cancelled");
     *out = Batch();
   }
+  return error_;
+}
+
+absl::Status Iterator::Next(Batch* out) {
+  absl::Status status =
+      Ask(out, [](ElementQueue& queue, Batch* taken) { return queue.Take(1, taken); });
   elements_ += out->empty() ? 0 : 1;
   rows_ += out->rows;
   damaged_ += out->damaged.size();
-  return error_;
+  return status;
+}
+
+absl::Status Iterator::Peek(Batch* out) {
+  return Ask(out, [](ElementQueue& queue, Batch* ready) {
+    absl::Status status = queue.Fill();
+    if (!status.ok() || queue.ended()) return status;
+    *ready = queue.head().batched ? queue.head() : queue.head().Slice(queue.at(), queue.left());
+    return status;
+  });
+}
+
+void Iterator::Advance(size_t elements) {
+  if (elements == 0) return;
+  elements_ += elements;
+  rows_ += !repeated_.empty() ? elements : queue_->head().batched ? queue_->head().rows : elements;
+  if (!repeated_.empty()) return;
+  // Rows that are passed, of those that the head tells of.
+  const shardfeed::Batch& head = queue_->head();
+  const uint64_t begin = head.batched ? 0 : queue_->at();
+  const uint64_t end = head.batched ? head.rows : begin + elements;
+  damaged_ += std::count_if(head.damaged.begin(), head.damaged.end(),
+                            [&](uint32_t row) { return row >= begin && row < end; });
+  queue_->Advance(elements);
 }
 
 absl::StatusOr<std::string> Iterator::State() const {

@@ -150,7 +150,8 @@ class Dataset {
   // ---- Batches
 
   // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
-  Dataset MapBatch(RowSpec output, BatchFn fn) const;
+  // `changes_count`: it may leave no rows of a batch, which is then left out.
+  Dataset MapBatch(RowSpec output, BatchFn fn, bool changes_count = false) const;
   // Pictures of a batch mixed with one another, labels with them: see mixup.h.
   Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
                 double alpha = 1, uint64_t seed = 0) const;
@@ -198,6 +199,8 @@ class Dataset {
   const RowSpec& spec() const;
   // Its elements are batches.
   bool batched() const;
+  // The shards that the chain reads, where it has one source and that is shards; else null.
+  std::shared_ptr<const ShardTable> table() const;
   // The chain as it would be written: "shards(train@64).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // A number that changes with the data and with all of the chain that is not a function of the
@@ -277,6 +280,11 @@ class Iterator {
   // The next element, a batch or a row; one without rows at the end. After an error each further
   // call returns it again. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
+  // The next element and, where elements are rows, those that stand ready behind it; none at the
+  // end. They are not delivered before Advance says so, and until then come again.
+  absl::Status Peek(Batch* out);
+  // Delivers so many of the elements that Peek gave.
+  void Advance(size_t elements);
   const RowSpec& spec() const { return recipe_.spec(); }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
@@ -296,6 +304,8 @@ class Iterator {
   bool Forked() const;
   void Abandon();
   absl::Status OpenAgain();
+  // Makes `work` ask the queue, with what Next and Peek have in common.
+  absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
   const Dataset recipe_;  // whose steps are keys in context_
   RunOptions options_;

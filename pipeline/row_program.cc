@@ -168,6 +168,11 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
     }
   }
   for (auto& memory : fixed.memory) out.memory.push_back(std::move(memory));
+  for (const auto& range : ranges) {
+    for (const auto& step : range->steps) {
+      if (auto kept = step->kept()) out.memory.push_back(std::move(kept));
+    }
+  }
   if (keeps_input_) {
     for (auto& memory : input.memory) out.memory.push_back(std::move(memory));
     for (const auto& step : steps_) {

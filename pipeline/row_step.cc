@@ -86,11 +86,16 @@ class ParseMemory : public StepMemory {
 class MapMemory : public StepMemory {
  public:
   const VariableColumn* variable(size_t output) const override { return &columns[output]; }
+  std::shared_ptr<const void> kept() const override { return strings->empty() ? nullptr : strings; }
   void Clear() override {
     for (VariableColumn& column : columns) column.Clear();
+    // A batch may have the old ones.
+    if (!strings->empty()) strings = std::make_shared<Strings>();
   }
 
+  using Strings = std::vector<std::unique_ptr<std::string>>;
   std::vector<VariableColumn> columns;  // one for each output
+  std::shared_ptr<Strings> strings = std::make_shared<Strings>();
 };
 
 class ParseStep : public RowStep {
@@ -201,6 +206,7 @@ class MapStep : public RowStep {
     context.seed_ = seed_;
     auto& columns = static_cast<MapMemory*>(memory)->columns;
     for (VariableColumn& column : columns) context.variable_.push_back(&column);
+    context.kept_ = static_cast<MapMemory*>(memory)->strings.get();
     for (size_t row = range->begin; row < range->end; ++row) {
       range->failed_row = row;
       context.row_ = row;
@@ -237,6 +243,8 @@ class FilterStep : public RowStep {
     context.visible_ = visible;
     context.first_output_ = first_output;
     context.seed_ = seed_;
+    std::vector<std::unique_ptr<std::string>> strings;
+    context.kept_ = &strings;
     for (size_t row = range->begin; row < range->end; ++row) {
       uint8_t& keep = range->keep[row - range->begin];
       if (!keep) continue;

@@ -51,6 +51,8 @@ class StepMemory {
   virtual ~StepMemory() = default;
   // The rows of the step's ragged output number `output`.
   virtual const VariableColumn* variable(size_t output) const = 0;
+  // What bytes of its outputs point to, to be kept with the batch; may be null.
+  virtual std::shared_ptr<const void> kept() const { return nullptr; }
   virtual void Clear() = 0;
 };
 
@@ -127,6 +129,12 @@ class RowContext {
             elements * slot.spec->num_values()};
   }
 
+  // A string of bytes that lives as long as the batch, for outputs of bytes that are not in the
+  // row. In a filter, as long as the call.
+  std::string_view Keep(std::string bytes) {
+    return kept_->emplace_back(std::make_unique<std::string>(std::move(bytes))).operator*();
+  }
+
   // Numbers that depend on the seed of the step, the epoch and the row's position alone.
   Random& random();
   uint64_t epoch();
@@ -145,6 +153,7 @@ class RowContext {
   absl::Span<const int> visible_;
   size_t first_output_ = 0;
   std::vector<VariableColumn*> variable_;
+  std::vector<std::unique_ptr<std::string>>* kept_ = nullptr;
   uint64_t seed_ = 0;
   size_t row_ = 0;
   bool has_origin_ = false;

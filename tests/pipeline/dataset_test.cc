@@ -145,6 +145,49 @@ TEST(DatasetTest, AMapReplacesAndDropsColumns) {
               ElementsAre(R"({"name":"zero"})"));
 }
 
+TEST(DatasetTest, AMapKeepsBytes) {
+  std::vector<std::string> kept;
+  for (const Dataset& ds : {Dataset::Range(0, 3000), Odd(Dataset::Range(0, 6000))}) {
+    const Dataset text = ds.Map({{"text", DType::kBytes, {}}}, [](RowContext& row) {
+                             row.Out<std::string_view>(0)[0] =
+                                 row.Keep(std::to_string(row.In<int64_t>(0)[0]) + " is kept");
+                             return absl::OkStatus();
+                           }).Batch(1000);
+    auto it = Start(text);
+    std::vector<Batch> batches(3);
+    for (Batch& batch : batches) EXPECT_OK(it->Next(&batch));
+    it.reset();
+    for (const Batch& batch : batches) {
+      for (size_t row = 0; row < batch.rows; ++row) {
+        EXPECT_EQ(batch.Row<std::string_view>(1, row)[0],
+                  std::to_string(batch.Row<int64_t>(0, row)[0]) + " is kept");
+      }
+    }
+  }
+}
+
+TEST(DatasetTest, PeekedElementsAreDeliveredByAdvance) {
+  auto it = Start(Dataset::Range(0, 2000).Map({}, [](RowContext&) { return absl::OkStatus(); }));
+  Batch ready;
+  int64_t next = 0;
+  while (true) {
+    EXPECT_OK(it->Peek(&ready));
+    if (ready.empty()) break;
+    EXPECT_EQ(ready.Row<int64_t>(0, 0)[0], next);
+    const size_t some = std::min<size_t>(ready.rows, 300);
+    it->Advance(some);
+    next += some;
+    const std::string state = *it->State();
+    Batch one;
+    EXPECT_OK(it->Next(&one));
+    if (one.empty()) break;
+    EXPECT_EQ(one.Row<int64_t>(0, 0)[0], next);
+    EXPECT_OK(it->Load(state));
+  }
+  EXPECT_EQ(next, 2000);
+  EXPECT_EQ(it->stats().rows, it->stats().elements);
+}
+
 TEST(DatasetTest, FiltersKeepTheOrder) {
   const std::vector<std::string> odd = Collect(Odd(Dataset::Range(0, 10000)));
   ASSERT_EQ(odd.size(), 5000);
@@ -535,7 +578,7 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
 
 TEST(StateTest, WrongStatesAreRefused) {
   auto it = Start(Dataset::Range(0, 10).Batch(2));
-  auto other = Start(Dataset::Range(0, 10).Batch(3));
+  auto other = Start(Dataset::Range(0, 11).Batch(2));
   EXPECT_FAILS(other->Load(*it->State()), kFailedPrecondition,
                "the state belongs to another chain or other data");
   EXPECT_FAILS(it->Load("hello"), kInvalidArgument, "not the state of a pipeline of shardfeed");

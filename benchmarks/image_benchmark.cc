@@ -1,0 +1,159 @@
+// Pictures to batches: random crops of 224 x 224, mirrored or not, 256 to a batch. Prints one JSON
+// object of pictures a second for each round, and CPU seconds for 1,000 pictures.
+//
+//   image_benchmark SPEC [PICTURES]   the chain with 1 and 2 threads, and a bare loop of the same
+//                                     kernels over records in memory with 2; antialiased, plain,
+//                                     and as float16 in planes, normalised
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "decode/image.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "pipeline/dataset.h"
+#include "pipeline/decode_image.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr int kRounds = 5;
+constexpr size_t kBatch = 256;
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double CpuSeconds() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  if (result.ok()) return *std::move(result);
+  fmt::print(stderr, "image_benchmark: {}\n", std::string(result.status().message()));
+  std::exit(1);
+}
+void Check(const absl::Status& status) {
+  Value(status.ok() ? absl::StatusOr<int>(0) : absl::StatusOr<int>(status));
+}
+
+struct Rates {
+  std::vector<double> per_second;
+  std::vector<double> cpu_seconds;  // for 1,000
+
+  std::string Json() const {
+    return fmt::format("{{\"per_second\": [{:.1f}], \"cpu_seconds\": [{:.4f}]}}",
+                       fmt::join(per_second, ", "), fmt::join(cpu_seconds, ", "));
+  }
+};
+
+// Times `run`, which returns how many pictures it did, and adds to `rates`.
+template <typename Run>
+void Measure(const Run& run, Rates* rates) {
+  const double start = Now();
+  const double cpu = CpuSeconds();
+  const auto pictures = static_cast<double>(run());
+  rates->per_second.push_back(pictures / (Now() - start));
+  rates->cpu_seconds.push_back(1000 * (CpuSeconds() - cpu) / pictures);
+}
+
+uint64_t RunChain(const std::string& spec, const DecodeImageOptions& options, int threads,
+                  uint64_t pictures) {
+  const Dataset ds = Dataset::Shards(spec)
+                         .Shuffle(1)
+                         .Parse({{.name = "image/encoded", .dtype = DType::kBytes},
+                                 {.name = "image/class/label", .dtype = DType::kInt64}})
+                         .DecodeImage("image/encoded", options)
+                         .Repeat()
+                         .Batch(kBatch)
+                         .Take(pictures / kBatch);
+  const auto it = Value(ds.Start({.threads = threads}));
+  uint64_t rows = 0;
+  for (Batch batch;;) {
+    Check(it->Next(&batch));
+    if (batch.empty()) return rows;
+    rows += batch.rows;
+  }
+}
+
+uint64_t RunLoop(const std::vector<std::string>& jpegs, const DecodeImageOptions& options,
+                 int threads, uint64_t pictures) {
+  std::atomic<uint64_t> next = 0;
+  std::vector<std::thread> running;
+  // As many batches as a chain keeps, one after another.
+  ImageDecoder one(options.image);
+  std::vector<char> memory(4 * kBatch * one.result_bytes());
+  for (int t = 0; t < threads; ++t) {
+    running.emplace_back([&] {
+      ImageDecoder decoder(options.image);
+      for (uint64_t i = next++; i < pictures; i = next++) {
+        const ImageSize size = Value(decoder.Open(jpegs[i % jpegs.size()]));
+        Random random(0, 0, 0, i);
+        const ImageBox box = RandomResizedCrop(size, options.scale, options.ratio, random);
+        Check(decoder.Decode(box, random.Uniform() < options.flip,
+                             &memory[i % (4 * kBatch) * decoder.result_bytes()]));
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  return pictures;
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print(stderr, "usage: image_benchmark SPEC [PICTURES]\n");
+    return 2;
+  }
+  const std::string spec = argv[1];
+  const uint64_t pictures = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2048;
+  std::vector<std::string> jpegs;
+  {
+    const auto it = Value(
+        Dataset::Shards(spec).Parse({{.name = "image/encoded", .dtype = DType::kBytes}}).Start());
+    for (Batch batch; Check(it->Next(&batch)), !batch.empty();) {
+      for (size_t r = 0; r < batch.rows; ++r) {
+        jpegs.emplace_back(batch.Row<std::string_view>(0, r)[0]);
+      }
+    }
+  }
+  DecodeImageOptions antialiased;
+  antialiased.crop = CropKind::kRandom;
+  antialiased.flip = 0.5;
+  DecodeImageOptions plain = antialiased;
+  plain.image.antialias = false;
+  DecodeImageOptions half = antialiased;
+  half.image.layout = PixelLayout::kChw;
+  half.image.dtype = DType::kFloat16;
+  half.image.mean = {0.485f, 0.456f, 0.406f};
+  half.image.std = {0.229f, 0.224f, 0.225f};
+  Rates chain, chain_1, chain_plain, chain_half, loop;
+  for (int round = 0; round < kRounds; ++round) {
+    Measure([&] { return RunChain(spec, antialiased, 2, pictures); }, &chain);
+    Measure([&] { return RunLoop(jpegs, antialiased, 2, pictures); }, &loop);
+    Measure([&] { return RunChain(spec, plain, 2, pictures); }, &chain_plain);
+    Measure([&] { return RunChain(spec, half, 2, pictures); }, &chain_half);
+    Measure([&] { return RunChain(spec, antialiased, 1, pictures / 2); }, &chain_1);
+  }
+  fmt::print(
+      "{{\"antialiased\": {}, \"loop\": {}, \"plain\": {}, \"float16_planes\": {}, "
+      "\"one_thread\": {}}}\n",
+      chain.Json(), loop.Json(), chain_plain.Json(), chain_half.Json(), chain_1.Json());
+  return 0;
+}
+
+}  // namespace
+}  // namespace shardfeed
+
+int main(int argc, char** argv) { return shardfeed::Main(argc, argv); }

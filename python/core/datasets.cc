@@ -1,0 +1,336 @@
+#include "python/core/datasets.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nanobind/stl/map.h"
+#include "nanobind/stl/optional.h"
+#include "nanobind/stl/pair.h"
+#include "nanobind/stl/shared_ptr.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
+#include "pipeline/dataset.h"
+#include "python/core/batches.h"
+#include "python/core/errors.h"
+#include "python/core/functions.h"
+#include "python/core/iterator.h"
+#include "reader/random_access.h"
+#include "shard/spec.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+// A dataset that is none raises what is wrong.
+Dataset Made(Dataset ds) {
+  Check(ds.status());
+  return ds;
+}
+
+EngineKind EngineOf(const std::string& io) {
+  if (io == "auto") return EngineKind::kAuto;
+  if (io == "threads") return EngineKind::kThreads;
+  if (io == "uring") return EngineKind::kUring;
+  if (io == "mmap") return EngineKind::kMmap;
+  throw nb::value_error(("io is 'auto', 'threads', 'uring' or 'mmap', not '" + io + "'").c_str());
+}
+
+EpochEnd EpochEndOf(const std::string& end) {
+  if (end == "drop") return EpochEnd::kDrop;
+  if (end == "pad") return EpochEnd::kPad;
+  if (end == "wrap") return EpochEnd::kWrap;
+  throw nb::value_error(("end is 'drop', 'pad' or 'wrap', not '" + end + "'").c_str());
+}
+
+Exhausted ExhaustedOf(const std::string& what) {
+  if (what == "stop") return Exhausted::kStop;
+  if (what == "drop") return Exhausted::kDrop;
+  if (what == "repeat") return Exhausted::kRepeat;
+  throw nb::value_error(("exhausted is 'stop', 'drop' or 'repeat', not '" + what + "'").c_str());
+}
+
+Dataset Shards(const std::vector<std::string>& specs,
+               std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
+               const std::string& end, bool check_crc, bool skip_damaged, const std::string& io,
+               int threads, uint64_t budget_bytes, uint64_t block_records) {
+  ReaderOptions options;
+  if (records) {
+    options.records.emplace();
+    for (const auto& [begin, count] : *records) options.records->push_back({begin, count});
+  }
+  options.batch = batch;
+  options.end = EpochEndOf(end);
+  options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
+  options.damage.skip = skip_damaged;
+  options.io = EngineOf(io);
+  options.threads = threads;
+  options.budget_bytes = budget_bytes;
+  options.block_records = block_records;
+  absl::Status status;
+  std::optional<Dataset> ds;
+  {
+    nb::gil_scoped_release release;
+    absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+    status = set.status();
+    if (status.ok()) ds = Dataset::Shards(*set, std::move(options));
+  }
+  Check(status);
+  return Made(*std::move(ds));
+}
+
+// (name, dtype, shape or None for ragged's elements, ragged, default or None, raw)
+FeatureSpec FeatureFromPython(nb::tuple t) {
+  FeatureSpec feature;
+  feature.name = nb::cast<std::string>(t[0]);
+  feature.dtype = DTypeFromName(nb::cast<std::string>(t[1]));
+  feature.shape = nb::cast<std::vector<int64_t>>(t[2]);
+  feature.layout = nb::cast<bool>(t[3]) ? Layout::kRagged : Layout::kFixed;
+  feature.decode_raw = nb::cast<bool>(t[5]);
+  if (!t[4].is_none()) {
+    switch (ListKind(feature)) {
+      case FeatureKind::kInt64:
+        feature.default_value = nb::cast<std::vector<int64_t>>(t[4]);
+        break;
+      case FeatureKind::kFloat:
+        feature.default_value = nb::cast<std::vector<float>>(t[4]);
+        break;
+      default: {
+        std::vector<std::string> values;
+        for (nb::handle value : nb::borrow<nb::sequence>(t[4])) {
+          const nb::bytes bytes = nb::cast<nb::bytes>(value);
+          values.emplace_back(bytes.c_str(), bytes.size());
+        }
+        feature.default_value = std::move(values);
+      }
+    }
+  }
+  return feature;
+}
+
+std::vector<FeatureSpec> FeaturesFromPython(nb::sequence features) {
+  std::vector<FeatureSpec> specs;
+  for (nb::handle f : features) specs.push_back(FeatureFromPython(nb::borrow<nb::tuple>(f)));
+  return specs;
+}
+
+std::map<std::string, Padding> PaddingOf(
+    const std::map<std::string, std::pair<int64_t, double>>& padding) {
+  std::map<std::string, Padding> result;
+  for (const auto& [name, how] : padding) result[name] = {how.first, how.second};
+  return result;
+}
+
+Dataset Rows(nb::sequence spec, nb::sequence columns) {
+  Batch batch =
+      BatchFromPython(std::make_shared<const RowSpec>(SpecFromPython(spec)), std::move(columns));
+  batch.batched = false;
+  return Made(Dataset::Rows(batch));
+}
+
+// Iterator.__init__
+void Start(PyIterator* self, const Dataset& ds, int threads, uint64_t budget_bytes,
+           bool deterministic, bool headspace, std::shared_ptr<Trace> trace, bool bare,
+           bool writable, bool blocks) {
+  RunOptions options;
+  options.threads = threads;
+  options.budget_bytes = budget_bytes;
+  options.deterministic = deterministic;
+  options.headspace = headspace;
+  options.trace = std::move(trace);
+  absl::StatusOr<std::unique_ptr<Iterator>> run;
+  {
+    nb::gil_scoped_release release;
+    run = ds.Start(options);
+  }
+  new (self) PyIterator(Check(std::move(run)), ElementForm{bare, writable && !headspace, blocks});
+}
+
+// Records by number.
+class Records {
+ public:
+  explicit Records(std::shared_ptr<const ShardTable> table)
+      : access_(std::make_unique<RandomAccess>(std::move(table))) {}
+
+  uint64_t size() const { return access_->num_records(); }
+  BytesArray Get(const std::vector<uint64_t>& numbers, int threads) const {
+    absl::StatusOr<RecordSet> set;
+    {
+      nb::gil_scoped_release release;
+      set = access_->Get(numbers, threads);
+    }
+    auto records = std::make_shared<RecordSet>(Check(std::move(set)));
+    const std::string_view* data = records->records.data();
+    return {std::move(records), data, {static_cast<int64_t>(numbers.size())}};
+  }
+  // (path, record in the shard, byte of its frame)
+  nb::tuple Place(uint64_t number) const {
+    const ShardTable& table = access_->table();
+    if (number >= table.num_records()) throw nb::index_error("no such record");
+    const size_t shard = table.ShardOf(number);
+    const uint64_t record = number - table.begins()[shard];
+    const auto index = Check(table.Index(shard));
+    return nb::make_tuple(table.path(shard), record, index->Offset(record));
+  }
+
+ private:
+  std::unique_ptr<RandomAccess> access_;
+};
+
+}  // namespace
+
+void BindDatasets(nb::module_& m) {
+  using nb::arg;
+  nb::class_<Trace>(m, "Trace")
+      .def(nb::init<>())
+      .def("write", [](const Trace& trace, const std::string& path) { Check(trace.Write(path)); });
+  nb::class_<Records>(m, "Records")
+      .def("__len__", &Records::size)
+      .def("get", &Records::Get)
+      .def("place", &Records::Place);
+
+  nb::class_<Dataset>(m, "Dataset")
+      .def_static("shards", &Shards, arg("specs"), arg("records").none(), arg("batch"), arg("end"),
+                  arg("check_crc"), arg("skip_damaged"), arg("io"), arg("threads"),
+                  arg("budget_bytes"), arg("block_records"))
+      .def_static("range",
+                  [](int64_t start, int64_t stop, int64_t step, std::string name) {
+                    return Made(Dataset::Range(start, stop, step, std::move(name)));
+                  })
+      .def_static("rows", &Rows)
+      .def("parse",
+           [](const Dataset& ds, nb::sequence features, nb::sequence feature_lists) {
+             return Made(ds.Parse(FeaturesFromPython(features), FeaturesFromPython(feature_lists)));
+           })
+      .def("parse_all",
+           [](const Dataset& ds) {
+             std::optional<Dataset> parsed;
+             {
+               nb::gil_scoped_release release;
+               parsed = ds.ParseAll();
+             }
+             return Made(*std::move(parsed));
+           })
+      .def("map",
+           [](const Dataset& ds, nb::sequence outputs, nb::object fn,
+              std::vector<std::string> drops) {
+             RowSpec spec = SpecFromPython(outputs);
+             MapFn map = MakePythonMap(ds.spec(), spec, std::move(fn));
+             return Made(ds.Map(std::move(spec), std::move(map), std::move(drops)));
+           })
+      .def("filter",
+           [](const Dataset& ds, nb::object fn) {
+             return Made(ds.Filter(MakePythonFilter(ds.spec(), std::move(fn))));
+           })
+      .def("map_batch",
+           [](const Dataset& ds, nb::sequence outputs, nb::object fn, bool writable) {
+             RowSpec spec = SpecFromPython(outputs);
+             BatchFn map = MakePythonBatchMap(spec, std::move(fn), writable);
+             return Made(ds.MapBatch(std::move(spec), std::move(map)));
+           })
+      .def("filter_batch",
+           [](const Dataset& ds, nb::object fn) {
+             return Made(ds.MapBatch(ds.spec(), MakePythonBatchFilter(std::move(fn)), true));
+           })
+      .def("select",
+           [](const Dataset& ds, std::vector<std::string> names) {
+             return Made(ds.Select(std::move(names)));
+           })
+      .def("batch", [](const Dataset& ds, uint64_t size,
+                       bool drop_remainder) { return Made(ds.Batch(size, drop_remainder)); })
+      .def("padded_batch",
+           [](const Dataset& ds, uint64_t size,
+              const std::map<std::string, std::pair<int64_t, double>>& padding,
+              bool drop_remainder) {
+             return Made(ds.PaddedBatch(size, PaddingOf(padding), drop_remainder));
+           })
+      .def("pad",
+           [](const Dataset& ds, const std::map<std::string, std::pair<int64_t, double>>& padding) {
+             return Made(ds.Pad(PaddingOf(padding)));
+           })
+      .def("bucket_by_length",
+           [](const Dataset& ds, std::string column, std::vector<int64_t> boundaries,
+              std::vector<uint64_t> sizes, bool drop_remainder) {
+             return Made(ds.BucketByLength(std::move(column), std::move(boundaries),
+                                           std::move(sizes), drop_remainder));
+           })
+      .def("batch_by_length",
+           [](const Dataset& ds, std::string column, int64_t budget) {
+             return Made(ds.BatchByLength(std::move(column), budget));
+           })
+      .def("unbatch", [](const Dataset& ds) { return Made(ds.Unbatch()); })
+      .def("pack",
+           [](const Dataset& ds, std::string column, int64_t length, size_t open, int64_t pad,
+              bool truncate) {
+             return Made(
+                 ds.Pack(std::move(column),
+                         {.length = length, .open = open, .pad = pad, .truncate = truncate}));
+           })
+      .def("take", [](const Dataset& ds, uint64_t count) { return Made(ds.Take(count)); })
+      .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })
+      .def("shard", [](const Dataset& ds, uint64_t rank,
+                       uint64_t world) { return Made(ds.Shard(rank, world)); })
+      .def("enumerate", [](const Dataset& ds, std::string name,
+                           int64_t start) { return Made(ds.Enumerate(std::move(name), start)); })
+      .def(
+          "shuffle",
+          [](const Dataset& ds, uint64_t seed, std::optional<uint64_t> window) {
+            return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll)));
+          },
+          arg("seed"), arg("window").none())
+      .def("interleave_shards",
+           [](const Dataset& ds, uint64_t cycle, uint64_t block) {
+             return Made(ds.InterleaveShards(cycle, block));
+           })
+      .def("repeat", [](const Dataset& ds, uint64_t epochs) { return Made(ds.Repeat(epochs)); })
+      .def("cache", [](const Dataset& ds, uint64_t max_bytes) { return Made(ds.Cache(max_bytes)); })
+      .def("prefetch", [](const Dataset& ds, size_t count) { return Made(ds.Prefetch(count)); })
+      .def_static(
+          "concatenate",
+          [](std::vector<Dataset> all) { return Made(Dataset::Concatenate(std::move(all))); })
+      .def_static("zip",
+                  [](std::vector<Dataset> all) { return Made(Dataset::Zip(std::move(all))); })
+      .def_static("interleave",
+                  [](std::vector<Dataset> all, uint64_t cycle, uint64_t block) {
+                    return Made(Dataset::Interleave(std::move(all), cycle, block));
+                  })
+      .def_static("mix",
+                  [](std::vector<Dataset> all, std::vector<double> weights, uint64_t seed,
+                     const std::vector<std::string>& exhausted) {
+                    std::vector<Exhausted> policies;
+                    for (const std::string& what : exhausted) policies.push_back(ExhaustedOf(what));
+                    return Made(Dataset::Mix(std::move(all), std::move(weights), seed,
+                                             std::move(policies)));
+                  })
+      .def("spec", [](const Dataset& ds) { return SpecToPython(ds.spec()); })
+      .def("batched", &Dataset::batched)
+      .def("text", &Dataset::Text)
+      .def("fingerprint", &Dataset::Fingerprint)
+      .def("records", [](const Dataset& ds) -> std::optional<Records> {
+        if (auto table = ds.table()) return Records(std::move(table));
+        return std::nullopt;
+      });
+
+  nb::class_<PyIterator>(m, "Iterator")
+      .def("__init__", &Start, arg("dataset"), arg("threads"), arg("budget_bytes"),
+           arg("deterministic"), arg("headspace"), arg("trace").none(), arg("bare"),
+           arg("writable"), arg("blocks"))
+      .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__next__",
+           [](PyIterator& it) {
+             nb::object element = it.Next();
+             if (!element.is_valid()) throw nb::stop_iteration();
+             return element;
+           })
+      .def("state", &PyIterator::State)
+      .def("load", &PyIterator::Load)
+      .def("stats", &PyIterator::Stats)
+      .def("close", &PyIterator::Close)
+      .def_prop_ro("closed", &PyIterator::closed);
+  m.def("close_all", &PyIterator::CloseAll);
+  m.def("after_fork", &PyIterator::AfterFork);
+}
+
+}  // namespace shardfeed::python

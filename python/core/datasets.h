@@ -1,0 +1,15 @@
+// The recipe (pipeline/dataset.h) and records by number, for Python.
+
+#ifndef SHARDFEED_PYTHON_CORE_DATASETS_H_
+#define SHARDFEED_PYTHON_CORE_DATASETS_H_
+
+#include "nanobind/nanobind.h"
+
+namespace shardfeed::python {
+
+// Dataset, Iterator and Records. A step that cannot be made raises.
+void BindDatasets(nanobind::module_& m);
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_DATASETS_H_

@@ -1,0 +1,120 @@
+#include "python/core/errors.h"
+
+#include <charconv>
+#include <map>
+#include <string>
+
+#include "fmt/format.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+// Guarded by the GIL.
+PyObject* data_loss_error = nullptr;
+PyObject* cancelled_error = nullptr;
+
+// Exceptions on their way through the library, by number. A run ends with its first error, and what
+// else fails meanwhile is never asked for: the oldest goes.
+constexpr size_t kMaxKept = 4096;
+constexpr std::string_view kMark = " [exception ";
+uint64_t next_exception = 0;
+std::map<uint64_t, PyObject*>& Kept() {
+  static auto* kept = new std::map<uint64_t, PyObject*>();
+  return *kept;
+}
+
+// File names and the like need not be UTF-8.
+nb::object Text(std::string_view text) {
+  return nb::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
+PyObject* TypeOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+      return PyExc_ValueError;
+    case absl::StatusCode::kNotFound:
+      return PyExc_FileNotFoundError;
+    case absl::StatusCode::kAlreadyExists:
+      return PyExc_FileExistsError;
+    case absl::StatusCode::kPermissionDenied:
+      return PyExc_PermissionError;
+    case absl::StatusCode::kOutOfRange:
+      return PyExc_IndexError;
+    case absl::StatusCode::kDataLoss:
+      return data_loss_error;
+    case absl::StatusCode::kCancelled:
+      return cancelled_error;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kUnavailable:
+      return PyExc_OSError;
+    default:
+      return PyExc_RuntimeError;
+  }
+}
+
+// The exception that the message stands for, or null; takes its number out of the message.
+PyObject* TakeException(std::string* message) {
+  const size_t mark = message->rfind(kMark);
+  if (mark == std::string::npos) return nullptr;
+  const char* begin = message->data() + mark + kMark.size();
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(begin, message->data() + message->size(), number);
+  if (error != std::errc() || *end != ']') return nullptr;
+  message->erase(mark, end + 1 - message->data() - mark);
+  const auto it = Kept().find(number);
+  if (it == Kept().end()) return nullptr;
+  PyObject* exception = it->second;
+  Kept().erase(it);
+  return exception;
+}
+
+}  // namespace
+
+void Raise(const absl::Status& status) {
+  std::string message(status.message());
+  nb::object exception = nb::steal(TakeException(&message));
+  nb::object text = Text(message);
+  if (exception.is_valid()) {
+    // Python 3.10 has no notes.
+    if (nb::hasattr(exception, "add_note")) exception.attr("add_note")(text);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  } else {
+    PyErr_SetObject(TypeOf(status.code()), text.ptr());
+  }
+  throw nb::python_error();
+}
+
+absl::Status KeepException(nb::python_error exception) {
+  const nb::object value = nb::borrow(exception.value());
+  std::string what = nb::cast<std::string>(nb::str(exception.type().attr("__name__")));
+  try {
+    const std::string text = nb::cast<std::string>(nb::str(value));
+    if (!text.empty()) what += ": " + text;
+  } catch (nb::python_error&) {  // its __str__ fails
+  }
+  if (Kept().size() >= kMaxKept) {
+    Py_DECREF(Kept().begin()->second);
+    Kept().erase(Kept().begin());
+  }
+  if (PyException_GetTraceback(value.ptr()) == nullptr && exception.traceback().is_valid()) {
+    PyException_SetTraceback(value.ptr(), exception.traceback().ptr());
+  }
+  Kept()[++next_exception] = value.inc_ref().ptr();
+  return absl::AbortedError(fmt::format("{}{}{}]", what, kMark, next_exception));
+}
+
+void BindErrors(nb::module_& m) {
+  data_loss_error = PyErr_NewExceptionWithDoc(
+      "shardfeed.DataLossError",
+      "Data is damaged: a CRC does not fit, a record is cut, a shard is missing.",
+      PyExc_RuntimeError, nullptr);
+  cancelled_error = PyErr_NewExceptionWithDoc(
+      "shardfeed.CancelledError", "The iterator was closed.", PyExc_RuntimeError, nullptr);
+  m.attr("DataLossError") = nb::borrow(data_loss_error);
+  m.attr("CancelledError") = nb::borrow(cancelled_error);
+}
+
+}  // namespace shardfeed::python

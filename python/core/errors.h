@@ -1,0 +1,37 @@
+// Errors of the library as exceptions of Python.
+
+#ifndef SHARDFEED_PYTHON_CORE_ERRORS_H_
+#define SHARDFEED_PYTHON_CORE_ERRORS_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nanobind/nanobind.h"
+
+namespace shardfeed::python {
+
+// All with the GIL.
+
+// Raises what fits the code: ValueError for InvalidArgument, FileNotFoundError for NotFound,
+// DataLossError for DataLoss ... An error that an exception of the user's function led to is that
+// exception, with the error's message as a note.
+[[noreturn]] void Raise(const absl::Status& status);
+inline void Check(const absl::Status& status) {
+  if (!status.ok()) Raise(status);
+}
+template <typename T>
+T Check(absl::StatusOr<T> value) {
+  if (!value.ok()) Raise(value.status());
+  return *std::move(value);
+}
+
+// The error that the exception becomes, which Raise makes the exception again. `exception` is empty
+// afterwards.
+absl::Status KeepException(nanobind::python_error exception);
+
+void BindErrors(nanobind::module_& m);
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_ERRORS_H_

@@ -1,0 +1,202 @@
+#include "python/core/functions.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "nanobind/stl/vector.h"
+#include "python/core/batches.h"
+#include "python/core/errors.h"
+#include "python/core/shared_object.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+// Calls `work` with the GIL; an exception becomes an error that Raise makes the exception again.
+template <typename Work>
+absl::Status WithPython(const Work& work) {
+  nb::gil_scoped_acquire gil;
+  DropObjects();
+  try {
+    return work();
+  } catch (nb::python_error& e) {
+    return KeepException(std::move(e));
+  } catch (nb::builtin_exception& e) {  // of this file's own checks
+    return absl::InvalidArgumentError(e.what());
+  }
+}
+
+template <typename T>
+std::pair<const char*, size_t> Values(const RowContext& row, size_t column) {
+  const absl::Span<const T> values = row.In<T>(column);
+  return {reinterpret_cast<const char*>(values.data()), values.size()};
+}
+
+// The values of a row's column, whatever their type.
+std::pair<const char*, size_t> ValuesOf(const RowContext& row, size_t column, DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return Values<uint8_t>(row, column);
+    case DType::kInt8:
+      return Values<int8_t>(row, column);
+    case DType::kUInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return Values<uint16_t>(row, column);
+    case DType::kInt16:
+      return Values<int16_t>(row, column);
+    case DType::kInt32:
+      return Values<int32_t>(row, column);
+    case DType::kInt64:
+      return Values<int64_t>(row, column);
+    case DType::kFloat32:
+      return Values<float>(row, column);
+    case DType::kFloat64:
+      return Values<double>(row, column);
+    case DType::kBytes:
+      return Values<std::string_view>(row, column);
+  }
+  return {};
+}
+
+char* Output(RowContext& row, size_t output, DType dtype, bool ragged, size_t elements) {
+  const auto at = [&]<typename T>(T) {
+    const absl::Span<T> values = ragged ? row.Extend<T>(output, elements) : row.Out<T>(output);
+    return reinterpret_cast<char*>(values.data());
+  };
+  switch (dtype) {
+    case DType::kUInt8:
+      return at(uint8_t{});
+    case DType::kInt8:
+      return at(int8_t{});
+    case DType::kUInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return at(uint16_t{});
+    case DType::kInt16:
+      return at(int16_t{});
+    case DType::kInt32:
+      return at(int32_t{});
+    case DType::kInt64:
+      return at(int64_t{});
+    case DType::kFloat32:
+      return at(float{});
+    case DType::kFloat64:
+      return at(double{});
+    case DType::kBytes:
+      return at(std::string_view{});
+  }
+  return nullptr;
+}
+
+// Copies, for the row may be in memory that is used again.
+nb::dict RowToPython(const RowContext& row, const RowSpec& spec) {
+  nb::dict columns;
+  for (size_t c = 0; c < spec.size(); ++c) {
+    const auto [data, values] = ValuesOf(row, c, spec[c].dtype);
+    columns[nb::str(spec[c].name.data(), spec[c].name.size())] = ValueToPython(
+        spec[c], data, static_cast<int64_t>(values / spec[c].num_values()), nb::handle(), true);
+  }
+  return columns;
+}
+
+void SetOutput(RowContext& row, size_t output, const ColumnSpec& spec, nb::handle value) {
+  const auto check = [&](size_t size, size_t each) {
+    if (spec.ragged ? size % each == 0 : size == each) return size / each;
+    throw nb::value_error(
+        fmt::format("column '{}': a value of another size than declared", spec.name).c_str());
+  };
+  if (spec.dtype == DType::kBytes) {
+    const nb::sequence strings = nb::borrow<nb::sequence>(value);
+    const size_t n = nb::len(strings);
+    auto* to = reinterpret_cast<std::string_view*>(
+        Output(row, output, spec.dtype, spec.ragged, check(n, spec.num_values())));
+    for (size_t i = 0; i < n; ++i) {
+      const nb::bytes bytes = nb::cast<nb::bytes>(strings[i]);
+      to[i] = row.Keep(std::string(bytes.c_str(), bytes.size()));
+    }
+    return;
+  }
+  const ContiguousBytes bytes(value);
+  char* to = Output(row, output, spec.dtype, spec.ragged, check(bytes.size(), spec.bytes()));
+  if (bytes.size() > 0) std::memcpy(to, bytes.bytes().data(), bytes.size());
+}
+
+}  // namespace
+
+MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn) {
+  return [input, outputs, fn = ShareObject(std::move(fn))](RowContext& row) {
+    return WithPython([&] {
+      const nb::sequence values =
+          nb::borrow<nb::sequence>(nb::borrow(fn.get())(RowToPython(row, input)));
+      for (size_t i = 0; i < outputs.size(); ++i) SetOutput(row, i, outputs[i], values[i]);
+      return absl::OkStatus();
+    });
+  };
+}
+
+FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
+  return [input, fn = ShareObject(std::move(fn))](RowContext& row) {
+    bool keep = false;
+    const absl::Status status = WithPython([&] {
+      keep = nb::cast<bool>(nb::bool_(nb::borrow(fn.get())(RowToPython(row, input))));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) throw std::runtime_error(std::string(status.message()));
+    return keep;
+  };
+}
+
+BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable) {
+  auto spec = std::make_shared<const RowSpec>(outputs);
+  return [spec, writable, fn = ShareObject(std::move(fn))](Batch& batch) {
+    return WithPython([&] {
+      const nb::tuple result = nb::borrow<nb::tuple>(
+          nb::borrow(fn.get())(BatchToPython(batch, /*bare=*/false, writable)));
+      std::shared_ptr<RowSpec> own;
+      for (size_t i = 0; i < spec->size(); ++i) {
+        const nb::object shape = result[1][i];
+        if (shape.is_none()) continue;
+        if (own == nullptr) own = std::make_shared<RowSpec>(*spec);
+        (*own)[i].shape = nb::cast<std::vector<int64_t>>(shape);
+      }
+      Batch out = BatchFromPython(own != nullptr ? own : spec, result[0]);
+      if (out.rows == batch.rows) {
+        out.origins = std::move(batch.origins);
+        out.padded = batch.padded;
+      }
+      batch = std::move(out);
+      return absl::OkStatus();
+    });
+  };
+}
+
+BatchFn MakePythonBatchFilter(nb::object fn) {
+  return [fn = ShareObject(std::move(fn))](Batch& batch) {
+    return WithPython([&] {
+      const nb::object mask = nb::borrow(fn.get())(BatchToPython(batch, /*bare=*/false, false));
+      const ContiguousBytes keep(mask);
+      if (keep.size() != batch.rows) {
+        return absl::InvalidArgumentError(
+            fmt::format("filter: a mask of {} for {} rows", keep.size(), batch.rows));
+      }
+      BatchBuilder builder(batch.spec);
+      builder.Append(batch, 0, 0);
+      for (size_t row = 0; row < batch.rows; ++row) {
+        if (keep.bytes()[row] != 0) builder.AppendMore(row, 1);
+      }
+      if (builder.rows() == 0) {
+        batch.rows = 0;
+      } else {
+        batch = builder.Finish(/*batched=*/true);
+      }
+      return absl::OkStatus();
+    });
+  };
+}
+
+}  // namespace shardfeed::python

@@ -1,0 +1,30 @@
+// Functions written in Python as steps of a chain.
+
+#ifndef SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
+#define SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
+
+#include <memory>
+
+#include "nanobind/nanobind.h"
+#include "pipeline/parallel_stage.h"
+#include "pipeline/row_step.h"
+
+namespace shardfeed::python {
+
+// The functions are called on threads of the library, which take the GIL for the call. What they
+// raise comes out of the iterator. `input`: the columns that they get, by name.
+
+// fn(row dict) gives a sequence with a value for each column of `outputs`: an array in one piece
+// and of the column's type, or a list of bytes.
+MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
+// fn(row dict) tells whether the row stays.
+FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
+// fn(batch dict) gives (columns as BatchFromPython takes them, a shape or None for each): the shape
+// of the column's rows where it differs from batch to batch.
+BatchFn MakePythonBatchMap(const RowSpec& outputs, nanobind::object fn, bool writable);
+// fn(batch dict) gives an array of uint8, one for each row: whether it stays.
+BatchFn MakePythonBatchFilter(nanobind::object fn);
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_FUNCTIONS_H_

@@ -1,0 +1,74 @@
+// A run of a dataset, as Python iterates over it.
+
+#ifndef SHARDFEED_PYTHON_CORE_ITERATOR_H_
+#define SHARDFEED_PYTHON_CORE_ITERATOR_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "nanobind/nanobind.h"
+#include "pipeline/dataset.h"
+#include "python/core/batches.h"
+
+namespace shardfeed::python {
+
+// What elements look like.
+struct ElementForm {
+  bool bare = false;      // of a single column: its value alone, not a dict
+  bool writable = false;  // arrays may be written to
+  bool blocks = false;    // rows come as the batches in which they stand ready
+};
+
+// All functions are called with the GIL and let it go while they wait; those of one iterator may be
+// called from several threads, one after another.
+//
+// The run is asked on a thread of its own, so that the one that waits can look for signals (Ctrl-C)
+// now and then: an interrupted call leaves its work under way, and the next call takes what it
+// gives. In a child after fork, where the run's threads are not, all functions raise.
+class PyIterator {
+ public:
+  PyIterator(std::unique_ptr<Iterator> run, ElementForm form);
+  ~PyIterator();
+
+  // The next element; null at the end.
+  nanobind::object Next();
+  std::string State();
+  void Load(const std::string& state);
+  nanobind::dict Stats();
+  void Close();
+  bool closed() const { return closed_; }
+
+  // Those that are not closed; by an exit handler of Python.
+  static void CloseAll();
+  // In a child: gives up all runs, whose threads are not there.
+  static void AfterFork();
+
+ private:
+  struct Run;
+
+  // Lets the run's thread do `work` and waits; raises what a signal handler raises, and the work's
+  // error.
+  void Do(std::function<absl::Status(Iterator&)> work);
+  // Waits for work that an interrupted call has left. With the GIL.
+  void Settle();
+  void CheckOpen() const;
+
+  std::shared_ptr<Run> run_;
+  const ElementForm form_;
+  bool closed_ = false;
+  bool forked_ = false;
+  bool batched_ = false;
+  // Rows that stand ready, and how many of them were delivered.
+  RowViews rows_;
+  size_t num_rows_ = 0;
+  size_t at_ = 0;
+  bool started_ = false;
+};
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_ITERATOR_H_

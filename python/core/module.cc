@@ -1,0 +1,20 @@
+// The extension module shardfeed._core: what the package's Python code stands on. Not a public
+// interface.
+
+#include "nanobind/nanobind.h"
+#include "python/core/batches.h"
+#include "python/core/datasets.h"
+#include "python/core/errors.h"
+#include "python/core/shared_object.h"
+#include "python/core/writing.h"
+
+NB_MODULE(_core, m) {
+  using namespace shardfeed::python;  // NOLINT(build/namespaces)
+  // Iterators of a program that ends are not worth a warning.
+  nanobind::set_leak_warnings(false);
+  BindErrors(m);
+  BindBatches(m);
+  BindDatasets(m);
+  BindWriting(m);
+  m.def("drop_objects", &DropObjects);
+}

@@ -1,0 +1,45 @@
+#include "python/core/shared_object.h"
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+namespace shardfeed::python {
+namespace {
+
+struct Dropped {
+  std::mutex mutex;
+  std::vector<PyObject*> objects;
+  std::atomic<bool> any = false;
+};
+
+// Never destroyed: threads may drop objects while the process ends.
+Dropped& AllDropped() {
+  static auto* dropped = new Dropped();
+  return *dropped;
+}
+
+}  // namespace
+
+std::shared_ptr<PyObject> ShareObject(nanobind::object object) {
+  return {object.release().ptr(), [](PyObject* o) {
+            Dropped& dropped = AllDropped();
+            std::lock_guard<std::mutex> lock(dropped.mutex);
+            dropped.objects.push_back(o);
+            dropped.any = true;
+          }};
+}
+
+void DropObjects() {
+  Dropped& dropped = AllDropped();
+  if (!dropped.any) return;
+  std::vector<PyObject*> objects;
+  {
+    std::lock_guard<std::mutex> lock(dropped.mutex);
+    objects.swap(dropped.objects);
+    dropped.any = false;
+  }
+  for (PyObject* o : objects) Py_DECREF(o);
+}
+
+}  // namespace shardfeed::python

@@ -1,0 +1,262 @@
+#include "python/core/writing.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fmt/format.h"
+#include "nanobind/ndarray.h"
+#include "nanobind/stl/map.h"
+#include "nanobind/stl/string.h"
+#include "python/core/batches.h"
+#include "python/core/errors.h"
+#include "shard/writer.h"
+#include "tfrecord/example_builder.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+// What a feature of a value is made of.
+struct Values {
+  std::vector<std::string_view> bytes;
+  std::vector<int64_t> ints;
+  std::vector<float> floats;
+  // Which of them counts.
+  char kind = 0;
+};
+
+std::string_view StringOf(nb::handle value) {
+  if (PyBytes_Check(value.ptr())) {
+    const nb::bytes bytes = nb::borrow<nb::bytes>(value);
+    return {bytes.c_str(), bytes.size()};
+  }
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(value.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<size_t>(size)};
+}
+
+[[noreturn]] void Refuse(std::string_view name, std::string_view what) {
+  throw nb::type_error(
+      fmt::format("feature '{}': {}; a feature is bytes, str, int, float, a list of one of these, "
+                  "or an array of numbers",
+                  name, what)
+          .c_str());
+}
+
+template <typename T, typename To>
+void Copy(const AnyArray& array, std::vector<To>* to) {
+  const T* data = static_cast<const T*>(array.data());
+  to->assign(data, data + array.size());
+}
+
+// Whether the array's type has a feature.
+bool AddArray(const AnyArray& array, Values* values) {
+  const nb::dlpack::dtype type = array.dtype();
+  if (type.lanes != 1) return false;
+  values->kind = 'i';
+  if (type == nb::dtype<int64_t>()) return Copy<int64_t>(array, &values->ints), true;
+  if (type == nb::dtype<int32_t>()) return Copy<int32_t>(array, &values->ints), true;
+  if (type == nb::dtype<int16_t>()) return Copy<int16_t>(array, &values->ints), true;
+  if (type == nb::dtype<int8_t>()) return Copy<int8_t>(array, &values->ints), true;
+  if (type == nb::dtype<uint8_t>()) return Copy<uint8_t>(array, &values->ints), true;
+  if (type == nb::dtype<uint16_t>()) return Copy<uint16_t>(array, &values->ints), true;
+  if (type == nb::dtype<uint32_t>()) return Copy<uint32_t>(array, &values->ints), true;
+  if (type == nb::dtype<bool>()) return Copy<uint8_t>(array, &values->ints), true;
+  values->kind = 'f';
+  if (type == nb::dtype<float>()) return Copy<float>(array, &values->floats), true;
+  if (type == nb::dtype<double>()) return Copy<double>(array, &values->floats), true;
+  return false;
+}
+
+void AddValue(std::string_view name, nb::handle value, Values* values) {
+  char kind = 'i';
+  if (PyBytes_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
+    values->bytes.push_back(StringOf(value));
+    kind = 'b';
+  } else if (PyLong_Check(value.ptr())) {
+    const long long number = PyLong_AsLongLong(value.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    values->ints.push_back(number);
+  } else if (PyFloat_Check(value.ptr())) {
+    values->floats.push_back(static_cast<float>(PyFloat_AsDouble(value.ptr())));
+    kind = 'f';
+  } else if (nb::hasattr(value, "item")) {  // a scalar of NumPy
+    const nb::object item = value.attr("item")();
+    if (!PyLong_Check(item.ptr()) && !PyFloat_Check(item.ptr())) Refuse(name, "an odd scalar");
+    return AddValue(name, item, values);
+  } else {
+    Refuse(name, fmt::format("a value of type {}",
+                             nb::cast<std::string>(nb::str(value.type().attr("__name__")))));
+  }
+  if (values->kind == 'f' && kind == 'i') {
+    values->floats.push_back(static_cast<float>(values->ints.back()));
+    values->ints.clear();
+    return;
+  }
+  if (values->kind == 'i' && kind == 'f' && !values->ints.empty()) {
+    std::vector<float> all(values->ints.begin(), values->ints.end());
+    all.push_back(values->floats.back());
+    values->floats = std::move(all);
+    values->ints.clear();
+  } else if (values->kind != 0 && values->kind != kind) {
+    Refuse(name, "a list of bytes and numbers");
+  }
+  values->kind = kind;
+}
+
+class Writer {
+ public:
+  Writer(const std::string& spec, const std::string& compression, int level, uint64_t member_bytes,
+         int threads, bool overwrite, bool sync, std::map<std::string, std::string> made_by)
+      : made_by_(std::move(made_by)) {
+    OutputSpec output = Check(ParseOutputSpec(spec));
+    if (!output.count) {
+      throw nb::value_error(
+          fmt::format("{}: say how many shards there will be: {}@16", spec, spec).c_str());
+    }
+    DatasetWriterOptions options;
+    if (compression == "gzip") {
+      options.encode.compression = Compression::kGzip;
+    } else if (compression == "zlib") {
+      options.encode.compression = Compression::kZlib;
+    } else if (compression != "none") {
+      throw nb::value_error(
+          fmt::format("compression is 'none', 'gzip' or 'zlib', not '{}'", compression).c_str());
+    }
+    options.encode.compression_level = level;
+    options.encode.member_bytes = member_bytes;
+    options.threads = threads;
+    options.overwrite = overwrite;
+    options.sync = sync;
+    absl::StatusOr<std::unique_ptr<DatasetWriter>> writer;
+    {
+      nb::gil_scoped_release release;
+      writer = DatasetWriter::Create(output, options);
+    }
+    writer_ = Check(std::move(writer));
+  }
+  ~Writer() { Abort(); }
+
+  void WriteBytes(nb::bytes record) {
+    CheckOpen();
+    Put({record.c_str(), record.size()});
+  }
+
+  void WriteExample(nb::dict features) {
+    CheckOpen();
+    builder_.Clear();
+    std::vector<nb::object> held;
+    for (auto [key, value] : features) {
+      const std::string_view name = StringOf(key);
+      Values values;
+      if (PyBytes_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
+        builder_.AddBorrowedBytes(name, StringOf(value));
+        continue;
+      }
+      nb::object held_value = nb::borrow(value);
+      if (nb::isinstance<BytesArray>(value)) held_value = nb::cast<BytesArray&>(value).ToList();
+      AnyArray array;
+      const bool is_array = !PyLong_Check(value.ptr()) && !PyFloat_Check(value.ptr()) &&
+                            !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
+                            nb::try_cast(value, array) && array.is_valid();
+      if (is_array && AddArray(array, &values)) {
+        // Done.
+      } else if (nb::hasattr(held_value, "tolist") && !PyList_Check(held_value.ptr())) {
+        held_value = held_value.attr("tolist")();
+        AddAll(name, held_value, &values);
+      } else {
+        AddAll(name, held_value, &values);
+      }
+      held.push_back(std::move(held_value));
+      if (values.kind == 'b') {
+        builder_.AddBytesList(name, values.bytes);
+      } else if (values.kind == 'f') {
+        builder_.AddFloatList(name, values.floats);
+      } else {
+        builder_.AddInt64List(name, values.ints);
+      }
+    }
+    record_.clear();
+    builder_.SerializeExample(&record_);
+    Put(record_);
+  }
+
+  nb::dict Finish() {
+    CheckOpen();
+    Manifest manifest;
+    manifest.made_by = made_by_;
+    absl::StatusOr<Manifest> finished;
+    {
+      nb::gil_scoped_release release;
+      finished = writer_->Finish(std::move(manifest));
+      writer_.reset();
+    }
+    manifest = Check(std::move(finished));
+    nb::dict report;
+    report["shards"] = manifest.shards.size();
+    report["records"] = manifest.num_records();
+    report["bytes"] = manifest.num_bytes();
+    return report;
+  }
+
+  void Abort() {
+    nb::gil_scoped_release release;
+    writer_.reset();
+  }
+
+  uint64_t records() const { return writer_ ? writer_->records_written() : 0; }
+
+ private:
+  void CheckOpen() const {
+    if (writer_ == nullptr) throw nb::value_error("the writer is closed");
+  }
+
+  static void AddAll(std::string_view name, nb::handle value, Values* values) {
+    if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) {
+      return AddValue(name, value, values);
+    }
+    for (nb::handle item : nb::borrow<nb::sequence>(value)) {
+      if (PyList_Check(item.ptr()) || PyTuple_Check(item.ptr())) {
+        AddAll(name, item, values);
+      } else {
+        AddValue(name, item, values);
+      }
+    }
+  }
+
+  void Put(std::string_view record) {
+    absl::Status status;
+    {
+      nb::gil_scoped_release release;
+      status = writer_->Write(record);
+    }
+    Check(status);
+  }
+
+  std::unique_ptr<DatasetWriter> writer_;
+  ExampleBuilder builder_;
+  std::string record_;
+  std::map<std::string, std::string> made_by_;
+};
+
+}  // namespace
+
+void BindWriting(nb::module_& m) {
+  nb::class_<Writer>(m, "Writer")
+      .def(nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
+                    std::map<std::string, std::string>>())
+      .def("write_bytes", &Writer::WriteBytes)
+      .def("write_example", &Writer::WriteExample)
+      .def("finish", &Writer::Finish)
+      .def("abort", &Writer::Abort)
+      .def_prop_ro("records_written", &Writer::records);
+}
+
+}  // namespace shardfeed::python

@@ -1,0 +1,45 @@
+"""Sharded TFRecord datasets: written, verified, and read as training needs them.
+
+    import shardfeed as sf
+
+    ds = (sf.read("out/train@16")
+            .shuffle(seed=1)
+            .shard()
+            .parse({"x": sf.fixed([50], sf.float32), "y": sf.int64})
+            .batch(1024))
+    for batch in ds.torch():
+        step(batch["x"], batch["y"])
+"""
+
+from . import features as _features
+from ._core import BytesArray, CancelledError, DataLossError, Trace
+from .command import Defect, Inspection, VerifyReport, convert, index, inspect, verify
+from .dataset import Dataset, concatenate, from_arrays, interleave, mix, read
+from .dataset import range_ as range
+from .dataset import zip_ as zip
+from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
+                       int64, ragged, uint8, uint16, var)
+from .iterator import Iterator
+from .ragged import Ragged
+from .ranks import rank_and_world
+from .writing import Writer, write
+
+bytes = _features.bytes_
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "Feature", "Inspection",
+    "Iterator", "Ragged", "Trace", "VerifyReport", "Writer", "bfloat16", "bytes", "concatenate",
+    "convert", "fixed", "float16", "float32", "float64", "from_arrays", "index", "inspect", "int16",
+    "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world", "read",
+    "uint16", "uint8", "var", "verify", "write", "zip",
+]
+
+
+def __getattr__(name: str):
+    # Those that need a framework are imported when they are asked for.
+    if name in ("torch", "tf"):
+        import importlib
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'shardfeed' has no attribute {name!r}")

@@ -1,0 +1,5 @@
+"""python -m shardfeed: the command line."""
+
+from .command import main
+
+main()

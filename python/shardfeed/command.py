@@ -1,0 +1,189 @@
+"""The command line, and what of it is functions: convert, verify, index, inspect.
+
+The program comes with the package: a process of its own, whose threads and libraries do not meet
+those of this one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+
+from ._core import DataLossError
+
+PathLike = Union[str, os.PathLike]
+
+_DEFECTS, _USAGE, _INTERRUPTED = 1, 2, 130
+
+
+def program() -> str:
+    """The path of the program: SHARDFEED_BIN, or that of the package."""
+    if "SHARDFEED_BIN" in os.environ:
+        return os.environ["SHARDFEED_BIN"]
+    own = os.path.join(os.path.dirname(__file__), "bin", "shardfeed")
+    if not os.path.exists(own):
+        raise FileNotFoundError(f"{own}: the program is missing; reinstall the package")
+    return own
+
+
+def main() -> None:
+    """The command line; takes this process's place."""
+    os.execv(program(), ["shardfeed", *sys.argv[1:]])
+
+
+def _specs(spec: Union[PathLike, Sequence[PathLike]]) -> List[str]:
+    return [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+
+
+def _options(options: Dict[str, Any]) -> List[str]:
+    """limit=3, overwrite=True, no_sync=True, column=["a", "b"] as the command line has them."""
+    arguments = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is True:
+            arguments.append(flag)
+        elif value is not None and value is not False:
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                arguments += [flag, str(one)]
+    return arguments
+
+
+def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
+    # Imported by those who need them: the package is to be imported quickly.
+    import json
+    import subprocess
+    done = subprocess.run([program(), *arguments, "--json"], stdin=subprocess.DEVNULL,
+                          capture_output=True)
+    if done.returncode == 0 or (defects_are_fine and done.returncode == _DEFECTS and done.stdout):
+        return json.loads(done.stdout)
+    message = done.stderr.decode(errors="backslashreplace").strip().removeprefix("shardfeed: ")
+    if done.returncode == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if done.returncode == _USAGE:
+        raise ValueError(message)
+    if done.returncode == _DEFECTS:
+        raise DataLossError(message)
+    raise OSError(message or f"the program ended with {done.returncode}")
+
+
+def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLike,
+            **options: Any) -> Dict[str, Any]:
+    """Raw data to a dataset: convert("imagefolder", "photos/", "out/train@16", shuffle=1). kind and
+    options are those of `shardfeed convert` (docs/convert.md), with _ for -; flags are True.
+
+    Gives {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}. ValueError: wrong use,
+    or the dataset exists. DataLossError: broken input, named with its place."""
+    return _run("convert", kind, *_specs(source), os.fspath(out), *_options(options))
+
+
+def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[str] = None,
+          threads: Optional[int] = None) -> Dict[str, Any]:
+    """Writes an index beside each shard; export="dali" or "tfindex" also those of others."""
+    return _run("index", *_specs(spec), *_options({"export": export, "threads": threads}))
+
+
+class Defect(NamedTuple):
+    """Where what is wrong; offset in bytes."""
+
+    shard: str
+    kind: str
+    record: int
+    offset: int
+    detail: str
+
+
+class VerifyReport(NamedTuple):
+    """True when nothing is wrong. defects: the first 100 of each shard."""
+
+    shards: int
+    records: int
+    bytes: int
+    num_defects: int
+    defects: List[Defect]
+
+    def __bool__(self) -> bool:
+        return self.num_defects == 0
+
+    def raise_if_damaged(self) -> None:
+        if self.defects:
+            raise DataLossError(self.defects[0].detail)
+
+    def __repr__(self) -> str:
+        lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
+                 + ("sound" if self else f"{self.num_defects} defects")]
+        return "\n".join(lines + [f"  {d.detail}" for d in self.defects])
+
+
+def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: str = "payload",
+           threads: Optional[int] = None) -> VerifyReport:
+    """Checks every byte. level: "headers", "payload" or "examples"."""
+    report = _run("verify", *_specs(spec), *_options({"level": level, "threads": threads}),
+                  defects_are_fine=True)
+    found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
+                    d.get("detail", "")) for d in report["defects"]]
+    return VerifyReport(report["shards"], report["records"], report["bytes"],
+                        report["num_defects"], found)
+
+
+class Inspection:
+    """What a dataset holds: `.data` as `shardfeed inspect --json` gives it; text, and in a notebook
+    a table with the pictures of the first records."""
+
+    def __init__(self, spec: List[str], data: Dict[str, Any]):
+        self._spec = spec
+        self.data = data
+
+    @property
+    def records(self) -> int:
+        return self.data["records"]
+
+    @property
+    def features(self) -> Dict[str, Any]:
+        return self.data["features"]
+
+    def _rows(self) -> List[List[str]]:
+        rows = []
+        for name, f in self.features.items():
+            least, most = f.get("min_values", 0), f.get("max_values", 0)
+            values = str(least) if least == most else f"{least} to {most}"
+            rows.append([name, str(f.get("kind", "")), values, str(f.get("records", ""))])
+        return rows
+
+    def __repr__(self) -> str:
+        head = (f"{' '.join(self._spec)}: {self.data['shards']} shards, {self.records} records, "
+                f"{self.data['bytes']} bytes")
+        rows = [["feature", "kind", "values", "records"], *self._rows()]
+        widths = [max(len(row[i]) for row in rows) for i in (0, 1, 2, 3)]
+        return "\n".join([head] + ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths))
+                                   .rstrip() for row in rows])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+        cells = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>"
+                        for row in self._rows())
+        return (f"<p>{escape(repr(self).splitlines()[0])}</p><table><tr><th>feature</th>"
+                f"<th>kind</th><th>values</th><th>records</th></tr>{cells}</table>"
+                + self._pictures())
+
+    def _pictures(self, most: int = 4) -> str:
+        import base64
+        from .dataset import read
+        kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif"}
+        names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
+        tags = []
+        if names and self.records:
+            from .features import ragged
+            ds = read(self._spec).parse({name: ragged("bytes") for name in names})
+            for row in ds[:min(most, self.records)]:
+                for value in (v for values in row.values() for v in values):
+                    kind = next((k for head, k in kinds.items() if value.startswith(head)), None)
+                    if kind:
+                        data = base64.b64encode(value).decode()
+                        tags.append(f'<img height="96" src="data:image/{kind};base64,{data}"/>')
+        return "".join(tags)
+
+
+def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: int = 2) -> Inspection:
+    """Schema, counts, record sizes, and the first records."""
+    specs = _specs(spec)
+    return Inspection(specs, _run("inspect", *specs, "--records", str(records)))

@@ -1,0 +1,631 @@
+"""Chains of steps: the recipe."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import functions, iterator, ranks
+from . import structure as structures
+from ._core import BytesArray
+from ._core import Dataset as CoreDataset
+from ._core import Trace
+from .features import FeatureLike, as_feature, dtype_name
+from .frameworks import CONVERTERS
+from .ragged import Ragged
+
+Records = Union[str, Sequence[Tuple[int, int]], None]
+
+# Steps that give an element for each.
+_ONE_TO_ONE = {"parse", "parse_all", "map", "map_batch", "select", "pad", "enumerate", "shuffle",
+               "interleave_shards", "cache", "prefetch"}
+# Of these, steps that look at the row alone.
+_ROW_STEPS = {"parse", "parse_all", "map", "select"}
+_UNKNOWN = {
+    "filter": "filter drops elements", "filter_batch": "filter drops elements",
+    "bucket_by_length": "bucket_by_length makes batches by the rows' lengths",
+    "batch_by_length": "batch_by_length makes batches by the rows' lengths",
+    "pack": "pack makes rows by the sequences' lengths",
+}
+
+
+def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
+    if method == "rows":
+        return CoreDataset.rows(*arguments[:2])
+    if method in ("shards", "range"):
+        return getattr(CoreDataset, method)(*arguments)
+    cores = [ds._core for ds in inputs]
+    if method in ("concatenate", "zip", "interleave", "mix"):
+        return getattr(CoreDataset, method)(cores, *arguments)
+    return getattr(cores[0], method)(*arguments)
+
+
+def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
+    """(first, count) of each range; of the text "0-99,200", as the command line has it."""
+    if records is None or not isinstance(records, str):
+        return None if records is None else [(int(a), int(n)) for a, n in records]
+    found = []
+    for part in records.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if match is None:
+            raise ValueError(f"records {records!r}: wanted is, for example, '0-99,200'")
+        first = int(match[1])
+        last = int(match[2]) if match[2] else first
+        if last < first:
+            raise ValueError(f"records {records!r}: {first}-{last} ends before it begins")
+        found.append((first, last - first + 1))
+    return found
+
+
+class Dataset:
+    """An immutable chain of steps over shards; each step gives a new one. Iterating runs it.
+
+    Elements are rows or, behind batch and the like, batches. A row is a dict of its columns: Python
+    numbers, bytes, arrays; a batch a dict of arrays [rows, ...] that are views of the batch's
+    memory, `BytesArray`s and `Ragged`s. Records that are not parsed are bytes. Functions may give
+    tuples, namedtuples and nested dicts, which then are the elements.
+
+    It can be pickled, if the functions in it can, and is made anew in the process that loads it.
+    """
+
+    def __init__(self, method: str, arguments: Tuple[Any, ...], inputs: Sequence["Dataset"],
+                 text: str, structure: Any = None, options: Optional[Dict[str, Any]] = None):
+        self._method = method
+        self._arguments = arguments
+        self._inputs = tuple(inputs)
+        self._text = text
+        self._structure = structure
+        self._options = dict(options if options is not None else
+                             inputs[0]._options if inputs else {})
+        self._made: Any = None
+        self._pid = 0
+        self._records_made: Any = None
+        self._core  # noqa: B018  what is wrong is told at once
+
+    @property
+    def _core(self) -> Any:
+        # A lock of the parent's may be held forever in a child.
+        if self._made is None or self._pid != os.getpid():
+            self._made = _core_of(self._method, self._inputs, self._arguments)
+            self._records_made = None
+            self._pid = os.getpid()
+        return self._made
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_made": None, "_records_made": None, "_pid": 0}
+
+    def _then(self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> "Dataset":
+        return Dataset(method, arguments, [self], text,
+                       self._structure if structure == "keep" else structure)
+
+    def __repr__(self) -> str:
+        if not self._inputs:
+            return self._text
+        if len(self._inputs) == 1:
+            return f"{self._inputs[0]!r}.{self._text}"
+        name, rest = self._text.split("(", 1)
+        joined = ", ".join(map(repr, self._inputs))
+        return f"{name}([{joined}]{', ' if rest != ')' else ''}{rest}"
+
+    # ---- Steps on rows
+
+    def parse(self, features: Optional[Mapping[str, FeatureLike]] = None,
+              feature_lists: Optional[Mapping[str, FeatureLike]] = None) -> "Dataset":
+        """Examples to columns. features: {name: sf.fixed(...) | sf.ragged(...) | dtype}, a dtype
+        standing for one value. feature_lists: of SequenceExamples. Without both, all features that
+        the manifest tells of or, without one, the first records."""
+        if features is None and feature_lists is None:
+            return self._then("parse_all", text="parse()", structure=None)
+        wanted = {name: as_feature(f) for name, f in (features or {}).items()}
+        lists = {name: as_feature(f) for name, f in (feature_lists or {}).items()}
+        return self._then("parse", [f.core(name) for name, f in wanted.items()],
+                          [f.core(name) for name, f in lists.items()],
+                          text=f"parse({', '.join([*wanted, *lists])})", structure=None)
+
+    def map(self, fn: Callable[[Any], Any], *, batched: bool = False,
+            output: Optional[Mapping[str, FeatureLike]] = None, processes: int = 0) -> "Dataset":
+        """What fn(element) gives, for each element; on the library's threads.
+
+        batched: elements are batches, whose columns fn gets and gives as arrays; else they are rows.
+        output: the columns that fn gives, as for parse. Without it fn is called once, here, with the
+        first element: numbers and arrays become columns of that type and shape, lists become rows of
+        any length; Python floats are float32, bools uint8.
+        processes: fn runs on so many processes, which are spawned; it must be importable then.
+
+        What fn raises comes out of the iterator with its traceback and a note that names the
+        record."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if batched != self._core.batched():
+            raise ValueError(f"map({name}): " + (
+                "the elements here are rows: batch first, or leave out batched=True" if batched else
+                "the elements here are batches: say batched=True, or unbatch first"))
+        if processes:
+            fn = functions.ProcessFunction(fn, processes)
+        kind = functions.BatchFunction if batched else functions.RowFunction
+        if output is not None:
+            outputs, structure = functions.declared(dict(output)), None
+            if any(isinstance(value, str) and value == "" for value in output):
+                raise ValueError("output: a column has no name")
+        else:
+            outputs, structure = self._learn(fn, name, batched)
+        call = kind(fn, self._structure, outputs, structure)
+        if batched:
+            return self._then("map_batch", outputs, call, not self._shared(),
+                              text=f"map({name}, batched=True)", structure=structure)
+        given = {column[0] for column in outputs}
+        drops = [column[0] for column in self._core.spec() if column[0] not in given]
+        return self._then("map", outputs, call, drops, text=f"map({name})", structure=structure)
+
+    def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool) -> Tuple[Any, Any]:
+        """The columns and the structure that fn gives for the first element."""
+        with self._start(threads=1) as it:
+            first = next(it, None)
+        if first is None:
+            raise ValueError(f"map({name}): there are no elements from which to learn what it "
+                             "gives; declare output=")
+        lengths = set()
+        if batched:
+            # Of the columns padded to a length that differs from batch to batch.
+            columns = structures.flatten(first)[1]
+            for column, (key, _, shape, _) in zip(columns.values(), self._core.spec()):
+                if 0 in shape:
+                    lengths.add(np.shape(columns.get(key, column))[1])
+        structure, values = structures.flatten(fn(first))
+        if batched:
+            return [functions.infer_batch(k, v, lengths) for k, v in values.items()], structure
+        return [functions.infer_row(k, v) for k, v in values.items()], structure
+
+    def filter(self, fn: Callable[[Any], Any], *, batched: bool = False) -> "Dataset":
+        """The elements (batched: the rows of batches, by an array of bools) for which fn is true."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if batched != self._core.batched():
+            raise ValueError(f"filter({name}): the elements here are "
+                             f"{'rows' if batched else 'batches'}")
+        if batched:
+            return self._then("filter_batch", functions.BatchPredicate(fn, self._structure),
+                              text=f"filter({name}, batched=True)")
+        return self._then("filter", functions.RowPredicate(fn, self._structure),
+                          text=f"filter({name})")
+
+    def select(self, *names: str) -> "Dataset":
+        """These columns alone, in this order."""
+        return self._then("select", list(names), text=f"select({', '.join(names)})", structure=None)
+
+    # ---- Rows to batches
+
+    def batch(self, size: int, drop_remainder: bool = False) -> "Dataset":
+        return self._then("batch", size, drop_remainder,
+                          text=f"batch({size}{', drop_remainder=True' if drop_remainder else ''})")
+
+    def padded_batch(self, size: int, padding: Optional[Mapping[str, Any]] = None,
+                     drop_remainder: bool = False) -> "Dataset":
+        """Ragged columns become [rows, length, shape...]. padding: {name: value} or {name: (length,
+        value)}; 0 and the batch's longest row where nothing is said."""
+        return self._then("padded_batch", size, _padding(padding), drop_remainder,
+                          text=f"padded_batch({size})")
+
+    def pad(self, padding: Optional[Mapping[str, Any]] = None) -> "Dataset":
+        """Pads the ragged columns of batches, as padded_batch."""
+        return self._then("pad", _padding(padding), text="pad()")
+
+    def bucket_by_length(self, column: str, boundaries: Sequence[int], sizes: Sequence[int],
+                         drop_remainder: bool = False) -> "Dataset":
+        """Batches of rows of like length: bucket i has the rows that are shorter than boundaries[i]
+        and makes batches of sizes[i], of which there is one more."""
+        return self._then("bucket_by_length", column, list(boundaries), list(sizes), drop_remainder,
+                          text=f"bucket_by_length({column!r}, {list(boundaries)}, {list(sizes)})")
+
+    def batch_by_length(self, column: str, budget: int) -> "Dataset":
+        """Batches whose rows times the longest row's length are at most `budget`."""
+        return self._then("batch_by_length", column, budget,
+                          text=f"batch_by_length({column!r}, {budget})")
+
+    def unbatch(self) -> "Dataset":
+        return self._then("unbatch", text="unbatch()")
+
+    def pack(self, column: str, length: int, open: int = 16, pad: int = 0,
+             truncate: bool = False) -> "Dataset":
+        """Sequences end to end in rows of `length`: the columns NAME, NAME_segment_ids and
+        NAME_positions. open: rows that are filled at a time."""
+        return self._then("pack", column, length, open, pad, truncate,
+                          text=f"pack({column!r}, {length})", structure=None)
+
+    # ---- Elements
+
+    def take(self, count: int) -> "Dataset":
+        return self._then("take", count, text=f"take({count})")
+
+    def skip(self, count: int) -> "Dataset":
+        return self._then("skip", count, text=f"skip({count})")
+
+    def shard(self, rank: Optional[int] = None, world: Optional[int] = None) -> "Dataset":
+        """Rank `rank` of `world`; without them, those of this process: see ranks.py."""
+        if (rank is None) != (world is None):
+            raise ValueError("shard: give rank and world, or neither")
+        if rank is None:
+            rank, world = ranks.rank_and_world()
+        return self._then("shard", rank, world, text=f"shard({rank}, {world})")
+
+    def enumerate(self, name: str = "index", start: int = 0) -> "Dataset":
+        """Adds a column with the rows' numbers."""
+        return self._then("enumerate", name, start, text=f"enumerate({name!r}, {start})",
+                          structure=None if isinstance(self._structure, str) else "keep")
+
+    def shuffle(self, seed: int = 0, window: Optional[int] = 0) -> "Dataset":
+        """Of shards: the whole order, each epoch anew, within a window of so many records (0: a
+        default by the records' size; None: the exact permutation, read record by record). Behind
+        other steps: stretches of `window` elements."""
+        return self._then("shuffle", seed, window, text=f"shuffle({seed}, window={window})")
+
+    def interleave(self, cycle: int, block: int = 1) -> "Dataset":
+        """Of shards: the order of tf.data's interleave."""
+        return self._then("interleave_shards", cycle, block, text=f"interleave({cycle}, {block})")
+
+    def repeat(self, epochs: int = 0) -> "Dataset":
+        """0: without end."""
+        return self._then("repeat", epochs, text=f"repeat({epochs or ''})")
+
+    def cache(self, max_bytes: int = 1 << 30) -> "Dataset":
+        """Keeps the elements in the run's memory. Arrays are read-only then."""
+        return self._then("cache", max_bytes, text="cache()")
+
+    def prefetch(self, count: int = 2) -> "Dataset":
+        return self._then("prefetch", count, text=f"prefetch({count})")
+
+    def zip(self, *others: "Dataset") -> "Dataset":
+        return zip_(self, *others)
+
+    def concatenate(self, *others: "Dataset") -> "Dataset":
+        return concatenate(self, *others)
+
+    # ---- Running
+
+    def with_options(self, **options: Any) -> "Dataset":
+        """How iterators run: threads (of each stage), budget_bytes (of batches ahead),
+        deterministic, headspace (the first element over and over), trace (an sf.Trace)."""
+        unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace"}
+        if unknown:
+            raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+        return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
+                       {**self._options, **options})
+
+    def _shared(self) -> bool:
+        """Elements are in memory that is delivered again."""
+        return self._method in ("cache", "rows") or any(ds._shared() for ds in self._inputs)
+
+    def _start(self, convert: Optional[Callable[[Any], Any]] = None,
+               **options: Any) -> iterator.Iterator:
+        return iterator.start(self._core, self._structure, convert, not self._shared(),
+                              **{**self._options, **options})
+
+    def __iter__(self) -> iterator.Iterator:
+        return self._start()
+
+    def start(self, **options: Any) -> iterator.Iterator:
+        """An iterator; options as with_options."""
+        return self.with_options(**options)._start()
+
+    def blocks(self) -> "View":
+        """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
+        dicts of arrays. The quickest way to all."""
+        if self._core.batched():
+            raise ValueError("blocks: the elements here are batches")
+        return View(self, None, blocks=True)
+
+    def numpy(self) -> "View":
+        return View(self, None)
+
+    def torch(self) -> "View":
+        """Iterators that give torch.Tensors, of the same memory."""
+        return View(self, "torch")
+
+    def jax(self) -> "View":
+        """Iterators that give jax.Arrays."""
+        return View(self, "jax")
+
+    def tf(self) -> "View":
+        """Iterators that give eager tf.Tensors."""
+        return View(self, "tf")
+
+    # ---- What it is
+
+    @property
+    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
+        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
+        return {name: (dtype, shape, is_ragged)
+                for name, dtype, shape, is_ragged in self._core.spec()}
+
+    @property
+    def batched(self) -> bool:
+        return self._core.batched()
+
+    def __len__(self) -> int:
+        """Elements, exactly. TypeError: that cannot be known without running it."""
+        length = self._length()
+        if isinstance(length, str):
+            raise TypeError(f"the length of {self!r} cannot be known: {length}")
+        return length
+
+    def _length(self) -> Union[int, str]:
+        method, arguments = self._method, self._arguments
+        source = self._source()
+        if source is not None:
+            return source
+        if method in _UNKNOWN:
+            return _UNKNOWN[method]
+        if method == "range":
+            return len(range(*arguments[:3]))
+        if method == "rows":
+            return self._arguments[2]
+        lengths = [ds._length() for ds in self._inputs]
+        for length in lengths:
+            if isinstance(length, str):
+                if method == "take" and length.startswith("it has no end"):
+                    return arguments[0]
+                return length
+        if method == "zip":
+            return min(lengths)  # type: ignore[type-var]
+        if method in ("concatenate", "interleave"):
+            return sum(lengths)  # type: ignore[arg-type]
+        if method == "mix":
+            if all(policy == "drop" for policy in arguments[2]):
+                return sum(lengths)  # type: ignore[arg-type]
+            return "a mix ends when the draws have it so"
+        n = lengths[0]
+        assert isinstance(n, int)
+        if method in _ONE_TO_ONE:
+            return n
+        if method in ("batch", "padded_batch"):
+            size, drop = arguments[0], arguments[-1]
+            return n // size if drop else -(-n // size)
+        if method == "take":
+            return min(n, arguments[0])
+        if method == "skip":
+            return max(0, n - arguments[0])
+        if method == "shard":
+            rank, world = arguments
+            return max(0, -(-(n - rank) // world))
+        if method == "repeat":
+            return n * arguments[0] if arguments[0] else "it has no end"
+        return f"{method} does not tell"
+
+    def _source(self) -> Union[int, str, None]:
+        """The length, where this is shards with an order; else None."""
+        world, epochs, ds = 1, None, self
+        while ds._method in ("shuffle", "interleave_shards", "shard", "repeat"):
+            if ds._method == "shard" and world == 1:
+                world = ds._arguments[1]
+            if ds._method == "repeat":
+                if epochs is not None:
+                    return None  # a repetition of a repetition
+                epochs = ds._arguments[0]
+            ds = ds._inputs[0]
+        if ds._method != "shards":
+            return None
+        _, ranges, batch, end = ds._arguments[:4]
+        n = sum(count for _, count in ranges) if ranges is not None else len(ds._records)
+        each = batch * world
+        n = (n // each if end == "drop" else -(-n // each)) * batch
+        if epochs == 0:
+            return "it has no end"
+        return n * (1 if epochs is None else epochs)
+
+    @property
+    def _records(self) -> Any:
+        """Records by number, of the shards that the chain reads."""
+        core = self._core
+        if self._records_made is None:
+            self._records_made = core.records()
+        if self._records_made is None:
+            raise TypeError(f"{self!r} does not read shards")
+        return self._records_made
+
+    def _by_number(self, numbers: Sequence[int]) -> List[Any]:
+        steps = []
+        ds = self
+        while ds._method in _ROW_STEPS:
+            steps.append(ds)
+            ds = ds._inputs[0]
+        if ds._method != "shards":
+            raise TypeError(f"{self!r} has no elements by number: only sf.read, and parse, map and "
+                            f"select behind it, have; {ds._text} has not")
+        records = ds._records.get(numbers, 0)
+        if not steps:
+            return records
+        found = Dataset("rows", ([("record", "bytes", (), False)], [records], len(records)), [],
+                        f"records({len(records)})", "record")
+        for step in reversed(steps):
+            # What parse_all found out is known by its columns.
+            method, arguments = step._method, step._arguments
+            if method == "parse_all":
+                method = "parse"
+                arguments = ([(n, d, s, r, None, False) for n, d, s, r in step._core.spec()], [])
+            found = Dataset(method, arguments, [found], step._text, step._structure)
+        return list(found._start(threads=1 if len(numbers) < 64 else 0))
+
+    def __getitem__(self, key: Any) -> Any:
+        """ds[7], ds[-1]: the element of that record; ds[2:9], ds[[5, 3]]: several, at once."""
+        n = len(self)
+        if isinstance(key, slice):
+            return self._by_number(range(*key.indices(n)))
+        if isinstance(key, (int, np.integer)):
+            return self._by_number([_number(key, n)])[0]
+        return self._by_number([_number(i, n) for i in key])
+
+    def place(self, number: int) -> Tuple[str, int, int]:
+        """Where a record is: (path of the shard, number in it, byte of its frame)."""
+        return self._records.place(number)
+
+    def draw(self) -> "Drawing":
+        """The chain as a picture: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
+        return Drawing(self)
+
+
+def _number(i: Any, n: int) -> int:
+    if not -n <= i < n:
+        raise IndexError(f"record {i} of {n}")
+    return int(i) % n
+
+
+def _padding(padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, float]]:
+    return {name: (int(how[0]), float(how[1])) if isinstance(how, tuple) else (0, float(how))
+            for name, how in (padding or {}).items()}
+
+
+class View:
+    """A dataset whose iterators give something else than dicts of NumPy arrays."""
+
+    def __init__(self, dataset: Dataset, framework: Optional[str], blocks: bool = False):
+        self.dataset = dataset
+        self._framework = framework
+        self._blocks = blocks
+
+    def __iter__(self) -> iterator.Iterator:
+        convert = CONVERTERS[self._framework]() if self._framework else None
+        return self.dataset._start(convert, blocks=self._blocks)
+
+    def __len__(self) -> int:
+        if self._blocks:
+            raise TypeError("how many blocks there are is not known")
+        return len(self.dataset)
+
+    def __repr__(self) -> str:
+        return f"{self.dataset!r}.{'blocks' if self._blocks else self._framework or 'numpy'}()"
+
+
+class Drawing:
+    """A chain as a graph."""
+
+    def __init__(self, dataset: Dataset):
+        self._nodes: List[str] = []
+        self._edges: List[Tuple[int, int]] = []
+        self._depth: List[int] = []
+        self._add(dataset)
+
+    def _add(self, ds: Dataset) -> int:
+        inputs = [self._add(i) for i in ds._inputs]
+        node = len(self._nodes)
+        self._nodes.append(ds._text)
+        self._depth.append(1 + max((self._depth[i] for i in inputs), default=-1))
+        self._edges += [(i, node) for i in inputs]
+        return node
+
+    def __str__(self) -> str:
+        lines = ["graph TD"]
+        lines += ['  n{}["{}"]'.format(i, text.replace('"', "'"))
+                  for i, text in enumerate(self._nodes)]
+        lines += [f"  n{a} --> n{b}" for a, b in self._edges]
+        return "\n".join(lines)
+
+    @property
+    def svg(self) -> str:
+        from html import escape
+        width = 40 + 8 * max(map(len, self._nodes))
+        seen: Dict[int, int] = {}
+        at = []
+        for depth in self._depth:
+            at.append((20 + seen.get(depth, 0) * (width + 20), 20 + depth * 60))
+            seen[depth] = seen.get(depth, 0) + 1
+        size = (20 + max(x for x, _ in at) + width, 60 + max(y for _, y in at))
+        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" '
+                 'font-family="monospace" font-size="12">']
+        for a, b in self._edges:
+            parts.append(f'<line x1="{at[a][0] + width // 2}" y1="{at[a][1] + 30}" '
+                         f'x2="{at[b][0] + width // 2}" y2="{at[b][1]}" stroke="gray"/>')
+        for (x, y), text in zip(at, self._nodes):
+            parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="30" rx="4" fill="white" '
+                         'stroke="black"/>'
+                         f'<text x="{x + 10}" y="{y + 19}">{escape(text)}</text>')
+        return "".join(parts) + "</svg>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+# ---- Sources and datasets of several
+
+
+def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
+         records: Records = None, batch: int = 1, end: str = "drop", check_crc: bool = True,
+         skip_damaged: bool = False, io: str = "auto", threads: int = 0, budget_bytes: int = 0,
+         block_records: int = 0) -> Dataset:
+    """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
+    or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
+
+    records: ranges of record numbers, "0-99,200" or [(first, count)].
+    batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
+    an epoch is dropped ("drop"), or the epoch's first records fill it up ("pad", "wrap").
+    skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
+    iterator's stats()["damaged"] counts them.
+    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: an eighth of
+    what is free.
+
+    FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
+    missing."""
+    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
+    names = [os.fspath(s) for s in specs]
+    text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
+    return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, io,
+                              threads, budget_bytes, block_records), [], text, "record")
+
+
+def range_(start: int, stop: Optional[int] = None, step: int = 1,
+           name: str = "value") -> Dataset:
+    """A column of int64."""
+    if stop is None:
+        start, stop = 0, start
+    return Dataset("range", (start, stop, step, name), [], f"range({start}, {stop}, {step})")
+
+
+def from_arrays(columns: Mapping[str, Any]) -> Dataset:
+    """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
+    specs, values = [], []
+    rows = 0
+    for name, value in columns.items():
+        if isinstance(value, list):
+            array = np.asarray(value)
+            value = value if array.dtype.kind in "SUO" else array
+        if isinstance(value, list):
+            specs.append((name, "bytes", (), False))
+        else:
+            specs.append(functions.infer_batch(name, value, ()))
+        values.append(functions.batch_value(value, specs[-1])[0])
+        rows = len(value)
+    return Dataset("rows", (specs, values, rows), [], f"from_arrays({', '.join(columns)})")
+
+
+def _alike(datasets: Sequence[Dataset]) -> Any:
+    return datasets[0]._structure if datasets else None
+
+
+def concatenate(*datasets: Dataset) -> Dataset:
+    """One after another."""
+    return Dataset("concatenate", (), datasets, "concatenate()", _alike(datasets))
+
+
+def zip_(*datasets: Dataset) -> Dataset:
+    """Side by side: the columns of all, which must have different names. Ends with the shortest."""
+    return Dataset("zip", (), datasets, "zip()")
+
+
+def interleave(datasets: Sequence[Dataset], cycle: int, block: int = 1) -> Dataset:
+    """As tf.data's interleave: `cycle` datasets at a time, `block` elements of each in turn."""
+    return Dataset("interleave", (cycle, block), datasets, f"interleave({cycle}, {block})",
+                   _alike(datasets))
+
+
+def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
+        exhausted: Union[str, Sequence[str]] = "drop") -> Dataset:
+    """Each element from a dataset drawn by weight. exhausted, for all or for each: where one ends,
+    "drop" it, "stop", or "repeat" it."""
+    weights = [1.0] * len(datasets) if weights is None else [float(w) for w in weights]
+    policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
+    return Dataset("mix", (weights, seed, policies), datasets, f"mix({weights}, seed={seed})",
+                   _alike(datasets))
+
+
+__all__ = ["BytesArray", "Dataset", "Ragged", "Trace", "concatenate", "dtype_name", "from_arrays",
+           "interleave", "mix", "range_", "read", "zip_"]

@@ -1,0 +1,102 @@
+"""What is asked for of the features of a record."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+uint8 = "uint8"
+int8 = "int8"
+uint16 = "uint16"
+int16 = "int16"
+int32 = "int32"
+int64 = "int64"
+float16 = "float16"
+bfloat16 = "bfloat16"
+float32 = "float32"
+float64 = "float64"
+bytes_ = "bytes"
+
+DTypeLike = Union[str, type, np.dtype]
+ColumnSpec = Tuple[str, str, Tuple[int, ...], bool]  # name, dtype, shape, ragged
+
+_NAMES = {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bytes_}
+
+
+def dtype_name(dtype: DTypeLike) -> str:
+    """The library's name of a dtype of NumPy, of bytes or of a name."""
+    if dtype is bytes or dtype is str:
+        return bytes_
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name == "bool":
+        return uint8
+    if name not in _NAMES:
+        raise ValueError(f"there is no type {name!r}; there are: {', '.join(sorted(_NAMES))}")
+    return name
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """bfloat16 are the bits, as uint16."""
+    return np.dtype("uint16" if name == bfloat16 else name)
+
+
+class Feature(NamedTuple):
+    """One feature: made by `fixed`, `ragged` and `var`."""
+
+    dtype: str
+    shape: Tuple[int, ...] = ()
+    is_ragged: bool = False
+    default: Optional[Tuple[Any, ...]] = None
+    raw: bool = False
+
+    def column(self, name: str) -> ColumnSpec:
+        return (name, self.dtype, self.shape, self.is_ragged)
+
+    def core(self, name: str):
+        default = None if self.default is None else list(self.default)
+        return (name, self.dtype, self.shape, self.is_ragged, default, self.raw)
+
+
+FeatureLike = Union[Feature, DTypeLike]
+
+
+def _shape(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+
+
+def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, default: Any = None,
+          raw: bool = False) -> Feature:
+    """Every row has the same shape: a batch's column is [rows, *shape].
+
+    default: what a row becomes whose record lacks the feature: one value, or as many as the shape
+    has. Without it, that is an error.
+    raw: the feature is a string of bytes that is the row's values as they stand in memory,
+    little-endian.
+    """
+    name = dtype_name(dtype)
+    values = None
+    if default is not None:
+        if isinstance(default, (bytes, str)):
+            default = [default]
+        values = tuple(v.encode() if isinstance(v, str) else v
+                       for v in (np.ravel(default).tolist() if name != bytes_ else default))
+    return Feature(name, _shape(shape), False, values, raw)
+
+
+def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
+           raw: bool = False) -> Feature:
+    """Rows of any number of elements, each of `shape`: a batch's column is a `Ragged`.
+
+    A record without the feature is a row without elements."""
+    return Feature(dtype_name(dtype), _shape(shape), True, None, raw)
+
+
+def var(dtype: DTypeLike = int64) -> Feature:
+    """Rows of any number of single values: `ragged(dtype)`."""
+    return ragged(dtype)
+
+
+def as_feature(feature: FeatureLike) -> Feature:
+    """A dtype stands for one value of it."""
+    return feature if isinstance(feature, Feature) else fixed((), feature)

@@ -1,0 +1,236 @@
+"""Functions of the user's, made into what the library calls. All can be pickled when the function
+can."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import structure as structures
+from ._core import BytesArray
+from .features import ColumnSpec, as_feature, bytes_, dtype_name, numpy_dtype
+from .ragged import Ragged
+
+
+def _is_bytes(array: np.ndarray) -> bool:
+    return array.dtype.kind in "SUO"
+
+
+def _to_bytes(value: Any, name: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytearray, memoryview, np.ndarray)):
+        return bytes(value)
+    raise TypeError(f"column {name!r}: bytes or str is expected, not {type(value).__name__}")
+
+
+def _byte_list(value: Any, name: str) -> List[bytes]:
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    if isinstance(value, BytesArray):
+        value = value.tolist()
+    flat: List[bytes] = []
+    for item in value:
+        if isinstance(item, (list, tuple)):
+            flat.extend(_byte_list(item, name))
+        else:
+            flat.append(_to_bytes(item, name))
+    return flat
+
+
+def _array(value: Any, dtype: str, name: str) -> np.ndarray:
+    array = np.asarray(value)
+    wanted = numpy_dtype(dtype)
+    if array.dtype != wanted:
+        if array.dtype.kind == "f" and wanted.kind in "iu":
+            raise TypeError(f"column {name!r}: {array.dtype} where {dtype} is declared")
+        if _is_bytes(array):
+            raise TypeError(f"column {name!r}: {type(value).__name__} where {dtype} is declared")
+        array = array.astype(wanted)
+    # ascontiguousarray would make a scalar an array of one dimension.
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _check_shape(found: Sequence[int], wanted: Sequence[int], name: str) -> None:
+    # 0: any length.
+    if len(found) != len(wanted) or any(w not in (0, f) for f, w in zip(found, wanted)):
+        raise ValueError(
+            f"column {name!r} has the shape {list(found)}, where {list(wanted)} is declared (by the "
+            "first element, if not by output=); for rows of any length give lists, or declare "
+            f"output={{{name!r}: sf.ragged(...)}}")
+
+
+def row_value(value: Any, spec: ColumnSpec) -> Any:
+    """What the library takes for one row's column."""
+    name, dtype, shape, is_ragged = spec
+    if dtype == bytes_:
+        if not is_ragged and not shape:
+            return [_to_bytes(value, name)]
+        return _byte_list(value, name)
+    array = _array(value, dtype, name)
+    if is_ragged and array.size == 0:
+        return array.reshape((0,) + shape)
+    _check_shape(array.shape[1:] if is_ragged else array.shape, shape, name)
+    return array
+
+
+def batch_value(value: Any, spec: ColumnSpec) -> Tuple[Any, Optional[Tuple[int, ...]]]:
+    """What the library takes for a batch's column, and the shape of its rows if it varies."""
+    name, dtype, shape, is_ragged = spec
+    if is_ragged:
+        if not isinstance(value, Ragged):
+            raise TypeError(f"column {name!r}: a Ragged is declared, not {type(value).__name__}")
+        values, own = batch_value(value.values, (name, dtype, shape, False))
+        return (values, _array(value.row_splits, "int64", name)), own
+    if dtype == bytes_:
+        if isinstance(value, BytesArray):
+            return value, None
+        return _byte_list(value, name), None
+    array = _array(value, dtype, name)
+    _check_shape(array.shape[1:], shape, name)
+    return array, tuple(array.shape[1:]) if 0 in shape else None
+
+
+def _dtype_of(array: np.ndarray, value: Any) -> str:
+    if _is_bytes(array):
+        return bytes_
+    # As Python's numbers, and lists of them, stand in Examples.
+    if array.dtype == np.float64 and isinstance(value, (float, list)):
+        return "float32"
+    return dtype_name(array.dtype)
+
+
+def infer_row(name: str, value: Any) -> ColumnSpec:
+    """The column that a value of a row belongs to. Lists are rows of any length."""
+    if isinstance(value, (bytes, bytearray, memoryview, str)):
+        return (name, bytes_, (), False)
+    if value is None:
+        raise TypeError(f"column {name!r}: None is no value")
+    if isinstance(value, list) and not value:
+        raise ValueError(f"column {name!r}: the first row has an empty list, which does not tell a "
+                         f"type; declare output={{{name!r}: sf.ragged(...)}}")
+    array = np.asarray(value)
+    dtype = _dtype_of(array, value)
+    if isinstance(value, list):
+        return (name, dtype, array.shape[1:], True)
+    return (name, dtype, array.shape, False)
+
+
+def infer_batch(name: str, value: Any, lengths: Sequence[int]) -> ColumnSpec:
+    """The column that a batch's column belongs to. `lengths`: those of the input's columns that
+    differ from batch to batch."""
+    if isinstance(value, Ragged):
+        _, dtype, shape, _ = infer_batch(name, value.values, ())
+        return (name, dtype, shape, True)
+    if isinstance(value, BytesArray):
+        return (name, bytes_, tuple(value.shape[1:]), False)
+    array = np.asarray(value)
+    if array.ndim == 0:
+        raise ValueError(f"column {name!r}: one value for a batch; give one for each row")
+    shape = tuple(0 if i == 0 and n in lengths else n for i, n in enumerate(array.shape[1:]))
+    return (name, _dtype_of(array, None), shape, False)
+
+
+class RowFunction:
+    """fn(element) for a row, as the library calls it."""
+
+    def __init__(self, fn: Callable[..., Any], structure: Any, outputs: Sequence[ColumnSpec] = (),
+                 output_structure: Any = None):
+        self.fn = fn
+        self.structure = structure
+        self.outputs = tuple(outputs)
+        self.output_structure = output_structure
+
+    def element(self, columns: Dict[str, Any]) -> Any:
+        return self.fn(structures.build(self.structure, columns))
+
+    def __call__(self, columns: Dict[str, Any]) -> List[Any]:
+        values = structures.values_of(self.element(columns), self.output_structure)
+        if len(values) != len(self.outputs):
+            raise ValueError(f"the function gives {sorted(values)}, where "
+                             f"{sorted(o[0] for o in self.outputs)} are declared")
+        return [row_value(values[output[0]], output) for output in self.outputs]
+
+
+class BatchFunction(RowFunction):
+    """The same for a batch."""
+
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        values = structures.values_of(self.element(columns), self.output_structure)
+        if len(values) != len(self.outputs):
+            raise ValueError(f"the function gives {sorted(values)}, where "
+                             f"{sorted(o[0] for o in self.outputs)} are declared")
+        taken = [batch_value(values[output[0]], output) for output in self.outputs]
+        return [t[0] for t in taken], [t[1] for t in taken]
+
+
+class RowPredicate(RowFunction):
+    def __call__(self, columns: Dict[str, Any]) -> bool:
+        return bool(self.element(columns))
+
+
+class BatchPredicate(RowFunction):
+    def __call__(self, columns: Dict[str, Any]) -> np.ndarray:
+        mask = np.asarray(self.element(columns))
+        if mask.ndim != 1:
+            raise ValueError("filter: with batched=True the function gives one bool for each row")
+        return np.ascontiguousarray(mask.astype(bool)).view(np.uint8)
+
+
+def declared(output: Dict[str, Any]) -> List[ColumnSpec]:
+    """The columns of output=."""
+    return [as_feature(feature).column(name) for name, feature in output.items()]
+
+
+def _packed(element: Any) -> Any:
+    """Sequences that hold memory of the library, as what can be sent."""
+    def plain(value: Any) -> Any:
+        if isinstance(value, BytesArray):
+            return value.tolist()
+        if isinstance(value, Ragged):
+            return Ragged(plain(value.values), value.row_splits)
+        return value
+    return structures.map_values(plain, element)
+
+
+class ProcessFunction:
+    """fn on processes: each call goes to one of them, and waits without the GIL.
+
+    The processes are spawned at the first call, so fn must be importable (no lambda), and they end
+    with this process. One that dies is an error."""
+
+    def __init__(self, fn: Callable[..., Any], processes: int):
+        if processes < 1:
+            raise ValueError(f"processes must be at least 1, not {processes}")
+        self.fn = fn
+        self.processes = processes
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._pid = 0
+
+    def __getstate__(self) -> Any:
+        return self.fn, self.processes
+
+    def __setstate__(self, state: Any) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __call__(self, element: Any) -> Any:
+        from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
+        import multiprocessing
+        with self._lock:
+            if self._pool is None or self._pid != os.getpid():
+                self._pool = ProcessPoolExecutor(self.processes,
+                                                 multiprocessing.get_context("spawn"))
+                self._pid = os.getpid()
+            pool = self._pool
+        try:
+            return pool.submit(self.fn, _packed(element)).result()
+        except BrokenProcessPool as error:
+            raise RuntimeError(f"a worker process of map(processes={self.processes}) died; was it "
+                               "killed for its memory, or did it crash?") from error

@@ -1,0 +1,75 @@
+"""Runs of a dataset."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import Any, Callable, Dict, Optional
+
+from . import _core
+from . import structure as structures
+
+# Threads of the library must not ask for the interpreter once it ends.
+atexit.register(_core.close_all)
+os.register_at_fork(after_in_child=_core.after_fork)
+
+
+class Iterator(_core.Iterator):
+    """One run of a dataset: iterate over it, close it (or use it in a `with`), save and load where
+    it stands. Dropping it closes it.
+
+    It may be used from several threads, one call at a time. While it waits the GIL is free, and
+    Ctrl-C is seen. A child after fork makes its own.
+    """
+
+    def __enter__(self) -> "Iterator":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where the iterator stands, in elements delivered: some hundred bytes, to be saved with a
+        checkpoint. RuntimeError: the run is not deterministic."""
+        return {"state": self.state()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes to a saved place. RuntimeError: the state is of another chain or other data."""
+        if not isinstance(state, dict) or not isinstance(state.get("state"), str):
+            raise ValueError("not what state_dict() gave")
+        self.load(state["state"])
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<shardfeed.Iterator, closed>"
+        stats = self.stats()
+        return (f"<shardfeed.Iterator: {stats['elements']} elements in {stats['seconds']:.1f} s; "
+                f"{stats['verdict']}>")
+
+
+class ConvertedIterator(Iterator):
+    """Elements go through a function on their way."""
+
+    convert: Callable[[Any], Any]
+
+    def __next__(self) -> Any:
+        return self.convert(super().__next__())
+
+
+def start(core: Any, structure: Any, convert: Optional[Callable[[Any], Any]], writable: bool,
+          threads: int = 0, budget_bytes: int = 256 << 20, deterministic: bool = True,
+          headspace: bool = False, trace: Any = None, blocks: bool = False) -> Iterator:
+    bare = isinstance(structure, str)
+    convert_all = convert
+    if structure is not None and not bare:
+        def convert_all(columns: Any) -> Any:
+            element = structures.build(structure, columns)
+            return element if convert is None else convert(element)
+    arguments = dict(dataset=core, threads=threads, budget_bytes=budget_bytes,
+                     deterministic=deterministic, headspace=headspace, trace=trace, bare=bare,
+                     writable=writable, blocks=blocks)
+    if convert_all is None:
+        return Iterator(**arguments)
+    iterator = ConvertedIterator(**arguments)
+    iterator.convert = convert_all
+    return iterator

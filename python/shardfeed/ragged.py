@@ -1,0 +1,59 @@
+"""Rows of any length."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List, Optional
+
+
+class Ragged:
+    """The elements of all rows end to end, and where each row ends.
+
+    values: [elements, shape...], an array (or BytesArray, or a framework's tensor)
+    row_splits: int64 [rows + 1]; row r is values[row_splits[r]:row_splits[r + 1]]
+    """
+
+    __slots__ = ("values", "row_splits")
+
+    def __init__(self, values: Any, row_splits: Any):
+        self.values = values
+        self.row_splits = row_splits
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def __getitem__(self, row: int) -> Any:
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return self.values[int(self.row_splits[row]):int(self.row_splits[row + 1])]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
+
+    def lengths(self) -> Any:
+        """Elements of each row: int64 [rows]."""
+        return self.row_splits[1:] - self.row_splits[:-1]
+
+    def tolist(self) -> List[Any]:
+        return [row.tolist() for row in self]
+
+    def padded(self, value: Any = 0, length: Optional[int] = None) -> Any:
+        """[rows, length, shape...], filled up with `value`; length: by default the longest row's.
+        Of numbers in NumPy arrays. `Dataset.padded_batch` does it on the library's threads."""
+        import numpy as np
+        lengths = np.asarray(self.lengths())
+        longest = int(lengths.max()) if len(lengths) else 0
+        if length is not None and longest > length:
+            raise ValueError(f"a row has {longest} elements, more than the {length} to pad to")
+        values = np.asarray(self.values)
+        out = np.full((len(self), longest if length is None else length) + values.shape[1:], value,
+                      dtype=values.dtype)
+        mask = np.arange(out.shape[1]) < lengths[:, None]
+        out[mask] = values[int(self.row_splits[0]):int(self.row_splits[-1])]
+        return out
+
+    def __repr__(self) -> str:
+        shape = tuple(getattr(self.values, "shape", ()))
+        dtype = getattr(self.values, "dtype", "bytes")
+        return f"Ragged({len(self)} rows, values: {dtype} {list(shape)})"

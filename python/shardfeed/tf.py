@@ -1,0 +1,41 @@
+"""For those who keep tf.data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from .dataset import Dataset
+from .features import bytes_
+from .frameworks import tf_converter
+from .structure import build
+
+
+def _spec(dtype: str, shape: Any, is_ragged: bool, batched: bool) -> Any:
+    kind = tf.string if dtype == bytes_ else tf.as_dtype("uint16" if dtype == "bfloat16" else dtype)
+    dims = [None if n == 0 else n for n in shape]
+    if is_ragged and batched:
+        return tf.RaggedTensorSpec([None, None, *dims], kind, 1, tf.int64)
+    if is_ragged or batched:
+        dims = [None, *dims]
+    return tf.TensorSpec(dims, kind)
+
+
+def dataset(ds: Dataset) -> tf.data.Dataset:
+    """A tf.data.Dataset of the same elements, with their element_spec. Each run of it is a run of
+    the chain; tf.data copies the values once."""
+    signature = build(ds._structure,
+                      {name: _spec(*column, ds.batched) for name, column in ds.element_spec.items()})
+    convert = tf_converter()
+
+    def elements():
+        with iter(ds) as it:
+            for element in it:
+                yield convert(element)
+
+    made = tf.data.Dataset.from_generator(elements, output_signature=signature)
+    try:
+        return made.apply(tf.data.experimental.assert_cardinality(len(ds)))
+    except TypeError:
+        return made

@@ -1,0 +1,111 @@
+"""For those who keep their DataLoader."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import IterableDataset as TorchIterableDataset
+from torch.utils.data import get_worker_info
+
+from .dataset import Dataset
+from .frameworks import torch_converter
+from .ranks import rank_and_world
+
+
+class MapDataset(TorchDataset):
+    """Records by number: for a DataLoader with a sampler (DistributedSampler, say). The dataset is
+    sf.read, and parse, map and select behind it. A batch of numbers is read at once. Can be pickled;
+    workers may be forked or spawned."""
+
+    def __init__(self, dataset: Dataset, transform: Optional[Callable[[Any], Any]] = None):
+        self.dataset = dataset
+        self.transform = transform
+        len(dataset)  # TypeError now, not in a worker
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> List[Any]:
+        convert = torch_converter()
+        elements = [convert(element) for element in self.dataset[list(numbers)]]
+        return [self.transform(e) for e in elements] if self.transform else elements
+
+
+class IterableDataset(TorchIterableDataset):
+    """The elements of a chain, shared out among ranks and, within each, among workers: nothing comes
+    twice, and nothing is left out but what `end` of sf.read says. The chain must not shard itself.
+
+    Use DataLoader(batch_size=None) for a chain that batches. rank and world: by default those of
+    this process when it is made, see ranks.py. state_dict and load_state_dict are those of the
+    iterator that runs (of one worker): StatefulDataLoader calls them."""
+
+    def __init__(self, dataset: Dataset, rank: Optional[int] = None, world: Optional[int] = None):
+        self.dataset = dataset
+        found = rank_and_world()
+        self.rank = found[0] if rank is None else rank
+        self.world = found[1] if world is None else world
+        self._iterator: Any = None
+        self._state: Optional[Dict[str, Any]] = None
+        self._pid = 0
+
+    def _part(self, rank: int, world: int) -> Dataset:
+        """The chain with shard(rank, world) where the elements come from."""
+        if world == 1:
+            return self.dataset
+        return _sharded(self.dataset, rank, world)
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        workers, worker = (info.num_workers, info.id) if info else (1, 0)
+        part = self._part(self.rank * workers + worker, self.world * workers)
+        self._iterator = iter(part.torch())
+        self._pid = os.getpid()
+        if self._state is not None:
+            self._iterator.load_state_dict(self._state)
+            self._state = None
+        return self._iterator
+
+    def __len__(self) -> int:
+        """Of this rank, over all its workers."""
+        info = get_worker_info()
+        workers = info.num_workers if info else 1
+        return sum(len(self._part(self.rank * workers + w, self.world * workers))
+                   for w in range(workers))
+
+    def state_dict(self) -> Dict[str, Any]:
+        if self._iterator is None or self._pid != os.getpid():
+            return {}
+        return self._iterator.state_dict()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self._state = state or None
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_iterator": None}
+
+
+def _sharded(ds: Dataset, rank: int, world: int) -> Dataset:
+    """The same chain of what rank `rank` of `world` has of its sources."""
+    if ds._method == "shard":
+        raise ValueError("IterableDataset shares the elements out itself: leave out shard()")
+    if not ds._inputs:
+        return ds.shard(rank, world)
+    if ds._method in ("shuffle", "interleave_shards", "repeat") and _is_source(ds):
+        return ds.shard(rank, world)
+    inputs = [_sharded(i, rank, world) for i in ds._inputs]
+    return Dataset(ds._method, ds._arguments, inputs, ds._text, ds._structure, ds._options)
+
+
+def _is_source(ds: Dataset) -> bool:
+    while ds._method in ("shuffle", "interleave_shards", "repeat"):
+        ds = ds._inputs[0]
+    return ds._method == "shards"
+
+
+__all__ = ["IterableDataset", "MapDataset", "torch"]

@@ -1,0 +1,830 @@
+"""The package shardfeed: its chains beside tf.data's, and what only Python has."""
+
+import gc
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+import harness
+import numpy as np
+import pytest
+from harness import REPOSITORY, TESTDATA
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+RECORDS = 1000
+
+
+def features(i):
+    return {"n": i, "x": np.arange(3, dtype=np.float32) + i, "text": b"record %d" % i,
+            "some": np.full(i % 5, i, np.int64)}
+
+
+SPEC = {"n": sf.int64, "x": sf.fixed(3, sf.float32), "text": sf.bytes, "some": sf.var(sf.int64)}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    spec = tmp_path_factory.mktemp("package") / "train@4"
+    with sf.write(spec) as writer:
+        for i in range(RECORDS):
+            writer.write(features(i))
+    return str(spec)
+
+
+@pytest.fixture
+def parsed(dataset):
+    return sf.read(dataset).parse(SPEC)
+
+
+def numbers(ds):
+    return [int(n) for batch in ds for n in np.atleast_1d(batch["n"])]
+
+
+def python(code, *arguments, timeout=60, **environment):
+    """Runs a program of its own that has the package."""
+    path = os.pathsep.join([str(REPOSITORY / "python"), str(pathlib.Path(__file__).parent)])
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True,
+                          text=True, timeout=timeout,
+                          env={**os.environ, "PYTHONPATH": path, **environment})
+
+
+def run_python(code, *arguments, **options):
+    done = python(code, *arguments, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+# ---- Written and read
+
+
+def test_what_is_written_is_what_tensorflow_reads(tf, dataset):
+    paths = sorted(pathlib.Path(dataset).parent.glob("train-*"))
+    assert len(paths) == 4
+    for shard, path in enumerate(paths):
+        for i, record in enumerate(harness.read_by_tensorflow(tf, [path])[:20]):
+            found = harness.decoded(tf, record)
+            wanted = features(4 * i + shard)
+            assert found["n"] == [wanted["n"]]
+            assert found["x"] == wanted["x"].tolist()
+            assert found["text"] == [wanted["text"]]
+            assert found["some"] == wanted["some"].tolist()
+
+
+def test_records_are_bytes(tf, dataset):
+    paths = sorted(pathlib.Path(dataset).parent.glob("train-*"))
+    wanted = harness.read_by_tensorflow(tf, paths)
+    ds = sf.read(dataset)
+    assert len(ds) == RECORDS
+    assert list(ds) == wanted
+    blocks = list(ds.blocks())
+    assert [record for block in blocks for record in block] == wanted
+    joined, offsets = blocks[0].joined()
+    assert bytes(joined[offsets[1]:offsets[2]]) == wanted[1]
+    assert bytes(blocks[0].view(1)) == wanted[1]
+
+
+def test_values_of_all_kinds_are_written(tf, tmp_path):
+    wanted = {"int": 5, "bool": True, "float": 0.5, "bytes": b"\xff\0", "str": "é", "ints": [1, 2],
+              "mixed": [1, 2.5], "floats": (0.5, 1.5), "names": ["a", b"b"], "none": [],
+              "i8": np.int8([-1, 2]), "u16": np.uint16([65535]), "f64": np.float64([[1, 2], [3, 4]]),
+              "mask": np.array([True, False]), "scalar": np.float32(2), "objects":
+              np.array([b"x", b"yz"], dtype=object), "f16": np.float16([1.5])}
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write(wanted)
+        writer.write(b"not an Example")
+    assert writer.report["records"] == 2
+    first, second = sf.read(tmp_path / "a@1")
+    found = harness.decoded(tf, first)
+    assert found == {
+        "int": [5], "bool": [1], "float": [0.5], "bytes": [b"\xff\0"], "str": ["é".encode()],
+        "ints": [1, 2], "mixed": [1.0, 2.5], "floats": [0.5, 1.5], "names": [b"a", b"b"],
+        "none": [], "i8": [-1, 2], "u16": [65535], "f64": [1, 2, 3, 4], "mask": [1, 0],
+        "scalar": [2.0], "objects": [b"x", b"yz"], "f16": [1.5]}
+    assert second == b"not an Example"
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, [b"a", 1], 1 << 70, object()])
+def test_values_that_no_feature_can_have(tmp_path, value):
+    with pytest.raises((TypeError, OverflowError)):
+        with sf.write(tmp_path / "a@1") as writer:
+            writer.write({"odd": value})
+    assert not list(tmp_path.glob("a-*"))
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(KeyError):
+        with sf.write(tmp_path / "a@2") as writer:
+            writer.write({"n": 1})
+            raise KeyError("stop")
+    assert not list(tmp_path.glob("a-*"))
+    with sf.write(tmp_path / "a@2", compression="gzip") as writer:
+        writer.write({"n": 1})
+    with pytest.raises(FileExistsError, match="overwrite"):
+        sf.write(tmp_path / "a@2")
+    with pytest.raises(ValueError, match="how many shards"):
+        sf.write(tmp_path / "b")
+
+
+def test_batches_as_tensorflow_parses_them(tf, dataset, parsed):
+    spec = {"n": tf.io.FixedLenFeature([], tf.int64), "x": tf.io.FixedLenFeature([3], tf.float32),
+            "text": tf.io.FixedLenFeature([], tf.string), "some": tf.io.RaggedFeature(tf.int64)}
+    paths = sorted(str(p) for p in pathlib.Path(dataset).parent.glob("train-*"))
+    theirs = tf.data.TFRecordDataset(paths).batch(64).map(lambda r: tf.io.parse_example(r, spec))
+    count = 0
+    for mine, other in zip(parsed.batch(64), theirs):
+        assert np.array_equal(mine["n"], other["n"].numpy()) and mine["n"].dtype == np.int64
+        assert np.array_equal(mine["x"], other["x"].numpy()) and mine["x"].dtype == np.float32
+        assert np.array_equal(np.asarray(mine["text"]), other["text"].numpy())
+        assert mine["some"].tolist() == other["some"].to_list()
+        assert np.array_equal(mine["some"].row_splits, other["some"].row_splits.numpy())
+        count += 1
+    assert count == len(parsed.batch(64)) == 16
+
+
+def test_rows(parsed):
+    row = next(iter(parsed.skip(2)))
+    i = row["n"]
+    assert i == 8 and isinstance(i, int)
+    assert row["text"] == b"record 8"
+    assert row["x"].tolist() == [8, 9, 10]
+    assert row["some"].tolist() == [8, 8, 8]
+
+
+def test_parse_without_names_knows_all_features(dataset):
+    ds = sf.read(dataset).parse()
+    assert ds.element_spec["x"] == ("float32", (3,), False)
+    assert ds.element_spec["some"] == ("int64", (), True)
+
+
+def test_defaults_and_raw(tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write({"raw": np.arange(4, dtype=np.int16).tobytes(), "some": 1})
+        writer.write({"raw": np.arange(4, dtype=np.int16).tobytes()})
+    batch = next(iter(sf.read(tmp_path / "a@1").parse({
+        "raw": sf.fixed(4, np.int16, raw=True), "some": sf.fixed((), sf.int64, default=-1),
+        "name": sf.fixed((), sf.bytes, default="?")}).batch(2)))
+    assert batch["raw"].tolist() == [[0, 1, 2, 3]] * 2
+    assert batch["some"].tolist() == [1, -1]
+    assert batch["name"].tolist() == [b"?", b"?"]
+
+
+# ---- Arrays
+
+
+def test_arrays_are_views_that_live_on(parsed):
+    it = iter(parsed.batch(100))
+    first = next(it)
+    x, some = first["x"], first["some"].values
+    copies = x.copy(), some.copy()
+    assert not x.flags.owndata
+    text = first["text"]
+    del first
+    for _ in it:
+        pass
+    it.close()
+    gc.collect()
+    assert np.array_equal(x, copies[0]) and np.array_equal(some, copies[1])
+    assert text[-1] == b"record 396"
+    x[0] = 7  # nobody else has it
+
+
+def test_cached_arrays_are_read_only(parsed):
+    ds = parsed.batch(100).cache().repeat(2)
+    for batch in ds:
+        with pytest.raises(ValueError):
+            batch["x"][0] = 7
+
+
+def test_bytes_array(parsed):
+    text = next(iter(parsed.batch(4)))["text"]
+    assert len(text) == 4 and text.shape == (4,)
+    assert text[1] == text[-3] == b"record 4"
+    assert list(text[1:3]) == [b"record 4", b"record 8"]
+    assert text[::-2].tolist() == [b"record 12", b"record 4"]
+    assert text.nbytes == sum(map(len, text))
+    with pytest.raises(IndexError):
+        text[4]
+
+
+def test_torch_tensors_share_the_memory(parsed):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    batch = next(iter(parsed.batch(10).torch()))
+    assert batch["x"].shape == (10, 3) and batch["x"].dtype == torch.float32
+    assert batch["some"].values.dtype == torch.int64
+    array = next(iter(parsed.batch(10)))["x"]
+    torch.from_numpy(array)[0, 0] = 5
+    assert array[0, 0] == 5
+
+
+def test_jax_arrays(parsed):
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    batch = next(iter(parsed.batch(10).jax()))
+    assert isinstance(batch["x"], jax.Array) and batch["x"].shape == (10, 3)
+
+
+def test_tensorflow_tensors(tf, parsed):
+    batch = next(iter(parsed.batch(10).tf()))
+    assert batch["x"].shape == (10, 3)
+    assert batch["text"].numpy()[1] == b"record 4"
+    assert batch["some"].to_list()[2] == [8, 8, 8]
+
+
+def test_tf_dataset(tf, parsed):
+    ds = sf.tf.dataset(parsed.batch(100))
+    assert ds.element_spec["x"] == tf.TensorSpec([None, 3], tf.float32)
+    assert int(ds.cardinality()) == 10
+    assert [n for batch in ds for n in batch["n"].numpy()] == numbers(parsed)
+
+
+# ---- Steps
+
+
+def test_steps_as_tf_data(tf):
+    ours, theirs = sf.range(100), tf.data.Dataset.range(100)
+
+    def same(mine, other):
+        assert [e["value"].tolist() if hasattr(e["value"], "tolist") else e["value"] for e in mine
+                ] == [e.numpy().tolist() for e in other]
+        assert len(mine) == int(other.cardinality())
+
+    same(ours.take(7), theirs.take(7))
+    same(ours.skip(7).batch(10), theirs.skip(7).batch(10))
+    same(ours.batch(8, drop_remainder=True), theirs.batch(8, drop_remainder=True))
+    same(ours.shard(1, 3), theirs.shard(3, 1))
+    same(ours.repeat(3).prefetch(2), theirs.repeat(3).prefetch(2))
+    same(ours.concatenate(sf.range(5)), theirs.concatenate(tf.data.Dataset.range(5)))
+    assert [e["value"] for e in ours.map(lambda e: {"value": e["value"] ** 2}).filter(
+        lambda e: e["value"] % 3 == 0)] == [
+            int(e) for e in theirs.map(lambda e: e ** 2).filter(lambda e: e % 3 == 0)]
+
+
+def test_padded_batches_and_buckets(parsed):
+    batch = next(iter(parsed.padded_batch(10, {"some": -1})))
+    assert batch["some"].shape == (10, 4)
+    assert batch["some"][1].tolist() == [4, 4, 4, 4]
+    assert batch["some"][2].tolist() == [8, 8, 8, -1]
+    batch = next(iter(parsed.padded_batch(10, {"some": (6, 0)})))
+    assert batch["some"].shape == (10, 6)
+    ragged = next(iter(parsed.batch(10)))["some"]
+    assert np.array_equal(ragged.padded(-1), next(iter(parsed.padded_batch(10, {"some": -1})))["some"])
+    for batch in parsed.bucket_by_length("some", [2, 4], [8, 8, 8]):
+        lengths = batch["some"].lengths()
+        assert (lengths < 2).all() or ((lengths >= 2) & (lengths < 4)).all() or (lengths >= 4).all()
+
+
+def test_pack(parsed):
+    batch = next(iter(parsed.select("some").pack("some", 16).batch(4)))
+    assert batch["some"].shape == (4, 16)
+    assert batch["some_segment_ids"].dtype == np.int32
+
+
+def test_mix_interleave_zip_enumerate():
+    a, b = sf.range(10), sf.range(100, 110)
+    assert sorted(e["value"] for e in sf.mix([a, b], [1, 2], seed=3)) == [*range(10), *range(100, 110)]
+    assert [e["value"] for e in sf.interleave([a, b], 2)][:4] == [0, 100, 1, 101]
+    assert list(sf.zip(a, sf.range(5, name="other")))[1] == {"value": 1, "other": 1}
+    assert list(a.enumerate(start=5))[0] == {"value": 0, "index": 5}
+
+
+def test_shuffles_are_permutations_by_epoch(dataset):
+    ds = sf.read(dataset).shuffle(seed=1, window=None).parse({"n": sf.int64}).repeat(2)
+    order = numbers(ds)
+    assert order[:RECORDS] != order[RECORDS:]
+    assert sorted(order[:RECORDS]) == sorted(order[RECORDS:]) == list(range(RECORDS))
+    assert numbers(ds) == order
+
+
+def test_from_arrays():
+    ds = sf.from_arrays({"a": np.arange(6).reshape(3, 2), "b": ["x", "y", "z"], "c": [1.5, 2, 3]})
+    assert len(ds) == 3
+    batch = next(iter(ds.batch(2)))
+    assert batch["a"].tolist() == [[0, 1], [2, 3]]
+    assert batch["b"].tolist() == [b"x", b"y"]
+    assert next(iter(ds))["c"] == 1.5
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("end", ["drop", "pad"])
+def test_lengths_are_exact(dataset, world, end):
+    for rank in range(world):
+        base = sf.read(dataset, records="0-996", end=end).shard(rank, world)
+        parsed = base.parse({"n": sf.int64})
+        for ds in [base, parsed, parsed.batch(64), parsed.batch(64, drop_remainder=True),
+                   base.repeat(2), parsed.batch(64).repeat(2), parsed.take(5), parsed.skip(300),
+                   parsed.batch(10).shard(1, 2)]:
+            assert len(ds) == sum(1 for _ in ds), ds
+
+
+def test_lengths_that_cannot_be_known(parsed):
+    for ds, why in [(parsed.filter(lambda e: True), "filter drops"), (parsed.repeat(), "no end"),
+                    (parsed.pack("some", 9), "pack")]:
+        with pytest.raises(TypeError, match=why):
+            len(ds)
+    assert len(parsed.repeat().take(5)) == 5
+
+
+def test_repr_reads_like_the_chain(dataset, parsed):
+    ds = parsed.batch(8)
+    assert repr(ds) == f"read({dataset!r}).parse(n, x, text, some).batch(8)"
+    assert repr(sf.zip(sf.range(1), sf.range(2, name="b"))) == "zip([range(0, 1, 1), range(0, 2, 1)])"
+    assert "n0 --> n1" in str(ds.draw())
+    assert ds.draw().svg.startswith("<svg")
+
+
+def test_ranks_from_the_environment(dataset, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert sf.rank_and_world() == (1, 4)
+    assert len(sf.read(dataset).shard()) == 250
+    monkeypatch.delenv("RANK")
+    assert sf.rank_and_world() == (0, 1)
+
+
+def test_what_is_wrong_is_told_where_it_is_written(dataset, parsed):
+    with pytest.raises(FileNotFoundError):
+        sf.read("/nowhere/train@4")
+    with pytest.raises(ValueError, match="no column 'y'"):
+        parsed.select("y")
+    with pytest.raises(ValueError, match="unbatch first"):
+        parsed.batch(3).batch(3)
+    with pytest.raises(ValueError, match="'uring'"):
+        sf.read(dataset, io="carrier pigeon")
+    with pytest.raises(ValueError, match="rank 4 of 4"):
+        sf.read(dataset).shard(4, 4)
+    with pytest.raises(ValueError, match="no type 'float31'"):
+        sf.fixed((), "float31")
+    with pytest.raises(TypeError, match="no option"):
+        parsed.with_options(thread=3)
+
+
+def test_damage_is_named(dataset, tmp_path):
+    paths = sorted(pathlib.Path(dataset).parent.glob("train-*"))
+    for path in paths:
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    damaged = tmp_path / paths[1].name
+    data = bytearray(damaged.read_bytes())
+    data[40] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(sf.DataLossError, match="train-00001-of-00004.*CRC"):
+        list(sf.read(tmp_path / "train@4"))
+    report = sf.verify(tmp_path / "train@4")
+    assert not report and report.defects[0].shard.endswith("train-00001-of-00004")
+    it = iter(sf.read(tmp_path / "train@4", skip_damaged=True))
+    assert list(it).count(b"") == 1 == it.stats()["damaged"]
+    with pytest.raises(sf.DataLossError):
+        report.raise_if_damaged()
+
+
+def test_a_record_that_lacks_a_feature_is_named(dataset):
+    ds = sf.read(dataset).parse({"missing": sf.int64}).batch(4)
+    with pytest.raises(Exception, match="train-00000-of-00004: record 0 at byte 0: .*missing"):
+        next(iter(ds))
+
+
+# ---- Functions
+
+
+def double(element):
+    return {"n": element["n"], "twice": element["x"] * 2}
+
+
+def test_map_of_rows(parsed):
+    ds = parsed.map(double)
+    assert ds.element_spec == {"n": ("int64", (), False), "twice": ("float32", (3,), False)}
+    for batch in ds.batch(100):
+        assert np.array_equal(batch["twice"][:, 0], 2.0 * batch["n"])
+
+
+def test_map_of_batches(parsed):
+    ds = parsed.batch(100).map(double, batched=True)
+    for batch in ds:
+        assert np.array_equal(batch["twice"][:, 0], 2.0 * batch["n"])
+    kept = [b for b in parsed.batch(64).map(lambda b: {"n": b["n"], "t": b["text"], "s": b["some"]},
+                                            batched=True)]
+    assert kept[3]["t"].tolist() == [b"record %d" % n for n in kept[3]["n"]]
+    assert kept[3]["s"].tolist() == [[n] * (n % 5) for n in kept[3]["n"].tolist()]
+
+
+def test_map_of_padded_batches_of_any_length(parsed):
+    ds = parsed.padded_batch(3).map(lambda b: {"some": b["some"] + 1}, batched=True)
+    assert {batch["some"].shape[1] for batch in ds} > {3, 4}
+
+
+def test_map_to_bytes_and_lists(parsed):
+    ds = parsed.map(lambda e: {"words": e["text"].decode().split(), "upper": e["text"].upper(),
+                               "half": [e["n"] / 2] * 2})
+    assert ds.element_spec["words"] == ("bytes", (), True)
+    assert ds.element_spec["half"] == ("float32", (), True)
+    batches = list(ds.batch(300))
+    gc.collect()
+    batch = batches[1]
+    assert batch["upper"][0] == b"RECORD " + batch["words"][0][1]
+    assert [b"record", batch["words"][-1][1]] == batch["words"][-1].tolist()
+
+
+def test_records_can_be_mapped(dataset):
+    ds = sf.read(dataset).map(len)
+    assert list(ds) == [len(record) for record in sf.read(dataset)]
+
+
+def test_tuples(parsed):
+    import collections
+    Pair = collections.namedtuple("Pair", "x y")
+    for kind in (lambda x, y: (x, y), Pair):
+        ds = parsed.map(lambda e: kind(e["x"], e["n"])).batch(10)
+        x, y = element = next(iter(ds))
+        assert type(element) is (tuple if kind is not Pair else Pair)
+        assert x.shape == (10, 3) and y.shape == (10,)
+    nested = parsed.map(lambda e: ({"a": e["n"], "b": {"c": e["x"]}}, e["n"])).batch(4)
+    first, label = next(iter(nested))
+    assert first["a"].tolist() == label.tolist() and first["b"]["c"].shape == (4, 3)
+
+
+def test_filters(parsed):
+    odd = [n for n in numbers(parsed) if n % 2]
+    assert numbers(parsed.filter(lambda e: e["n"] % 2 == 1)) == odd
+    assert numbers(parsed.batch(10).filter(lambda b: b["n"] % 2 == 1, batched=True)) == odd
+
+
+class Odd(Exception):
+    pass
+
+
+def refuse(element):
+    if np.any(np.asarray(element["n"]) == 500):
+        raise Odd("five hundred")
+    return {"n": element["n"]}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_exceptions_keep_their_traceback_and_name_the_record(parsed, batched):
+    ds = parsed.batch(10).map(refuse, batched=True) if batched else parsed.map(refuse).batch(10)
+    with pytest.raises(Odd, match="five hundred") as caught:
+        list(ds)
+    assert "refuse" in "".join(traceback.format_tb(caught.value.__traceback__))
+    if sys.version_info >= (3, 11):
+        number = 120 if batched else 125
+        assert f"train-00000-of-00004: record {number} at byte" in caught.value.__notes__[0]
+
+
+def test_a_filter_that_raises(parsed):
+    with pytest.raises(ZeroDivisionError):
+        list(parsed.filter(lambda e: 1 / 0))
+
+
+def test_functions_that_do_not_keep_to_their_word(parsed):
+    with pytest.raises(ValueError, match="shape"):
+        list(parsed.map(lambda e: {"a": np.zeros(1 + e["n"] % 2)}))
+    with pytest.raises(TypeError, match="float64 where int64"):
+        list(parsed.map(lambda e: {"a": e["n"] if e["n"] < 9 else np.float64(0.5)}))
+    with pytest.raises(ValueError, match="no elements"):
+        parsed.take(0).map(double)
+    with pytest.raises(ValueError, match="batched=True"):
+        parsed.batch(3).map(double)
+
+
+def test_declared_outputs_are_not_learnt(parsed):
+    calls = []
+
+    def fn(element):
+        calls.append(1)
+        return {"a": element["n"]}
+
+    ds = parsed.map(fn, output={"a": sf.float32})
+    assert not calls and ds.element_spec == {"a": ("float32", (), False)}
+    assert next(iter(ds)) == {"a": 0.0}
+
+
+def test_map_on_processes(dataset):
+    code = """
+import sys, os, shardfeed as sf, process_functions
+if __name__ == "__main__":
+    ds = sf.read(sys.argv[1]).parse({"n": sf.int64}).batch(100)
+    got = list(ds.map(process_functions.with_pid, batched=True, processes=2))
+    print(len(got), os.getpid() in {int(p) for b in got for p in b["pid"]})
+    try:
+        list(ds.map(process_functions.die, batched=True, processes=1,
+                    output={"n": sf.int64}))
+    except RuntimeError as error:
+        print(error)
+"""
+    out = run_python(code, dataset).splitlines()
+    assert out[0] == "10 False"
+    assert "a worker process of map(processes=1) died" in out[1]
+
+
+# ---- State
+
+
+def test_states_at_any_element(dataset):
+    chains = [
+        sf.read(dataset).shuffle(7, window=100).parse({"n": sf.int64}).repeat(2),
+        sf.read(dataset).parse({"n": sf.int64}).map(lambda e: {"n": e["n"] + 1}).batch(7).repeat(2),
+        sf.read(dataset).parse({"n": sf.int64}).filter(lambda e: e["n"] % 3 == 0).batch(5),
+    ]
+    for ds in chains:
+        whole = list(map(str, ds))
+        for stop in (0, 1, 13, len(whole) - 1, len(whole)):
+            it = iter(ds)
+            for _ in range(stop):
+                next(it)
+            state = pickle.loads(pickle.dumps(it.state_dict()))
+            it.close()
+            other = iter(ds)
+            other.load_state_dict(state)
+            assert list(map(str, other)) == whole[stop:]
+
+
+def test_states_go_on_with_another_number_of_ranks(dataset):
+    def chain(rank, world, size):
+        return sf.read(dataset).shuffle(3, window=64).shard(rank, world).parse(
+            {"n": sf.int64}).batch(size)
+
+    def global_batches(world, size, state, count):
+        its = [iter(chain(r, world, size)) for r in range(world)]
+        for it in its:
+            if state:
+                it.load_state_dict(state)
+        batches = [frozenset(n for it in its for n in next(it)["n"].tolist()) for _ in range(count)]
+        return batches, its[0].state_dict()
+
+    whole, _ = global_batches(2, 20, None, 25)
+    first, state = global_batches(2, 20, None, 10)
+    assert first == whole[:10]
+    for world in (1, 4):
+        assert global_batches(world, 40 // world, state, 15)[0] == whole[10:]
+
+
+def test_states_of_other_chains_are_refused(parsed):
+    state = iter(parsed.batch(3)).state_dict()
+    with pytest.raises(RuntimeError, match="another chain"):
+        iter(parsed.skip(1).batch(3)).load_state_dict(state)
+    with pytest.raises(ValueError):
+        iter(parsed).load_state_dict({"x": 1})
+    with pytest.raises(RuntimeError, match="deterministic"):
+        parsed.start(deterministic=False).state_dict()
+
+
+def test_stats_and_closing(parsed):
+    with parsed.batch(10).start(threads=2) as it:
+        next(it)
+        stats = it.stats()
+        assert stats["elements"] == 1 and stats["rows"] == 10 and stats["verdict"]
+        assert stats["stages"][0]["threads"] == 2
+    assert it.closed and "closed" in repr(it)
+    with pytest.raises(ValueError, match="closed"):
+        next(it)
+    with pytest.raises(ValueError):
+        it.stats()
+
+
+# ---- By number
+
+
+def test_elements_by_number(dataset, parsed):
+    all_records = list(sf.read(dataset))
+    ds = sf.read(dataset)
+    assert ds[3] == all_records[3] and ds[-1] == all_records[-1]
+    assert list(ds[10:20:3]) == all_records[10:20:3]
+    rows = parsed[[5, 900, 5]]
+    assert [row["n"] for row in rows] == [numbers(parsed)[i] for i in (5, 900, 5)]
+    assert sf.read(dataset).parse()[7]["text"] == parsed[7]["text"]
+    assert parsed.map(double)[1]["twice"].tolist() == [8, 10, 12]
+    with pytest.raises(IndexError):
+        ds[RECORDS]
+    with pytest.raises(TypeError, match="shuffle"):
+        ds.shuffle(1)[0]
+    path, record, offset = ds.place(251)
+    assert path.endswith("train-00001-of-00004") and record == 1 and offset > 0
+
+
+def test_datasets_can_be_pickled(parsed):
+    ds = parsed.map(double).batch(10)
+    copy = pickle.loads(pickle.dumps(ds))
+    assert repr(copy) == repr(ds) and numbers(copy) == numbers(ds)
+
+
+def test_map_dataset_and_iterable_dataset(dataset):
+    pytest.importorskip("torch", reason="torch is not installed")
+    # In a process without TensorFlow, which does not like fork.
+    out = run_python("""
+import sys, shardfeed as sf
+from torch.utils.data import DataLoader, DistributedSampler
+if __name__ == "__main__":
+    ds = sf.read(sys.argv[1]).parse({"n": sf.int64, "x": sf.fixed(3)})
+    mapped = sf.torch.MapDataset(ds)
+    order = [row["n"] for row in ds]
+    for context in ("fork", "spawn"):
+        loader = DataLoader(mapped, batch_size=50, num_workers=2, multiprocessing_context=context,
+                            sampler=DistributedSampler(mapped, 2, 0, shuffle=False))
+        print([n for b in loader for n in b["n"].tolist()] == order[::2])
+        found = []
+        for rank in range(2):
+            part = sf.torch.IterableDataset(ds.batch(10), rank, 2)
+            loader = DataLoader(part, batch_size=None, num_workers=2,
+                                multiprocessing_context=context)
+            found += [n for b in loader for n in b["n"].tolist()]
+        print(sorted(found) == sorted(order))
+""", dataset, timeout=300)
+    assert out.split() == ["True"] * 4
+
+
+# ---- In a process
+
+
+def test_the_import_is_light(dataset):
+    out = run_python("""
+import sys
+import numpy, shardfeed
+print([m for m in ("torch", "tensorflow", "jax", "cv2", "google.protobuf", "multiprocessing.pool",
+                   "concurrent.futures") if m in sys.modules])
+print(len([l for l in open("/proc/self/maps") if "opencv" in l or "protobuf" in l]))
+""")
+    assert out.split("\n") == ["[]", "0"]
+
+
+@pytest.mark.parametrize("order", [["tensorflow", "shardfeed"], ["shardfeed", "tensorflow"],
+                                   ["torch", "tensorflow", "shardfeed"], ["shardfeed", "torch"]])
+def test_any_order_of_imports(dataset, order):
+    for name in order:
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    code = "\n".join(f"import {name}" for name in order) + """
+import sys, shardfeed as sf
+print(sum(b["n"].sum() for b in sf.read(sys.argv[1]).parse({"n": sf.int64}).batch(64)))
+"""
+    if "tensorflow" in order:
+        code += """
+print(sum(int(tensorflow.io.parse_single_example(r, {"n": tensorflow.io.FixedLenFeature(
+    [], tensorflow.int64)})["n"]) for r in list(sf.read(sys.argv[1]))[:9]) >= 0)
+"""
+    assert run_python(code, dataset, timeout=120).split()[0] == str(sum(range(RECORDS)))
+
+
+def test_the_extension_shows_nothing():
+    extension = next((REPOSITORY / "python/shardfeed").glob("_core.*.so"))
+    symbols = subprocess.run(["nm", "-D", "--defined-only", extension], capture_output=True,
+                             text=True).stdout
+    names = {line.split()[-1] for line in symbols.splitlines()}
+    # Instances of std::string that the C++ library wants to be one in the process.
+    assert {name for name in names if not name.startswith("_ZNSt7__cxx1112basic_string")} == {
+        "PyInit__core"}
+
+
+SLOW = """
+import os, sys, time, threading, shardfeed as sf
+def slow(element):
+    time.sleep(30)
+    return element
+ds = sf.range(1000).map(slow, output={"value": sf.int64})
+it = iter(ds)
+"""
+
+
+def test_ctrl_c_is_seen_while_waiting():
+    code = SLOW + """
+import signal
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+began = time.monotonic()
+try:
+    next(it)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - began < 5, flush=True)
+os._exit(0)
+"""
+    assert run_python(code) == "interrupted True"
+
+
+def test_an_interrupted_call_loses_nothing(dataset):
+    code = """
+import signal, sys, time, threading, os, shardfeed as sf
+def slow(element):
+    time.sleep(0.3 if element["value"] < 2 else 0)
+    return element
+it = iter(sf.range(10).map(slow, output={"value": sf.int64}))
+class Seen(Exception): pass
+def handler(*_): raise Seen
+signal.signal(signal.SIGUSR1, handler)
+threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+try:
+    next(it)
+except Seen:
+    pass
+print([e["value"] for e in it])
+"""
+    assert run_python(code) == str(list(range(10)))
+
+
+@pytest.mark.parametrize("end", ["pass", "os._exit(0)", "sys.exit(0)", "it.close()", "del it",
+                                 "threading.Thread(target=lambda: list(it), daemon=True).start()",
+                                 "keep = [it]; keep.append(keep); del it"])
+def test_the_process_ends_whatever_runs(dataset, end):
+    code = """
+import os, sys, threading, shardfeed as sf
+def busy(element):
+    return {"n": sum(range(1000)) + element["n"]}
+it = iter(sf.read(sys.argv[1]).parse({"n": sf.int64}).map(busy).batch(8).repeat())
+for _ in range(3):
+    next(it)
+print("end", flush=True)
+""" + end
+    assert run_python(code, dataset, timeout=30) == "end"
+
+
+def test_children_after_fork(dataset):
+    code = """
+import os, sys, shardfeed as sf
+ds = sf.read(sys.argv[1]).parse({"n": sf.int64}).batch(10)
+it = iter(ds)
+next(it)
+child = os.fork()
+if child == 0:
+    try:
+        next(it)
+    except RuntimeError as error:
+        ok = "fork" in str(error)
+    it.close()
+    del it
+    # A run of its own.
+    ok = ok and sum(len(b["n"]) for b in ds) == 1000
+    sys.exit(0 if ok else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print(1 + sum(1 for _ in it))
+"""
+    assert run_python(code, dataset) == "100"
+
+
+def test_the_gil_is_free_while_waiting():
+    out = run_python(SLOW.replace("30", "1").replace("1000", "2") + """
+began = time.monotonic()
+waiter = threading.Thread(target=lambda: next(it))
+waiter.start()
+spins = 0
+while waiter.is_alive():
+    spins += 1
+print(spins > 1000)
+""")
+    assert out == "True"
+
+
+def test_many_threads_share_an_iterator(parsed):
+    it = iter(parsed)
+    found = []
+
+    def take():
+        for row in it:
+            found.append(row["n"])
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(RECORDS))
+
+
+def test_iterators_that_are_dropped_leave_nothing(parsed):
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    ds = parsed.map(double).batch(10)
+    next(iter(ds))
+    gc.collect()
+    before = threads()
+    for _ in range(50):
+        next(iter(ds))
+    gc.collect()
+    assert threads() <= before + 1
+
+
+# ---- The program
+
+
+def test_the_command_line():
+    path = str(REPOSITORY / "python")
+    done = subprocess.run([sys.executable, "-m", "shardfeed", "--version"], capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": path})
+    assert done.stdout.strip() == f"shardfeed {sf.__version__}"
+
+
+def test_convert_verify_index_inspect(tmp_path):
+    out = tmp_path / "pictures@2"
+    report = sf.convert("imagefolder", TESTDATA / "pictures", out, limit=8, no_sync=True)
+    assert report["records"] == 8
+    assert sf.verify(out)
+    assert sf.index(out, export="dali")["records"] == 8
+    seen = sf.inspect(out)
+    assert seen.records == 8 and "feature" in repr(seen)
+    assert "data:image/" in seen._repr_html_()
+    with pytest.raises(ValueError, match="overwrite"):
+        sf.convert("imagefolder", TESTDATA / "pictures", out)
+    with pytest.raises(OSError, match="No such file"):
+        sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")
+    assert "sound" in repr(sf.verify(out))
