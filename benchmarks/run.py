@@ -359,7 +359,7 @@ def measure_pipeline(table, bench, data, rounds, dali):
 
 
 def measure_images(table, bench, shardfeed, pictures, data, rounds):
-    """Random crops of pictures as they are, and made seekable where the program does that."""
+    """Random crops of pictures as they are."""
     run_json(shardfeed, "convert", "imagefolder", pictures, f"{data}/images/data@16", "--jpeg", "keep",
              "--overwrite", "--no-sync", "--json")
     rates = run_json(bench, f"{data}/images/data@16")
