@@ -289,6 +289,34 @@ def measure_reader(table, bench, data, made, rounds):
                       [max(orders[order]["at_ns"], orders[order]["of_ns"])], "below 100", "ns")
 
 
+def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
+    result = run_json(jpeg_bench, "crop", pictures, 2)
+
+    def ratios(theirs, ours):
+        return [a / b for a, b in zip(result[theirs], result[ours])]
+
+    table.add("crops of seekable JPEG / rows and columns skipped by libjpeg",
+              ratios("crop_and_skip", "decode_crop_seekable"), "1.25")
+    table.add("crops of seekable JPEG / the whole by libjpeg",
+              ratios("whole", "decode_crop_seekable"), "1.7")
+    table.add("crops of the JPEGs as they are / skipped by libjpeg",
+              ratios("crop_and_skip", "decode_crop"), "")
+    table.add("seekable JPEG, more bytes",
+              [100 * (result["seekable_bytes"] / result["bytes"] - 1)], "", "%")
+    result = run_json(jpeg_bench, "rewrite", pictures, 2)
+    table.add("make seekable / loop of libjpeg's transcoding, 2 threads",
+              ratios("transcode_loop", "make_seekable"), "0.83")
+    loop = statistics.median(result["transcode_loop"])
+    seconds = []
+    for _ in range(rounds):
+        taken, report = timed(lambda: run_json(
+            shardfeed, "convert", "imagefolder", pictures, f"{data}/out/s@16", "-j", 2,
+            "--overwrite", "--no-sync", "--json"))
+        seconds.append(taken * result["pictures"] / report["records"])
+    table.add("convert imagefolder to seekable / the same loop", [loop / s for s in seconds],
+              "0.83")
+
+
 def parse_by_dali(python, folder):
     """The same by DALI on the CPU, in an environment of its own."""
     script = pathlib.Path(__file__).parent / "dali_parse.py"
@@ -331,9 +359,9 @@ def measure_pipeline(table, bench, data, rounds, dali):
 
 
 def measure_images(table, bench, shardfeed, pictures, data, rounds):
-    """Random crops of pictures as they are, and made seekable where the program does that."""
-    run_json(shardfeed, "convert", "imagefolder", pictures, f"{data}/images/data@16", "--overwrite",
-             "--no-sync", "--json")
+    """Random crops of pictures as they are."""
+    run_json(shardfeed, "convert", "imagefolder", pictures, f"{data}/images/data@16", "--jpeg", "keep",
+             "--overwrite", "--no-sync", "--json")
     rates = run_json(bench, f"{data}/images/data@16")
     theirs = [images_by_tf_data(f"{data}/images", 6) for _ in range(rounds)]
     ours = {kind: rates[kind]["per_second"] for kind in rates}
@@ -463,9 +491,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
-    bench, pipeline, images, resample, shardfeed = build(
+    bench, pipeline, jpeg_bench, images, resample, shardfeed = build(
         "benchmarks:records_benchmark", "benchmarks:pipeline_benchmark",
-        "benchmarks:image_benchmark", "benchmarks:resample_benchmark", "cli:shardfeed")
+        "benchmarks:jpeg_benchmark", "benchmarks:image_benchmark", "benchmarks:resample_benchmark",
+        "cli:shardfeed")
     data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
     size = (100 if options.quick else 1000) * 1000 * 1000
     rounds = 3
@@ -541,11 +570,12 @@ def main():
             theirs, n = timed(lambda: convert_by_script(pictures, f"{data}/tf"))
             ours, report = timed(lambda: run_json(
                 shardfeed, "convert", "imagefolder", pictures, f"{data}/out/p@16", "--no-sync",
-                "--json"))
+                "--jpeg", "keep", "--json"))
             assert report["records"] == n
             ratios.append(theirs / ours)
             peak = max(peak, report["peak_rss_bytes"])
-        table.add("convert imagefolder / Python and TFRecordWriter", ratios, "4")
+        table.add("convert imagefolder --jpeg keep / Python and TFRecordWriter", ratios, "4")
+        measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds)
         peak = max(peak, measure_sources(table, shardfeed, data, pictures,
                                          40_000 if options.quick else 400_000, rounds))
         measure_images(table, images, shardfeed, pictures, data, rounds)

@@ -74,15 +74,20 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
   return ExpandGlobs(sources);
 }
 
-// The options of the kind's own that were given, as they were. `fingerprint` gets the state of the
-// files among their values.
+// The options of the kind's own that were given, as they were, and those whose default is told in
+// the help. `fingerprint` gets the state of the files among their values.
 std::string KindOptions(const CLI::App& command, const std::set<std::string>& common,
                         std::string* fingerprint) {
   std::string text;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() == 0 || common.count(option->get_name()) > 0) continue;
+    if (common.count(option->get_name()) > 0) continue;
+    std::vector<std::string> values = option->results();
+    if (option->count() == 0) {
+      if (option->get_default_str().empty()) continue;
+      values = {option->get_default_str()};
+    }
     text += fmt::format("{}{}", text.empty() ? "" : " ", option->get_name());
-    for (const std::string& value : option->results()) {
+    for (const std::string& value : values) {
       if (option->get_expected_max() > 0) text += " " + value;
       struct stat stat;
       if (::stat(value.c_str(), &stat) != 0 || !S_ISREG(stat.st_mode)) continue;
@@ -210,6 +215,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   };
   // Notes are those of the input, the same for all splits.
   const Manifest& first = manifests->front();
+  std::vector<std::string> notes = first.notes;
+  for (std::string& note : (*source)->built_notes()) {
+    notes.push_back(input == nullptr ? std::move(note) : input->WithName(std::move(note)));
+  }
   const uint64_t skipped = SkippedInAll(*manifests, progress.skipped_in_scan);
   if (options.json) {
     nlohmann::ordered_json datasets = nlohmann::ordered_json::array();
@@ -225,7 +234,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     } else {
       json = {{"datasets", datasets}, {"records", num_records}, {"bytes", num_bytes}};
     }
-    json["notes"] = first.notes;
+    json["notes"] = notes;
     json["skipped"] = skipped;
     json["shards_taken_over"] = progress.shards_taken_over.load();
     json["seconds"] = seconds;
@@ -234,7 +243,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     return kExitDone;
   }
   if (options.quiet) return kExitDone;
-  for (const std::string& note : first.notes) fmt::print("note: {}\n", note);
+  for (const std::string& note : notes) fmt::print("note: {}\n", note);
   if (skipped > 0) {
     fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
                FormatCount(skipped), first.skipped.first.front());

@@ -44,12 +44,59 @@ absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path) {
   return std::optional<ClassMap>(*std::move(map));
 }
 
+// What --jpeg says, "seekable" by default for kinds that are about pictures, and of those that
+// resize, --resize-shorter and --quality.
+class PictureFlags {
+ public:
+  PictureFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
+    CLI::Option* jpeg =
+        command
+            .add_option("--jpeg", jpeg_,
+                        "seekable: JPEGs are rewritten losslessly, so that crops of them decode "
+                        "faster; keep: the bytes as they are")
+            ->check(CLI::IsMember({"seekable", "keep"}))
+            ->type_name("KIND");
+    // The default that changes bytes is told in the help, and in the manifest.
+    if (fallback == JpegMode::kSeekable) jpeg->default_str("seekable");
+    if (!resizes) return;
+    CLI::Option* resize =
+        command
+            .add_option("--resize-shorter", options_.resize_shorter,
+                        "shrink JPEGs whose shorter side is longer to this many pixels")
+            ->check(CLI::Range(1, 65500))
+            ->type_name("PIXELS");
+    command
+        .add_option("--quality", options_.quality,
+                    "of shrunk JPEGs, as libjpeg counts it; default 90")
+        ->check(CLI::Range(1, 100))
+        ->needs(resize);
+  }
+  PictureOptions options() const {
+    PictureOptions options = options_;
+    options.jpeg = jpeg_.empty()         ? fallback_
+                   : jpeg_ == "seekable" ? JpegMode::kSeekable
+                                         : JpegMode::kKeep;
+    return options;
+  }
+
+ private:
+  JpegMode fallback_;
+  std::string jpeg_;
+  PictureOptions options_;
+};
+
+std::shared_ptr<PictureFlags> AddPictureFlags(CLI::App& command, JpegMode fallback, bool resizes) {
+  return std::make_shared<PictureFlags>(command, fallback, resizes);
+}
+
 MakeSource DeclareImageFolder(CLI::App& command) {
   auto classes = AddClassMap(command, "the numbers of the classes");
-  return [classes](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [classes, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
     if (!map.ok()) return map.status();
-    return MakeImageFolderSource(std::move(paths), {.classes = *std::move(map)});
+    return MakeImageFolderSource(std::move(paths),
+                                 {.classes = *std::move(map), .pictures = pictures->options()});
   };
 }
 
@@ -57,8 +104,10 @@ MakeSource DeclareImages(CLI::App& command) {
   auto labels = AddText(command, "--label-file", "FILE",
                         "labels: a .csv or .tsv with a header, or lines \"NAME LABEL\"");
   auto classes = AddClassMap(command, "the numbers of the labels, or the names of numbers");
-  return [labels, classes](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [labels, classes, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     ImagesOptions options;
+    options.pictures = pictures->options();
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
     if (!map.ok()) return map.status();
     options.classes = *std::move(map);
@@ -125,10 +174,12 @@ MakeSource DeclareCaptions(CLI::App& command) {
   auto choice = AddChoice(command);
   command.add_flag("--keep-json", options->keep_json,
                    "keep each .json file as one feature, in the place of its keys");
-  return [options, choice](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [options, choice, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     options->choice = *std::move(chosen);
+    options->pictures = pictures->options();
     return MakeCaptionsSource(std::move(paths), *options);
   };
 }
@@ -196,7 +247,9 @@ MakeSource DeclareTar(CLI::App& command) {
   command.add_flag("--parse-json", options->parse_json,
                    "make features of the keys of .json members (json.KEY)");
   auto choice = AddChoice(command);
-  return [options, choice](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto pictures = AddPictureFlags(command, JpegMode::kKeep, /*resizes=*/false);
+  return [options, choice, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    options->pictures = pictures->options();
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
@@ -242,6 +295,9 @@ std::vector<ConvertKind> ConvertKinds() {
                        "image/class/label,\n"
                        "image/class/text, image/filename. Shuffled by default, since folders come "
                        "sorted by class.\n"
+                       "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be "
+                       "seekable; what\n"
+                       "cannot be is kept and counted, and damaged pictures are named.\n"
                        "\nExample:\n"
                        "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
                    .default_shuffle = 0,
@@ -359,8 +415,10 @@ std::vector<ConvertKind> ConvertKinds() {
                   "  shardfeed convert tfrecord old/train@1024 out/train@64 --compression gzip "
                   "--shuffle 1\n",
        .resolves_specs = true,
-       .declare = [](CLI::App&) {
-         return MakeSource([](Paths paths) { return MakeTfrecordSource(paths); });
+       .declare = [](CLI::App& command) {
+         auto pictures = AddPictureFlags(command, JpegMode::kKeep, /*resizes=*/false);
+         return MakeSource(
+             [pictures](Paths paths) { return MakeTfrecordSource(paths, pictures->options()); });
        }});
   return kinds;
 }

@@ -1,11 +1,15 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "cli/commands.h"
+#include "cli/terminal_picture.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -13,6 +17,7 @@
 #include "reader/scan.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
+#include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
 
 namespace shardfeed {
@@ -22,6 +27,7 @@ struct InspectFlags {
   std::vector<std::string> specs;
   uint64_t records = 2;
   std::string feature;
+  std::string pictures = "auto";
 };
 
 // Payload sizes by powers of two.
@@ -94,6 +100,27 @@ void PrintHistogram(const Histogram& histogram) {
                std::string(std::max<uint64_t>(1, histogram.counts[i] * 40 / most), '#'),
                FormatCount(histogram.counts[i]));
   }
+}
+
+PictureProtocol ProtocolOf(const std::string& flag) {
+  if (flag == "kitty") return PictureProtocol::kKitty;
+  if (flag == "iterm") return PictureProtocol::kIterm;
+  if (flag == "sixel") return PictureProtocol::kSixel;
+  if (flag == "off" || ::isatty(STDOUT_FILENO) == 0) return PictureProtocol::kOff;
+  return DetectPictureProtocol([](const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return std::string(value == nullptr ? "" : value);
+  });
+}
+
+// The pictures of a record, or what they are where the terminal does not show them.
+void PrintPictures(std::string_view record, const std::string& only, PictureProtocol protocol) {
+  VisitBytes(record, [&](std::string_view name, std::string_view value) {
+    if (!only.empty() && name != only) return;
+    const std::string what = DescribePicture(value);
+    if (what.empty()) return;
+    fmt::print("  {}: {}\n{}", name, what, ShowPicture(value, protocol));
+  }).IgnoreError();
 }
 
 int Inspect(const InspectFlags& flags, const CommandOptions& options) {
@@ -212,10 +239,12 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   for (const std::string& note : notes) fmt::print("note: {}\n", note);
   PrintSchema(schema, flags.feature);
   PrintHistogram(histogram);
+  const PictureProtocol protocol = ProtocolOf(flags.pictures);
   absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
     absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
     fmt::print("record {} ({})\n{}", number, FormatSize(payload.size()),
                text.ok() ? *text : fmt::format("  {}\n", std::string(text.status().message())));
+    PrintPictures(payload, flags.feature, protocol);
     return absl::OkStatus();
   });
   return status.ok() ? kExitDone : ReportError(status);
@@ -233,11 +262,19 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(WholeNumber(0))
       ->capture_default_str();
   command->add_option("--feature", flags->feature, "show this feature only");
+  command
+      ->add_option("--pictures", flags->pictures,
+                   "how the terminal shows pictures: auto, kitty, iterm, sixel, or off; other "
+                   "terminals are told format and size")
+      ->check(CLI::IsMember({"auto", "kitty", "iterm", "sixel", "off"}))
+      ->type_name("HOW")
+      ->capture_default_str();
   AddCommonOptions(*command, options);
   command->footer(
       "The schema comes from the manifest; without one, all records are read.\n\n"
       "Examples:\n"
       "  shardfeed inspect out/train@64\n"
+      "  shardfeed inspect photos/train@64 --records 10 --feature image/encoded\n"
       "  shardfeed inspect 'old/train-*' --records 5 --feature image/class/text\n");
   command->callback([flags, &options, exit] { *exit = Inspect(*flags, options); });
 }

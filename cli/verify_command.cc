@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/units.h"
+#include "decode/picture_check.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "shard/spec.h"
@@ -39,6 +40,10 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   verifying.level = flags.level;
   verifying.threads = options.threads;
   verifying.stop = InterruptToken();
+  PictureCheck pictures;
+  verifying.check_images = [&pictures](std::string_view record, std::vector<std::string>* defects) {
+    pictures.CheckRecord(record, defects);
+  };
   verifying.bytes_passed = &passed;
   absl::StatusOr<VerifyReport> report;
   {
@@ -59,18 +64,23 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     ++compressions[std::string(CompressionName(shard.compression))];
     for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
   }
+  const PictureCheck::Counts counts = pictures.counts();
   if (options.json) {
     nlohmann::ordered_json defects = nlohmann::ordered_json::array();
     for (const ShardReport& shard : report->shards) {
       for (const Defect& defect : shard.defects) defects.push_back(ToJson(defect));
     }
     for (const Defect& defect : report->manifest_defects) defects.push_back(ToJson(defect));
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"shards", report->shards.size()},      {"records", report->num_records()},
         {"bytes", report->num_bytes()},         {"skipped_bytes", skipped},
         {"num_defects", report->num_defects()}, {"defects", defects},
         {"manifest", report->has_manifest},     {"seconds", seconds},
         {"peak_rss_bytes", PeakResidentBytes()}};
+    if (flags.level == VerifyLevel::kImages) {
+      json["pictures"] = {
+          {"sound", counts.sound}, {"broken", counts.broken}, {"not_decoded", counts.not_decoded}};
+    }
     // File names need not be UTF-8.
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
@@ -88,6 +98,14 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     }
   }
   if (!options.json && !options.quiet) {
+    if (flags.level == VerifyLevel::kImages) {
+      fmt::print("{} pictures decoded, {} of them broken\n",
+                 FormatCount(counts.sound + counts.broken), FormatCount(counts.broken));
+      for (const auto& [why, count] : counts.not_decoded) {
+        fmt::print("{} pictures not decoded, only their headers read: {}\n", FormatCount(count),
+                   why);
+      }
+    }
     std::string kinds;
     for (const auto& [name, count] : compressions) {
       if (name != "none") kinds += fmt::format(", {} {}", count, name);
@@ -114,11 +132,14 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->required();
   const std::map<std::string, VerifyLevel> levels = {{"headers", VerifyLevel::kHeaders},
                                                      {"payload", VerifyLevel::kPayload},
-                                                     {"examples", VerifyLevel::kExamples}};
+                                                     {"examples", VerifyLevel::kExamples},
+                                                     {"images", VerifyLevel::kImages}};
   command
-      ->add_option("--level", flags->level,
-                   "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
-                   "data; examples: every record is a tf.train.Example, too")
+      ->add_option(
+          "--level", flags->level,
+          "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
+          "data; examples: every record is a tf.train.Example, too; images: every JPEG in them "
+          "decodes, too")
       ->transform(CLI::CheckedTransformer(levels))
       ->type_name("LEVEL")
       ->default_str("payload");

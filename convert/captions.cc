@@ -41,13 +41,23 @@ std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfin
 class CaptionsSource : public Source {
  public:
   CaptionsSource(std::vector<std::string> folders, CaptionsOptions options)
-      : tree_(std::move(folders)), options_(std::move(options)), schema_(NewSchema()) {}
+      : tree_(std::move(folders)),
+        options_(std::move(options)),
+        pictures_(options_.pictures),
+        schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+  }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -75,6 +85,7 @@ class CaptionsSource : public Source {
 
   FileTree tree_;
   const CaptionsOptions options_;
+  PictureRewriter pictures_;
   JsonSchema schema_;
   WholeFile json_;
   uint64_t num_pairs_ = 0;  // with those that were left out
@@ -297,7 +308,7 @@ absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) co
   const std::string path = tree_.PathOf(item.file, name);
   absl::StatusOr<std::string_view> picture = picture_file.Read(path);
   if (!picture.ok()) return picture.status();
-  absl::Status status = AddPicture(path, name, *picture, builder);
+  absl::Status status = AddPicture(path, name, *picture, pictures_, builder);
   if (!status.ok()) return status;
   const std::string stem(StemOf(path));
   if (has_json) {

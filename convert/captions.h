@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/feature_choice.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
@@ -23,6 +24,7 @@ struct CaptionsOptions {
   bool keep_json = false;
   // Of the keys of the JSON files, by dotted names, see JsonSchema.
   FeatureChoice choice;
+  PictureOptions pictures;
 };
 
 // The pictures of each folder sorted by the bytes of their names without suffix, then those of the

@@ -12,6 +12,7 @@
 #include "convert/item_selection.h"
 #include "convert/item_shuffler.h"
 #include "fmt/format.h"
+#include "tfrecord/framing.h"
 
 namespace shardfeed {
 namespace {
@@ -41,8 +42,9 @@ absl::Status BuildBatch(const Source& source, const ItemBatch& items, const Conv
   return absl::OkStatus();
 }
 
-// Mean size of the first records' frames.
-absl::StatusOr<uint64_t> SampleFrameBytes(const Source& source, const ConvertOptions& options) {
+// Mean size of the records' frames: as the source tells it, or of the first ones.
+absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& options) {
+  if (const uint64_t mean = source.mean_record_bytes(); mean > 0) return mean + kFrameBytes;
   ItemBatch items;
   absl::Status status = source.ForEach([&](const Item& item) {
     items.Add(item);
@@ -62,6 +64,7 @@ absl::StatusOr<uint64_t> SampleFrameBytes(const Source& source, const ConvertOpt
     if (!status.ok()) return status;
     frames += record.size();
   }
+  source.ForgetBuilt();
   return frames / std::max<uint64_t>(1, sampled);
 }
 
@@ -302,7 +305,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   absl::Status status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
-  absl::StatusOr<uint64_t> frame_bytes = SampleFrameBytes(source, options);
+  absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
 
   std::optional<ItemSelection> selection;

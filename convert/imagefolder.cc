@@ -24,7 +24,7 @@ namespace {
 class ImageFolderSource : public Source {
  public:
   ImageFolderSource(std::vector<std::string> folders, ImageFolderOptions options)
-      : roots_(std::move(folders)), options_(std::move(options)) {
+      : roots_(std::move(folders)), options_(std::move(options)), pictures_(options_.pictures) {
     for (std::string& root : roots_) {
       while (root.size() > 1 && root.ends_with('/')) root.pop_back();
     }
@@ -34,10 +34,17 @@ class ImageFolderSource : public Source {
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+  }
   std::vector<std::string> class_names() const override {
     return options_.classes ? options_.classes->NamesInOrder() : classes_;
   }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -71,6 +78,7 @@ class ImageFolderSource : public Source {
 
   std::vector<std::string> roots_;
   const ImageFolderOptions options_;
+  PictureRewriter pictures_;
   std::vector<std::string> classes_;
   std::vector<int64_t> labels_;  // of the classes
   std::vector<ClassFolder> class_folders_;
@@ -270,7 +278,7 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   // In the order of their names, which is that of the record.
   builder.AddInt64("image/class/label", labels_[prefix.label]);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
-  return AddPicture(path, name, *bytes, builder);
+  return AddPicture(path, name, *bytes, pictures_, builder);
 }
 
 std::string ImageFolderSource::PathOf(const Item& item) const {

@@ -27,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/class_map.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
@@ -34,6 +35,7 @@ namespace shardfeed {
 struct ImageFolderOptions {
   // Gives the classes their numbers, in the place of the order of their names.
   std::optional<ClassMap> classes;
+  PictureOptions pictures;
 };
 
 // The pictures of class 0, then class 1 ..., within a class by source, within a folder by the bytes

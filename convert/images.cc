@@ -21,18 +21,25 @@ namespace {
 class ImagesSource : public Source {
  public:
   ImagesSource(std::vector<std::string> paths, ImagesOptions options)
-      : tree_(std::move(paths)), options_(std::move(options)) {}
+      : tree_(std::move(paths)), options_(std::move(options)), pictures_(options_.pictures) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+  }
   std::vector<std::string> class_names() const override {
     if (options_.classes) return options_.classes->NamesInOrder();
     if (!options_.labels) return {};
     return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
   }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -52,6 +59,7 @@ class ImagesSource : public Source {
 
   FileTree tree_;
   const ImagesOptions options_;
+  PictureRewriter pictures_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
@@ -210,7 +218,7 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
   }
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
-  return AddPicture(path, item.bytes, *bytes, builder);
+  return AddPicture(path, item.bytes, *bytes, pictures_, builder);
 }
 
 absl::Status ImagesSource::VisitContent(

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "convert/class_map.h"
 #include "convert/label_file.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
@@ -33,6 +34,7 @@ struct ImagesOptions {
   // Gives class names their numbers, or numbers their names. Without it, names are numbered in the
   // order of their bytes.
   std::optional<ClassMap> classes;
+  PictureOptions pictures;
 };
 
 // The pictures of each folder sorted by the bytes of their names, then those of the folders in it.

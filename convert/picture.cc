@@ -29,18 +29,20 @@ bool IsPictureName(std::string_view path) {
 std::string PictureSuffixes() { return fmt::format("{}", fmt::join(kSuffixes, ", ")); }
 
 absl::Status AddPicture(const std::string& path, std::string_view name, std::string_view bytes,
-                        ExampleBuilder& builder) {
+                        const PictureRewriter& rewriter, ExampleBuilder& builder) {
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) {
     return absl::Status(header.status().code(),
                         fmt::format("{}: {}", path, std::string(header.status().message())));
   }
+  absl::StatusOr<StoredPicture> stored = rewriter.Rewrite(path, *header, bytes);
+  if (!stored.ok()) return stored.status();
   // In the order of their names, which is that of the record.
-  builder.AddBorrowedBytes("image/encoded", bytes);
+  builder.AddBorrowedBytes("image/encoded", stored->bytes);
   builder.AddBytes("image/filename", name);
   builder.AddBytes("image/format", header->format);
-  builder.AddInt64("image/height", header->height);
-  builder.AddInt64("image/width", header->width);
+  builder.AddInt64("image/height", stored->header.height);
+  builder.AddInt64("image/width", stored->header.width);
   return absl::OkStatus();
 }
 

@@ -48,10 +48,17 @@ class Source {
   virtual uint64_t num_records() const = 0;
   // The input's size: a measure for progress and, roughly, for the size of the output.
   virtual uint64_t num_bytes() const = 0;
+  // The mean size of a record, about, where the scan tells it; 0 where records have to be built for
+  // that.
+  virtual uint64_t mean_record_bytes() const { return 0; }
   // The names of the classes 0, 1 ... of image/class/label; empty where they have none.
   virtual std::vector<std::string> class_names() const { return {}; }
   // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
+  // The same about the records that were built since the last ForgetBuilt, each of them once. Not
+  // for the manifest: records of shards that are taken over from an interrupted run are not built.
+  virtual std::vector<std::string> built_notes() const { return {}; }
+  virtual void ForgetBuilt() {}
 
   // Hands the items to `sink` one after another in a fixed order (sorted folders and names; rows as
   // they stand). Stops at the first error of `sink` and returns it.

@@ -75,7 +75,10 @@ std::string_view Trimmed(std::string_view text) {
 class TarSource : public Source {
  public:
   TarSource(std::vector<std::string> paths, TarOptions options)
-      : files_(std::move(paths)), options_(std::move(options)), json_schema_(NewSchema()) {}
+      : files_(std::move(paths)),
+        options_(std::move(options)),
+        pictures_(options_.pictures),
+        json_schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -83,6 +86,8 @@ class TarSource : public Source {
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
@@ -159,6 +164,7 @@ class TarSource : public Source {
 
   InputFiles files_;
   const TarOptions options_;
+  PictureRewriter pictures_;
   std::vector<Extension> extensions_;
   std::map<std::string, uint32_t, std::less<>> extension_of_name_;
   JsonSchema json_schema_;
@@ -533,6 +539,12 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
       if (!object.ok() || !json_schema_.Build(*object, builder).ok()) {
         return files_.Changed(item.file);
       }
+    } else if (!pictures_.keeps_all() && value.starts_with(kJpegMagic)) {
+      absl::StatusOr<std::string_view> stored = pictures_.RewriteJpeg(
+          fmt::format("{}: {}.{}", files_.path(item.file), view.key, extension.name), value);
+      if (!stored.ok()) return stored.status();
+      // Copied: a record may have several.
+      builder.AddBytes(extension.name, *stored);
     } else {
       builder.AddBorrowedBytes(extension.name, value);
     }

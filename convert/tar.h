@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "convert/feature_choice.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
@@ -32,6 +33,8 @@ struct TarOptions {
   bool parse_json = false;
   // Of the keys of parsed JSON, by names such as "json.KEY", see JsonSchema.
   FeatureChoice choice;
+  // Of members that are JPEGs.
+  PictureOptions pictures = {.jpeg = JpegMode::kKeep};
 };
 
 // The records of the archives one after another. Nothing is unpacked: members of a plain archive

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "convert/example_pictures.h"
 #include "convert/file_cache.h"
 #include "convert/input_files.h"
 #include "fmt/format.h"
@@ -28,13 +29,16 @@ constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 
 class TfrecordSource : public Source {
  public:
-  explicit TfrecordSource(ShardSet set) : files_(set.paths) {}
+  TfrecordSource(ShardSet set, const PictureOptions& pictures)
+      : files_(set.paths), pictures_(pictures) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item&, ExampleBuilder&) const override {
     return absl::UnimplementedError("records are taken as they are");
@@ -43,8 +47,7 @@ class TfrecordSource : public Source {
                            std::string* out) const override;
   // Records have no names: what they hold is their key, too.
   absl::Status AppendKey(const Item& item, std::string* key) const override {
-    thread_local ExampleBuilder unused;
-    return BuildRecord(item, unused, key);
+    return AppendRecord(item, key);
   }
   absl::Status VisitContent(
       const Item& item, const std::function<void(std::string_view bytes)>& visit) const override {
@@ -56,6 +59,8 @@ class TfrecordSource : public Source {
   }
 
  private:
+  // Appends the record as it stands in its file.
+  absl::Status AppendRecord(const Item& item, std::string* out) const;
   absl::Status ForEachReference(uint32_t shard,
                                 const std::function<absl::Status(const Item&)>& sink) const;
   // `defect` is called for each damaged place that is passed over; without it, damage is an error.
@@ -65,6 +70,7 @@ class TfrecordSource : public Source {
                                 const std::function<void(uint64_t bytes)>& progress);
 
   InputFiles files_;
+  PictureRewriter pictures_;
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
   std::vector<bool> by_reference_;
   std::vector<uint64_t> records_of_shard_;
@@ -191,6 +197,16 @@ absl::Status TfrecordSource::ForEach(const std::function<absl::Status(const Item
 
 absl::Status TfrecordSource::BuildRecord(const Item& item, ExampleBuilder&,
                                          std::string* out) const {
+  if (pictures_.keeps_all()) return AppendRecord(item, out);
+  thread_local std::string record;
+  record.clear();
+  absl::Status status = AppendRecord(item, &record);
+  if (!status.ok()) return status;
+  return RewriteExamplePictures(
+      record, fmt::format("{}: record {}", files_.path(item.file), item.line - 1), pictures_, out);
+}
+
+absl::Status TfrecordSource::AppendRecord(const Item& item, std::string* out) const {
   if (!by_reference_[item.file]) {
     out->append(item.bytes);
     return absl::OkStatus();
@@ -231,10 +247,11 @@ absl::Status TfrecordSource::BuildRecord(const Item& item, ExampleBuilder&,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs) {
+absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
+                                                           const PictureOptions& pictures) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
   if (!set.ok()) return set.status();
-  return std::make_unique<TfrecordSource>(*std::move(set));
+  return std::make_unique<TfrecordSource>(*std::move(set), pictures);
 }
 
 }  // namespace shardfeed

@@ -1,5 +1,6 @@
 // Records of another dataset: to compress it anew, to cut it into other shards, or to shuffle it.
-// The bytes of each record stay as they are, whatever they hold.
+// The bytes of each record stay as they are, whatever they hold, unless its pictures are to be
+// rewritten.
 
 #ifndef SHARDFEED_CONVERT_TFRECORD_FILES_H_
 #define SHARDFEED_CONVERT_TFRECORD_FILES_H_
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "convert/picture_rewriter.h"
 #include "convert/source.h"
 
 namespace shardfeed {
@@ -24,7 +26,9 @@ namespace shardfeed {
 //
 // InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss at damage,
 // with file, record and byte; FailedPrecondition: a shard has changed since Scan.
-absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs);
+absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
+                                                           const PictureOptions& pictures = {
+                                                               .jpeg = JpegMode::kKeep});
 
 }  // namespace shardfeed
 

@@ -356,7 +356,9 @@ bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
 
 // Reads up to the last row of the crop, which begins `left` pixels from where libjpeg's rows do.
 bool JpegDecoder::Impl::ReadRows(uint32_t left) {
-  constexpr JDIMENSION kRows = 4;  // libjpeg returns no more at a time
+  // Rows are copied some time after they were written: just then, their bytes are still on the way
+  // to the cache, and reading them in other pieces than they were written in has to wait for that.
+  constexpr JDIMENSION kRows = 16;
   const auto components = static_cast<size_t>(decoder_.output_components);
   const size_t row_size = decoder_.output_width * components;
   const bool cmyk = decoder_.out_color_space == JCS_CMYK;
@@ -372,10 +374,13 @@ bool JpegDecoder::Impl::ReadRows(uint32_t left) {
     for (JDIMENSION i = 0; i < num; ++i) {
       rows[i] = direct && wanted ? out + i * row_bytes_ : row_memory_.data() + i * row_size;
     }
-    const JDIMENSION num_read = jpeg_read_scanlines(&decoder_, rows, num);
-    if (num_read == 0) return false;
+    for (JDIMENSION done = 0; done < num;) {
+      const JDIMENSION num_read = jpeg_read_scanlines(&decoder_, rows + done, num - done);
+      if (num_read == 0) return false;
+      done += num_read;
+    }
     if (direct || !wanted) continue;
-    for (JDIMENSION i = 0; i < num_read; ++i, out += row_bytes_) {
+    for (JDIMENSION i = 0; i < num; ++i, out += row_bytes_) {
       const uint8_t* row = rows[i] + left * components;
       if (cmyk) {
         ConvertCmyk(row, crop_.width, decoder_.saw_Adobe_marker, crop_.channels, out);

@@ -1,6 +1,6 @@
 #include "decode/libjpeg.h"
 
-#include <string>
+#include <exception>
 
 #include "fmt/format.h"
 #include "jerror.h"
@@ -59,6 +59,32 @@ void CountScans(j_common_ptr object) {
   if (scans <= static_cast<LibjpegScanLimit*>(object->progress)->max_scans) return;
   ErrorsOf(object).too_many_scans = true;
   Fail(object);
+}
+
+void StartTarget(j_compress_ptr encoder) {
+  auto& target = *static_cast<LibjpegOutput*>(encoder->dest);
+  target.next_output_byte = reinterpret_cast<JOCTET*>(target.out->data());
+  target.free_in_buffer = target.out->size();
+}
+
+boolean GrowTarget(j_compress_ptr encoder) {
+  auto& target = *static_cast<LibjpegOutput*>(encoder->dest);
+  const size_t size = target.out->size();
+  bool grown = true;
+  try {
+    target.out->resize(2 * size);
+  } catch (const std::exception&) {
+    grown = false;  // the jump must not leave the handler
+  }
+  if (!grown) ERREXIT1(encoder, JERR_OUT_OF_MEMORY, 0);
+  target.next_output_byte = reinterpret_cast<JOCTET*>(target.out->data() + size);
+  target.free_in_buffer = size;
+  return TRUE;
+}
+
+void EndTarget(j_compress_ptr encoder) {
+  auto& target = *static_cast<LibjpegOutput*>(encoder->dest);
+  target.out->resize(target.out->size() - target.free_in_buffer);
 }
 
 }  // namespace
@@ -125,6 +151,12 @@ void LibjpegMemory::Start(std::string_view jpeg) {
 
 LibjpegScanLimit::LibjpegScanLimit(int max) : jpeg_progress_mgr(), max_scans(max) {
   progress_monitor = CountScans;
+}
+
+LibjpegOutput::LibjpegOutput(std::string* string) : jpeg_destination_mgr(), out(string) {
+  init_destination = StartTarget;
+  empty_output_buffer = GrowTarget;
+  term_destination = EndTarget;
 }
 
 }  // namespace shardfeed

@@ -12,6 +12,7 @@
 #include <csetjmp>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -46,6 +47,13 @@ struct LibjpegErrors : jpeg_error_mgr {
 struct LibjpegMemory : jpeg_source_mgr {
   LibjpegMemory();
   void Start(std::string_view jpeg);
+};
+
+// Output of libjpeg to a string, which is not empty at first and grows as it takes.
+struct LibjpegOutput : jpeg_destination_mgr {
+  explicit LibjpegOutput(std::string* out);
+
+  std::string* out;
 };
 
 // Ends the decoding of a picture whose scan `max_scans` + 1 begins.

@@ -1,14 +1,12 @@
 #include "decode/seekable_jpeg.h"
 
 #include <algorithm>
-#include <new>
 
 #include "absl/status/status.h"
 #include "decode/jpeg_layout.h"
 #include "decode/libjpeg.h"
 #include "decode/restart_markers.h"
 #include "fmt/format.h"
-#include "jerror.h"
 
 namespace shardfeed {
 namespace {
@@ -18,45 +16,6 @@ using Outcome = SeekableJpeg::Outcome;
 
 // Sampling factors and tables can be told for no more.
 constexpr uint32_t kMaxComponents = 4;
-
-// Output of libjpeg to a string that grows.
-struct StringTarget : jpeg_destination_mgr {
-  explicit StringTarget(std::string* out);
-
-  std::string* out;
-};
-
-void StartTarget(j_compress_ptr encoder) {
-  auto& target = *static_cast<StringTarget*>(encoder->dest);
-  target.next_output_byte = reinterpret_cast<JOCTET*>(target.out->data());
-  target.free_in_buffer = target.out->size();
-}
-
-boolean GrowTarget(j_compress_ptr encoder) {
-  auto& target = *static_cast<StringTarget*>(encoder->dest);
-  const size_t size = target.out->size();
-  bool grown = true;
-  try {
-    target.out->resize(2 * size);
-  } catch (const std::exception&) {
-    grown = false;  // the jump must not leave the handler
-  }
-  if (!grown) ERREXIT1(encoder, JERR_OUT_OF_MEMORY, 0);
-  target.next_output_byte = reinterpret_cast<JOCTET*>(target.out->data() + size);
-  target.free_in_buffer = size;
-  return TRUE;
-}
-
-void EndTarget(j_compress_ptr encoder) {
-  auto& target = *static_cast<StringTarget*>(encoder->dest);
-  target.out->resize(target.out->size() - target.free_in_buffer);
-}
-
-StringTarget::StringTarget(std::string* string) : jpeg_destination_mgr(), out(string) {
-  init_destination = StartTarget;
-  empty_output_buffer = GrowTarget;
-  term_destination = EndTarget;
-}
 
 // One picture on its way. Everything that Rewrite needs, so that a jump out of libjpeg passes no
 // destructor.
@@ -78,7 +37,7 @@ struct Rewriting {
   LibjpegErrors errors;
   LibjpegMemory source;
   LibjpegScanLimit limit;
-  StringTarget target;
+  LibjpegOutput target;
   jpeg_decompress_struct decoder;
   jpeg_compress_struct encoder;
   // Why the picture is kept as it is although it could be read; a literal.

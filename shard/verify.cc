@@ -95,7 +95,7 @@ class ShardVerifier {
       }
       report_.records += block.records.size();
       digest.Add(block.records);
-      if (options_.level == VerifyLevel::kExamples) CheckExamples(block);
+      if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
     }
     Pass(report_.bytes - passed);
     IndexSummary found;
@@ -111,11 +111,19 @@ class ShardVerifier {
   void CheckExamples(const RecordBlock& block) {
     for (size_t i = 0; i < block.records.size(); ++i) {
       absl::Status status = VisitFeatures(block.records[i].payload, [](const FeatureSummary&) {});
-      if (status.ok()) continue;
-      const uint64_t number = block.first_record + i;
-      Add("not an Example", number, block.records[i].offset,
-          fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
-                      block.records[i].offset, std::string(status.message())));
+      const auto add = [&](const char* kind, std::string_view what) {
+        const uint64_t number = block.first_record + i;
+        Add(kind, number, block.records[i].offset,
+            fmt::format("{}: record {} at byte {}: {}", report_.shard, number,
+                        block.records[i].offset, what));
+      };
+      if (!status.ok()) {
+        add("not an Example", std::string(status.message()));
+      } else if (options_.level == VerifyLevel::kImages && options_.check_images) {
+        std::vector<std::string> broken;
+        options_.check_images(block.records[i].payload, &broken);
+        for (const std::string& what : broken) add("picture", what);
+      }
     }
   }
 

@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,12 +25,14 @@ enum class VerifyLevel {
   kHeaders,   // lengths and their CRCs, and that nothing is cut; raw payloads are not read
   kPayload,   // the payloads' CRCs, compressed data and its trailers
   kExamples,  // every record is a tf.train.Example or SequenceExample
+  kImages,    // what VerifyOptions::check_images says of each record
 };
 
 struct Defect {
   std::string shard;  // path; of the manifest or index for defects of those
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer" (FrameDefectName);
-  // "compressed data", "not an Example", "not a TFRecord", "unreadable"; "index", "manifest".
+  // "compressed data", "not an Example", "picture", "not a TFRecord", "unreadable"; "index",
+  // "manifest".
   std::string kind;
   uint64_t record = 0;  // number in the shard
   uint64_t offset = 0;  // byte in the shard, or in its decompressed content
@@ -49,6 +53,9 @@ struct ShardReport {
 struct VerifyOptions {
   VerifyLevel level = VerifyLevel::kPayload;
   int threads = 0;
+  // Of level kImages: appends a text for each broken picture of a record. Called from several
+  // threads.
+  std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
   size_t max_defects = 100;  // kept per shard; all are counted
   std::stop_token stop;
   std::atomic<uint64_t>* bytes_passed = nullptr;  // for progress

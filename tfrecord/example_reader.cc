@@ -114,6 +114,59 @@ const char* ReadMap(std::string_view features, bool is_list,
   return entries.failed();
 }
 
+using VisitValue = std::function<void(std::string_view name, std::string_view value)>;
+
+// These return null, or where reading failed.
+const char* VisitBytesOfFeature(std::string_view name, std::string_view feature, int depth,
+                                const VisitValue& visit) {
+  WireFields lists(feature, depth);
+  while (lists.Next()) {
+    if (!lists.Is(1, WireType::kBytes)) continue;
+    WireFields values(lists.bytes(), depth + 1);
+    while (values.Next()) {
+      if (values.Is(1, WireType::kBytes)) visit(name, values.bytes());
+    }
+    if (values.failed()) return values.failed();
+  }
+  return lists.failed();
+}
+
+const char* VisitBytesOfMap(std::string_view features, bool is_list, const VisitValue& visit) {
+  WireFields entries(features, kMapDepth);
+  while (entries.Next()) {
+    if (!entries.Is(1, WireType::kBytes)) continue;
+    std::string_view name;  // which may stand behind the value
+    WireFields names(entries.bytes(), kEntryDepth);
+    while (names.Next()) {
+      if (names.Is(1, WireType::kBytes)) name = names.bytes();
+    }
+    if (names.failed()) return names.failed();
+    WireFields entry(entries.bytes(), kEntryDepth);
+    while (entry.Next()) {
+      if (!entry.Is(2, WireType::kBytes)) continue;
+      if (!is_list) {
+        const char* failed = VisitBytesOfFeature(name, entry.bytes(), kFeatureDepth, visit);
+        if (failed != nullptr) return failed;
+        continue;
+      }
+      WireFields steps(entry.bytes(), kFeatureDepth);
+      while (steps.Next()) {
+        if (!steps.Is(1, WireType::kBytes)) continue;
+        const char* failed = VisitBytesOfFeature(name, steps.bytes(), kFeatureDepth + 1, visit);
+        if (failed != nullptr) return failed;
+      }
+      if (steps.failed()) return steps.failed();
+    }
+  }
+  return entries.failed();
+}
+
+absl::Status CannotBeParsed(std::string_view record, const char* failed) {
+  return absl::DataLossError(
+      fmt::format("not a tf.train.Example: cannot be parsed at byte {} of its {}",
+                  failed - record.data(), record.size()));
+}
+
 }  // namespace
 
 std::string_view FeatureKindName(FeatureKind kind) {
@@ -145,9 +198,22 @@ absl::Status VisitFeatures(std::string_view record,
   }
   if (failed == nullptr) failed = message.failed();
   if (failed == nullptr) return absl::OkStatus();
-  return absl::DataLossError(
-      fmt::format("not a tf.train.Example: cannot be parsed at byte {} of its {}",
-                  failed - record.data(), record.size()));
+  return CannotBeParsed(record, failed);
+}
+
+absl::Status VisitBytes(
+    std::string_view record,
+    const std::function<void(std::string_view name, std::string_view value)>& visit) {
+  WireFields message(record, 0);
+  const char* failed = nullptr;
+  while (failed == nullptr && message.Next()) {
+    const bool is_list = message.Is(2, WireType::kBytes);
+    if (is_list || message.Is(1, WireType::kBytes)) {
+      failed = VisitBytesOfMap(message.bytes(), is_list, visit);
+    }
+  }
+  if (failed == nullptr) failed = message.failed();
+  return failed == nullptr ? absl::OkStatus() : CannotBeParsed(record, failed);
 }
 
 bool AreVarints(std::string_view bytes, uint64_t count) {

@@ -52,6 +52,12 @@ absl::Status VisitFeatures(std::string_view record,
                            const std::function<void(const FeatureSummary&)>& visit,
                            std::vector<ValueSpan>* spans = nullptr);
 
+// Calls `visit` for each value of the bytes features, and of the bytes in feature lists, as they
+// stand in the record. Both views are borrowed from it. DataLoss as VisitFeatures.
+absl::Status VisitBytes(
+    std::string_view record,
+    const std::function<void(std::string_view name, std::string_view value)>& visit);
+
 // Whether `bytes` are `count` whole varints.
 bool AreVarints(std::string_view bytes, uint64_t count);
 

@@ -9,22 +9,27 @@
 #include <thread>
 #include <vector>
 
+#include "decode/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/convert/source_fixture.h"
+#include "tests/decode/jpeg_pictures.h"
 
 namespace shardfeed {
 namespace {
 
 using namespace std::string_literals;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class ImageFolderTest : public SourceTest {
  protected:
-  static std::unique_ptr<Source> Make(std::vector<std::string> folders) {
-    absl::StatusOr<std::unique_ptr<Source>> source = MakeImageFolderSource(std::move(folders));
+  static std::unique_ptr<Source> Make(std::vector<std::string> folders,
+                                      ImageFolderOptions options = {}) {
+    absl::StatusOr<std::unique_ptr<Source>> source =
+        MakeImageFolderSource(std::move(folders), std::move(options));
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
@@ -95,6 +100,39 @@ TEST_F(ImageFolderTest, TheFormatIsThatOfTheBytes) {
   WritePicture("src/c/really_a_gif.jpg");
   const std::vector<Example> examples = Convert(*Open());
   EXPECT_THAT(Texts(examples)[0], HasSubstr("image/format=bytes[gif]"));
+}
+
+TEST_F(ImageFolderTest, MakesJpegsSeekable) {
+  const std::string jpeg = testing::MakeJpeg({.width = 100, .height = 80});
+  Write("src/c/1.jpg", jpeg);
+  Write("src/c/2.jpg", jpeg.substr(0, jpeg.size() / 2));
+  WritePicture("src/c/3.gif");
+  auto source = Open();
+  const std::vector<Example> examples = Convert(*source);
+  ASSERT_EQ(examples.size(), 3);
+  const auto encoded = [&](int i) {
+    return examples[i].features().feature().at("image/encoded").bytes_list().value(0);
+  };
+  EXPECT_TRUE(IsSeekable(encoded(0)));
+  EXPECT_TRUE(testing::Coefficients(encoded(0)) == testing::Coefficients(jpeg));
+  EXPECT_TRUE(encoded(1) == jpeg.substr(0, jpeg.size() / 2));
+  EXPECT_TRUE(encoded(2) == Gif(3, 2));
+  EXPECT_THAT(source->notes(), IsEmpty());
+  EXPECT_THAT(source->built_notes(),
+              ElementsAre("1 JPEG was rewritten losslessly to be seekable",
+                          AllOf(HasSubstr("1 damaged JPEG was kept: " + Path("src/c/2.jpg")),
+                                HasSubstr("JPEG is cut off: the file ends after"))));
+}
+
+TEST_F(ImageFolderTest, KeepsJpegsWhereAskedTo) {
+  const std::string jpeg = testing::MakeJpeg({.width = 100, .height = 80});
+  Write("src/c/1.jpg", jpeg);
+  Write("src/c/2.jpg", jpeg.substr(0, jpeg.size() / 2));
+  auto source = Make({Path("src")}, {.pictures = {.jpeg = JpegMode::kKeep}});
+  const std::vector<Example> examples = Convert(*source);
+  ASSERT_EQ(examples.size(), 2);
+  EXPECT_TRUE(examples[0].features().feature().at("image/encoded").bytes_list().value(0) == jpeg);
+  EXPECT_THAT(source->built_notes(), IsEmpty());
 }
 
 TEST_F(ImageFolderTest, PassesOverHiddenNames) {

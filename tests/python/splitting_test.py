@@ -205,10 +205,11 @@ def test_a_mended_picture_lets_the_conversion_go_on(out, tmp_path):
     assert harness.tree(out) == harness.tree(tmp_path / "fresh")
 
 
-def test_killed_at_any_step_resuming_gives_the_same_bytes(faults, out, tmp_path):
-    poem = TESTDATA / "tables/poem.txt"
-    arguments = ["convert", "text", poem, out / "x@3", "-q", "-j", "1", "--resume"]
-    convert("text", poem, tmp_path / "fresh/x@3")
+@pytest.mark.parametrize("kind, source", [("text", TESTDATA / "tables/poem.txt"),
+                                          ("imagefolder", PICTURES)], ids=["text", "pictures"])
+def test_killed_at_any_step_resuming_gives_the_same_bytes(faults, out, tmp_path, kind, source):
+    arguments = ["convert", kind, source, out / "x@3", "-q", "-j", "1", "--resume"]
+    convert(kind, source, tmp_path / "fresh/x@3")
     expected = harness.tree(tmp_path / "fresh")
 
     def run(**environment):

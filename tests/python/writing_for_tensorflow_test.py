@@ -55,7 +55,8 @@ def pictures():
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_pictures_become_records_of_their_bytes_size_and_class(tf, out, compression):
     from PIL import Image
-    convert("imagefolder", PICTURES, out / "train@3", "--compression", compression)
+    convert("imagefolder", PICTURES, out / "train@3", "--compression", compression, "--jpeg",
+            "keep")
     spec = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
         "image/format": tf.io.FixedLenFeature([], tf.string),

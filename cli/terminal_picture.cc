@@ -1,0 +1,194 @@
+#include "cli/terminal_picture.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "decode/image_header.h"
+#include "decode/jpeg.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint32_t kMaxWidth = 480;
+constexpr uint32_t kMaxHeight = 320;
+
+struct Rgb {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  std::vector<uint8_t> pixels;
+};
+
+std::string Base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k) {
+      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    }
+    for (size_t k = 0; k < 4; ++k) {
+      text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
+    }
+  }
+  return text;
+}
+
+// A JPEG, made small enough; nothing in `pixels` if it cannot be decoded.
+Rgb DecodeSmall(std::string_view jpeg, const ImageHeader& header) {
+  const auto scaled = [](uint32_t size, uint32_t by) { return (size + by - 1) / by; };
+  JpegCrop all;
+  while (all.scale_denominator < 8 && (scaled(header.width, all.scale_denominator) > kMaxWidth ||
+                                       scaled(header.height, all.scale_denominator) > kMaxHeight)) {
+    all.scale_denominator *= 2;
+  }
+  all.width = scaled(header.width, all.scale_denominator);
+  all.height = scaled(header.height, all.scale_denominator);
+  Rgb whole{all.width, all.height, {}};
+  if (uint64_t{all.width} * all.height > (uint64_t{1} << 24)) return whole;
+  whole.pixels.resize(size_t{3} * all.width * all.height);
+  JpegDecoderOptions options;
+  options.accept_damaged = true;
+  JpegDecoder decoder(options);
+  if (!decoder.DecodeCrop(jpeg, all, whole.pixels.data(), size_t{3} * all.width).ok()) {
+    whole.pixels.clear();
+    return whole;
+  }
+  // What is still too large is thinned out: it is only to be looked at.
+  const uint32_t step = std::max(scaled(all.width, kMaxWidth), scaled(all.height, kMaxHeight));
+  if (step <= 1) return whole;
+  Rgb small{scaled(all.width, step), scaled(all.height, step), {}};
+  for (uint32_t y = 0; y < all.height; y += step) {
+    for (uint32_t x = 0; x < all.width; x += step) {
+      const uint8_t* pixel = &whole.pixels[size_t{3} * (size_t{y} * all.width + x)];
+      small.pixels.insert(small.pixels.end(), pixel, pixel + 3);
+    }
+  }
+  return small;
+}
+
+// Sent in pieces, as the protocol wants it; `control` are the keys of the first.
+std::string Kitty(const std::string& control, std::string_view bytes) {
+  constexpr size_t kPiece = 4096;
+  const std::string text = Base64(bytes);
+  std::string out;
+  for (size_t at = 0; at < text.size(); at += kPiece) {
+    const bool last = at + kPiece >= text.size();
+    out += fmt::format("\x1b_G{}m={};{}\x1b\\", at == 0 ? control + "," : "", last ? 0 : 1,
+                       std::string_view(text).substr(at, kPiece));
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+PictureProtocol DetectPictureProtocol(
+    const std::function<std::string(const std::string& name)>& variable) {
+  const std::string term = variable("TERM");
+  const std::string program = variable("TERM_PROGRAM");
+  if (term.starts_with("tmux") || term.starts_with("screen") || program == "tmux") {
+    return PictureProtocol::kOff;
+  }
+  if (!variable("KITTY_WINDOW_ID").empty() || term == "xterm-kitty" || term == "xterm-ghostty" ||
+      program == "ghostty") {
+    return PictureProtocol::kKitty;
+  }
+  if (program == "iTerm.app" || program == "WezTerm" || variable("LC_TERMINAL") == "iTerm2") {
+    return PictureProtocol::kIterm;
+  }
+  if (program == "mintty" || term.starts_with("foot") || term.starts_with("mlterm") ||
+      term.starts_with("yaft") || term.starts_with("contour") || term.ends_with("-sixel")) {
+    return PictureProtocol::kSixel;
+  }
+  return PictureProtocol::kOff;
+}
+
+std::string KittyRgb(const uint8_t* pixels, uint32_t width, uint32_t height) {
+  return Kitty(fmt::format("a=T,f=24,s={},v={}", width, height),
+               {reinterpret_cast<const char*>(pixels), size_t{3} * width * height});
+}
+
+std::string Sixels(const uint8_t* pixels, uint32_t width, uint32_t height) {
+  // A cube of colours, 6 levels each.
+  constexpr int kLevels = 6;
+  constexpr int kColours = kLevels * kLevels * kLevels;
+  std::string out = fmt::format("\x1bPq\"1;1;{};{}", width, height);
+  for (int c = 0; c < kColours; ++c) {
+    out += fmt::format("#{};2;{};{};{}", c, c / (kLevels * kLevels) * 20,
+                       c / kLevels % kLevels * 20, c % kLevels * 20);
+  }
+  // An ordered dither hides the steps between the levels.
+  constexpr std::array<int, 16> kDither = {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5};
+  std::vector<uint8_t> colours(size_t{6} * width);
+  for (uint32_t top = 0; top < height; top += 6) {
+    const uint32_t rows = std::min<uint32_t>(6, height - top);
+    std::array<bool, kColours> used = {};
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t x = 0; x < width; ++x) {
+        const uint8_t* pixel = pixels + size_t{3} * (size_t{top + r} * width + x);
+        const int dither = kDither[(top + r) % 4 * 4 + x % 4];
+        int colour = 0;
+        for (int k = 0; k < 3; ++k) {
+          colour = colour * kLevels + (pixel[k] * (kLevels - 1) * 16 + dither * 255) / (255 * 16);
+        }
+        colours[size_t{r} * width + x] = static_cast<uint8_t>(colour);
+        used[colour] = true;
+      }
+    }
+    bool first = true;
+    for (int c = 0; c < kColours; ++c) {
+      if (!used[c]) continue;
+      out += fmt::format("{}#{}", first ? "" : "$", c);
+      first = false;
+      for (uint32_t x = 0; x < width;) {
+        const auto bits_at = [&](uint32_t column) {
+          int bits = 0;
+          for (uint32_t r = 0; r < rows; ++r) {
+            bits |= (colours[size_t{r} * width + column] == c ? 1 : 0) << r;
+          }
+          return bits;
+        };
+        const int bits = bits_at(x);
+        uint32_t run = 1;
+        while (x + run < width && bits_at(x + run) == bits) ++run;
+        const char sixel = static_cast<char>('?' + bits);
+        out += run > 3 ? fmt::format("!{}{}", run, sixel) : std::string(run, sixel);
+        x += run;
+      }
+    }
+    out += '-';
+  }
+  return out + "\x1b\\\n";
+}
+
+std::string ShowPicture(std::string_view encoded, PictureProtocol protocol) {
+  if (protocol == PictureProtocol::kOff) return "";
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(encoded);
+  if (!header.ok()) return "";
+  if (protocol == PictureProtocol::kIterm) {
+    return fmt::format("\x1b]1337;File=inline=1;size={};width={}px:{}\a\n", encoded.size(),
+                       std::min(header->width, kMaxWidth), Base64(encoded));
+  }
+  if (protocol == PictureProtocol::kKitty && header->format == "png") {
+    return Kitty("a=T,f=100", encoded);
+  }
+  if (header->format != "jpeg") return "";
+  const Rgb small = DecodeSmall(encoded, *header);
+  if (small.pixels.empty()) return "";
+  return protocol == PictureProtocol::kKitty
+             ? KittyRgb(small.pixels.data(), small.width, small.height)
+             : Sixels(small.pixels.data(), small.width, small.height);
+}
+
+std::string DescribePicture(std::string_view encoded) {
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(encoded);
+  if (!header.ok()) return "";
+  return fmt::format("{}, {} x {}", header->format, header->width, header->height);
+}
+
+}  // namespace shardfeed

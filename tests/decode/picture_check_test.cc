@@ -1,0 +1,153 @@
+#include "decode/picture_check.h"
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/decode/jpeg_pictures.h"
+#include "tfrecord/example_builder.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::MakeJpeg;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+std::string Record(const std::vector<std::pair<std::string, std::string>>& features) {
+  ExampleBuilder builder;
+  for (const auto& [name, value] : features) builder.AddBytes(name, value);
+  std::string record;
+  builder.SerializeExample(&record);
+  return record;
+}
+
+std::vector<std::string> Check(PictureCheck& check, const std::string& record) {
+  std::vector<std::string> defects;
+  check.CheckRecord(record, &defects);
+  return defects;
+}
+
+const std::string kGif = "GIF89a\3\0\2\0"s;
+
+TEST(PictureCheckTest, SoundPicturesOfAllKinds) {
+  PictureCheck check;
+  uint64_t sound = 0;
+  for (const auto& sampling : {std::vector<std::pair<int, int>>{{1, 1}},
+                               {{2, 2}, {1, 1}, {1, 1}},
+                               {{1, 1}, {1, 1}, {1, 1}},
+                               {{1, 1}, {1, 1}, {1, 1}, {1, 1}}}) {
+    for (int width : {1, 7, 100}) {
+      for (bool progressive : {false, true}) {
+        for (int restart_interval : {0, 3}) {
+          const std::string jpeg = MakeJpeg({.width = width,
+                                             .height = 61,
+                                             .sampling = sampling,
+                                             .progressive = progressive,
+                                             .restart_interval = restart_interval});
+          EXPECT_THAT(Check(check, Record({{"image/encoded", jpeg}})), IsEmpty());
+          ++sound;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(check.counts().sound, sound);
+  EXPECT_EQ(check.counts().broken, 0);
+  EXPECT_THAT(check.counts().not_decoded, IsEmpty());
+}
+
+TEST(PictureCheckTest, PicturesAreFoundByTheirBytesAndByTheirNames) {
+  const std::string jpeg = MakeJpeg({.width = 60, .height = 50});
+  PictureCheck check;
+  EXPECT_THAT(Check(check, Record({{"x", jpeg}, {"y", kGif}, {"z", "text"}, {"bytes", ""}})),
+              IsEmpty());
+  EXPECT_EQ(check.counts().sound, 1);
+  EXPECT_THAT(check.counts().not_decoded, ElementsAre(Pair("gif", 1)));
+  EXPECT_THAT(
+      Check(check, Record({{"jpg", ""}, {"seg.png", "text"}, {"image/encoded", "text"}})),
+      ElementsAre(StartsWith("image/encoded: "), StartsWith("jpg: "), StartsWith("seg.png: ")));
+  EXPECT_EQ(check.counts().broken, 3);
+}
+
+TEST(PictureCheckTest, WhatIsCutOffIsBroken) {
+  for (bool progressive : {false, true}) {
+    const std::string jpeg =
+        MakeJpeg({.width = 90, .height = 70, .progressive = progressive, .restart_interval = 2});
+    PictureCheck check;
+    uint64_t broken = 0;
+    // Up to the end marker, which decoders do without.
+    for (size_t size = 3; size < jpeg.size() - 40; size += 37) {
+      EXPECT_THAT(Check(check, Record({{"image/encoded", jpeg.substr(0, size)}})),
+                  ElementsAre(StartsWith("image/encoded: ")))
+          << size;
+      ++broken;
+    }
+    EXPECT_EQ(check.counts().broken, broken);
+  }
+}
+
+TEST(PictureCheckTest, BrokenIsWhatLibjpegWarnsAbout) {
+  const std::string jpeg = MakeJpeg({.width = 90, .height = 70});
+  PictureCheck check;
+  uint64_t found = 0;
+  for (size_t at = 2; at < jpeg.size(); at += 11) {
+    std::string damaged = jpeg;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    const testing::Pixels pixels = testing::DecodeByLibjpeg(damaged);
+    const bool sound = Check(check, Record({{"image/encoded", damaged}})).empty();
+    // Of what is left behind the last block libjpeg may complain as well.
+    if (!sound) {
+      EXPECT_TRUE(!pixels.error.empty() || pixels.warnings > 0) << at;
+    }
+    found += sound ? 0 : 1;
+  }
+  EXPECT_GT(found, 10);
+}
+
+TEST(PictureCheckTest, WhatCannotBeDecodedIsCounted) {
+  // 12-bit samples.
+  std::string jpeg = MakeJpeg({.width = 16, .height = 16});
+  jpeg[testing::FindMarker(jpeg, 0xc0) + 4] = 12;
+  PictureCheck check;
+  EXPECT_THAT(Check(check, Record({{"image/encoded", jpeg}})), IsEmpty());
+  EXPECT_EQ(check.counts().sound + check.counts().broken, 0);
+  EXPECT_THAT(check.counts().not_decoded, ElementsAre(Pair(StartsWith("jpeg: "), 1)));
+}
+
+TEST(PictureCheckTest, WhatIsNoExampleHasNoPictures) {
+  const std::string record = Record({{"image/encoded", "text"}});
+  PictureCheck check;
+  EXPECT_THAT(Check(check, ""), IsEmpty());
+  EXPECT_THAT(Check(check, "\xff\xd8\xff"), IsEmpty());
+  for (size_t size = 0; size < record.size(); ++size) Check(check, record.substr(0, size));
+  EXPECT_EQ(check.counts().sound, 0);
+}
+
+TEST(PictureCheckTest, ChecksOnSeveralThreads) {
+  const std::string sound = Record({{"image/encoded", MakeJpeg({.width = 60, .height = 50})}});
+  const std::string cut =
+      Record({{"image/encoded", MakeJpeg({.width = 60, .height = 50}).substr(0, 700)}});
+  PictureCheck check;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_THAT(Check(check, sound), IsEmpty());
+        EXPECT_THAT(Check(check, cut), ElementsAre(HasSubstr("JPEG is cut off")));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(check.counts().sound, 40);
+  EXPECT_EQ(check.counts().broken, 40);
+}
+
+}  // namespace
+}  // namespace shardfeed
