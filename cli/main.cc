@@ -47,7 +47,12 @@ int Run(int argc, char** argv) {
       "Each command has a --help of its own.\n"
       "Exit status: 0 done, 1 defects found in data, 2 wrong use, 3 input or output failed,\n"
       "130 interrupted.");
-  app.set_version_flag("--version", std::string("shardfeed ") + kVersion);
+#ifdef NDEBUG
+  const std::string build;
+#else
+  const std::string build = " (debug build)";  // benchmarks refuse it
+#endif
+  app.set_version_flag("--version", std::string("shardfeed ") + kVersion + build);
   app.require_subcommand(1);
   CommandOptions options;
   int exit = kExitDone;

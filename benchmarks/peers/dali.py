@@ -1,0 +1,126 @@
+"""NVIDIA DALI on the CPU: its TFRecord reader with indexes, its fused crop decoder."""
+
+import os
+import sys
+
+from peers import frames, protocol
+from peers.protocol import BATCH, FEATURES, IMAGE_BATCH, IMAGE_SIZE, WINDOW
+
+NAME = "DALI"
+INSTALL = ["nvidia-dali-cuda120", "numpy"]
+CRC = False
+
+
+def prepare(run):
+    """DALI wants to know where each record begins."""
+    for kind in ("large", "small", "tokens"):
+        out = {}
+        for path, offset, length in frames.frames(run.shards(kind)):
+            out.setdefault(path, []).append(f"{offset} {length + 16}\n")
+        for path, lines in out.items():
+            with open(f"{path}.idx", "w") as file:
+                file.writelines(lines)
+
+
+def pipeline(run, kind, features, batch, then=None, **options):
+    from nvidia.dali import fn, pipeline_def
+    paths = run.shards(kind)
+
+    @pipeline_def(batch_size=batch, num_threads=run.threads, device_id=None, prefetch_queue_depth=2)
+    def chain():
+        columns = fn.readers.tfrecord(path=paths, index_path=[f"{p}.idx" for p in paths],
+                                      features=features, name="reader", **options)
+        return then(columns) if then else tuple(columns[name] for name in features)
+
+    made = chain()
+    made.build()
+    return made
+
+
+def batches(run, made, kind, batch, without_end):
+    """DALI pads the last batch of an epoch: rows beyond the records are cut off."""
+    left = run.count(kind)
+    while left > 0 or without_end:
+        yield made.run(), batch if without_end else min(batch, left)
+        left -= batch
+
+
+def read(run, kind, batch, **options):
+    """The payload itself is not to be had: pictures come as their bytes, small records as a label."""
+    from nvidia.dali import tfrecord
+    features = ({"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+                 "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
+                if kind == "large" else {"y": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)})
+
+    def look(element):
+        import numpy as np
+        outputs, rows = element
+        return {"label": np.asarray([outputs[-1].at(i)[0] for i in range(rows)])}
+
+    run.columns(lambda without_end: batches(run, pipeline(run, kind, features, batch, **options), kind,
+                                            batch, without_end), lambda element: element[1], look)
+
+
+def parsed(run, without_end, window=0):
+    from nvidia.dali import tfrecord
+    features = {"x": tfrecord.FixedLenFeature([FEATURES], tfrecord.float32, 0.0),
+                "y": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
+    options = {"random_shuffle": True, "initial_fill": window} if window else {}
+    return batches(run, pipeline(run, "small", features, BATCH, **options), "small", BATCH, without_end)
+
+
+def parse(run):
+    import nvidia.dali  # noqa: F401  not part of what is timed
+
+    def look(element):
+        (x, y), rows = element
+        return {"x": x.as_array()[:rows], "y": y.as_array()[:rows]}
+
+    run.columns(lambda without_end: parsed(run, without_end), lambda element: element[1], look)
+
+
+def image(run, antialias):
+    from nvidia.dali import fn, tfrecord, types
+
+    def then(columns):
+        picture = fn.decoders.image_random_crop(columns["image/encoded"], device="cpu",
+                                                random_area=[0.08, 1.0],
+                                                random_aspect_ratio=[3 / 4, 4 / 3])
+        picture = fn.resize(picture, size=[IMAGE_SIZE, IMAGE_SIZE], antialias=antialias,
+                            interp_type=types.INTERP_LINEAR)
+        return fn.flip(picture, horizontal=fn.random.coin_flip()), columns["image/class/label"]
+
+    features = {"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+                "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
+
+    def look(element):
+        (pictures, labels), rows = element
+        return {"image": pictures.as_array()[:rows], "label": labels.as_array()[:rows]}
+
+    run.columns(lambda without_end: batches(run, pipeline(run, "large", features, IMAGE_BATCH, then),
+                                            "large", IMAGE_BATCH, without_end),
+                lambda element: element[1], look)
+
+
+def first_batch(run):
+    import nvidia.dali  # noqa: F401
+    run.job(lambda: next(iter(parsed(run, True, WINDOW["small"]))), 1)
+
+
+WORKLOADS = {
+    "read_large": {"": lambda run: read(run, "large", IMAGE_BATCH)},
+    "read_small": {"": lambda run: read(run, "small", BATCH)},
+    "read_large_cold": {"": lambda run: read(run, "large", IMAGE_BATCH, dont_use_mmap=True)},
+    "shuffle_large": {"": lambda run: read(run, "large", IMAGE_BATCH, random_shuffle=True,
+                                           initial_fill=WINDOW["large"])},
+    "shuffle_small": {"": lambda run: read(run, "small", BATCH, random_shuffle=True,
+                                           initial_fill=WINDOW["small"])},
+    "parse": {"": parse},
+    "image": {"": lambda run: image(run, False)},
+    "image_antialiased": {"": lambda run: image(run, True)},
+    "image_paced": {"": lambda run: image(run, True)},
+    "first_batch": {"": first_batch},
+}
+
+if __name__ == "__main__":
+    protocol.main(sys.modules["__main__"])

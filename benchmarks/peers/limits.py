@@ -1,0 +1,107 @@
+"""What bounds everybody: loops in C++ without anything around them, cp, fio and memcpy."""
+
+import glob
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+from peers import protocol
+
+NAME = "bare loops"
+INSTALL = ["numpy"]
+CRC = False  # except those that say so
+UNCHECKED = True  # they deliver nothing
+
+
+def prepare(run):
+    """records_benchmark wants its own names."""
+    for kind in ("large", "small"):
+        folder = run.folder(f"limits/{kind}")
+        for path in run.shards(kind):
+            link = f"{folder}/{os.path.basename(path).replace('train', 'data')}"
+            if not os.path.lexists(link):
+                os.symlink(os.path.abspath(path), link)
+
+
+def benchmark(run, name, *arguments):
+    return json.loads(subprocess.run([f"{run.binaries}/benchmarks/{name}", *map(str, arguments)],
+                                     check=True, capture_output=True, text=True).stdout)
+
+
+def crc_loop(run, kind):
+    """Reads the shards, walks through the frames and computes both CRCs."""
+    report = benchmark(run, "records_benchmark", "read", f"{run.data}/limits/{kind}",
+                       "sequential", run.threads)
+    run.result.update(done=report["records"], seconds=statistics.median(report["crc_loop"]))
+
+
+def picture_loop(run):
+    """The kernels of shardfeed's antialiased crops on each core, and nothing else."""
+    report = benchmark(run, "image_benchmark", run.spec("large"), 256)
+    run.result.update(done=statistics.median(report["loop"]["per_second"]), seconds=1.0)
+
+
+def copy(run, kind):
+    """cp of the shards."""
+    target = run.folder("limits/copy")
+    command = ["cp", *run.shards(kind), target]
+    subprocess.run(command, check=True)
+    run.until(lambda: subprocess.run(command, check=True), run.count(kind))
+    shutil.rmtree(target)
+
+
+def memcpy(run, kind):
+    """The payloads' bytes from memory to memory, on one thread."""
+    import numpy as np
+    size = sum(map(os.path.getsize, run.shards(kind)))
+    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+    np.copyto(target, source)
+    run.until(lambda: np.copyto(target, source), run.count(kind))
+
+
+def fio(run, kind):
+    """Sequential reads past the page cache."""
+    files = ":".join(run.shards(kind))
+    done = subprocess.run(["fio", "--name=read", f"--filename={files}", "--rw=read", "--bs=1m",
+                           "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--readonly",
+                           "--output-format=json"], check=True, capture_output=True, text=True)
+    rate = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"]
+    size = sum(map(os.path.getsize, run.shards(kind)))
+    run.result.update(done=run.count(kind), seconds=size / rate)
+
+
+def untar(run):
+    """tar x of the pictures: what reading and writing them takes."""
+    folder = run.folder("limits/pictures")
+    archive = f"{folder}/pictures.tar"
+    if not os.path.exists(archive):
+        subprocess.run(["tar", "cf", archive, "-C", f"{run.data}/pictures", "."], check=True)
+    target = f"{folder}/out"
+    shutil.rmtree(target, ignore_errors=True)
+    os.makedirs(target)
+    start = time.perf_counter()
+    subprocess.run(["tar", "xf", archive, "-C", target], check=True)
+    run.result.update(done=len(glob.glob(f"{target}/*/*")), seconds=time.perf_counter() - start)
+
+
+WORKLOADS = {
+    "read_large": {"read and CRC": lambda run: crc_loop(run, "large"),
+                   "memcpy": lambda run: memcpy(run, "large")},
+    "read_small": {"read and CRC": lambda run: crc_loop(run, "small"),
+                   "memcpy": lambda run: memcpy(run, "small")},
+    "verify_large": {"read and CRC": lambda run: crc_loop(run, "large")},
+    "verify_small": {"read and CRC": lambda run: crc_loop(run, "small")},
+    "read_large_cold": {"fio": lambda run: fio(run, "large")} if shutil.which("fio") else {},
+    "parse": {"read and CRC": lambda run: crc_loop(run, "small")},
+    "image_antialiased": {"kernels": picture_loop},
+    "write_large": {"cp": lambda run: copy(run, "large")},
+    "write_small": {"cp": lambda run: copy(run, "small")},
+    "convert_pictures": {"tar x": untar},
+}
+
+if __name__ == "__main__":
+    protocol.main(sys.modules["__main__"])

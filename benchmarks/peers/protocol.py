@@ -1,0 +1,289 @@
+"""What every peer does alike: one process measures one workload and prints one line of JSON.
+
+    PYTHONPATH=benchmarks PYTHON -m peers.tf_data WORKLOAD --data FOLDER [--check] [--threads 2] [--seconds 2]
+
+A peer is a module with NAME, INSTALL (what pip needs to have), CRC (whether it checks the CRCs of records)
+and WORKLOADS: {workload: {variant: function of a Run}}, the variant "" where there is but one. What it is to
+measure it imports in its functions, so that anybody can import the module.
+
+With --check it goes once through the small data and gives digests of what came out; without, it runs for
+--seconds, counted from the first element, and gives how much came.
+"""
+
+import argparse
+import glob
+import json
+import os
+import resource
+import sys
+import time
+import zlib
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+FEATURES = 50  # of a small record
+BATCH = 1024  # small records
+IMAGE_BATCH = 64
+IMAGE_SIZE = 224
+WINDOW = {"large": 1000, "small": 100_000}  # records among which a windowed shuffle mixes
+GET = 256  # records asked for at once by number
+
+
+def descendants():
+    """This process and all below it."""
+    children = {}
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(path.split("/")[2]))
+    found = [os.getpid()]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def cpu_seconds():
+    """Of this process and all below it, the ended ones included."""
+    ticks = 0
+    for process in descendants():
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+        except OSError:
+            pass  # it ended just now
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_bytes():
+    """Of this process and all below it, without the pages of files."""
+    kib = 0
+    for process in descendants():
+        try:
+            with open(f"/proc/{process}/status") as file:
+                for line in file:
+                    if line.startswith(("RssAnon:", "RssShmem:")):
+                        kib += int(line.split()[1])
+        except OSError:
+            pass
+    return kib << 10
+
+
+class RecordDigest:
+    """Of records in any order. `order` tells orders apart."""
+
+    def __init__(self):
+        self.records = self.bytes = self.sum = self.order = 0
+
+    def add(self, records):
+        for record in records:
+            crc = zlib.crc32(record)
+            self.records += 1
+            self.bytes += len(record)
+            self.sum += crc
+            self.order = (self.order * 31 + crc) & 0xFFFFFFFFFFFF
+
+    def result(self):
+        return {"records": self.records, "bytes": self.bytes, "sum": self.sum,
+                "order": self.order}
+
+
+class ArrayDigest:
+    """Of the values of named columns."""
+
+    def __init__(self):
+        self.columns = {}
+
+    def add(self, columns):
+        import numpy as np
+        for name, values in columns.items():
+            values = np.asarray(values)
+            count, total, squares = self.columns.get(name, (0, 0.0, 0.0))
+            exact = values.astype(np.float64)
+            self.columns[name] = (count + values.size, total + float(exact.sum()),
+                                  squares + float((exact * exact).sum()))
+
+    def result(self):
+        return {name: {"count": count, "mean": total / max(count, 1),
+                       "deviation": max(squares / max(count, 1) - (total / max(count, 1)) ** 2, 0) ** 0.5}
+                for name, (count, total, squares) in self.columns.items()}
+
+
+class Run:
+    """One measurement of one workload."""
+
+    def __init__(self, options):
+        self.data = os.path.join(options.data, "check") if options.check else options.data
+        self.checking = options.check
+        self.threads = options.threads
+        self.seconds = options.seconds
+        self.rate = options.rate  # elements a second that the consumer takes; 0: all it can get
+        self.cold = options.cold
+        self.binaries = options.binaries
+        self.batches_before_resume = 20 if options.check else 10_000
+        self.result = {}
+
+    def count(self, kind):
+        """Records, pictures or rows of that kind."""
+        with open(f"{self.data}/info.json") as file:
+            return json.load(file)["counts"][kind]
+
+    def shards(self, kind):
+        return sorted(p for p in glob.glob(f"{self.data}/{kind}/train-*-of-*")
+                      if not p.endswith(".idx") and not p.endswith(".tfindex"))
+
+    def spec(self, kind):
+        return f"{self.data}/{kind}/train@16"
+
+    def folder(self, name):
+        """Where this peer keeps data of its own."""
+        path = f"{self.data}/{name}"
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def pictures(self):
+        """[(path, label)], as the class folders have them."""
+        paths = sorted(glob.glob(f"{self.data}/pictures/*/*"))
+        labels = {c: i for i, c in enumerate(sorted({os.path.dirname(p) for p in paths}))}
+        return [(p, labels[os.path.dirname(p)]) for p in paths]
+
+    # ---- Three kinds of workloads
+
+    def stream(self, make, count, digest, look):
+        """Elements one after another. make(endless): an iterator, over one epoch or without end.
+        count(element): how many records or pictures it holds. look(element): what digest.add is to
+        have of it. Seconds are counted from the first element, which tells of starting up."""
+        if self.checking:
+            for element in make(False):
+                digest.add(look(element))
+            self.result["digest"] = digest.result()
+            return
+        if self.cold:
+            # One epoch and all of it: what comes again is in the page cache.
+            self.job(lambda: self.result.update(done=sum(map(count, make(False)))))
+            return
+        before = memory_bytes()
+        began = time.perf_counter()
+        iterator = iter(make(True))
+        next(iterator)
+        start = time.perf_counter()
+        cpu = cpu_seconds()
+        done = 0
+        now = start
+        while now - start < self.seconds:
+            done += count(next(iterator))
+            now = time.perf_counter()
+            if self.rate and start + done / self.rate > now:
+                time.sleep(start + done / self.rate - now)
+                now = time.perf_counter()
+        self.result.update(done=done, seconds=now - start, cpu_seconds=cpu_seconds() - cpu,
+                           first_seconds=start - began, memory_bytes=memory_bytes() - before)
+
+    def records(self, make, count=lambda element: 1, look=lambda element: [element]):
+        self.stream(make, count, RecordDigest(), look)
+
+    def columns(self, make, count, look):
+        self.stream(make, count, ArrayDigest(), look)
+
+    def job(self, work, done=None, digest=None):
+        """Work that has an end: work() does it, done how much that is (None: work sets it). digest():
+        of what it left."""
+        before = memory_bytes()
+        cpu = cpu_seconds()
+        start = time.perf_counter()
+        work()
+        self.result.update(seconds=time.perf_counter() - start, cpu_seconds=cpu_seconds() - cpu,
+                           memory_bytes=memory_bytes() - before)
+        if done is not None:
+            self.result["done"] = done
+        if self.checking and digest:
+            self.result["digest"] = digest()
+
+    def until(self, work, each):
+        """The same work, of `each` records, over and over."""
+        cpu = cpu_seconds()
+        start = now = time.perf_counter()
+        done = 0
+        while now - start < (0 if self.checking else self.seconds) or not done:
+            work()
+            done += each
+            now = time.perf_counter()
+        self.result.update(done=done, seconds=now - start, cpu_seconds=cpu_seconds() - cpu)
+
+
+def endless(make):
+    """Epoch after epoch, for those who know no repeat."""
+    while True:
+        yield from make()
+
+
+def random_numbers(records, seed=0):
+    """Lists of GET record numbers, without end."""
+    import random
+    rng = random.Random(seed)
+    while True:
+        yield [rng.randrange(records) for _ in range(GET)]
+
+
+def get_by_number(run, records, get):
+    """The workload of random access. get(numbers): the records, as bytes or views."""
+    if run.checking:
+        digest = RecordDigest()
+        for first in range(0, records, GET):
+            digest.add(get(list(range(first, min(records, first + GET)))))
+        run.result["digest"] = digest.result()
+        return
+    numbers = random_numbers(records)
+    get(next(numbers))
+    run.until(lambda: get(next(numbers)), GET)
+
+
+def random_crop(width, height, rng):
+    """(x, y, w, h) as torchvision's RandomResizedCrop draws it."""
+    import math
+    for _ in range(10):
+        area = width * height * rng.uniform(0.08, 1)
+        ratio = math.exp(rng.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return rng.randint(0, width - w), rng.randint(0, height - h), w, h
+    side = min(width, height)
+    return (width - side) // 2, (height - side) // 2, side, side
+
+
+def main(module):
+    parser = argparse.ArgumentParser(description=module.__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [f"{w}:{v}" if v else w for w, vs in module.WORKLOADS.items() for v in vs]
+    parser.add_argument("workload", help=", ".join(names))
+    parser.add_argument("--data", required=True, help="the folder that make_data.py made")
+    parser.add_argument("--binaries", help="a folder as bazel-bin, with what was built")
+    parser.add_argument("--check", action="store_true", help="go through the small data once")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--rate", type=float, default=0, help="elements a second for the consumer")
+    parser.add_argument("--cold", action="store_true", help="measure one epoch, from its start")
+    options = parser.parse_args()
+    workload, _, variant = options.workload.partition(":")
+    run = Run(options)
+    module.WORKLOADS[workload][variant](run)
+    run.result["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    run.result["versions"] = versions(module.INSTALL)
+    sys.stdout.flush()
+    print(json.dumps(run.result), flush=True)
+    os._exit(0)  # threads and workers of some peers do not end by themselves
+
+
+def versions(packages):
+    from importlib import metadata
+    found = {}
+    for package in packages:
+        name = package.partition("==")[0].partition("[")[0]
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return found

@@ -1,0 +1,49 @@
+"""SPDL: threads, its FFmpeg decoders, pictures decoded whole; it has no random crop. Needs FFmpeg's libraries."""
+
+import random
+import sys
+
+from peers import protocol
+from peers.protocol import IMAGE_BATCH, IMAGE_SIZE
+
+NAME = "SPDL"
+INSTALL = ["spdl", "spdl-io", "numpy"]
+CRC = False
+
+
+def image(run):
+    import spdl.io
+    from spdl.pipeline import PipelineBuilder
+    found = run.pictures()
+    paths = [found[i % len(found)][0] for i in range(run.count("large"))]
+
+    def source(without_end):
+        while True:
+            random.shuffle(paths)
+            for i in range(0, len(paths), IMAGE_BATCH):
+                yield paths[i:i + IMAGE_BATCH]
+            if not without_end:
+                return
+
+    def load(batch):
+        buffer = spdl.io.load_image_batch(batch, width=IMAGE_SIZE, height=IMAGE_SIZE, pix_fmt="rgb24",
+                                          strict=True)
+        return spdl.io.to_numpy(buffer)
+
+    def make(without_end):
+        pipeline = (PipelineBuilder().add_source(source(without_end))
+                    .pipe(load, concurrency=run.threads, output_order="completion").add_sink(2)
+                    .build(num_threads=run.threads + 1))
+        with pipeline.auto_stop():
+            yield from pipeline.get_iterator(timeout=60)
+
+    run.columns(make, len, lambda batch: {"image": batch})
+
+
+WORKLOADS = {
+    "image": {"whole pictures": image},
+    "image_paced": {"whole pictures": image},
+}
+
+if __name__ == "__main__":
+    protocol.main(sys.modules["__main__"])

@@ -1,0 +1,76 @@
+"""WebDataset: tars, one file a record."""
+
+import glob
+import os
+import shutil
+import sys
+
+from peers import frames, protocol
+from peers.protocol import WINDOW
+
+NAME = "WebDataset"
+INSTALL = ["webdataset", "numpy"]
+CRC = False
+FOLDERS = ["webdataset"]
+
+
+def write_tars(records, folder):
+    import webdataset
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with webdataset.ShardWriter(f"{folder}/%05d.tar", maxcount=-(-len(records) // 16),
+                                maxsize=1 << 40, verbose=0) as writer:
+        for i, record in enumerate(records):
+            writer.write({"__key__": f"{i:09d}", "bin": record})
+
+
+def some(run, kind):
+    """Tars of small records are four times as large: a tenth of them is enough to see the rate."""
+    records = list(frames.payloads(run.shards(kind)))
+    return records if kind == "large" or run.checking else records[:len(records) // 10]
+
+
+def prepare(run):
+    for kind in ("large", "small"):
+        write_tars(some(run, kind), run.folder(f"webdataset/{kind}"))
+
+
+def read(run, kind, window=0):
+    import webdataset
+
+    def epoch():
+        ds = webdataset.WebDataset(sorted(glob.glob(f"{run.data}/webdataset/{kind}/*.tar")),
+                                   shardshuffle=16 if window else False, empty_check=False)
+        return iter(ds.shuffle(window) if window else ds)
+
+    run.records(lambda without_end: protocol.endless(epoch) if without_end else epoch(),
+                look=lambda element: [element["bin"]])
+
+
+def write(run, kind):
+    records = some(run, kind)
+    folder = run.folder(f"webdataset/written/{kind}")
+
+    def digest():
+        import tarfile
+        found = protocol.RecordDigest()
+        for path in sorted(glob.glob(f"{folder}/*.tar")):
+            with tarfile.open(path) as tar:
+                found.add(tar.extractfile(member).read() for member in tar)
+        return found.result()
+
+    run.job(lambda: write_tars(records, folder), len(records), digest)
+
+
+WORKLOADS = {
+    "read_large": {"": lambda run: read(run, "large")},
+    "read_small": {"": lambda run: read(run, "small")},
+    "read_large_cold": {"": lambda run: read(run, "large")},
+    "shuffle_large": {"": lambda run: read(run, "large", WINDOW["large"])},
+    "shuffle_small": {"": lambda run: read(run, "small", WINDOW["small"])},
+    "write_large": {"": lambda run: write(run, "large")},
+    "write_small": {"": lambda run: write(run, "small")},
+}
+
+if __name__ == "__main__":
+    protocol.main(sys.modules["__main__"])

@@ -1,0 +1,65 @@
+"""The Markdown of compare."""
+
+from results import ratio, summary
+from workloads import GROUPS, LESS_IS_BETTER, WORKLOADS
+
+OURS = "shardfeed"
+
+
+def number(value):
+    if value >= 1000:
+        return f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value:.3g}"
+
+
+def megabytes(value):
+    return "" if value is None else number(max(value, 0) / (1 << 20))
+
+
+def table(results, workload, crc):
+    """Peers of a workload, the best first."""
+    less = workload.unit in LESS_IS_BETTER
+    peers = sorted(results.peers(workload.name), reverse=not less,
+                   key=lambda peer: results.median(workload.name, peer))
+    if not peers:
+        return []
+    ours = results.median(workload.name, OURS)
+    lines = [f"**{workload.title}** ({workload.unit}"
+             f"{', not in the page cache' if workload.cold else ''})", "",
+             "| | median | range | shardfeed is better by | CRC | memory, MiB |",
+             "| --- | --- | --- | --- | --- | --- |"]
+    for peer in peers:
+        found = summary(results.figures(workload.name, peer))
+        times = f"{ratio(workload.name, ours, found.median):.2f}" if ours else ""
+        base = peer.partition(" (")[0]
+        checks = "yes" if crc.get(base) else "no"
+        lines.append(f"| {peer} | {number(found.median)} | {number(found.low)} to {number(found.high)} "
+                     f"| {'' if peer == OURS else times} | {checks} | "
+                     f"{megabytes(results.extra(workload.name, peer, 'memory_bytes'))} |")
+    states = [f"{peer} {number(size)} bytes" for peer in peers
+              if (size := results.extra(workload.name, peer, "state_bytes"))]
+    if states:
+        lines += ["", f"The state: {', '.join(states)}."]
+    return [*lines, ""]
+
+
+def markdown(results, crc):
+    """crc: {peer: whether it checks the CRCs}."""
+    data = results.data
+    lines = ["# Measured", ""]
+    for name, value in data["machine"].items():
+        lines.append(f"- {name}: {value}")
+    versions = "; ".join(f"{peer}: " + ", ".join(f"{p} {v}" for p, v in found.items())
+                         for peer, found in data["versions"].items() if found)
+    lines += [f"- data: {data.get('size', '')}", f"- versions: {versions}", ""]
+    for group, title in GROUPS.items():
+        found = [line for workload in WORKLOADS if workload.group == group
+                 for line in table(results, workload, crc)]
+        if found:
+            lines += [f"## {title}", "", *found]
+    if data["failures"]:
+        lines += ["## What could not be measured", ""]
+        for failure in data["failures"]:
+            where = f"{failure['workload']}, " if failure["workload"] else ""
+            lines.append(f"- {where}{failure['peer']}: {failure['reason']}")
+    return "\n".join(lines).rstrip() + "\n"

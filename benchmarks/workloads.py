@@ -1,0 +1,89 @@
+"""What is measured: the one table. A workload is implemented by the peers that name it."""
+
+from typing import NamedTuple
+
+
+class Workload(NamedTuple):
+    name: str
+    group: str  # one chart each
+    title: str
+    unit: str  # what the figures are in; see figure() in results.py
+    data: str  # the kind whose files are read, to be in the page cache (or out of it)
+    cold: bool = False
+    threads: int = 2
+    rate: float = 0  # elements a second that the consumer takes; 0: all
+    check: str = ""  # what the outputs are compared with: records of that kind, or values by that name
+
+
+WORKLOADS = [
+    Workload("read_large", "read", "Read pictures' records, 110 KB", "records/s", "large",
+             check="records large"),
+    Workload("read_small", "read", "Read small records, 230 B", "records/s", "small",
+             check="records small"),
+    Workload("read_large_gzip", "read", "Read pictures' records, GZIP", "records/s", "large_gzip",
+             check="records large_gzip"),
+    Workload("read_small_gzip", "read", "Read small records, GZIP", "records/s", "small_gzip",
+             check="records small_gzip"),
+    Workload("read_large_cold", "read", "Read pictures' records, not cached", "records/s", "large",
+             cold=True, check="records large"),
+    Workload("verify_large", "read", "Verify all CRCs, 110 KB", "records/s", "large",
+             check="count large"),
+    Workload("verify_small", "read", "Verify all CRCs, 230 B", "records/s", "small",
+             check="count small"),
+    Workload("shuffle_large", "shuffle", "Shuffle, window of 1,000 records of 110 KB", "records/s",
+             "large", check="shuffled large"),
+    Workload("shuffle_small", "shuffle", "Shuffle, window of 100,000 records of 230 B", "records/s",
+             "small", check="shuffled small"),
+    Workload("exact_large", "shuffle", "Shuffle all exactly, 110 KB", "records/s", "large",
+             check="shuffled large"),
+    Workload("exact_small", "shuffle", "Shuffle all exactly, 230 B", "records/s", "small",
+             check="shuffled small"),
+    Workload("get_large", "shuffle", "By number, 256 at a time, 110 KB", "records/s", "large",
+             check="records large"),
+    Workload("get_small", "shuffle", "By number, 256 at a time, 230 B", "records/s", "small",
+             check="records small"),
+    Workload("parse", "parse", "Parse 50 floats and a label, batches of 1,024", "records/s", "small",
+             check="values parse"),
+    Workload("parse_1_thread", "parse", "The same, one thread", "records/s", "small", threads=1,
+             check="values parse"),
+    Workload("tokens", "parse", "Parse token ids, padded batches of 64", "records/s", "tokens",
+             check="values tokens"),
+    Workload("image", "image", "JPEG to random crops of 224, plain bilinear", "pictures/s", "large",
+             check="values image"),
+    Workload("image_1_thread", "image", "The same, one thread", "pictures/s", "large", threads=1,
+             check="values image"),
+    Workload("image_antialiased", "image", "JPEG to random crops of 224, antialiased", "pictures/s",
+             "large", check="values image"),
+    Workload("image_paced", "cpu", "CPU for 1,000 pictures, consumer of 200 a second",
+             "CPU s/1,000", "large", rate=200, check="values image"),
+    Workload("write_large", "write", "Write pictures' records", "records/s", "large",
+             check="records large"),
+    Workload("write_small", "write", "Write small records", "records/s", "small",
+             check="records small"),
+    Workload("write_small_gzip", "write", "Write small records, GZIP", "records/s", "small_gzip",
+             check="records small_gzip"),
+    Workload("convert_pictures", "write", "Folder of pictures to a dataset", "pictures/s", "pictures",
+             check="count pictures"),
+    Workload("convert_csv", "write", "CSV to Examples", "rows/s", "", check="count rows"),
+    Workload("convert_jsonl", "write", "JSON lines to Examples", "rows/s", "", check="count rows"),
+    Workload("first_batch", "latency", "First batch of a windowed shuffle", "ms", "small"),
+    Workload("resume", "latency", "Resume after 10,000 batches of 16", "ms", "small", check="same"),
+    Workload("permute_10k", "latency", "Begin an exact shuffle of 10 thousand", "ms", ""),
+    Workload("permute_1m", "latency", "Begin an exact shuffle of 1 million", "ms", ""),
+    Workload("permute_100m", "latency", "Begin an exact shuffle of 100 million", "ms", ""),
+]
+BY_NAME = {workload.name: workload for workload in WORKLOADS}
+
+# Those that are another by other settings.
+SAME_CODE = {"parse_1_thread": "parse", "image_1_thread": "image"}
+
+GROUPS = {
+    "read": "Reading and verifying (2 threads, page cache unless said)",
+    "shuffle": "Shuffling and access by number",
+    "parse": "Records to dense batches",
+    "image": "Pictures to batches",
+    "cpu": "CPU at a fixed rate (less is better)",
+    "write": "Writing and converting",
+    "latency": "Waiting (less is better)",
+}
+LESS_IS_BETTER = {"ms", "CPU s/1,000"}
