@@ -8,11 +8,13 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
+from report import number  # noqa: E402
 from results import Results, summary  # noqa: E402
 from workloads import GROUPS, LESS_IS_BETTER, WORKLOADS  # noqa: E402
 
 OURS, LIMIT, OTHER = "#0b6e4f", "#b0b0b0", "#4f7cac"
-plt.rcParams.update({"svg.hashsalt": "shardfeed", "font.size": 9, "axes.spines.top": False,
+plt.rcParams.update({"svg.hashsalt": "shardfeed", "svg.fonttype": "none", "axes.xmargin": 0.15,
+                     "font.size": 9, "axes.spines.top": False,
                      "axes.spines.right": False})
 
 
@@ -41,10 +43,9 @@ def draw(results, workloads, title, path):
                   error_kw={"ecolor": "#404040", "elinewidth": 0.8, "capsize": 2})
         if max(medians) > 20 * min(medians):
             axis.set_xscale("log")
-        for y, s in enumerate(s for s, _ in found):
-            axis.text(s.high, y, f" {s.median:,.3g}" if s.median < 1000 else f" {s.median:,.0f}",
-                      va="center", fontsize=8)
-        axis.margins(x=0.12)
+        for y, (s, _) in enumerate(found):
+            axis.annotate(number(s.median), (s.high, y), (4, 0), textcoords="offset points",
+                          va="center", fontsize=8)
         axis.set_title(f"{workload.title}, {workload.unit}"
                        f"{' (less is better)' if less else ''}", loc="left", fontsize=9)
     figure.savefig(path, metadata={"Date": None})

@@ -41,7 +41,7 @@ def crc_loop(run, kind):
 
 def picture_loop(run):
     """The kernels of shardfeed's antialiased crops on each core, and nothing else."""
-    report = benchmark(run, "image_benchmark", run.spec("large"), 256)
+    report = benchmark(run, "image_benchmark", run.spec("large"), 512)
     run.result.update(done=statistics.median(report["loop"]["per_second"]), seconds=1.0)
 
 

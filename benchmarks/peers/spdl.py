@@ -9,6 +9,12 @@ from peers.protocol import IMAGE_BATCH, IMAGE_SIZE
 NAME = "SPDL"
 INSTALL = ["spdl", "spdl-io", "numpy"]
 CRC = False
+UNAVAILABLE = "FFmpeg's libraries are missing: apt-get install libavdevice59"
+
+
+def available():
+    from ctypes.util import find_library
+    return all(find_library(name) for name in ("avcodec", "avdevice", "avfilter", "avformat"))
 
 
 def image(run):
@@ -25,9 +31,14 @@ def image(run):
             if not without_end:
                 return
 
+    middle = spdl.io.get_video_filter_desc(scale_width=IMAGE_SIZE, scale_height=IMAGE_SIZE,
+                                           scale_algo="bilinear", scale_mode="crop",
+                                           crop_width=IMAGE_SIZE, crop_height=IMAGE_SIZE,
+                                           pix_fmt="rgb24")
+
     def load(batch):
-        buffer = spdl.io.load_image_batch(batch, width=IMAGE_SIZE, height=IMAGE_SIZE, pix_fmt="rgb24",
-                                          strict=True)
+        buffer = spdl.io.load_image_batch(batch, width=None, height=None, pix_fmt=None,
+                                          filter_desc=middle, strict=True)
         return spdl.io.to_numpy(buffer)
 
     def make(without_end):

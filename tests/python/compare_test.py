@@ -70,3 +70,32 @@ def test_ratios_know_what_is_better():
     assert results.ratio("read_small", "b", "a") == 2
     assert results.ratio("resume", "b", "a") == 2
     assert results.ratio("resume", "b", "c") is None
+
+
+def check(folder):
+    return subprocess.run([sys.executable, str(COMPARE.parent / "check"), str(folder)],
+                          capture_output=True, text=True)
+
+
+def test_check_names_what_is_missed(tmp_path):
+    from results import Results
+    results = Results()
+    for peer, seconds in (("shardfeed", 1.0), ("tf.data", 50.0)):
+        results.add("read_small", peer, {"done": 10, "seconds": seconds})
+    (tmp_path / "results.json").write_text(json.dumps(results.data))
+    done = check(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "1 kept, 0 near, 0 MISSED" in done.stdout
+    results.add("parse", "shardfeed", {"done": 10, "seconds": 1.0})
+    results.add("parse", "tf.data", {"done": 10, "seconds": 2.0})
+    (tmp_path / "results.json").write_text(json.dumps(results.data))
+    done = check(tmp_path)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.endswith("MISSED")] == [
+        line for line in done.stdout.splitlines() if "parse: shardfeed / tf.data" in line]
+
+
+def test_check_wants_results(tmp_path):
+    done = check(tmp_path)
+    assert done.returncode != 0
+    assert "neither results.json nor run.json" in done.stderr
