@@ -25,6 +25,7 @@ from peers.protocol import FEATURES, ArrayDigest, RecordDigest  # noqa: E402
 
 SHIPPED = pathlib.Path(__file__).resolve().parent.parent / "testdata/pictures"
 SHARDS = 16
+DISTINCT = 1 << 16  # small records
 # How many of each kind: in each size, and the small data that outputs are compared on.
 COUNTS = {
     "full": {"large": 10_000, "small": 4_000_000, "tokens": 200_000, "large_gzip": 2000,
@@ -77,7 +78,7 @@ def large(sources, count):
 
 def small_values(count):
     rng = np.random.default_rng(1)
-    x = rng.standard_normal((min(count, 4096), FEATURES)).astype(np.float32)
+    x = rng.standard_normal((min(count, DISTINCT), FEATURES)).astype(np.float32)
     return x, np.arange(len(x)) % 10
 
 
@@ -85,8 +86,11 @@ def small(count):
     x, y = small_values(count)
     made = [example(x=tf.train.Feature(float_list=tf.train.FloatList(value=values)),
                     y=ints([label])).SerializeToString() for values, label in zip(x, y.tolist())]
-    for i in range(count):
-        yield made[i % len(made)]
+    # Drawn, so that what comes again is further away than compressors look back.
+    order = range(count) if count <= DISTINCT else np.random.default_rng(3).integers(
+        DISTINCT, size=count)
+    for i in order:
+        yield made[i]
 
 
 def token_values(count):

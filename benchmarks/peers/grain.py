@@ -109,7 +109,7 @@ def resume(run):
             16, batch_fn=list))
 
     iterator = start()
-    for _ in range(run.batches_before_resume // 10):
+    for _ in range(run.batches_before_resume):
         next(iterator)
     state = iterator.get_state()
     expected = next(iterator)

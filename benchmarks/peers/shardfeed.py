@@ -13,6 +13,7 @@ from peers.protocol import BATCH, FEATURES, IMAGE_BATCH, IMAGE_SIZE, WINDOW, get
 NAME = "shardfeed"
 INSTALL = ["numpy", "pillow"]
 CRC = True
+FOLDERS = ["shardfeed"]
 
 
 def read(run, kind, check_crc=True):
@@ -167,8 +168,10 @@ WORKLOADS = {
                    "CRC off": lambda run: read(run, "large", False)},
     "read_small": {"": lambda run: read(run, "small"),
                    "CRC off": lambda run: read(run, "small", False)},
-    "read_large_gzip": {"": lambda run: read(run, "large_gzip")},
-    "read_small_gzip": {"": lambda run: read(run, "small_gzip")},
+    "read_large_gzip": {"": lambda run: read(run, "large_gzip"),
+                        "its own GZIP": lambda run: read(run, "shardfeed/large_gzip")},
+    "read_small_gzip": {"": lambda run: read(run, "small_gzip"),
+                        "its own GZIP": lambda run: read(run, "shardfeed/small_gzip")},
     "read_large_cold": {"": lambda run: read(run, "large")},
     "shuffle_large": {"": lambda run: shuffle(run, "large", WINDOW["large"])},
     "shuffle_small": {"": lambda run: shuffle(run, "small", WINDOW["small"])},
@@ -201,13 +204,15 @@ WORKLOADS = {
 
 
 def prepare(run):
-    """The indexes, and the pictures as seekable JPEGs."""
+    """The indexes, the pictures as seekable JPEGs, and GZIP as shardfeed writes it."""
     for kind in ("large", "small", "tokens", "large_gzip", "small_gzip"):
         program(run, "index", run.spec(kind))
-    folder = run.folder("shardfeed/seekable")
-    if not glob.glob(f"{folder}/train-*"):
-        program(run, "convert", "tfrecord", run.spec("large"), f"{folder}/train@16", "--jpeg", "seekable",
-                "--no-shuffle", "--no-sync")
+    made = [("large", "seekable", ["--jpeg", "seekable"])]
+    made += [(kind, kind, ["--compression", "gzip"]) for kind in ("large_gzip", "small_gzip")]
+    for kind, name, how in made:
+        folder = run.folder(f"shardfeed/{name}")
+        program(run, "convert", "tfrecord", run.spec(kind), f"{folder}/train@16", "--no-shuffle",
+                "--no-sync", "--overwrite", *how)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def get(run, kind):
 def resume(run):
     ds = dataset(run, "small", True)
     iterator = iter(ds)
-    done = 16 * run.batches_before_resume // 10
+    done = 16 * run.batches_before_resume
     for _ in range(done):
         next(iterator)
     state = ds.state_dict(done, False)
