@@ -15,19 +15,21 @@ CRC = True
 FOLDERS = ["grain"]
 
 
+# Groups of 256 for reading in order, as ArrayRecord's default is near; single records for access by number, as Grain
+# asks for.
+GROUPS = {"large": 1, "small": 256, "small_single": 1}
+
+
 def prepare(run):
-    for kind in ("large", "small"):
+    for kind, group in GROUPS.items():
         folder = run.folder(f"grain/{kind}")
         for path in glob.glob(f"{folder}/*"):
             os.remove(path)
-        write_shards(list(frames.payloads(run.shards(kind))), folder, kind)
+        write_shards(list(frames.payloads(run.shards(kind.partition("_")[0]))), folder, group)
 
 
-def write_shards(records, folder, kind):
+def write_shards(records, folder, group):
     from array_record.python.array_record_module import ArrayRecordWriter
-    # Single records are what Grain asks for; small ones are stored by the hundred, as the default has it,
-    # to be read in order.
-    group = 1 if kind == "large" else 256
     writers = [ArrayRecordWriter(f"{folder}/{i:02d}.array_record", f"group_size:{group},uncompressed")
                for i in range(16)]
     for i, record in enumerate(records):
@@ -59,7 +61,7 @@ def read(run, kind):
 
 def source(run, kind):
     from array_record.python.array_record_data_source import ArrayRecordDataSource
-    return ArrayRecordDataSource(shards(run, kind))
+    return ArrayRecordDataSource(shards(run, "small_single" if kind == "small" else kind))
 
 
 def options(run):
@@ -141,7 +143,7 @@ def write(run, kind):
             found.add(ArrayRecordReader(path).read_all())
         return found.result()
 
-    run.job(lambda: write_shards(records, folder, kind), len(records), digest)
+    run.job(lambda: write_shards(records, folder, GROUPS[kind]), len(records), digest)
 
 
 WORKLOADS = {
