@@ -51,6 +51,16 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Of all threads, in the program and in the kernel for it.
+double ProcessorSeconds() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 template <typename T>
 T Value(absl::StatusOr<T> result) {
   if (result.ok()) return *std::move(result);
@@ -293,14 +303,19 @@ void Cold(const std::string& folder, const std::string& order, int threads) {
   const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
   const auto table = Value(ShardTable::Open(set));
   std::vector<double> read;
+  std::vector<double> cpu;
   uint64_t records = 0;
   ReaderStats stats;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < table->num_shards(); ++i) DropFromCache(*Value(table->OpenFile(i)));
+    const double before = ProcessorSeconds();
     read.push_back(Drain(table, order, threads, CacheUse::kBypass, &records, &stats));
+    cpu.push_back(ProcessorSeconds() - before);
   }
-  fmt::print("{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"read\": {}}}\n", records,
-             stats.bytes, stats.io, List(read));
+  fmt::print(
+      "{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"registered\": \"{}\", \"read\": {}, "
+      "\"processor\": {}}}\n",
+      records, stats.bytes, stats.io, stats.io_registered, List(read), List(cpu));
 }
 
 void Slow(const std::string& folder, const std::string& order, uint64_t budget) {

@@ -149,6 +149,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         {"first_record_seconds", first_record_seconds},
         {"io", stats.io},
         {"io_reason", stats.io_reason},
+        {"io_registered", stats.io_registered},
         {"max_queue_depth", stats.max_queue_depth},
         {"stalls", stats.stalls},
         {"stall_seconds", stats.stall_seconds},
@@ -168,6 +169,9 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         "io: {} ({}); {} read, {:.2f} times what was delivered; {} reads, up to {} at once\n",
         stats.io, stats.io_reason, FormatSize(stats.bytes_read), amplification,
         FormatCount(stats.reads), stats.max_queue_depth);
+    if (!stats.io_registered.empty()) {
+      fmt::print("registered with the ring: {}\n", stats.io_registered);
+    }
     fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
                FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
                FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));

@@ -81,7 +81,8 @@ class Reader::Run {
         first_epoch_(epoch),
         first_position_(position),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
-        pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20))),
+        pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20),
+                                 BufferPool::Memory::kSlabs)),
         choice_(ChooseIo(*table_, options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
         chunk_divider_(order_->spec().chunk),
@@ -111,6 +112,8 @@ class Reader::Run {
     work_.notify_all();
     for (std::thread& thread : threads_) thread.join();
     budget_->SetOnRoom(nullptr);
+    engines_.clear();
+    pool_->Close();
   }
 
   absl::Status Start() {
@@ -870,6 +873,7 @@ class Reader::Run {
     stats_.max_queue_depth += now.max_depth - last.max_depth;
     if (stats_.io != now.mode) stats_.io = now.mode;
     if (!now.reason.empty() && stats_.io_reason != now.reason) stats_.io_reason = now.reason;
+    stats_.io_registered = now.registered;
     last = std::move(now);
   }
 

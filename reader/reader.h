@@ -93,6 +93,7 @@ struct ReaderStats {
   uint64_t skipped = 0;          // damaged records
   std::string io;                // "threads", "uring", "mmap"
   std::string io_reason;         // why
+  std::string io_registered;     // as EngineStats has it
   uint64_t max_queue_depth = 0;  // requests in flight at once
   uint64_t stalls = 0;           // calls of Next that had to wait
   double stall_seconds = 0;
