@@ -61,8 +61,8 @@ uint64_t NowNs() {
 class ThreadedRun : public ReadRun {
  public:
   ThreadedRun(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
-      const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
-      bool whole_chunks, uint64_t epoch, uint64_t position)
+              const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
+              bool whole_chunks, uint64_t epoch, uint64_t position)
       : table_(std::move(table)),
         options_(options),
         selection_(selection),
@@ -923,10 +923,12 @@ class ThreadedRun : public ReadRun {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(
-    std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
-    const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
-    uint64_t epoch, uint64_t position) {
+absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const ShardTable> table,
+                                                        const ReaderOptions& options,
+                                                        const Selection& selection,
+                                                        std::shared_ptr<const Order> order,
+                                                        uint64_t batches, uint64_t epoch,
+                                                        uint64_t position) {
   const bool whole_chunks = PlanMemory(*table, *order, options).whole_chunks;
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),
                                            batches, whole_chunks, epoch, position);

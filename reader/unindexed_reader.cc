@@ -134,8 +134,8 @@ bool UnindexedReader::Walk() {
       }
       ShardReaderOptions reading;
       reading.check = options_.check;
-      reading.block_bytes = std::clamp<uint64_t>(budget_bytes_ / (4 * slots_.size()),
-                                                 kMinReadBytes, kBlockBytes / (interleave ? 4 : 1));
+      reading.block_bytes = std::clamp<uint64_t>(budget_bytes_ / (4 * slots_.size()), kMinReadBytes,
+                                                 kBlockBytes / (interleave ? 4 : 1));
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =
           ShardReader::Open(set_.paths[next_shard_], reading);
       if (!opened.ok()) {
@@ -164,8 +164,8 @@ bool UnindexedReader::Walk() {
       }
     }
     const std::vector<Record>& records = slot.block.records;
-    const uint64_t n = std::min<uint64_t>(
-        {visit - visited_, records.size() - slot.at, most - out.records.size()});
+    const uint64_t n =
+        std::min<uint64_t>({visit - visited_, records.size() - slot.at, most - out.records.size()});
     for (uint64_t i = 0; i < n; ++i, ++position_) {
       if (position_ % options_.world != options_.rank) continue;
       if (out.records.empty()) out.position = position_;
