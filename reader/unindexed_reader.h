@@ -27,7 +27,8 @@ namespace shardfeed {
 // leaves everything that needs more than the records so far to that Reader: damage, the end of the
 // epoch, and batches of all ranks that do not fit the budget.
 //
-// Not thread safe. May be destroyed at any time; indexes that are complete stay.
+// Not thread safe. May be destroyed at any time; indexes that are complete stay. A child after fork
+// may not use one whose indexes were still being made: its thread does not exist there.
 class UnindexedReader {
  public:
   // Whether reading can begin without an index: in sequential and interleave order, when all
