@@ -14,6 +14,7 @@ from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
 from .augment import Augmentation
+from .device import DeviceView
 from .features import DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
@@ -525,6 +526,26 @@ class Dataset:
     def tf(self) -> "View":
         """Iterators that give eager tf.Tensors."""
         return View(self, "tf")
+
+    def cuda(self, device: int = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+             depth: int = 2, pinned_bytes: int = 0, stream: Any = None) -> DeviceView:
+        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
+        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
+        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
+
+        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
+        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
+        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
+        pinned_bytes: of page-locked host memory for batches; 0: twice the run's budget_bytes.
+        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
+        the legacy default stream, behind torch() torch's current one.
+
+        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
+        message tells what was looked for."""
+        if not self._core.batched():
+            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
+                             "batch first")
+        return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
 
     # ---- What it is
 
