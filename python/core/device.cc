@@ -125,8 +125,8 @@ uint64_t DeviceArray::num_bytes() const {
 }
 
 nb::dict DeviceArray::CudaArrayInterface() const {
-  const bool is_float = dtype_ == DType::kFloat16 || dtype_ == DType::kFloat32 ||
-                        dtype_ == DType::kFloat64;
+  const bool is_float =
+      dtype_ == DType::kFloat16 || dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64;
   // bfloat16, which it cannot tell, as its bits.
   const bool is_unsigned =
       dtype_ == DType::kUInt8 || dtype_ == DType::kUInt16 || dtype_ == DType::kBFloat16;
@@ -135,7 +135,10 @@ nb::dict DeviceArray::CudaArrayInterface() const {
   nb::dict interface;
   interface["shape"] = nb::tuple(nb::cast(shape_));
   interface["typestr"] = fmt::format("{}{}{}", size == 1 ? '|' : '<',
-                                     is_float ? 'f' : is_unsigned ? 'u' : 'i', size);
+                                     is_float      ? 'f'
+                                     : is_unsigned ? 'u'
+                                                   : 'i',
+                                     size);
   interface["data"] = nb::make_tuple(data_, false);
   interface["strides"] = nb::none();
   interface["version"] = 3;
@@ -209,10 +212,8 @@ nb::object DeviceArray::ToHost() const {
   Check(status);
   const std::vector<size_t> shape(shape_.begin(), shape_.end());
   // NumPy has no bfloat16: its bits.
-  const nb::dlpack::dtype type =
-      DlpackType(dtype_ == DType::kBFloat16 ? DType::kUInt16 : dtype_);
-  return nb::cast(
-      nb::ndarray<nb::numpy>(copy, shape.size(), shape.data(), owner, nullptr, type));
+  const nb::dlpack::dtype type = DlpackType(dtype_ == DType::kBFloat16 ? DType::kUInt16 : dtype_);
+  return nb::cast(nb::ndarray<nb::numpy>(copy, shape.size(), shape.data(), owner, nullptr, type));
 }
 
 // ---- PyDeviceIterator
@@ -354,8 +355,7 @@ void BindDevice(nb::module_& m) {
       m, "DeviceArray",
       "A column on a CUDA device, in C order: for torch.from_dlpack, jax.dlpack, CuPy, Numba and "
       "whoever takes __dlpack__ or __cuda_array_interface__. Keeps its batch's memory.")
-      .def_prop_ro("shape",
-                   [](const DeviceArray& a) { return nb::tuple(nb::cast(a.shape())); })
+      .def_prop_ro("shape", [](const DeviceArray& a) { return nb::tuple(nb::cast(a.shape())); })
       .def_prop_ro("dtype", [](const DeviceArray& a) { return std::string(DTypeName(a.dtype())); })
       .def_prop_ro("nbytes", &DeviceArray::num_bytes)
       .def_prop_ro("device", &DeviceArray::device, "The number of the device.")

@@ -28,9 +28,9 @@ class Fields {
     if (!fields_.contains(name)) return;
     const nanobind::object value = fields_[name];
     if (!nanobind::try_cast(value, *field)) {
-      throw nanobind::value_error(fmt::format("{} cannot be {}", name,
-                                        nanobind::cast<std::string>(nanobind::repr(value)))
-                                .c_str());
+      throw nanobind::value_error(
+          fmt::format("{} cannot be {}", name, nanobind::cast<std::string>(nanobind::repr(value)))
+              .c_str());
     }
   }
   void Read(const char* name, double (&field)[2]) const {
@@ -51,7 +51,8 @@ class Fields {
       }
       all += fmt::format("{}'{}'", all.empty() ? "" : ", ", text);
     }
-    throw nanobind::value_error(fmt::format("{} is one of {}, not '{}'", name, all, chosen).c_str());
+    throw nanobind::value_error(
+        fmt::format("{} is one of {}, not '{}'", name, all, chosen).c_str());
   }
 
  private:
