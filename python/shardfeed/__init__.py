@@ -11,6 +11,8 @@
         step(batch["x"], batch["y"])
 """
 
+from typing import Any as _Any
+
 from . import augment
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> _Any:
     # Those that need a framework are imported when they are asked for.
     if name in ("torch", "tf"):
         import importlib

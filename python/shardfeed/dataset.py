@@ -15,7 +15,7 @@ from ._core import Dataset as CoreDataset
 from ._core import Trace
 from .augment import Augmentation
 from .device import DeviceView
-from .features import DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
+from .features import ColumnSpec, DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
 
@@ -85,8 +85,8 @@ class Dataset:
         self._inputs = tuple(inputs)
         self._text = text
         self._structure = structure
-        self._options = dict(options if options is not None else
-                             inputs[0]._options if inputs else {})
+        self._options: Dict[str, Any] = dict(options if options is not None else
+                                             inputs[0]._options if inputs else {})
         # Ragged columns that are to be Sparse in batches.
         self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
         if method == "parse":
@@ -382,7 +382,7 @@ class Dataset:
         if not any(isinstance(leaf, structures.SparseOf) for leaf in leaves):
             return self._then("unbatch", text="unbatch()")
         # Rows of any length again.
-        names = [getattr(leaf, "column", leaf) for leaf in leaves]
+        names = [leaf if isinstance(leaf, str) else leaf.column for leaf in leaves]
         return self.select(*names)._then("unbatch", text="unbatch()",
                                          structure=structures.without_sparse(self._structure))
 
@@ -584,7 +584,7 @@ class Dataset:
                     return arguments[0]
                 return length
         if method == "zip":
-            return min(lengths)  # type: ignore[type-var]
+            return min(lengths)
         if method in ("concatenate", "interleave"):
             return sum(lengths)  # type: ignore[arg-type]
         if method == "mix":
@@ -832,7 +832,8 @@ def range_(start: int, stop: Optional[int] = None, step: int = 1,
 
 def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
-    specs, values = [], []
+    specs: List[ColumnSpec] = []
+    values = []
     rows = 0
     for name, value in columns.items():
         if isinstance(value, list):

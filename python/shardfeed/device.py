@@ -140,7 +140,8 @@ class DeviceView:
         it.convert = None
         if self._framework == "torch":
             import torch
-            it.convert = _converter(torch.from_dlpack)
+            from torch.utils import dlpack
+            it.convert = _converter(dlpack.from_dlpack)
             if self._stream is None:
                 it.stream = lambda: torch.cuda.current_stream(self._device).cuda_stream
         elif self._framework == "jax":

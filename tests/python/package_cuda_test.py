@@ -292,7 +292,7 @@ def test_torch_is_asked_for_its_current_stream(driver, stream, ds, monkeypatch):
         consumer.drop()
         return torch.from_numpy(values)
 
-    monkeypatch.setattr(torch, "from_dlpack", from_dlpack)
+    monkeypatch.setattr("torch.utils.dlpack.from_dlpack", from_dlpack)
     for found, wanted in zip(ds.cuda().torch(), ds):
         assert np.array_equal(found["label"], wanted["label"])
         assert np.array_equal(found["some"].row_splits, wanted["some"].row_splits)
