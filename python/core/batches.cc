@@ -422,6 +422,30 @@ void BindBatches(nb::module_& m) {
       .def_prop_ro("shape", [](const BytesArray& a) { return nb::tuple(nb::cast(a.shape())); })
       .def_prop_ro("nbytes", &BytesArray::num_bytes, "Bytes of all strings.")
       .def("tolist", &BytesArray::ToList)
+      .def("__getstate__",
+           [](const BytesArray& a) {
+             nb::list strings;
+             for (size_t i = 0; i < a.size(); ++i) strings.append(MakeBytes(a.data()[i]));
+             return nb::make_tuple(strings, a.shape());
+           })
+      .def("__setstate__",
+           [](BytesArray& a, nb::tuple state) {
+             auto strings = std::make_shared<std::vector<std::string>>();
+             auto views =
+                 std::make_shared<std::pair<decltype(strings), std::vector<std::string_view>>>();
+             for (nb::handle item : nb::borrow<nb::sequence>(state[0])) {
+               const nb::bytes bytes = nb::cast<nb::bytes>(item);
+               strings->emplace_back(bytes.c_str(), bytes.size());
+             }
+             views->second.assign(strings->begin(), strings->end());
+             views->first = std::move(strings);
+             auto shape = nb::cast<std::vector<int64_t>>(state[1]);
+             size_t size = shape.empty() ? 0 : 1;
+             for (int64_t n : shape) size *= static_cast<size_t>(n);
+             if (shape.empty() || size != views->second.size()) ThrowValue("no BytesArray's state");
+             const std::string_view* data = views->second.data();
+             new (&a) BytesArray(std::move(views), data, std::move(shape));
+           })
       .def("__repr__",
            [](const BytesArray& a) {
              return fmt::format("BytesArray([{}], {} bytes)", fmt::join(a.shape(), ", "),

@@ -396,3 +396,25 @@ def test_run_options_and_statistics(dataset):
     with pytest.raises(ValueError, match="cpu_share is 2"):
         iter(ds.with_options(cpu_share=2))
     assert repr(next(iter(bytes_column(["a", "bc"]).batch(2)))["x"]) == "BytesArray([2], 3 bytes)"
+
+
+# ---- Batches that go to other processes
+
+
+def test_batches_can_be_pickled(sparse):
+    for ds in (sparse, sparse.batch(8)):
+        for element in ds.take(3):
+            assert str(pickle.loads(pickle.dumps(element))) == str(element)
+    words = next(iter(sparse.batch(8)))["words"].values
+    assert pickle.loads(pickle.dumps(words)).tolist() == words.tolist()
+    assert pickle.loads(pickle.dumps(words[:0])).tolist() == []
+
+
+def test_bytes_come_from_dataloaders_workers(dataset):
+    data = pytest.importorskip("torch.utils.data", reason="torch is not installed")
+    parsed = dataset.parse({"n": sf.int64, "words": sf.var(sf.bytes)}).batch(4)
+    loader = data.DataLoader(sf.torch.IterableDataset(parsed), batch_size=None, num_workers=2,
+                             timeout=60)
+    found = {int(n): words for batch in loader
+             for n, words in zip(batch["n"], batch["words"].tolist())}
+    assert found == {i: [b"w%d" % i] * (i % 3 + 1) for i in range(40)}
