@@ -536,7 +536,7 @@ class Dataset:
         device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
         normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
         depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
-        pinned_bytes: of page-locked host memory for batches; 0: twice the run's budget_bytes.
+        pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
         stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
         the legacy default stream, behind torch() torch's current one.
 

@@ -402,9 +402,13 @@ def test_run_options_and_statistics(dataset):
 
 
 def test_batches_can_be_pickled(sparse):
+    # NumPy has two types of 64 bits, which it does not write alike.
+    def text(element):
+        return str(element).replace(", dtype=int64", "")
+
     for ds in (sparse, sparse.batch(8)):
         for element in ds.take(3):
-            assert str(pickle.loads(pickle.dumps(element))) == str(element)
+            assert text(pickle.loads(pickle.dumps(element))) == text(element)
     words = next(iter(sparse.batch(8)))["words"].values
     assert pickle.loads(pickle.dumps(words)).tolist() == words.tolist()
     assert pickle.loads(pickle.dumps(words[:0])).tolist() == []
