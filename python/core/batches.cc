@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/string_view.h"
@@ -417,6 +418,11 @@ void BindBatches(nb::module_& m) {
       .def_prop_ro("shape", [](const BytesArray& a) { return nb::tuple(nb::cast(a.shape())); })
       .def_prop_ro("nbytes", &BytesArray::num_bytes, "Bytes of all strings.")
       .def("tolist", &BytesArray::ToList)
+      .def("__repr__",
+           [](const BytesArray& a) {
+             return fmt::format("BytesArray([{}], {} bytes)", fmt::join(a.shape(), ", "),
+                                a.num_bytes());
+           })
       .def("view", &BytesArray::View, nb::arg("index"),
            "String `index` (of all, whatever the shape) as a read-only uint8 array in place.")
       .def("joined", &BytesArray::Joined,

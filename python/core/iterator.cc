@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
 #include "python/core/errors.h"
 #include "python/core/shared_object.h"
 
@@ -179,19 +180,18 @@ void PyIterator::Load(const std::string& state) {
   Check(run->status);
 }
 
-nb::dict PyIterator::Stats() {
-  CheckOpen();
-  IteratorStats stats;
-  // The GIL keeps Close away; nothing of this waits for it.
-  stats = run_->iterator->stats();
+nb::dict StatsToPython(const IteratorStats& stats) {
   nb::list stages;
   for (const StageStats& s : stats.stages) {
     nb::dict stage;
     stage["name"] = s.name;
     stage["threads"] = s.threads;
+    stage["workers"] = s.workers;
+    stage["read_ahead"] = s.read_ahead;
     stage["batches"] = s.batches;
     stage["rows"] = s.rows;
     stage["bytes"] = s.bytes;
+    stage["invalid"] = s.invalid;
     stage["busy_seconds"] = s.busy_seconds;
     stage["wait_in_seconds"] = s.wait_in_seconds;
     stage["wait_out_seconds"] = s.wait_out_seconds;
@@ -208,8 +208,25 @@ nb::dict PyIterator::Stats() {
   all["damaged"] = stats.damaged;
   all["wait_seconds"] = stats.wait_seconds;
   all["stages"] = std::move(stages);
+  nb::list tuning;
+  for (const StageTuning& t : stats.tuning) {
+    nb::dict stage;
+    stage["stage"] = t.stage;
+    stage["workers"] = t.workers;
+    stage["read_ahead"] = t.read_ahead;
+    tuning.append(std::move(stage));
+  }
+  all["tuning"] = std::move(tuning);
+  all["decisions"] = stats.decisions;
+  all["limit"] = stats.limit;
   all["verdict"] = stats.verdict;
   return all;
+}
+
+nb::dict PyIterator::Stats() {
+  CheckOpen();
+  // The GIL keeps Close away; nothing of this waits for it.
+  return StatsToPython(run_->iterator->stats());
 }
 
 void PyIterator::Close() {

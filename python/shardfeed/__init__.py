@@ -11,16 +11,17 @@
         step(batch["x"], batch["y"])
 """
 
+from . import augment
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, Trace
 from .command import Defect, Inspection, VerifyReport, convert, index, inspect, verify
-from .dataset import Dataset, concatenate, from_arrays, interleave, mix, read
+from .dataset import Dataset, concatenate, from_arrays, from_generator, interleave, mix, read
 from .dataset import range_ as range
 from .dataset import zip_ as zip
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
-                       int64, ragged, uint8, uint16, var)
+                       int64, ragged, sparse, uint8, uint16, var)
 from .iterator import Iterator
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .writing import Writer, write
 
@@ -30,10 +31,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "Feature", "Inspection",
-    "Iterator", "Ragged", "Trace", "VerifyReport", "Writer", "bfloat16", "bytes", "concatenate",
-    "convert", "fixed", "float16", "float32", "float64", "from_arrays", "index", "inspect", "int16",
-    "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world", "read",
-    "uint16", "uint8", "var", "verify", "write", "zip",
+    "Iterator", "Ragged", "Sparse", "Trace", "VerifyReport", "Writer", "augment", "bfloat16",
+    "bytes", "concatenate", "convert", "fixed", "float16", "float32", "float64", "from_arrays",
+    "from_generator", "index", "inspect", "int16", "int32", "int64", "int8", "interleave", "mix",
+    "ragged", "range", "rank_and_world", "read", "sparse", "uint16", "uint8", "var", "verify",
+    "write", "zip",
 ]
 
 

@@ -3,6 +3,7 @@ can."""
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from . import structure as structures
 from ._core import BytesArray
 from .features import ColumnSpec, as_feature, bytes_, dtype_name, numpy_dtype
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 
 
 def _is_bytes(array: np.ndarray) -> bool:
@@ -148,7 +149,11 @@ class RowFunction:
         return self.fn(structures.build(self.structure, columns))
 
     def __call__(self, columns: Dict[str, Any]) -> List[Any]:
-        values = structures.values_of(self.element(columns), self.output_structure)
+        return self.row(self.element(columns))
+
+    def row(self, element: Any) -> List[Any]:
+        """What the library takes for an element that fn gave."""
+        values = structures.values_of(element, self.output_structure)
         if len(values) != len(self.outputs):
             raise ValueError(f"the function gives {sorted(values)}, where "
                              f"{sorted(o[0] for o in self.outputs)} are declared")
@@ -165,6 +170,51 @@ class BatchFunction(RowFunction):
                              f"{sorted(o[0] for o in self.outputs)} are declared")
         taken = [batch_value(values[output[0]], output) for output in self.outputs]
         return [t[0] for t in taken], [t[1] for t in taken]
+
+
+class FlatFunction(RowFunction):
+    """fn(element) gives any number of elements."""
+
+    def __call__(self, columns: Dict[str, Any]) -> List[Any]:
+        return [self.row(element) for element in self.element(columns)]
+
+
+class GeneratorFunction(RowFunction):
+    """fn() gives an iterable of elements; a call begins a run of it, which is a function that gives
+    the next rows' columns, None at the end."""
+
+    # So many rows at a time, or those of so many seconds.
+    ROWS = 64
+    SECONDS = 0.02
+
+    def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
+        elements = iter(self.fn())
+
+        def more() -> Optional[List[Any]]:
+            rows: List[List[Any]] = []
+            end = time.monotonic() + self.SECONDS
+            for element in elements:
+                rows.append(self.row(element))
+                if len(rows) == self.ROWS or time.monotonic() >= end:
+                    break
+            if not rows:
+                return None
+            return [self._column(spec, [row[i] for row in rows])
+                    for i, spec in enumerate(self.outputs)]
+
+        return more
+
+    @staticmethod
+    def _column(spec: ColumnSpec, values: List[Any]) -> Any:
+        _, dtype, _, is_ragged = spec
+        flat: Any = ([v for row in values for v in row] if dtype == bytes_ else
+                     np.concatenate(values) if is_ragged else np.stack(values))
+        if not is_ragged:
+            return flat
+        per_element = int(np.prod(spec[2], dtype=np.int64)) if dtype == bytes_ else 1
+        splits = np.zeros(len(values) + 1, np.int64)
+        np.cumsum([len(row) // per_element for row in values], out=splits[1:])
+        return flat, splits
 
 
 class RowPredicate(RowFunction):

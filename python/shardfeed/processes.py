@@ -24,7 +24,7 @@ import numpy as np
 
 from . import structure as structures
 from ._core import BytesArray
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 
 # Arrays and strings of so many bytes and more go through shared memory, smaller ones with the message.
 _SHARED_BYTES = 1 << 15
@@ -68,6 +68,8 @@ def _sendable(value: Any) -> Any:
         return _Strings(*value.joined()) if len(value.shape) == 1 else value.tolist()
     if isinstance(value, Ragged):
         return Ragged(_sendable(value.values), value.row_splits)
+    if isinstance(value, Sparse):
+        return Sparse(_sendable(value.values), value.indices, value.row_splits)
     if isinstance(value, bytes) and len(value) >= _SHARED_BYTES:
         return _Bytes(value)
     if isinstance(value, list) and all(isinstance(v, bytes) for v in value):
