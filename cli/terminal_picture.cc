@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "decode/codecs.h"
 #include "decode/image_header.h"
 #include "decode/jpeg.h"
 #include "fmt/format.h"
@@ -39,33 +41,45 @@ std::string Base64(std::string_view bytes) {
   return text;
 }
 
-// A JPEG, made small enough; nothing in `pixels` if it cannot be decoded.
-Rgb DecodeSmall(std::string_view jpeg, const ImageHeader& header) {
-  const auto scaled = [](uint32_t size, uint32_t by) { return (size + by - 1) / by; };
+uint32_t DividedUp(uint32_t size, uint32_t by) { return (size + by - 1) / by; }
+
+// Nothing in `pixels` if it cannot be decoded.
+Rgb Decode(std::string_view bytes, const ImageHeader& header) {
+  constexpr uint64_t kMaxPixels = uint64_t{1} << 24;
+  Rgb whole;
+  if (header.format != "jpeg") {
+    if (uint64_t{header.width} * header.height > kMaxPixels) return whole;
+    if (!DecodeWithCodec(bytes, header, 3, &whole.pixels).ok()) return {};
+    whole.width = header.width;
+    whole.height = header.height;
+    return whole;
+  }
   JpegCrop all;
-  while (all.scale_denominator < 8 && (scaled(header.width, all.scale_denominator) > kMaxWidth ||
-                                       scaled(header.height, all.scale_denominator) > kMaxHeight)) {
+  while (all.scale_denominator < 8 &&
+         (DividedUp(header.width, all.scale_denominator) > kMaxWidth ||
+          DividedUp(header.height, all.scale_denominator) > kMaxHeight)) {
     all.scale_denominator *= 2;
   }
-  all.width = scaled(header.width, all.scale_denominator);
-  all.height = scaled(header.height, all.scale_denominator);
-  Rgb whole{all.width, all.height, {}};
-  if (uint64_t{all.width} * all.height > (uint64_t{1} << 24)) return whole;
+  whole.width = all.width = DividedUp(header.width, all.scale_denominator);
+  whole.height = all.height = DividedUp(header.height, all.scale_denominator);
+  if (uint64_t{all.width} * all.height > kMaxPixels) return whole;
   whole.pixels.resize(size_t{3} * all.width * all.height);
   JpegDecoderOptions options;
   options.accept_damaged = true;
   JpegDecoder decoder(options);
-  if (!decoder.DecodeCrop(jpeg, all, whole.pixels.data(), size_t{3} * all.width).ok()) {
-    whole.pixels.clear();
-    return whole;
-  }
-  // What is still too large is thinned out: it is only to be looked at.
-  const uint32_t step = std::max(scaled(all.width, kMaxWidth), scaled(all.height, kMaxHeight));
+  if (!decoder.DecodeCrop(bytes, all, whole.pixels.data(), size_t{3} * all.width).ok()) return {};
+  return whole;
+}
+
+// What is too large is thinned out: it is only to be looked at.
+Rgb ThinOut(Rgb whole) {
+  const uint32_t step =
+      std::max(DividedUp(whole.width, kMaxWidth), DividedUp(whole.height, kMaxHeight));
   if (step <= 1) return whole;
-  Rgb small{scaled(all.width, step), scaled(all.height, step), {}};
-  for (uint32_t y = 0; y < all.height; y += step) {
-    for (uint32_t x = 0; x < all.width; x += step) {
-      const uint8_t* pixel = &whole.pixels[size_t{3} * (size_t{y} * all.width + x)];
+  Rgb small{DividedUp(whole.width, step), DividedUp(whole.height, step), {}};
+  for (uint32_t y = 0; y < whole.height; y += step) {
+    for (uint32_t x = 0; x < whole.width; x += step) {
+      const uint8_t* pixel = &whole.pixels[size_t{3} * (size_t{y} * whole.width + x)];
       small.pixels.insert(small.pixels.end(), pixel, pixel + 3);
     }
   }
@@ -177,9 +191,9 @@ std::string ShowPicture(std::string_view encoded, PictureProtocol protocol) {
   if (protocol == PictureProtocol::kKitty && header->format == "png") {
     return Kitty("a=T,f=100", encoded);
   }
-  if (header->format != "jpeg") return "";
-  const Rgb small = DecodeSmall(encoded, *header);
-  if (small.pixels.empty()) return "";
+  Rgb decoded = Decode(encoded, *header);
+  if (decoded.pixels.empty()) return "";
+  const Rgb small = ThinOut(std::move(decoded));
   return protocol == PictureProtocol::kKitty
              ? KittyRgb(small.pixels.data(), small.width, small.height)
              : Sixels(small.pixels.data(), small.width, small.height);

@@ -22,8 +22,8 @@ PictureProtocol DetectPictureProtocol(
     const std::function<std::string(const std::string& name)>& variable);
 
 // The bytes that show the picture `encoded`, a file, at a size that leaves room for text, and end
-// the line. Of kinds that the terminal does not decode itself, JPEGs are decoded here. Empty: it
-// cannot be shown (another format, damaged, or kOff).
+// the line. What the terminal does not decode itself is decoded here. Empty: it cannot be shown
+// (no picture, damaged, very large, or kOff).
 std::string ShowPicture(std::string_view encoded, PictureProtocol protocol);
 
 // "jpeg, 500 x 375"; empty: not a picture.

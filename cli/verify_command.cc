@@ -102,8 +102,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
       fmt::print("{} pictures decoded, {} of them broken\n",
                  FormatCount(counts.sound + counts.broken), FormatCount(counts.broken));
       for (const auto& [why, count] : counts.not_decoded) {
-        fmt::print("{} pictures not decoded, only their headers read: {}\n", FormatCount(count),
-                   why);
+        fmt::print("{} pictures not decoded: {}\n", FormatCount(count), why);
       }
     }
     std::string kinds;
@@ -138,7 +137,7 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option(
           "--level", flags->level,
           "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
-          "data; examples: every record is a tf.train.Example, too; images: every JPEG in them "
+          "data; examples: every record is a tf.train.Example, too; images: every picture in them "
           "decodes, too")
       ->transform(CLI::CheckedTransformer(levels))
       ->type_name("LEVEL")

@@ -10,6 +10,7 @@
 #include "decode/jpeg_layout.h"
 #include "decode/jpeg_markers.h"
 #include "decode/libjpeg.h"
+#include "decode/resample.h"
 #include "decode/seekable_jpeg.h"
 #include "fmt/format.h"
 
@@ -27,53 +28,6 @@ struct Pixels {
   int channels = 3;
   std::vector<uint8_t> values;
 };
-
-// Which source pixels an output pixel covers along one axis, and how much of each.
-struct Cover {
-  uint32_t first;
-  std::vector<float> weights;  // sum to 1
-};
-
-std::vector<Cover> FindCovers(uint32_t source, uint32_t out) {
-  std::vector<Cover> covers(out);
-  for (uint64_t i = 0; i < out; ++i) {
-    // In units of 1/out of a source pixel, so that all is exact.
-    const uint64_t begin = i * source;
-    const uint64_t end = begin + source;
-    covers[i].first = static_cast<uint32_t>(begin / out);
-    for (uint64_t at = begin; at < end;) {
-      const uint64_t next = std::min(end, (at / out + 1) * out);
-      covers[i].weights.push_back(static_cast<float>(next - at) / static_cast<float>(source));
-      at = next;
-    }
-  }
-  return covers;
-}
-
-void Shrink(const Pixels& source, Pixels* out) {
-  const auto channels = static_cast<size_t>(source.channels);
-  const std::vector<Cover> columns = FindCovers(source.width, out->width);
-  const std::vector<Cover> rows = FindCovers(source.height, out->height);
-  std::vector<float> sums(out->width * channels);
-  out->values.resize(sums.size() * out->height);
-  for (uint32_t y = 0; y < out->height; ++y) {
-    std::fill(sums.begin(), sums.end(), 0.5F);
-    for (size_t r = 0; r < rows[y].weights.size(); ++r) {
-      const uint8_t* const row = &source.values[(rows[y].first + r) * source.width * channels];
-      for (uint32_t x = 0; x < out->width; ++x) {
-        const Cover& cover = columns[x];
-        const uint8_t* pixel = row + cover.first * channels;
-        for (const float weight : cover.weights) {
-          const float w = weight * rows[y].weights[r];
-          for (size_t c = 0; c < channels; ++c) sums[x * channels + c] += w * *pixel++;
-        }
-      }
-    }
-    for (size_t i = 0; i < sums.size(); ++i) {
-      out->values[y * sums.size() + i] = static_cast<uint8_t>(std::min(sums[i], 255.0F));
-    }
-  }
-}
 
 // The segments of the original that are kept.
 std::vector<JpegMarker> KeptSegments(std::string_view jpeg, bool cmyk) {
@@ -184,7 +138,13 @@ absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOp
   whole.values.resize(row_bytes * whole.height);
   absl::Status status = decoder->DecodeCrop(jpeg, all, whole.values.data(), row_bytes);
   if (!status.ok()) return status;
-  Shrink(whole, &small);
+  const size_t small_row_bytes = size_t{small.width} * small.channels;
+  small.values.resize(small_row_bytes * small.height);
+  ResampleOptions area;
+  area.interpolation = Interpolation::kArea;
+  thread_local Resampler resampler;
+  resampler.Resize({whole.values.data(), row_bytes, whole.width, whole.height}, whole.channels,
+                   area, small.width, small.height, small.values.data(), small_row_bytes);
 
   const std::vector<JpegMarker> segments = KeptSegments(jpeg, frame.num_components == 4);
   resized->resize(size_t{small.width} * small.height / 2 + 4096);

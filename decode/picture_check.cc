@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "decode/codecs.h"
 #include "decode/image_header.h"
 #include "decode/jpeg.h"
 #include "fmt/format.h"
@@ -25,19 +26,21 @@ bool IsNamedPicture(std::string_view feature) {
   return std::find(kSuffixes.begin(), kSuffixes.end(), end) != kSuffixes.end();
 }
 
-absl::Status DecodeJpeg(std::string_view bytes, const ImageHeader& header) {
+absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
   thread_local const auto decoder = std::make_unique<JpegDecoder>();
   thread_local std::vector<uint8_t> pixels;
+  if (pixels.capacity() > kKeptBytes) std::vector<uint8_t>().swap(pixels);
+  // Also where the size is a mere claim.
+  const uint64_t max_pixels = JpegDecoderOptions().max_pixels;
+  if (uint64_t{header.width} * header.height > max_pixels) {
+    return absl::ResourceExhaustedError(fmt::format("more than {} pixels", max_pixels));
+  }
+  if (header.format != "jpeg") return DecodeWithCodec(bytes, header, 3, &pixels);
   JpegCrop all;
   all.scale_denominator = kScale;
   all.width = (header.width + kScale - 1) / kScale;
   all.height = (header.height + kScale - 1) / kScale;
   const size_t row_bytes = size_t{3} * all.width;
-  if (pixels.capacity() > kKeptBytes) std::vector<uint8_t>().swap(pixels);
-  // A size that is claimed need not be true: of more pixels than the decoder takes it says so.
-  if (row_bytes * all.height > (size_t{64} << 20)) {
-    return absl::ResourceExhaustedError("too many pixels");
-  }
   pixels.resize(row_bytes * all.height);
   return decoder->DecodeCrop(bytes, all, pixels.data(), row_bytes);
 }
@@ -58,10 +61,9 @@ void PictureCheck::CheckValue(std::string_view feature, std::string_view value,
   }
   absl::Status status = header.status();
   if (header.ok()) {
-    if (header->format != "jpeg") return CountNotDecoded(std::string(header->format));
-    status = DecodeJpeg(value, *header);
+    status = Decode(value, *header);
     if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
-      return CountNotDecoded(fmt::format("jpeg: {}", std::string(status.message())));
+      return CountNotDecoded(fmt::format("{}: {}", header->format, std::string(status.message())));
     }
   }
   if (!status.ok()) {

@@ -19,7 +19,7 @@ namespace shardfeed {
 // ends in the suffix of such a file ("jpg", "seg.png").
 //
 // JPEGs are decoded from their first byte to their last, at an eighth of their size, which leaves
-// out none of their data. Of other formats only the header is read.
+// out none of their data; the others whole.
 //
 // Thread safe.
 class PictureCheck {
@@ -31,7 +31,7 @@ class PictureCheck {
   struct Counts {
     uint64_t sound = 0;
     uint64_t broken = 0;
-    // Those that were not decoded, by format ("png"), or "jpeg: " and why.
+    // Those that were not decoded, by format and why: "tiff: ...".
     std::map<std::string, uint64_t> not_decoded;
   };
   Counts counts() const;

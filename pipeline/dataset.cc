@@ -76,6 +76,8 @@ struct Dataset::Node {
   BatchFn batch_fn;            // kBatchFn
   bool changes_count = false;  // kBatchFn: of elements
   size_t prefetch = 0;
+  // What comes next may depend on what the consumer does with what it has.
+  bool may_await = false;
   // Sources of kOther: makes the stage; `source` is its number.
   std::function<std::unique_ptr<Stage>(uint64_t epoch, uint32_t source)> make_source;
   // Others of kOther: makes the stage, from those of the inputs or from what makes them.
@@ -91,6 +93,7 @@ Dataset Dataset::FromNode(Node node) {
 Dataset Dataset::Then(Node node) const {
   if (!status_.ok()) return *this;
   if (node.inputs.empty()) node.inputs = {node_};
+  for (const auto& input : node.inputs) node.may_await |= input->may_await;
   return FromNode(std::move(node));
 }
 
@@ -201,6 +204,7 @@ Dataset Dataset::Rows(const shardfeed::Batch& rows) {
 Dataset Dataset::FromGenerator(std::function<Generator()> make, RowSpec spec) {
   Node node;
   node.text = "generator";
+  node.may_await = true;
   node.spec = std::make_shared<const RowSpec>(std::move(spec));
   node.make_source = [make = std::move(make), spec = node.spec](uint64_t epoch, uint32_t source) {
     return MakeGeneratorStage(make, spec, epoch, source);
@@ -1125,6 +1129,7 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
 
   ParallelSteps steps;
+  steps.input_may_await = node->may_await;
   std::vector<std::string> names;
   std::shared_ptr<const Node> at = node;
   for (; at->kind == Node::kBatchFn; at = at->inputs[0]) {

@@ -15,6 +15,10 @@ namespace {
 
 // What a range should take: long beside handing it out, short beside a batch.
 constexpr uint64_t kRangeNs = 100'000;
+// Batches that take less are handed out and announced several at a time: waking a thread takes as
+// long as some of them.
+constexpr uint64_t kTaskNs = 4 * kRangeNs;
+constexpr size_t kTaskBatches = 8;
 // So that one row that takes many times longer than the others does not leave threads idle.
 constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
@@ -66,6 +70,7 @@ class ParallelStage : public Stage {
       std::unique_ptr<Job> job = std::move(*it);
       jobs_.erase(it);
       --num_done_;
+      if (job->ends_task) --tasks_ahead_;
       rows_ahead_ -= job->rows;
       AddBytesAhead(-static_cast<int64_t>(job->bytes));
       counters_->ready = num_done_;
@@ -75,11 +80,12 @@ class ParallelStage : public Stage {
       workers_seen_ = workers;
       if (!job->status.ok()) return job->status;
       state_ = std::move(job->after);
+      const bool room = job->ends_task || jobs_.size() < 2;
       const bool drained = job->output.empty();
       if (!drained) *out = std::move(job->output);
       Recycle(*job);
       lock.unlock();
-      work_.notify_one();
+      if (room) work_.notify_one();
       if (more_work) parked_.notify_all();
       if (!drained) {
         counters_->batches += 1;
@@ -98,8 +104,8 @@ class ParallelStage : public Stage {
   absl::Status Load(StateReader* words) override {
     Stop();
     jobs_.clear();
-    ranges_.clear();
-    num_done_ = rows_ahead_ = 0;
+    tasks_.clear();
+    num_done_ = tasks_ahead_ = rows_ahead_ = 0;
     AddBytesAhead(-static_cast<int64_t>(bytes_ahead_));
     ended_ = false;
     input_status_ = absl::OkStatus();
@@ -126,8 +132,12 @@ class ParallelStage : public Stage {
     size_t failed_row = SIZE_MAX;
     StateWords after;  // the input's
     bool done = false;
+    // Of its task: the job behind it, and whether there is none.
+    Job* next = nullptr;
+    bool ends_task = true;
   };
-  struct Range {
+  // A range of a job's rows; or jobs from `job` on, one after another, with all of their rows.
+  struct Task {
     Job* job;
     size_t number;
     size_t begin;
@@ -170,16 +180,18 @@ class ParallelStage : public Stage {
     if (context_->ahead_bytes >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) {
       return false;
     }
-    return jobs_.size() < counters_->read_ahead ||
+    return tasks_ahead_ < counters_->read_ahead ||
            rows_ahead_ < kRowsAheadPerThread * counters_->workers;
   }
 
   // Thread `number` of the stage.
   void Work(int number) {
     const auto parked = [&] { return number >= counters_->workers; };
+    std::vector<std::unique_ptr<Job>> pulled;
+    std::vector<std::unique_ptr<RangeMemory>> memories;
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      work_.wait(lock, [&] { return stopping_ || parked() || !ranges_.empty() || MayPull(); });
+      work_.wait(lock, [&] { return stopping_ || parked() || !tasks_.empty() || MayPull(); });
       if (stopping_) return;
       if (parked()) {
         // What woke this thread is for another one.
@@ -187,43 +199,48 @@ class ParallelStage : public Stage {
         parked_.wait(lock, [&] { return stopping_ || !parked(); });
         continue;
       }
-      if (!ranges_.empty()) {
-        const Range range = ranges_.front();
-        ranges_.pop_front();
-        std::unique_ptr<RangeMemory> memory = TakeMemory();
+      if (!tasks_.empty()) {
+        const Task task = tasks_.front();
+        tasks_.pop_front();
+        for (Job* job = task.job; job != nullptr; job = job->next) memories.push_back(TakeMemory());
         lock.unlock();
         context_->gate.Enter();
-        RunRange(range, std::move(memory));
+        RunTask(task, &memories);
         context_->gate.Leave();
+        memories.clear();
         lock.lock();
         continue;
       }
       pulling_ = true;
       lock.unlock();
-      auto job = std::make_unique<Job>();
-      absl::Status status = Pull(*job);
+      bool ended = false;
+      absl::Status status = PullTask(&pulled, &ended);
       lock.lock();
       pulling_ = false;
-      if (!status.ok() || job->input.empty()) {
+      if (ended) {
         ended_ = true;
         input_status_ = std::move(status);
-        lock.unlock();
-        done_.notify_all();
-        work_.notify_all();
-        lock.lock();
-        continue;
       }
-      rows_ahead_ += job->rows;
-      AddBytesAhead(static_cast<int64_t>(job->bytes));
-      const size_t n = job->ranges_left;
-      for (size_t i = 0; i < n; ++i) {
-        ranges_.push_back({job.get(), i, job->rows * i / n, job->rows * (i + 1) / n});
+      size_t n = 0;
+      if (!pulled.empty()) {
+        Job& first = *pulled.front();
+        n = first.ranges_left;
+        for (size_t i = 0; i < n; ++i) {
+          tasks_.push_back({&first, i, first.rows * i / n, first.rows * (i + 1) / n});
+        }
+        ++tasks_ahead_;
+        for (std::unique_ptr<Job>& job : pulled) {
+          rows_ahead_ += job->rows;
+          AddBytesAhead(static_cast<int64_t>(job->bytes));
+          jobs_.push_back(std::move(job));
+        }
+        pulled.clear();
+        NoteLevel();
       }
-      jobs_.push_back(std::move(job));
-      NoteLevel();
-      // This thread takes a range itself; one more may pull the next batch.
+      // This thread takes a task itself; one more may pull the next one.
       lock.unlock();
-      if (n > 1) {
+      if (ended) done_.notify_all();
+      if (ended || n > 1) {
         work_.notify_all();
       } else {
         work_.notify_one();
@@ -244,7 +261,37 @@ class ParallelStage : public Stage {
     if (context_->trace) context_->trace->AddLevel(counters_->name, NowNs(), jobs_.size());
   }
 
-  absl::Status Pull(Job& job) {
+  // One job; or several, if they take little time and the input has them at hand.
+  absl::Status PullTask(std::vector<std::unique_ptr<Job>>* jobs, bool* ended) {
+    uint64_t expected_ns = 0;
+    uint64_t bytes = context_->ahead_bytes;
+    while (true) {
+      auto job = std::make_unique<Job>();
+      const uint64_t start = NowNs();
+      absl::Status status = Pull(*job, jobs->empty() ? SIZE_MAX : 1);
+      const uint64_t pull_ns = NowNs() - start;
+      if (!status.ok() || job->input.empty()) {
+        *ended = true;
+        return status;
+      }
+      const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+      expected_ns += job->rows * row_ns;
+      bytes += job->bytes;
+      const bool alone = job->ranges_left > 1 || row_ns == 0;
+      if (!jobs->empty()) {
+        jobs->back()->next = job.get();
+        jobs->back()->ends_task = false;
+      }
+      jobs->push_back(std::move(job));
+      if (alone || steps_.input_may_await ||
+          expected_ns * (jobs->size() + 1) / jobs->size() > kTaskNs || pull_ns >= kRangeNs ||
+          bytes >= context_->budget_bytes || jobs->size() >= kTaskBatches) {
+        return absl::OkStatus();
+      }
+    }
+  }
+
+  absl::Status Pull(Job& job, size_t most_ranges) {
     const uint64_t start = NowNs();
     absl::Status status = input_->Next(&job.input);
     if (!status.ok() || job.input.empty()) return status;
@@ -262,7 +309,7 @@ class ParallelStage : public Stage {
       const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
       // Before anything is known, a few.
       job.ranges_left = row_ns == 0 ? 4 : job.rows * row_ns / kRangeNs;
-      job.ranges_left = std::clamp<size_t>(job.ranges_left, 1, job.rows);
+      job.ranges_left = std::clamp<size_t>(job.ranges_left, 1, std::min(job.rows, most_ranges));
       job.ranges.resize(job.ranges_left);
     }
     return status;
@@ -283,46 +330,59 @@ class ParallelStage : public Stage {
     }
   }
 
-  void RunRange(const Range& range, std::unique_ptr<RangeMemory> memory) {
-    Job& job = *range.job;
+  void RunTask(const Task& task, std::vector<std::unique_ptr<RangeMemory>>* memories) {
     const uint64_t start = NowNs();
-    absl::Status status;
-    if (steps_.rows != nullptr) {
-      if (memory == nullptr) memory = steps_.rows->MakeMemory();
-      status = steps_.rows->Run(job.input, job.fixed, range.begin, range.end, memory.get());
-      const uint64_t ns = NowNs() - start;
-      // A moving mean, which the first range sets.
-      const uint64_t each = std::max<uint64_t>(ns / (range.end - range.begin), 1);
-      const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
-      row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
-    }
-    bool last;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (!status.ok() && memory->range.failed_row < job.failed_row) {
-        job.failed_row = memory->range.failed_row;
-        job.status = std::move(status);
+    uint64_t begin = start;
+    size_t num_finished = 0;
+    Job* next = nullptr;
+    for (Job* job = task.job; job != nullptr; job = next) {
+      // Of a job with ranges in the hands of others, this is all that is looked at behind its own.
+      next = job->next;
+      const size_t row_end = job == task.job ? task.end : job->rows;
+      const size_t row = job == task.job ? task.begin : 0;
+      const size_t number = job == task.job ? task.number : 0;
+      if (RunRange(*job, number, row, row_end, std::move((*memories)[num_finished]))) {
+        Finish(*job);
+        ++num_finished;
       }
-      if (steps_.rows != nullptr) job.ranges[range.number] = std::move(memory);
-      last = --job.ranges_left == 0;
+      const uint64_t end = NowNs();
+      if (context_->trace) context_->trace->Add(counters_->name, begin, end, row_end - row);
+      begin = end;
     }
-    if (last) Finish(job);
-    const uint64_t end = NowNs();
-    counters_->busy_ns += end - start;
-    if (context_->trace) {
-      context_->trace->Add(counters_->name, start, end, range.end - range.begin);
-    }
-    if (!last) return;
-    const uint64_t bytes = job.output.bytes();
+    counters_->busy_ns += NowNs() - start;
+    if (num_finished == 0) return;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(job.bytes));
-      job.bytes = bytes;
-      job.done = true;
-      ++num_done_;
+      for (Job* job = task.job; job != nullptr; job = job->next) {
+        const uint64_t bytes = job->output.bytes();
+        AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(job->bytes));
+        job->bytes = bytes;
+        job->done = true;
+      }
+      num_done_ += num_finished;
       counters_->ready = num_done_;
     }
     done_.notify_all();
+  }
+
+  // True: this was the last of the job's ranges.
+  bool RunRange(Job& job, size_t number, size_t begin, size_t end,
+                std::unique_ptr<RangeMemory> memory) {
+    if (steps_.rows == nullptr) return true;
+    if (memory == nullptr) memory = steps_.rows->MakeMemory();
+    const uint64_t start = NowNs();
+    absl::Status status = steps_.rows->Run(job.input, job.fixed, begin, end, memory.get());
+    // A moving mean, which the first range sets.
+    const uint64_t each = std::max<uint64_t>((NowNs() - start) / (end - begin), 1);
+    const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
+    row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!status.ok() && memory->range.failed_row < job.failed_row) {
+      job.failed_row = memory->range.failed_row;
+      job.status = std::move(status);
+    }
+    job.ranges[number] = std::move(memory);
+    return --job.ranges_left == 0;
   }
 
   // All ranges are done, and no other thread has the job.
@@ -375,10 +435,11 @@ class ParallelStage : public Stage {
   std::condition_variable parked_;  // threads that are not to work
   std::condition_variable_any done_;
   std::deque<std::unique_ptr<Job>> jobs_;  // in order
-  std::deque<Range> ranges_;               // that no thread has taken
+  std::deque<Task> tasks_;                 // that no thread has taken
   std::vector<std::unique_ptr<RangeMemory>> spares_;
   int workers_seen_ = 0;  // by the consumer
   size_t num_done_ = 0;
+  size_t tasks_ahead_ = 0;  // not delivered to their last job
   size_t rows_ahead_ = 0;
   uint64_t bytes_ahead_ = 0;
   bool pulling_ = false;

@@ -27,12 +27,15 @@ struct ParallelSteps {
   bool one_to_one = true;
   // Finished batches to hold for the consumer, at the least.
   size_t prefetch = 2;
+  // What the input gives next may depend on what the consumer does with what it has.
+  bool input_may_await = false;
 };
 
 // Each batch of the input is worked on in ranges of rows, cut such that one takes about a tenth of
 // a millisecond; threads take ranges in the order of the batches, so that the one that is due is
 // done first, and its rows are written straight to their place. There is no reordering: a batch is
-// delivered when its last range is done, and a slow row holds up nothing but its own batch.
+// delivered when its last range is done, and a slow row holds up nothing but its own batch. Batches
+// that take less than that are taken several at a time.
 //
 // `key` tells the step from others in `context`.
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,

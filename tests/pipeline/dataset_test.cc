@@ -466,6 +466,36 @@ TEST(DatasetTest, OutOfOrderDeliversAll) {
   EXPECT_FAILS(Start(ds, false)->State().status(), kFailedPrecondition, "deterministic = false");
 }
 
+TEST(DatasetTest, GeneratorsMayWaitForTheConsumer) {
+  const auto spec = std::make_shared<const RowSpec>(RowSpec{{"n", DType::kInt64, {}}});
+  auto delivered = std::make_shared<std::atomic<int64_t>>(0);
+  const auto answering = [spec, delivered]() -> Generator {
+    return [spec, delivered, n = int64_t{0}]() mutable -> absl::StatusOr<Batch> {
+      Batch rows;
+      if (n == 300) return rows;
+      while (*delivered < n) std::this_thread::yield();
+      rows.rows = 1;
+      rows.spec = spec;
+      AllocateFixedColumns(&rows);
+      *reinterpret_cast<int64_t*>(rows.columns[0].data) = n++;
+      return rows;
+    };
+  };
+  const auto it = Dataset::FromGenerator(answering, *spec)
+                      .Map({}, [](RowContext&) { return absl::OkStatus(); })
+                      .Batch(1)
+                      .Start({.threads = 2});
+  ASSERT_OK(it);
+  Batch batch;
+  for (int64_t n = 0; n < 300; ++n) {
+    ASSERT_OK((*it)->Next(&batch));
+    ASSERT_EQ(batch.Row<int64_t>(0, 0)[0], n);
+    ++*delivered;
+  }
+  ASSERT_OK((*it)->Next(&batch));
+  EXPECT_TRUE(batch.empty());
+}
+
 TEST(DatasetTest, GeneratorsAreDeclared) {
   const RowSpec spec = {{"n", DType::kInt64, {}}};
   const auto counting = [spec](int64_t batches) {
