@@ -33,9 +33,8 @@ class Fields {
     if (!fields_.contains(name)) return;
     const nb::object value = fields_[name];
     if (!nb::try_cast(value, *field)) {
-      throw nb::value_error(fmt::format("{} cannot be {}", name,
-                                        nb::cast<std::string>(nb::repr(value)))
-                                .c_str());
+      throw nb::value_error(
+          fmt::format("{} cannot be {}", name, nb::cast<std::string>(nb::repr(value))).c_str());
     }
   }
   void Read(const char* name, augment::Range* field) const {
@@ -254,8 +253,8 @@ std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {
   std::vector<Augmentation> all;
   for (nb::handle step : steps) {
     const nb::tuple t = nb::borrow<nb::tuple>(step);
-    all.push_back(AugmentationFromPython(nb::cast<std::string>(t[0]),
-                                         Fields(nb::borrow<nb::dict>(t[1]))));
+    all.push_back(
+        AugmentationFromPython(nb::cast<std::string>(t[0]), Fields(nb::borrow<nb::dict>(t[1]))));
   }
   return all;
 }
