@@ -417,8 +417,9 @@ std::vector<ConvertKind> ConvertKinds() {
        .resolves_specs = true,
        .declare = [](CLI::App& command) {
          auto pictures = AddPictureFlags(command, JpegMode::kKeep, /*resizes=*/false);
-         return MakeSource(
-             [pictures](Paths paths) { return MakeTfrecordSource(paths, pictures->options()); });
+         return MakeSource([pictures](const Paths& paths) {
+           return MakeTfrecordSource(paths, pictures->options());
+         });
        }});
   return kinds;
 }

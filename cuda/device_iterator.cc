@@ -49,8 +49,10 @@ absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Data
   if (!device.ok()) return device.status();
   std::unique_ptr<DeviceIterator> it(new DeviceIterator());
   it->device_ = *std::move(device);
+  if (run.budget_bytes == 0) run.budget_bytes = DefaultBudgetBytes();
   it->pool_ = PinnedPool::Create(
-      it->device_, options.pinned_bytes > 0 ? options.pinned_bytes : 2 * run.budget_bytes);
+      it->device_, options.pinned_bytes > 0 ? options.pinned_bytes : run.budget_bytes);
+  run.budget_bytes -= run.budget_bytes / 4;
   absl::StatusOr<std::shared_ptr<UploadRing>> ring = UploadRing::Create(
       it->device_, it->pool_, dataset.spec(), std::move(options.normalize), options.depth);
   if (!ring.ok()) return ring.status();
@@ -168,7 +170,7 @@ void DeviceIterator::Work() {
     }
     Item item;
     Batch host;
-    pulling_ = true;
+    pulling_ = true;  // the first time
     item.status = iterator_->Next(&host);
     pulling_ = false;
     item.state = iterator_->State();
@@ -179,6 +181,8 @@ void DeviceIterator::Work() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       queue_.push_back(std::move(item));
+      // Before the consumer can ask for the next one.
+      pulling_ = !last;
       ring_->SetConsumerWaits(false);
     }
     ready_.notify_one();

@@ -38,8 +38,8 @@ struct DeviceOptions {
   // Buffers on the device. One is filled while another is in use; each batch that the consumer
   // keeps beyond that takes one more.
   int depth = 2;
-  // Pinned memory for batches of the pipeline; 0: twice RunOptions::budget_bytes, for those ahead
-  // and those on their way. What does not fit is copied once more.
+  // Pinned memory for batches, at the most; 0: RunOptions::budget_bytes, of which a quarter is for
+  // batches on their way to the device. What does not fit is copied once more.
   uint64_t pinned_bytes = 0;
   // Columns of images that become floating point on the device, by name.
   std::map<std::string, Normalize> normalize;

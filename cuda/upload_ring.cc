@@ -258,7 +258,10 @@ absl::StatusOr<UploadRing::Buffer*> UploadRing::TakeBuffer() {
   if (stopped_) return absl::CancelledError("the run was cancelled");
   if (!error_.ok()) return error_;
   Buffer* buffer;
-  if (!free_.empty()) {
+  // One that was let go of may still be in use on the device: then the next copy would not be
+  // hidden.
+  const bool makes = buffers_.size() < depth_ && !free_.empty() && free_.front()->last != nullptr;
+  if (!free_.empty() && !makes) {
     buffer = free_.front();
     free_.pop_front();
   } else {

@@ -1177,6 +1177,10 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   return MakeParallelStage(std::move(stage), std::move(steps), node.get(), std::move(context));
 }
 
+uint64_t DefaultBudgetBytes() {
+  return std::clamp<uint64_t>(FreeMemoryBytes() / 4, uint64_t{128} << 20, uint64_t{2} << 30);
+}
+
 absl::StatusOr<std::shared_ptr<RunContext>> Dataset::MakeContext(const RunOptions& options) const {
   if (!(options.cpu_share > 0 && options.cpu_share <= 1)) {
     return absl::InvalidArgumentError(
@@ -1202,11 +1206,7 @@ absl::StatusOr<std::shared_ptr<RunContext>> Dataset::MakeContext(const RunOption
     for (const auto& input : node.inputs) number(*input);
   };
   number(*node_);
-  context->budget_bytes = options.budget_bytes;
-  if (options.budget_bytes == 0) {
-    context->budget_bytes =
-        std::clamp<uint64_t>(FreeMemoryBytes() / 4, uint64_t{128} << 20, uint64_t{2} << 30);
-  }
+  context->budget_bytes = options.budget_bytes > 0 ? options.budget_bytes : DefaultBudgetBytes();
   if (readers > 0) {
     context->budget_bytes /= 2;
     context->reader_budget_bytes = std::max<uint64_t>(context->budget_bytes / readers, 1);

@@ -68,6 +68,9 @@ struct RunOptions {
   std::shared_ptr<Trace> trace;
 };
 
+// What a budget_bytes of 0 stands for.
+uint64_t DefaultBudgetBytes();
+
 // An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
 // makes a dataset whose status() says why, and so are all that are made of it; Start returns that
 // error.

@@ -185,6 +185,16 @@ TEST_F(DeviceIteratorTest, BatchesOfThePipelineArePinnedWithinTheBudget) {
   EXPECT_LE(stats.pinned.bytes, 16 << 20);
 }
 
+TEST_F(DeviceIteratorTest, TheDefaultBudgetHasPinnedMemory) {
+  auto it = Start(Numbers(64).Select({"x"}).Batch(8));
+  DeviceBatch batch;
+  do {
+    ASSERT_OK(it->Next(&batch));
+  } while (!batch.empty());
+  EXPECT_EQ(it->stats().staged_bytes, 0);
+  EXPECT_GT(it->stats().pinned.bytes, 0);
+}
+
 TEST_F(DeviceIteratorTest, BatchesMayBeDroppedInFlight) {
   TestStream stream(device_);
   for (int taken = 0; taken < 6; ++taken) {
@@ -194,6 +204,18 @@ TEST_F(DeviceIteratorTest, BatchesMayBeDroppedInFlight) {
       ASSERT_OK(it->Next(&batch, stream.get()));
     }
   }
+}
+
+TEST_F(DeviceIteratorTest, ABufferThatIsInUseOnTheDeviceIsNotAwaitedWhileThereMayBeMore) {
+  if (!kStandIn) GTEST_SKIP() << "needs slow copies";
+  Function<void (*)(double, double)>("StandInSetSpeed")(1e5, 1e-4);
+  TestStream stream(device_);
+  auto it = Start(Numbers(64).Select({"x"}).Batch(8));
+  for (int i = 0; i < 3; ++i) {
+    DeviceBatch batch;
+    ASSERT_OK(it->Next(&batch, stream.get()));
+  }
+  EXPECT_EQ(it->stats().buffers, 2);
 }
 
 TEST_F(DeviceIteratorTest, BatchesThatAreKeptGetMoreBuffers) {
