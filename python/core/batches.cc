@@ -61,11 +61,15 @@ nb::object MakeCapsule(std::shared_ptr<const void> owner) {
 
 nb::object MakeBytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-// What is in ragged.py; imported once.
-nb::object RaggedType() {
+}  // namespace
+
+nb::object RaggedToPython(nb::object values, nb::object splits) {
+  // Imported once.
   static PyObject* type = nb::module_::import_("shardfeed.ragged").attr("Ragged").inc_ref().ptr();
-  return nb::borrow(type);
+  return nb::borrow(type)(values, splits);
 }
+
+namespace {
 
 nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle owner,
                           size_t column, bool writable) {
@@ -99,7 +103,7 @@ nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle 
     shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
     values = MakeArray(data, spec.dtype, shape, owner, writable);
   }
-  return spec.ragged ? RaggedType()(values, splits) : values;
+  return spec.ragged ? RaggedToPython(values, splits) : values;
 }
 
 // A number as Python has it; null for those that need an array.

@@ -14,6 +14,7 @@
 #include "pipeline/dataset.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
+#include "python/core/fields.h"
 #include "python/core/functions.h"
 #include "python/core/iterator.h"
 #include "python/core/pictures.h"
@@ -132,22 +133,10 @@ Dataset Rows(nb::sequence spec, nb::sequence columns) {
 }
 
 // Iterator.__init__
-void Start(PyIterator* self, const Dataset& ds, int threads, uint64_t budget_bytes,
-           bool deterministic, bool headspace, std::shared_ptr<Trace> trace, double cpu_share,
-           bool autotune, nb::sequence tuning, bool bare, bool writable, bool blocks) {
-  RunOptions options;
-  options.threads = threads;
-  options.budget_bytes = budget_bytes;
-  options.deterministic = deterministic;
-  options.headspace = headspace;
-  options.trace = std::move(trace);
-  options.cpu_share = cpu_share;
-  options.autotune = autotune;
-  for (nb::handle stage : tuning) {
-    options.tuning.push_back({nb::cast<std::string>(stage["stage"]),
-                              nb::cast<int>(stage["workers"]),
-                              nb::cast<uint64_t>(stage["read_ahead"])});
-  }
+void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare, bool writable,
+           bool blocks) {
+  RunOptions options = RunOptionsFromPython(std::move(run_options));
+  const bool headspace = options.headspace;
   absl::StatusOr<std::unique_ptr<Iterator>> run;
   {
     nb::gil_scoped_release release;
@@ -188,6 +177,26 @@ class Records {
 };
 
 }  // namespace
+
+RunOptions RunOptionsFromPython(nb::dict fields) {
+  const Fields f(std::move(fields));
+  RunOptions options;
+  f.Read("threads", &options.threads);
+  f.Read("cpu_share", &options.cpu_share);
+  f.Read("budget_bytes", &options.budget_bytes);
+  f.Read("autotune", &options.autotune);
+  f.Read("deterministic", &options.deterministic);
+  f.Read("headspace", &options.headspace);
+  f.Read("trace", &options.trace);
+  nb::list tuning;
+  f.Read("tuning", &tuning);
+  for (nb::handle stage : tuning) {
+    options.tuning.push_back({nb::cast<std::string>(stage["stage"]),
+                              nb::cast<int>(stage["workers"]),
+                              nb::cast<uint64_t>(stage["read_ahead"])});
+  }
+  return options;
+}
 
 void BindDatasets(nb::module_& m) {
   using nb::arg;
@@ -381,9 +390,8 @@ void BindDatasets(nb::module_& m) {
       });
 
   nb::class_<PyIterator>(m, "Iterator")
-      .def("__init__", &Start, arg("dataset"), arg("threads"), arg("budget_bytes"),
-           arg("deterministic"), arg("headspace"), arg("trace").none(), arg("cpu_share"),
-           arg("autotune"), arg("tuning"), arg("bare"), arg("writable"), arg("blocks"))
+      .def("__init__", &Start, arg("dataset"), arg("run"), arg("bare"), arg("writable"),
+           arg("blocks"))
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
            [](PyIterator& it) {
@@ -396,8 +404,6 @@ void BindDatasets(nb::module_& m) {
       .def("stats", &PyIterator::Stats)
       .def("close", &PyIterator::Close)
       .def_prop_ro("closed", &PyIterator::closed);
-  m.def("close_all", &PyIterator::CloseAll);
-  m.def("after_fork", &PyIterator::AfterFork);
 }
 
 }  // namespace shardfeed::python

@@ -1,6 +1,5 @@
 #include "python/core/iterator.h"
 
-#include <chrono>
 #include <set>
 #include <utility>
 
@@ -8,14 +7,12 @@
 #include "nanobind/stl/vector.h"
 #include "python/core/errors.h"
 #include "python/core/shared_object.h"
+#include "python/core/turn.h"
 
 namespace shardfeed::python {
 namespace {
 
 namespace nb = nanobind;
-
-// How often a thread that waits looks for signals.
-constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 
 // Guarded by the GIL, which fork holds, too.
 std::set<PyIterator*>& Open() {
@@ -101,28 +98,6 @@ void PyIterator::Do(std::function<absl::Status(Iterator&)> work) {
   }
   Settle();
 }
-
-namespace {
-
-// One thread at a time uses an iterator; others wait without the GIL.
-class Turn {
- public:
-  explicit Turn(std::timed_mutex& mutex) : mutex_(mutex) {
-    while (true) {
-      {
-        nb::gil_scoped_release release;
-        if (mutex_.try_lock_for(kSignalInterval)) return;
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-  }
-  ~Turn() { mutex_.unlock(); }
-
- private:
-  std::timed_mutex& mutex_;
-};
-
-}  // namespace
 
 nb::object PyIterator::Next() {
   CheckOpen();

@@ -14,39 +14,23 @@
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/core/batches.h"
+#include "python/core/fields.h"
 
 namespace shardfeed::python {
 namespace {
 
 namespace nb = nanobind;
 
-template <typename E>
-using Choices = std::initializer_list<std::pair<std::string_view, E>>;
-
-// Named values. What is not there leaves a field as it is.
-class Fields {
+// Those of pictures.
+class PictureFields : public Fields {
  public:
-  explicit Fields(nb::dict fields) : fields_(std::move(fields)) {}
+  using Fields::Fields;
+  using Fields::Read;
 
-  template <typename T>
-  void Read(const char* name, T* field) const {
-    if (!fields_.contains(name)) return;
-    const nb::object value = fields_[name];
-    if (!nb::try_cast(value, *field)) {
-      throw nb::value_error(
-          fmt::format("{} cannot be {}", name, nb::cast<std::string>(nb::repr(value))).c_str());
-    }
-  }
   void Read(const char* name, augment::Range* field) const {
     std::pair<double, double> range = {field->min, field->max};
     Read(name, &range);
     *field = {range.first, range.second};
-  }
-  void Read(const char* name, double (&field)[2]) const {
-    std::pair<double, double> range = {field[0], field[1]};
-    Read(name, &range);
-    field[0] = range.first;
-    field[1] = range.second;
   }
   void Read(const char* name, augment::Sampling* field) const {
     Choose(name,
@@ -59,37 +43,20 @@ class Fields {
     Read(name, &size);
     *field = size < 0 || size > UINT32_MAX ? 0 : static_cast<uint32_t>(size);
   }
-  template <typename E>
-  void Choose(const char* name, Choices<E> choices, E* field) const {
-    if (!fields_.contains(name)) return;
-    const std::string chosen = nb::cast<std::string>(nb::str(fields_[name]));
-    std::string all;
-    for (const auto& [text, value] : choices) {
-      if (chosen == text) {
-        *field = value;
-        return;
-      }
-      all += fmt::format("{}'{}'", all.empty() ? "" : ", ", text);
-    }
-    throw nb::value_error(fmt::format("{} is one of {}, not '{}'", name, all, chosen).c_str());
-  }
   template <typename A>
   void ReadProbability(A* augmentation) const {
     Read("p", &augmentation->p);
   }
-
- private:
-  const nb::dict fields_;
 };
 
 template <typename A>
-Augmentation OnlyProbability(const Fields& f) {
+Augmentation OnlyProbability(const PictureFields& f) {
   A a;
   f.ReadProbability(&a);
   return a;
 }
 
-Augmentation AugmentationFromPython(std::string_view name, const Fields& f) {
+Augmentation AugmentationFromPython(std::string_view name, const PictureFields& f) {
   using namespace augment;  // NOLINT(build/namespaces)
   if (name == "RandomGrayscale") return OnlyProbability<RandomGrayscale>(f);
   if (name == "RandomHorizontalFlip") return OnlyProbability<RandomHorizontalFlip>(f);
@@ -208,7 +175,7 @@ Augmentation AugmentationFromPython(std::string_view name, const Fields& f) {
 }  // namespace
 
 DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
-  const Fields f(std::move(fields));
+  const PictureFields f(std::move(fields));
   DecodeImageOptions options;
   ImageOptions& image = options.image;
   f.ReadSize("height", &image.height);
@@ -253,8 +220,8 @@ std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {
   std::vector<Augmentation> all;
   for (nb::handle step : steps) {
     const nb::tuple t = nb::borrow<nb::tuple>(step);
-    all.push_back(
-        AugmentationFromPython(nb::cast<std::string>(t[0]), Fields(nb::borrow<nb::dict>(t[1]))));
+    all.push_back(AugmentationFromPython(nb::cast<std::string>(t[0]),
+                                         PictureFields(nb::borrow<nb::dict>(t[1]))));
   }
   return all;
 }

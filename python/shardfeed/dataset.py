@@ -14,7 +14,8 @@ from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
 from .augment import Augmentation
-from .features import DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
+from .device import DeviceView
+from .features import ColumnSpec, DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
 
@@ -84,8 +85,8 @@ class Dataset:
         self._inputs = tuple(inputs)
         self._text = text
         self._structure = structure
-        self._options = dict(options if options is not None else
-                             inputs[0]._options if inputs else {})
+        self._options: Dict[str, Any] = dict(options if options is not None else
+                                             inputs[0]._options if inputs else {})
         # Ragged columns that are to be Sparse in batches.
         self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
         if method == "parse":
@@ -383,7 +384,7 @@ class Dataset:
         if not any(isinstance(leaf, structures.SparseOf) for leaf in leaves):
             return self._then("unbatch", text="unbatch()")
         # Rows of any length again.
-        names = [getattr(leaf, "column", leaf) for leaf in leaves]
+        names = [leaf if isinstance(leaf, str) else leaf.column for leaf in leaves]
         return self.select(*names)._then("unbatch", text="unbatch()",
                                          structure=structures.without_sparse(self._structure))
 
@@ -528,6 +529,26 @@ class Dataset:
         """Iterators that give eager tf.Tensors."""
         return View(self, "tf")
 
+    def cuda(self, device: int = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+             depth: int = 2, pinned_bytes: int = 0, stream: Any = None) -> DeviceView:
+        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
+        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
+        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
+
+        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
+        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
+        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
+        pinned_bytes: of page-locked host memory for batches; 0: twice the run's budget_bytes.
+        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
+        the legacy default stream, behind torch() torch's current one.
+
+        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
+        message tells what was looked for."""
+        if not self._core.batched():
+            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
+                             "batch first")
+        return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
+
     # ---- What it is
 
     @property
@@ -565,7 +586,7 @@ class Dataset:
                     return arguments[0]
                 return length
         if method == "zip":
-            return min(lengths)  # type: ignore[type-var]
+            return min(lengths)
         if method in ("concatenate", "interleave"):
             return sum(lengths)  # type: ignore[arg-type]
         if method == "mix":
@@ -813,7 +834,8 @@ def range_(start: int, stop: Optional[int] = None, step: int = 1,
 
 def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
-    specs, values = [], []
+    specs: List[ColumnSpec] = []
+    values = []
     rows = 0
     for name, value in columns.items():
         if isinstance(value, list):

@@ -54,7 +54,7 @@ class Feature(NamedTuple):
     def column(self, name: str) -> ColumnSpec:
         return (name, self.dtype, self.shape, self.is_ragged)
 
-    def core(self, name: str):
+    def core(self, name: str) -> Tuple[Any, ...]:
         default = None if self.default is None else list(self.default)
         return (name, self.dtype, self.shape, self.is_ragged, default, self.raw)
 

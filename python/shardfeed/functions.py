@@ -4,7 +4,7 @@ can."""
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -120,7 +120,7 @@ def infer_row(name: str, value: Any) -> ColumnSpec:
     return (name, dtype, array.shape, False)
 
 
-def infer_batch(name: str, value: Any, lengths: Sequence[int]) -> ColumnSpec:
+def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
     """The column that a batch's column belongs to. `lengths`: those of the input's columns that
     differ from batch to batch."""
     if isinstance(value, Ragged):
@@ -218,12 +218,14 @@ class GeneratorFunction(RowFunction):
 
 
 class RowPredicate(RowFunction):
-    def __call__(self, columns: Dict[str, Any]) -> bool:
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        """A bool."""
         return bool(self.element(columns))
 
 
 class BatchPredicate(RowFunction):
-    def __call__(self, columns: Dict[str, Any]) -> np.ndarray:
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        """A uint8 for each row."""
         mask = np.asarray(self.element(columns))
         if mask.ndim != 1:
             raise ValueError("filter: with batched=True the function gives one bool for each row")

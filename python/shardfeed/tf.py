@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Iterator
 
 import tensorflow as tf
 
@@ -33,7 +33,7 @@ def dataset(ds: Dataset) -> tf.data.Dataset:
                        for name, column in ds.element_spec.items()})
     convert = tf_converter()
 
-    def elements():
+    def elements() -> Iterator[Any]:
         with iter(ds) as it:
             for element in it:
                 yield convert(element)
