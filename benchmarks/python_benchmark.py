@@ -2,7 +2,7 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, raw, processes, iterators; by default all. Runs in a Python that has the package (built
+PART: import, batches, tf_data, tfrecord, array_record, processes, iterators; by default all. Runs in a Python that has the package (built
 by python/build_package.py); TensorFlow, tfrecord and array_record are measured where they are installed. Each
 figure is a median over rounds in turn with its reference, in one process; data come from the page cache.
 """
@@ -64,6 +64,8 @@ def import_time(folder, quick):
     code = ("import time, numpy; began = time.perf_counter(); import shardfeed; "
             "print(time.perf_counter() - began)")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
     taken = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                                   check=True, env=environment).stdout) * 1e3
              for _ in range(5 if quick else 15)]
@@ -106,11 +108,8 @@ def batches(folder, quick):
         compare(what, 3 if quick else 9, Python=python, **{"the chain in C++": chain})
 
 
-def raw(folder, quick):
-    rows = 50_000 if quick else 200_000
-    spec = write_small(folder, rows)
-    paths = sorted(str(p) for p in pathlib.Path(folder).glob("small-0*"))
-
+def count_of(spec):
+    """Runs of the raw records, both of which give how many there are and their bytes."""
     def blocks():
         count = size = 0
         for block in sf.read(spec).blocks():
@@ -125,58 +124,63 @@ def raw(folder, quick):
             size += len(record)
         return count, size
 
-    rounds = 3 if quick else 7
-    compare("raw records of 230 B", rounds, blocks=blocks, records=records)
-    try:
-        import tensorflow as tf
+    return blocks, records
 
-        def tf_data():
-            count = size = 0
-            for record in tf.data.TFRecordDataset(paths, num_parallel_reads=2):
-                count += 1
-                size += len(record.numpy())
-            return count, size
 
-        compare("raw records of 230 B", 1 if quick else 2, blocks=blocks, tf_data=tf_data)
-    except ImportError:
-        print("tf.data: TensorFlow is not installed")
-    try:
-        from tfrecord.reader import tfrecord_iterator
+def against(folder, quick, name, reader, small=1):
+    """Raw records of 230 B beside another reader: reader(paths) goes through them."""
+    spec = write_small(folder, (50_000 if quick else 200_000) // small)
+    paths = sorted(str(p) for p in pathlib.Path(folder).glob("small-0*"))
+    blocks, records = count_of(spec)
 
-        def tfrecord():
-            count = size = 0
-            for path in paths:
-                for record in tfrecord_iterator(path):
-                    count += 1
-                    size += len(record)
-            return count, size
+    def theirs():
+        count = size = 0
+        for record in reader(paths):
+            count += 1
+            size += len(record)
+        return count, size
 
-        compare("raw records of 230 B", rounds, records=records, tfrecord=tfrecord)
-    except ImportError:
-        print("tfrecord: not installed")
-    try:
-        from array_record.python import array_record_module
+    compare("raw records of 230 B", 3 if quick else 7, blocks=blocks, records=records,
+            **{name: theirs})
 
-        contents = list(sf.read(spec))
-        writer = array_record_module.ArrayRecordWriter(f"{folder}/a.array_record", "group_size:1")
-        for record in contents:
-            writer.write(record)
-        writer.close()
 
-        def array_record():
-            reader = array_record_module.ArrayRecordReader(f"{folder}/a.array_record")
-            count = size = 0
-            total = reader.num_records()
-            for first in range(0, total, 1024):
-                for record in reader.read(first, min(first + 1024, total)):
-                    count += 1
-                    size += len(record)
-            reader.close()
-            return count, size
+def tf_data(folder, quick):
+    import tensorflow as tf
 
-        compare("raw records of 230 B", rounds, blocks=blocks, array_record=array_record)
-    except ImportError:
-        print("array_record: not installed")
+    def reader(paths):
+        for record in tf.data.TFRecordDataset(paths, num_parallel_reads=2):
+            yield record.numpy()
+
+    against(folder, quick, "tf.data", reader, small=5)
+
+
+def tfrecord(folder, quick):
+    from tfrecord.reader import tfrecord_iterator
+
+    def reader(paths):
+        for path in paths:
+            yield from tfrecord_iterator(path)
+
+    against(folder, quick, "tfrecord", reader)
+
+
+def array_record(folder, quick):
+    from array_record.python import array_record_module
+    path = f"{folder}/a.array_record"
+
+    def reader(paths):
+        if not os.path.exists(path):
+            writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+            for record in sf.read(f"{folder}/small@4"):
+                writer.write(record)
+            writer.close()
+        source = array_record_module.ArrayRecordReader(path)
+        total = source.num_records()
+        for first in range(0, total, 1024):
+            yield from source.read(first, min(first + 1024, total))
+        source.close()
+
+    against(folder, quick, "array_record", reader)
 
 
 def processes(folder, quick):
@@ -212,8 +216,8 @@ def iterators(folder, quick):
           "after all")
 
 
-PARTS = {"import": import_time, "batches": batches, "raw": raw, "processes": processes,
-         "iterators": iterators}
+PARTS = {"import": import_time, "batches": batches, "tf_data": tf_data, "tfrecord": tfrecord,
+         "array_record": array_record, "processes": processes, "iterators": iterators}
 
 
 def main():
@@ -222,9 +226,17 @@ def main():
     parser.add_argument("--quick", action="store_true", help="less data, fewer rounds")
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="by default all")
     arguments = parser.parse_args()
-    for part in arguments.part or PARTS:
+    if len(arguments.part) == 1:
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            PARTS[part](folder, arguments.quick)
+            try:
+                PARTS[arguments.part[0]](folder, arguments.quick)
+            except ImportError as error:
+                print(f"{arguments.part[0]}: {error}")
+        return
+    # Each in a process of its own: not all of these libraries can be in one.
+    quick = ["--quick"] if arguments.quick else []
+    for part in arguments.part or PARTS:
+        subprocess.run([sys.executable, __file__, part, *quick], check=True)
 
 
 if __name__ == "__main__":
