@@ -208,7 +208,8 @@ class Dataset:
         output: the columns that fn gives, as for parse. Without it fn is called once, here, with the
         first element: numbers and arrays become columns of that type and shape, lists become rows of
         any length; Python floats are float32, bools uint8.
-        processes: fn runs on so many processes, which are spawned; it must be importable then.
+        processes: fn runs on up to so many processes, as many as the stage has threads (start,
+        with_options); they are spawned, so it must be importable. Arrays go through shared memory.
 
         What fn raises comes out of the iterator with its traceback and a note that names the
         record."""
@@ -218,7 +219,8 @@ class Dataset:
                 "the elements here are rows: batch first, or leave out batched=True" if batched else
                 "the elements here are batches: say batched=True, or unbatch first"))
         if processes:
-            fn = functions.ProcessFunction(fn, processes)
+            from .processes import ProcessFunction  # takes what few need
+            fn = ProcessFunction(fn, processes)
         kind = functions.BatchFunction if batched else functions.RowFunction
         if output is not None:
             outputs, structure = functions.declared(dict(output)), None

@@ -3,8 +3,6 @@ can."""
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
@@ -237,54 +235,3 @@ class BatchPredicate(RowFunction):
 def declared(output: Dict[str, Any]) -> List[ColumnSpec]:
     """The columns of output=."""
     return [as_feature(feature).column(name) for name, feature in output.items()]
-
-
-def _packed(element: Any) -> Any:
-    """Sequences that hold memory of the library, as what can be sent."""
-    def plain(value: Any) -> Any:
-        if isinstance(value, BytesArray):
-            return value.tolist()
-        if isinstance(value, Ragged):
-            return Ragged(plain(value.values), value.row_splits)
-        if isinstance(value, Sparse):
-            return Sparse(plain(value.values), value.indices, value.row_splits)
-        return value
-    return structures.map_values(plain, element)
-
-
-class ProcessFunction:
-    """fn on processes: each call goes to one of them, and waits without the GIL.
-
-    The processes are spawned at the first call, so fn must be importable (no lambda), and they end
-    with this process. One that dies is an error."""
-
-    def __init__(self, fn: Callable[..., Any], processes: int):
-        if processes < 1:
-            raise ValueError(f"processes must be at least 1, not {processes}")
-        self.fn = fn
-        self.processes = processes
-        self._lock = threading.Lock()
-        self._pool: Any = None
-        self._pid = 0
-
-    def __getstate__(self) -> Any:
-        return self.fn, self.processes
-
-    def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def __call__(self, element: Any) -> Any:
-        from concurrent.futures import ProcessPoolExecutor
-        from concurrent.futures.process import BrokenProcessPool
-        import multiprocessing
-        with self._lock:
-            if self._pool is None or self._pid != os.getpid():
-                self._pool = ProcessPoolExecutor(self.processes,
-                                                 multiprocessing.get_context("spawn"))
-                self._pid = os.getpid()
-            pool = self._pool
-        try:
-            return pool.submit(self.fn, _packed(element)).result()
-        except BrokenProcessPool as error:
-            raise RuntimeError(f"a worker process of map(processes={self.processes}) died; was it "
-                               "killed for its memory, or did it crash?") from error
