@@ -19,9 +19,12 @@
 #include <isa-l/crc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
@@ -49,6 +52,22 @@ constexpr int kRounds = 5;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Of all threads, in the program and in the kernel for it.
+double ProcessorSeconds() {
+  rusage usage;
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double ThreadSeconds() {
+  timespec time;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 template <typename T>
@@ -268,14 +287,18 @@ void Read(const std::string& folder, const std::string& order, int threads) {
   const auto table = Value(ShardTable::Open(set));
   std::vector<double> loop;
   std::vector<double> read;
+  std::vector<double> loop_processor;
+  std::vector<double> read_processor;
   uint64_t records = 0;
   ReaderStats stats;
   for (int round = 0; round <= 2 * kRounds; ++round) {
     const double start = Now();
+    const double processor = ProcessorSeconds();
     const uint64_t expected = table->summary(0).compression == Compression::kNone
                                   ? CrcLoop(set, threads)
                                   : table->num_records();
     const double loop_seconds = Now() - start;
+    const double between = ProcessorSeconds();
     const double read_seconds = Drain(table, order, threads, CacheUse::kAuto, &records, &stats);
     if (records != expected) {
       fmt::print(stderr, "records_benchmark: the two do not agree\n");
@@ -284,23 +307,32 @@ void Read(const std::string& folder, const std::string& order, int threads) {
     if (round == 0) continue;  // warms the page cache
     loop.push_back(loop_seconds);
     read.push_back(read_seconds);
+    loop_processor.push_back(between - processor);
+    read_processor.push_back(ProcessorSeconds() - between);
   }
-  fmt::print("{{\"records\": {}, \"io\": \"{}\", \"crc_loop\": {}, \"read\": {}}}\n", records,
-             stats.io, List(loop), List(read));
+  fmt::print(
+      "{{\"records\": {}, \"io\": \"{}\", \"crc_loop\": {}, \"read\": {}, "
+      "\"crc_loop_processor\": {}, \"read_processor\": {}}}\n",
+      records, stats.io, List(loop), List(read), List(loop_processor), List(read_processor));
 }
 
 void Cold(const std::string& folder, const std::string& order, int threads) {
   const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
   const auto table = Value(ShardTable::Open(set));
   std::vector<double> read;
+  std::vector<double> cpu;
   uint64_t records = 0;
   ReaderStats stats;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < table->num_shards(); ++i) DropFromCache(*Value(table->OpenFile(i)));
+    const double before = ProcessorSeconds();
     read.push_back(Drain(table, order, threads, CacheUse::kBypass, &records, &stats));
+    cpu.push_back(ProcessorSeconds() - before);
   }
-  fmt::print("{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"read\": {}}}\n", records,
-             stats.bytes, stats.io, List(read));
+  fmt::print(
+      "{{\"records\": {}, \"bytes\": {}, \"io\": \"{}\", \"registered\": \"{}\", \"read\": {}, "
+      "\"processor\": {}}}\n",
+      records, stats.bytes, stats.io, stats.io_registered, List(read), List(cpu));
 }
 
 void Slow(const std::string& folder, const std::string& order, uint64_t budget) {
@@ -357,28 +389,42 @@ void Orders(uint64_t records) {
   for (uint64_t shard = 1; shard <= 100; ++shard) {
     begins.push_back(shard == 100 ? records : records * shard / 100 + shard % 3);
   }
+  // Anywhere in the epoch; found beforehand, for a division takes as long as some of the functions.
+  constexpr uint64_t kCalls = 100'000;
+  std::vector<uint64_t> numbers;
+  for (uint64_t i = 0; i < kCalls; ++i) numbers.push_back(i * 2654435761 % records);
+  uint64_t sum = 0;
+  // Of one call, by this thread's own time: the median of some rounds.
+  const auto nanoseconds = [&](const std::function<void()>& work) {
+    std::vector<double> seconds;
+    for (int round = 0; round < 3 * kRounds; ++round) {
+      const double start = ThreadSeconds();
+      work();
+      seconds.push_back(ThreadSeconds() - start);
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+    return seconds[seconds.size() / 2] / kCalls * 1e9;
+  };
   std::string lines;
   for (const char* name : {"sequential", "interleave", "shuffle", "exact"}) {
     const auto order = Value(Order::Make(ParseOrder(name), begins, 230));
-    constexpr uint64_t kCalls = 1'000'000;
-    uint64_t sum = 0;
-    double start = Now();
-    for (uint64_t i = 0; i < kCalls; ++i) sum += order->ItemAt(1, i * 7919 % records);
-    const double at = (Now() - start) / kCalls;
-    start = Now();
-    for (uint64_t i = 0; i < kCalls; ++i) sum += order->PositionOf(1, i * 7919 % records);
-    const double of = (Now() - start) / kCalls;
+    const double at = nanoseconds([&] {
+      for (uint64_t number : numbers) sum += order->ItemAt(1, number);
+    });
+    const double of = nanoseconds([&] {
+      for (uint64_t number : numbers) sum += order->PositionOf(1, number);
+    });
     std::vector<uint64_t> items(std::min<uint64_t>(records, 4096));
-    start = Now();
-    for (uint64_t i = 0; i + items.size() <= kCalls; i += items.size()) {
-      order->Fill(1, i % (records - items.size() + 1), 1, absl::MakeSpan(items));
-      sum += items[0];
-    }
-    const double fill = (Now() - start) / kCalls;
+    const double fill = nanoseconds([&] {
+      for (uint64_t i = 0; i + items.size() <= kCalls; i += items.size()) {
+        order->Fill(1, i % (records - items.size() + 1), 1, absl::MakeSpan(items));
+        sum += items[0];
+      }
+    });
     lines += fmt::format("{}\"{}\": {{\"at_ns\": {:.1f}, \"of_ns\": {:.1f}, \"fill_ns\": {:.1f}}}",
-                         lines.empty() ? "" : ", ", name, at * 1e9, of * 1e9, fill * 1e9);
-    if (sum == 0) std::exit(1);  // so that nothing is left out
+                         lines.empty() ? "" : ", ", name, at, of, fill);
   }
+  if (sum == 0) std::exit(1);  // so that nothing is left out
   fmt::print("{{{}}}\n", lines);
 }
 

@@ -85,17 +85,25 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& fl
     });
     return ShardTable::Open(*set, opening);
   }();
-  if (table.ok() && (*table)->indexes_built() > 0 && !options.quiet) {
-    const uint64_t not_kept = (*table)->indexes_not_kept();
-    fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n",
-               (*table)->indexes_built(), (*table)->num_shards(),
-               not_kept == 0 ? "they have one now"
-                             : "it was made in memory, for the folder cannot be written");
-  }
+  if (table.ok()) NoteIndexes(**table, options);
   return table;
 }
 
-absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable& table) {
+void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
+  if (table.indexes_built() == 0 || options.quiet) return;
+  fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n", table.indexes_built(),
+             table.num_shards(),
+             table.indexes_not_kept() == 0
+                 ? "they have one now"
+                 : "it was made in memory, for the folder cannot be written");
+}
+
+bool NeedNoTable(const OrderFlags& flags) {
+  return flags.order != "shuffle" && !flags.seed && flags.window.empty() && flags.chunk.empty() &&
+         flags.records.empty();
+}
+
+absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable* table) {
   ReaderOptions reading;
   OrderSpec& order = reading.order;
   const bool shuffle = flags.order == "shuffle" || flags.seed || !flags.window.empty();
@@ -114,17 +122,17 @@ absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const S
   if (flags.window == "all") {
     order.window = OrderSpec::kAll;
   } else if (!flags.window.empty()) {
-    absl::StatusOr<uint64_t> window = ParseRecords("window", flags.window, table);
+    absl::StatusOr<uint64_t> window = ParseRecords("window", flags.window, *table);
     if (!window.ok()) return window.status();
     order.window = *window;
   }
   if (!flags.chunk.empty()) {
-    absl::StatusOr<uint64_t> chunk = ParseRecords("chunk", flags.chunk, table);
+    absl::StatusOr<uint64_t> chunk = ParseRecords("chunk", flags.chunk, *table);
     if (!chunk.ok()) return chunk.status();
     order.chunk = *chunk;
   }
   if (!flags.records.empty()) {
-    absl::StatusOr<std::vector<Range>> ranges = ParseRanges(flags.records, table.num_records());
+    absl::StatusOr<std::vector<Range>> ranges = ParseRanges(flags.records, table->num_records());
     if (!ranges.ok()) return ranges.status();
     reading.records.emplace();
     for (const Range& range : *ranges) {

@@ -42,8 +42,14 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags);
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
                                                             const CommandOptions& options);
 
-// InvalidArgument: a flag that cannot be read.
-absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable& table);
+// The note on standard error that indexes have been built; none if they have not.
+void NoteIndexes(const ShardTable& table, const CommandOptions& options);
+
+// Whether the flags can be understood without knowing the records: no sizes, no record numbers.
+bool NeedNoTable(const OrderFlags& flags);
+
+// `table` may be null if NeedNoTable. InvalidArgument: a flag that cannot be read.
+absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable* table);
 
 }  // namespace shardfeed
 

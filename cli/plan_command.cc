@@ -58,7 +58,7 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
   if (!opened.ok()) return ReportError(opened.status());
   const ShardTable& table = **opened;
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table);
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
   absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*opened, *reading);
   if (!reader.ok()) return ReportError(reader.status());
@@ -146,7 +146,7 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
   if (!opened.ok()) return ReportError(opened.status());
   const ShardTable& table = **opened;
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table);
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, &table);
   if (!reading.ok()) return ReportError(reading.status());
   absl::StatusOr<std::unique_ptr<Reader>> made = Reader::Open(*opened, *reading);
   if (!made.ok()) return ReportError(made.status());

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/order_flags.h"
@@ -10,6 +11,8 @@
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "reader/reader.h"
+#include "reader/unindexed_reader.h"
+#include "shard/spec.h"
 
 namespace shardfeed {
 namespace {
@@ -57,9 +60,23 @@ Dataset DecodeImages(const Dataset& shards, const ReadFlags& flags) {
 
 int Read(const ReadFlags& flags, const CommandOptions& options) {
   const Stopwatch whole;
-  absl::StatusOr<std::shared_ptr<const ShardTable>> table = OpenTable(flags.order, options);
-  if (!table.ok()) return ReportError(table.status());
-  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, **table);
+  absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
+  if (!set.ok()) return ReportError(set.status());
+  std::shared_ptr<const ShardTable> table;  // null: indexes are made while shards are read
+  const bool batches = flags.parse || flags.image > 0;
+  ShardTableOptions opening;
+  opening.threads = options.threads;
+  opening.stop = InterruptToken();
+  opening.build_indexes = false;
+  absl::StatusOr<std::shared_ptr<const ShardTable>> there = ShardTable::Open(*set, opening);
+  if (there.ok()) {
+    table = *std::move(there);
+  } else if (batches || flags.skip_to > 0 || !NeedNoTable(flags.order)) {
+    absl::StatusOr<std::shared_ptr<const ShardTable>> made = OpenTable(flags.order, options);
+    if (!made.ok()) return ReportError(made.status());
+    table = *std::move(made);
+  }
+  absl::StatusOr<ReaderOptions> reading = MakeReaderOptions(flags.order, table.get());
   if (!reading.ok()) return ReportError(reading.status());
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
   if (!io.ok()) return ReportError(io.status());
@@ -82,9 +99,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(
         "--center, --no-antialias and --save-grid tell of pictures: add --image SIZE"));
   }
-  if (flags.parse || flags.image > 0) {
-    absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
-    if (!set.ok()) return ReportError(set.status());
+  if (batches) {
     // Batches may be short at the end, unless ranks are to have as many.
     if (flags.order.world == 1) reading->batch = 1;
     const Dataset shards = Dataset::Shards(*set, *std::move(reading));
@@ -97,22 +112,33 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(
         "--trace and --headspace tell of batches: add --parse or --image"));
   }
-  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*table, *std::move(reading));
-  if (!opened.ok()) return ReportError(opened.status());
-  Reader& reader = **opened;
-  const uint64_t size = std::max<uint64_t>(1, reader.order().size());
-  if (flags.skip_to > 0) reader.Seek(flags.skip_to / size, flags.skip_to % size);
-
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<UnindexedReader> unindexed;
   std::atomic<uint64_t> records{0};
-  uint64_t total = reader.records_per_epoch() * flags.epochs;
-  total -= std::min(total, flags.skip_to / flags.order.world);
-  if (flags.take) total = std::min(total, *flags.take);
+  uint64_t total = flags.take.value_or(UINT64_MAX);
+  if (table != nullptr) {
+    absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(table, *reading);
+    if (!opened.ok()) return ReportError(opened.status());
+    reader = *std::move(opened);
+    const uint64_t size = std::max<uint64_t>(1, reader->order().size());
+    if (flags.skip_to > 0) reader->Seek(flags.skip_to / size, flags.skip_to % size);
+    uint64_t all = reader->records_per_epoch() * flags.epochs;
+    all -= std::min(all, flags.skip_to / flags.order.world);
+    total = std::min(total, all);
+  } else {
+    opening.build_indexes = true;
+    absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
+        UnindexedReader::Open(*set, opening, *reading);
+    if (!opened.ok()) return ReportError(opened.status());
+    unindexed = *std::move(opened);
+  }
   double first_record_seconds = 0;
   const Stopwatch watch;
   absl::Status status = absl::OkStatus();
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = "reading", .done = records, .total = total};
+      return ProgressDisplay::State{
+          .what = "reading", .done = records, .total = total == UINT64_MAX ? 0 : total};
     });
     ReadBlock block;
     while (records < total) {
@@ -120,7 +146,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         status = absl::CancelledError("interrupted");
         break;
       }
-      status = reader.Next(&block);
+      status = reader != nullptr ? reader->Next(&block) : unindexed->Next(&block);
       if (!status.ok() || block.records.empty()) break;
       if (records == 0) first_record_seconds = whole.Seconds();
       records += std::min<uint64_t>(block.records.size(), total - records);
@@ -128,14 +154,27 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   }
   if (!status.ok()) return ReportError(status);
   const double seconds = std::max(watch.Seconds(), 1e-9);
-  const ReaderStats stats = reader.stats();
+  const ReaderStats stats = reader != nullptr ? reader->stats() : unindexed->stats();
+  // Where reading ended before the indexes were made, there is no Reader.
+  const Order* order = reader != nullptr ? &reader->order() : nullptr;
+  if (unindexed != nullptr && unindexed->indexed()) {
+    absl::StatusOr<Reader*> indexed = unindexed->Indexed();
+    if (!indexed.ok()) return ReportError(indexed.status());
+    order = &(*indexed)->order();
+    NoteIndexes((*indexed)->table(), options);
+  } else if (unindexed != nullptr && !options.quiet) {
+    fmt::print(stderr,
+               "shardfeed: note: not all shards had an index when reading ended; 'shardfeed index' "
+               "makes them\n");
+  }
+  const std::string described = order != nullptr ? order->Describe() : flags.order.order;
   const double amplification =
       stats.bytes > 0 ? static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes)
                       : 0.0;
   if (options.json) {
     const nlohmann::ordered_json json = {
-        {"shards", (*table)->num_shards()},
-        {"order", reader.order().Describe()},
+        {"shards", set->paths.size()},
+        {"order", described},
         {"records", records.load()},
         {"bytes", stats.bytes},
         {"payload_bytes", stats.bytes - std::min(stats.bytes, stats.records * kFrameBytes)},
@@ -149,6 +188,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         {"first_record_seconds", first_record_seconds},
         {"io", stats.io},
         {"io_reason", stats.io_reason},
+        {"io_registered", stats.io_registered},
         {"max_queue_depth", stats.max_queue_depth},
         {"stalls", stats.stalls},
         {"stall_seconds", stats.stall_seconds},
@@ -163,15 +203,18 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
                FormatCount(static_cast<uint64_t>(static_cast<double>(records) / seconds)),
                FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
                stats.threads);
-    fmt::print("order: {}\n", reader.order().Describe());
+    fmt::print("order: {}\n", described);
     fmt::print(
         "io: {} ({}); {} read, {:.2f} times what was delivered; {} reads, up to {} at once\n",
         stats.io, stats.io_reason, FormatSize(stats.bytes_read), amplification,
         FormatCount(stats.reads), stats.max_queue_depth);
+    if (!stats.io_registered.empty()) {
+      fmt::print("registered with the ring: {}\n", stats.io_registered);
+    }
     fmt::print("waited {} times, {} in all; buffers up to {}, resident up to {}\n",
                FormatCount(stats.stalls), FormatDuration(stats.stall_seconds),
                FormatSize(stats.peak_buffer_bytes), FormatSize(PeakResidentBytes()));
-    if (!stats.whole_chunks && reader.order().spec().window != OrderSpec::kAll) {
+    if (!stats.whole_chunks && order != nullptr && order->spec().window != OrderSpec::kAll) {
       fmt::print(
           "note: the window does not fit the budget, so records are read one by one; a larger "
           "--budget or a smaller --window is faster\n");

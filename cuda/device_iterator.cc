@@ -75,21 +75,13 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
   if (!error_.ok() || ended_) return error_;
   StartThread();
   Item item;
-  bool late = false;
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (queue_.empty()) {
-      const uint64_t start = NowNs();
-      late = pulling_;
-      ring_->SetConsumerWaits(true);
-      ready_.wait(lock, [&] { return !queue_.empty(); });
-      const uint64_t waited = NowNs() - start;
-      wait_ns_ += waited;
-      if (late) pipeline_wait_ns_ += waited;
-    }
+    AwaitItem(lock, std::nullopt);
     item = std::move(queue_.front());
     queue_.pop_front();
   }
+  const bool late = std::exchange(late_, false);
   error_ = item.status;
   if (error_.ok() && item.batch.empty()) ended_ = true;
   if (error_.ok() && !ended_) error_ = ring_->Deliver(&item.batch, stream, late);
@@ -100,6 +92,32 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
   batches_ += 1;
   rows_ += out->rows;
   return absl::OkStatus();
+}
+
+bool DeviceIterator::Await(std::chrono::milliseconds most) {
+  if (!error_.ok() || ended_) return true;
+  StartThread();
+  std::unique_lock<std::mutex> lock(mutex_);
+  return AwaitItem(lock, most);
+}
+
+bool DeviceIterator::AwaitItem(std::unique_lock<std::mutex>& lock,
+                               std::optional<std::chrono::milliseconds> most) {
+  const auto there = [this] { return !queue_.empty(); };
+  if (there()) return true;
+  const uint64_t start = NowNs();
+  const bool late = pulling_;
+  ring_->SetConsumerWaits(true);
+  if (most) {
+    ready_.wait_for(lock, *most, there);
+  } else {
+    ready_.wait(lock, there);
+  }
+  const uint64_t waited = NowNs() - start;
+  wait_ns_ += waited;
+  if (late) pipeline_wait_ns_ += waited;
+  late_ |= late;
+  return there();
 }
 
 absl::Status DeviceIterator::Load(std::string_view state) {
@@ -159,6 +177,7 @@ void DeviceIterator::StopThread() {
   }
   stopping_ = false;
   ended_ = false;
+  late_ = false;
   queue_.clear();
 }
 

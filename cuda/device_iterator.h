@@ -12,12 +12,14 @@
 #define SHARDFEED_CUDA_DEVICE_ITERATOR_H_
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -85,6 +87,9 @@ class DeviceIterator {
   // enqueued on `stream` afterwards finds the values: `stream` waits for them, this thread waits
   // only until the copy is enqueued. After an error each further call returns it again.
   absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
+  // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
+  // For those who look at something else while they wait. One thread at a time, as Next.
+  bool Await(std::chrono::milliseconds most);
   // Of the tensors. Columns of bytes are not among them: see DeviceBatch::host.
   const RowSpec& spec() const { return ring_->spec(); }
   const std::shared_ptr<const CudaDevice>& device() const { return device_; }
@@ -106,6 +111,7 @@ class DeviceIterator {
   };
 
   DeviceIterator() = default;
+  bool AwaitItem(std::unique_lock<std::mutex>& lock, std::optional<std::chrono::milliseconds> most);
   void StartThread();
   void StopThread();
   void Work();
@@ -117,6 +123,7 @@ class DeviceIterator {
   absl::StatusOr<std::string> state_ = std::string();
   absl::Status error_;
   bool ended_ = false;
+  bool late_ = false;  // the next batch was waited for, and it was the pipeline's turn
   std::thread thread_;
 
   mutable std::mutex mutex_;  // guards the three below

@@ -315,6 +315,9 @@ bool JpegDecoder::Impl::DecodeSmallPicture() {
   }
   Start(header_);
   decoder_.entropy->decode_mcu = DecodeMcu;
+  for (int i = 0; i < decoder_.num_components; ++i) {
+    if (decoder_.comp_info[i].DCT_scaled_size == 1) entropy_.WantMeansOnly(i);
+  }
   if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
   const bool done = ReadRows(crop_.x);
   jpeg_abort_decompress(&decoder_);

@@ -51,6 +51,7 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
   if (counts_and_symbols.empty()) return false;
   if (counts_and_symbols == source) return true;
   is_dc = dc;
+  has_runs = false;
   source.clear();
   lookup.fill(0);
   limit.fill(0);
@@ -72,6 +73,24 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
   }
   source = counts_and_symbols;
   return true;
+}
+
+void JpegEntropyDecoder::Table::BuildRuns() {
+  for (uint32_t i = 0; i < runs.size(); ++i) {
+    uint32_t used = 0;
+    uint32_t advance = 0;
+    while (true) {
+      const uint32_t rest = i << used & (runs.size() - 1);
+      const uint32_t entry = lookup[rest >> (kRunBits - kLookupBits)];
+      const uint32_t all = advance + (entry >> 8 & 0xff);
+      // Behind an end of a block stands another block.
+      if (entry == 0 || used + (entry & 0xff) > kRunBits || advance >= kEndOfBlock) break;
+      used += entry & 0xff;
+      advance = all;
+    }
+    runs[i] = static_cast<uint16_t>(used | advance << 4);
+  }
+  has_runs = true;
 }
 
 uint32_t JpegEntropyDecoder::Table::EntryOf(int length, int symbol) const {
@@ -132,6 +151,30 @@ inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
                               static_cast<uint64_t>(negative));
 }
 
+// Those of a block behind its first one. False: the block is damaged.
+inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
+  uint32_t k = 1;
+  while (true) {
+    bits->Refill();
+    for (int i = 0; i < 56 / kRunBits; ++i) {
+      const uint32_t run = ac.runs[bits->Peek(kRunBits)];
+      const uint32_t next = k + (run >> 4);
+      // A block may be complete within the run: then what follows is of the next one.
+      if (run == 0 || (next > 63 && next - kEndOfBlock > 63)) break;
+      k = next;
+      bits->Consume(static_cast<int>(run & 15));
+      if (k > 63) return true;
+    }
+    if (bits->count < 32) continue;
+    uint32_t symbol = ac.lookup[bits->Peek(kLookupBits)];
+    if (symbol == 0) symbol = ac.Find(bits->Peek(16));
+    if (symbol == 0) return false;
+    k += symbol >> 8 & 0xff;
+    bits->Consume(static_cast<int>(symbol & 0xff));
+    if (k > 63) return k == 64 || k >= kEndOfBlock;
+  }
+}
+
 template <bool kStore>
 bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
   Bits bits = bits_;
@@ -151,6 +194,10 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
     if (kStore) coefficients[0] = static_cast<int16_t>(last_dc);
 
     const Table& ac = *block.ac;
+    if (kStore ? block.mean_only && uses_runs_ : uses_runs_) {
+      if (!SkipCoefficients(ac, &bits)) return false;
+      continue;
+    }
     int k = 1;
     const auto take = [&](uint32_t symbol) __attribute__((always_inline)) {
       k += static_cast<int>(symbol >> 8 & 0xff);
@@ -208,9 +255,36 @@ bool JpegEntropyDecoder::Start(std::string_view jpeg, const JpegLayout& layout) 
   interval_end_ = restart_interval_ > 0 ? restart_interval_ : std::numeric_limits<uint64_t>::max();
   num_mcus_ = layout.num_mcus();
   next_ = 0;
+  unwanted_ = 0;
+  any_mean_only_ = false;
+  UseRuns(/*build=*/false);
   if (restart_interval_ > 0) restarts_.Start(jpeg, layout.scan_begin);
   StartInterval(layout.scan_begin);
   return true;
+}
+
+void JpegEntropyDecoder::WantMeansOnly(int component) {
+  for (int b = 0; b < num_blocks_; ++b) blocks_[b].mean_only |= blocks_[b].component == component;
+  any_mean_only_ = true;
+}
+
+void JpegEntropyDecoder::UseRuns(bool build) {
+  uses_runs_ = true;
+  for (Table& table : tables_[1]) {
+    const auto uses = [&](const Block& block) { return block.ac == &table; };
+    if (table.has_runs || std::none_of(blocks_.begin(), blocks_.begin() + num_blocks_, uses)) {
+      continue;
+    }
+    if (build) {
+      table.BuildRuns();
+    } else {
+      uses_runs_ = false;
+    }
+  }
+}
+
+void JpegEntropyDecoder::CountUnwanted() {
+  if (++unwanted_ == kMcusWithoutRuns && !uses_runs_) UseRuns(/*build=*/true);
 }
 
 void JpegEntropyDecoder::StartInterval(size_t begin) {
@@ -242,8 +316,10 @@ bool JpegEntropyDecoder::Decode(uint64_t number, int16_t (*const* blocks)[64]) {
   if (number >= interval_end_ && !JumpTo(number)) return false;
   for (; next_ < number; ++next_) {
     if (!DecodeMcu<false>(nullptr)) return false;
+    CountUnwanted();
   }
   ++next_;
+  if (any_mean_only_) CountUnwanted();
   if (!(blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks))) return false;
   return next_ != interval_end_ || next_ >= num_mcus_ || EndsHere();
 }

@@ -32,6 +32,9 @@ class JpegEntropyDecoder {
   // False: the data is damaged, or ends, on the way; the decoder is of no use until Start.
   bool Decode(uint64_t number, int16_t (*const* blocks)[64]);
 
+  // Of that component the first coefficient of each block is enough, until Start.
+  void WantMeansOnly(int component);
+
  private:
   // Codes up to this length are looked up at once, if they and their coefficient take no more than
   // kMaxSymbolBits: nearly all do. Three such symbols are decoded for each look at how many bits
@@ -40,6 +43,11 @@ class JpegEntropyDecoder {
   static constexpr int kMaxSymbolBits = 18;
 
   static constexpr int kEndOfBlock = 128;
+
+  // What nobody wants is looked up several symbols at a time, as many as end within so many bits.
+  static constexpr int kRunBits = 12;
+  // Making those tables takes as long as they save in so many MCUs.
+  static constexpr uint64_t kMcusWithoutRuns = 1024;
 
   struct Table {
     bool is_dc = false;
@@ -52,11 +60,17 @@ class JpegEntropyDecoder {
     // code to have the index of its symbol.
     std::array<uint32_t, 17> limit;
     std::array<int32_t, 17> offset;
+    // By the next kRunBits bits: in the lowest 4 bits, how many of them are of symbols and
+    // coefficients that end within them; above, how far these go together, no further than one end
+    // of a block.
+    std::array<uint16_t, 1 << kRunBits> runs;
+    bool has_runs = false;
 
     bool Build(std::string_view counts_and_symbols, bool is_dc);
     // What `lookup` would have for the next 16 bits; 0: they begin with no code.
     uint32_t Find(uint32_t bits) const;
     uint32_t EntryOf(int length, int symbol) const;
+    void BuildRuns();
   };
 
   // The bits to come, from the highest of `buffer` on.
@@ -82,13 +96,17 @@ class JpegEntropyDecoder {
     const Table* dc = nullptr;
     const Table* ac = nullptr;
     uint8_t component = 0;
+    bool mean_only = false;
   };
 
   void StartInterval(size_t begin);
   bool EndsHere() const;
   bool JumpTo(uint64_t number);
+  void UseRuns(bool build);
+  void CountUnwanted();
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
+  static bool SkipCoefficients(const Table& ac, Bits* bits);
 
   std::string_view jpeg_;
   RestartMarkers restarts_;
@@ -97,6 +115,9 @@ class JpegEntropyDecoder {
   int num_blocks_ = 0;
   uint32_t restart_interval_ = 0;
   uint64_t num_mcus_ = 0;
+  bool any_mean_only_ = false;
+  uint64_t unwanted_ = 0;  // MCUs of which not all was wanted
+  bool uses_runs_ = false;
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};

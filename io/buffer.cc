@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <new>
+#include <optional>
 
 namespace shardfeed {
 namespace {
@@ -35,6 +36,7 @@ std::shared_ptr<Buffer> Buffer::Allocate(size_t size) {
 }
 
 Buffer::~Buffer() {
+  if (slab_ != nullptr) return;
   if (size_ < kMapped) {
     std::free(data_);
   } else {
@@ -53,8 +55,8 @@ size_t SizeClass(size_t size) {
 
 }  // namespace
 
-std::shared_ptr<BufferPool> BufferPool::Create(uint64_t max_idle_bytes) {
-  return std::shared_ptr<BufferPool>(new BufferPool(max_idle_bytes));
+std::shared_ptr<BufferPool> BufferPool::Create(uint64_t max_idle_bytes, Memory memory) {
+  return std::shared_ptr<BufferPool>(new BufferPool(max_idle_bytes, memory));
 }
 
 BufferPool::~BufferPool() {
@@ -64,32 +66,92 @@ BufferPool::~BufferPool() {
 }
 
 std::shared_ptr<Buffer> BufferPool::Allocate(size_t size) {
-  size = SizeClass(size);
   Buffer* buffer = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto idle = idle_.find(size);
-    if (idle != idle_.end() && !idle->second.empty()) {
-      buffer = idle->second.back();
-      idle->second.pop_back();
-      idle_bytes_ -= size;
+  if (memory_ == Memory::kSlabs && size <= Slab::kBytes / 2) {
+    buffer = CutFromSlab(size);
+  } else {
+    size = SizeClass(size);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto idle = idle_.find(size);
+      if (idle != idle_.end() && !idle->second.empty()) {
+        buffer = idle->second.back();
+        idle->second.pop_back();
+        idle_bytes_ -= size;
+      }
     }
+    if (buffer == nullptr) buffer = new Buffer(AllocateAligned(size), size);
   }
-  if (buffer == nullptr) buffer = new Buffer(AllocateAligned(size), size);
   return std::shared_ptr<Buffer>(buffer,
                                  [pool = shared_from_this()](Buffer* b) { pool->Return(b); });
 }
 
+Buffer* BufferPool::CutFromSlab(size_t size) {
+  static_assert(Slab::kPage == Buffer::kAlignment);
+  const size_t pages = std::max<size_t>(1, (size + Slab::kPage - 1) / Slab::kPage);
+  std::lock_guard<std::mutex> lock(mutex_);
+  // Those that have been in use for longest first, so that the others become free.
+  for (const std::shared_ptr<Slab>& slab : slabs_) {
+    if (const std::optional<size_t> first = slab->Take(pages)) {
+      return new Buffer(slab->data() + *first * Slab::kPage, pages * Slab::kPage, slab);
+    }
+  }
+  const std::shared_ptr<Slab>& slab = slabs_.emplace_back(std::make_shared<Slab>());
+  return new Buffer(slab->data() + *slab->Take(pages) * Slab::kPage, pages * Slab::kPage, slab);
+}
+
 void BufferPool::Return(Buffer* buffer) {
+  std::vector<std::shared_ptr<Slab>> idle;  // unmapped when the lock is gone
+  if (Slab* const slab = buffer->slab_.get(); slab != nullptr) {
+    const size_t first = (buffer->data_ - slab->data()) / Slab::kPage;
+    const size_t pages = buffer->size_ / Slab::kPage;
+    delete buffer;
+    std::lock_guard<std::mutex> lock(mutex_);
+    slab->GiveBack(first, pages);
+    if (slab->empty()) idle = TakeIdleSlabs();
+    return;
+  }
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_bytes_ + buffer->size() <= max_idle_bytes_) {
+    if (!closed_ && idle_bytes_ + buffer->size() <= max_idle_bytes_) {
       idle_[buffer->size()].push_back(buffer);
       idle_bytes_ += buffer->size();
       return;
     }
   }
   delete buffer;
+}
+
+void BufferPool::Close() {
+  std::map<size_t, std::vector<Buffer*>> buffers;
+  std::vector<std::shared_ptr<Slab>> slabs;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    idle_bytes_ = 0;
+    buffers = std::exchange(idle_, {});
+    slabs = TakeIdleSlabs();
+  }
+  for (auto& [size, same] : buffers) {
+    for (Buffer* buffer : same) delete buffer;
+  }
+}
+
+std::vector<std::shared_ptr<Slab>> BufferPool::TakeIdleSlabs() {
+  size_t may_stay = closed_ ? 0 : std::max<size_t>(1, max_idle_bytes_ / Slab::kBytes);
+  std::vector<std::shared_ptr<Slab>> idle;
+  std::erase_if(slabs_, [&](std::shared_ptr<Slab>& slab) {
+    if (!slab->empty()) return false;
+    // One that is registered with a ring would not be given back to the system.
+    if (!closed_ && slab.use_count() > 1) return false;
+    if (may_stay > 0) {
+      --may_stay;
+      return false;
+    }
+    idle.push_back(std::move(slab));
+    return true;
+  });
+  return idle;
 }
 
 }  // namespace shardfeed

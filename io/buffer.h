@@ -8,7 +8,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
+
+#include "io/slab.h"
 
 namespace shardfeed {
 
@@ -31,21 +34,32 @@ class Buffer {
   char* data() { return data_; }
   const char* data() const { return data_; }
   size_t size() const { return size_; }
+  // The memory it is cut from; null for one that has its own.
+  const std::shared_ptr<Slab>& slab() const { return slab_; }
 
  private:
   friend class BufferPool;
-  Buffer(char* data, size_t size) : data_(data), size_(size) {}
+  Buffer(char* data, size_t size, std::shared_ptr<Slab> slab = nullptr)
+      : data_(data), size_(size), slab_(std::move(slab)) {}
 
   char* data_;
   size_t size_;
+  std::shared_ptr<Slab> slab_;
 };
 
 // Buffers that are used again, so that the kernel need not clear their pages each time. Thread
 // safe. A buffer may outlive the others' interest in the pool: it keeps the pool alive.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // At most `max_idle_bytes` stay allocated for later.
-  static std::shared_ptr<BufferPool> Create(uint64_t max_idle_bytes);
+  enum class Memory {
+    kSeparate,  // each buffer has its own
+    kSlabs,     // buffers are cut from slabs, which stay until all their buffers are free
+  };
+
+  // At most `max_idle_bytes` stay allocated for later; of slabs always one, and those that someone
+  // else holds too.
+  static std::shared_ptr<BufferPool> Create(uint64_t max_idle_bytes,
+                                            Memory memory = Memory::kSeparate);
 
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
@@ -54,14 +68,25 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   // A buffer of at least `size` bytes, and less than an eighth more. As Buffer::Allocate.
   std::shared_ptr<Buffer> Allocate(size_t size);
 
- private:
-  explicit BufferPool(uint64_t max_idle_bytes) : max_idle_bytes_(max_idle_bytes) {}
-  void Return(Buffer* buffer);
+  // From here on nothing stays allocated for later: for when only buffers that are still in use
+  // keep the pool alive.
+  void Close();
 
+ private:
+  BufferPool(uint64_t max_idle_bytes, Memory memory)
+      : memory_(memory), max_idle_bytes_(max_idle_bytes) {}
+  Buffer* CutFromSlab(size_t size);
+  void Return(Buffer* buffer);
+  // Those that need not stay. mutex_.
+  std::vector<std::shared_ptr<Slab>> TakeIdleSlabs();
+
+  const Memory memory_;
   const uint64_t max_idle_bytes_;
   std::mutex mutex_;
-  uint64_t idle_bytes_ = 0;
+  bool closed_ = false;
+  uint64_t idle_bytes_ = 0;                      // of the buffers in idle_
   std::map<size_t, std::vector<Buffer*>> idle_;  // by size
+  std::vector<std::shared_ptr<Slab>> slabs_;
 };
 
 }  // namespace shardfeed

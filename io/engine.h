@@ -40,6 +40,7 @@ struct ReadResult {
 struct EngineStats {
   std::string mode;         // "uring", "threads" or "mmap"; "uring, direct" ...
   std::string reason;       // of a choice that was not the caller's: why not io_uring
+  std::string registered;   // with the ring: "files", "files and buffers"; what not, and why
   uint64_t requests = 0;    // that have ended
   uint64_t bytes_read = 0;  // with what alignment adds
   uint64_t max_depth = 0;   // reads that the system had in hand at once

@@ -51,20 +51,24 @@ uint64_t Room(const char* limit_path, const char* used_path) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> CachedBytes(const File& file) {
+absl::StatusOr<uint64_t> CachedBytes(const File& file, uint64_t begin, uint64_t end) {
   const uint64_t page = ::sysconf(_SC_PAGESIZE);
-  if (file.size() == 0) return 0;
-  CachestatRange range = {0, 0};
+  begin = begin / page * page;
+  end = std::min(end, file.size());
+  if (begin >= end) return 0;
+  const uint64_t pages = (end - begin + page - 1) / page;
+  CachestatRange range = {begin, end - begin};
   Cachestat stat = {};
   if (::syscall(kCachestat, file.fd(), &range, &stat, 0) == 0) {
-    return std::min(stat.cached * page, (file.size() + page - 1) / page * page);
+    return std::min(stat.cached, pages) * page;
   }
-  void* mapping = ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, file.fd(), 0);
+  void* mapping =
+      ::mmap(nullptr, end - begin, PROT_READ, MAP_SHARED, file.fd(), static_cast<off_t>(begin));
   if (mapping == MAP_FAILED) return ErrnoStatus(errno, file.path(), "map");
-  std::vector<unsigned char> resident((file.size() + page - 1) / page);
-  const int failed = ::mincore(mapping, file.size(), resident.data());
+  std::vector<unsigned char> resident(pages);
+  const int failed = ::mincore(mapping, end - begin, resident.data());
   const int error = errno;
-  ::munmap(mapping, file.size());
+  ::munmap(mapping, end - begin);
   if (failed != 0) return ErrnoStatus(error, file.path(), "look up in the page cache");
   return page * std::count_if(resident.begin(), resident.end(), [](auto r) { return r & 1; });
 }

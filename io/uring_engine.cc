@@ -3,17 +3,20 @@
 #include <liburing.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/slab.h"
 #include "io/thread_engine.h"
 
 namespace shardfeed {
@@ -38,6 +41,22 @@ std::string WhyNot(int error) {
     default:
       return fmt::format("io_uring cannot be used: {}", std::strerror(error));
   }
+}
+
+// Room for so many files and slabs of a ring. Files beyond are read by their descriptors.
+constexpr unsigned kMaxFiles = 1024;
+constexpr unsigned kMaxSlabs = 64;
+// Registering a slab takes hold of all its pages, so it is not done for a few reads.
+constexpr uint64_t kRegisterAfter = 32;
+
+// Why the kernel would not register something.
+std::string WhyNotRegistered(int error) {
+  if (error == EINVAL) return "this kernel cannot";
+  rlimit limit;
+  if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    return fmt::format("no more than {} KiB may be locked (ulimit -l)", limit.rlim_cur >> 10);
+  }
+  return std::strerror(error);
 }
 
 // Held while a ring is set up and torn down. A kernel has its own order for these; the mutex makes
@@ -80,6 +99,19 @@ class UringEngine : public Engine {
     if (!able) return absl::UnavailableError("io_uring of this kernel cannot read (it is too old)");
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd_ < 0) return absl::UnavailableError(WhyNot(errno));
+    rlimit limit;
+    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+      max_files_ = static_cast<unsigned>(std::min<uint64_t>(kMaxFiles, limit.rlim_cur));
+    }
+    if (const int failed = ::io_uring_register_files_sparse(&ring_, max_files_); failed < 0) {
+      StopFiles(-failed);
+    }
+    if (!options_.direct) {
+      use_slabs_ = false;
+    } else if (const int failed = ::io_uring_register_buffers_sparse(&ring_, kMaxSlabs);
+               failed < 0) {
+      StopSlabs(-failed);
+    }
     ArmWake();
     return absl::OkStatus();
   }
@@ -148,6 +180,13 @@ class UringEngine : public Engine {
   size_t depth() const override { return depth_; }
   EngineStats stats() const override {
     EngineStats stats = stats_;
+    if (!files_.empty()) stats.registered = slabs_.empty() ? "files" : "files and buffers";
+    if (files_.empty() && !slabs_.empty()) stats.registered = "buffers";
+    for (const std::string* why : {&why_no_files_, &why_no_slabs_}) {
+      if (why->empty()) continue;
+      if (!stats.registered.empty()) stats.registered += "; ";
+      stats.registered += *why;
+    }
     if (substitute_ != nullptr) {
       const EngineStats more = substitute_->stats();
       stats.mode = more.mode;
@@ -170,7 +209,76 @@ class UringEngine : public Engine {
     uint64_t next = 0;   // file offset up to which bytes are there
     uint64_t end = 0;    // up to which they are asked for
     bool direct = false;
+    int file = -1;  // of files_; -1: not registered
+    int slab = -1;  // of slabs_
   };
+
+  // A descriptor that is registered.
+  struct RegisteredFile {
+    std::weak_ptr<const File> file;
+    const File* key;
+    bool direct;
+    size_t uses = 0;  // by operations
+  };
+
+  void StopFiles(int error) {
+    use_files_ = false;
+    why_no_files_ =
+        fmt::format("not {}files: {}", files_.empty() ? "" : "all ", WhyNotRegistered(error));
+  }
+  void StopSlabs(int error) {
+    use_slabs_ = false;
+    why_no_slabs_ =
+        fmt::format("not {}buffers: {}", slabs_.empty() ? "" : "all ", WhyNotRegistered(error));
+  }
+
+  // Where the file is among those that are registered, now or already; -1 if it is not.
+  int FindFile(const std::shared_ptr<const File>& file, bool direct) {
+    const auto found = file_numbers_.find({file.get(), direct});
+    size_t i = files_.size();
+    if (found != file_numbers_.end()) {
+      i = found->second;
+      const std::weak_ptr<const File>& known = files_[i].file;
+      if (!known.owner_before(file) && !file.owner_before(known)) return static_cast<int>(i);
+      // Another one, of which nothing is left but its address.
+    } else if (i == max_files_ && use_files_) {
+      // A file that nobody has any more makes room. One is looked at each time.
+      i = next_file_++ % max_files_;
+      if (!files_[i].file.expired()) return -1;
+    }
+    if (!use_files_ || (i < files_.size() && files_[i].uses > 0)) return -1;
+    const int fd = direct ? file->direct_fd() : file->fd();
+    const int updated = ::io_uring_register_files_update(&ring_, i, &fd, 1);
+    if (updated < 0) {
+      StopFiles(-updated);
+      return -1;
+    }
+    if (i == files_.size()) {
+      files_.emplace_back();
+    } else {
+      file_numbers_.erase({files_[i].key, files_[i].direct});
+    }
+    files_[i] = {file, file.get(), direct};
+    file_numbers_[{file.get(), direct}] = i;
+    return static_cast<int>(i);
+  }
+
+  int FindSlab(const std::shared_ptr<Slab>& slab) {
+    if (slab == nullptr) return -1;
+    for (size_t i = 0; i < slabs_.size(); ++i) {
+      if (slabs_[i] == slab) return static_cast<int>(i);
+    }
+    if (!use_slabs_ || slabs_.size() == kMaxSlabs || stats_.requests < kRegisterAfter) return -1;
+    const iovec memory = {slab->data(), slab->size()};
+    const int updated =
+        ::io_uring_register_buffers_update_tag(&ring_, slabs_.size(), &memory, nullptr, 1);
+    if (updated < 0) {
+      StopSlabs(-updated);
+      return -1;
+    }
+    slabs_.push_back(slab);
+    return static_cast<int>(slabs_.size() - 1);
+  }
 
   // Turns queued requests into operations, as far as the depth goes.
   void Pump() {
@@ -195,6 +303,9 @@ class UringEngine : public Engine {
         operation.buffer = pool_->Allocate(shift + operation.end - operation.begin);
         operation.to = operation.buffer->data() + shift;
       }
+      operation.file = FindFile(request.file, operation.direct);
+      if (operation.file >= 0) ++files_[operation.file].uses;
+      if (operation.direct) operation.slab = FindSlab(operation.buffer->slab());
       ++in_flight_;
       stats_.max_depth = std::max<uint64_t>(stats_.max_depth, in_flight_);
       Prepare(slot);
@@ -210,9 +321,18 @@ class UringEngine : public Engine {
     }
     const File& file = *operation.request.file;
     const uint64_t bytes = std::min(operation.end - operation.next, kMaxRead);
-    ::io_uring_prep_read(sqe, operation.direct ? file.direct_fd() : file.fd(),
-                         operation.to + (operation.next - operation.begin),
-                         static_cast<unsigned>(bytes), operation.next);
+    int fd = operation.direct ? file.direct_fd() : file.fd();
+    // What had to go on through the cache has a descriptor that is not the registered one.
+    const bool fixed = operation.file >= 0 && files_[operation.file].direct == operation.direct;
+    if (fixed) fd = operation.file;
+    char* const to = operation.to + (operation.next - operation.begin);
+    if (operation.slab >= 0) {
+      ::io_uring_prep_read_fixed(sqe, fd, to, static_cast<unsigned>(bytes), operation.next,
+                                 operation.slab);
+    } else {
+      ::io_uring_prep_read(sqe, fd, to, static_cast<unsigned>(bytes), operation.next);
+    }
+    if (fixed) ::io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
     ::io_uring_sqe_set_data64(sqe, slot);
   }
 
@@ -288,6 +408,7 @@ class UringEngine : public Engine {
         result.buffer = std::move(operation.buffer);
       }
       results->push_back(std::move(result));
+      if (operation.file >= 0) --files_[operation.file].uses;
       operation = Operation();
       free_.push_back(slot);
       --in_flight_;
@@ -333,6 +454,16 @@ class UringEngine : public Engine {
   std::vector<Operation> operations_;
   std::vector<size_t> free_;
   size_t in_flight_ = 0;
+  // What is registered, by number.
+  unsigned max_files_ = kMaxFiles;
+  bool use_files_ = true;
+  std::vector<RegisteredFile> files_;
+  std::map<std::pair<const File*, bool>, size_t> file_numbers_;
+  size_t next_file_ = 0;  // to be looked at for room
+  std::string why_no_files_;
+  bool use_slabs_ = true;
+  std::vector<std::shared_ptr<Slab>> slabs_;
+  std::string why_no_slabs_;
   std::unique_ptr<Engine> substitute_;
   EngineStats stats_;
 };

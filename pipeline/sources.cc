@@ -70,6 +70,11 @@ class ShardsStage : public Stage {
     return words->status();
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
+    // A block is of one epoch: behind an epoch's last record, of the next one.
+    if ((*state)[1] >= reader_->records_per_epoch() * world_) {
+      ++(*state)[0];
+      (*state)[1] = 0;
+    }
     (*state)[1] += elements * world_;
     return true;
   }

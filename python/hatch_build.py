@@ -2,7 +2,6 @@
 
 import importlib.util
 import pathlib
-import sys
 import sysconfig
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -18,8 +17,7 @@ class CustomBuildHook(BuildHookInterface):
         spec.loader.exec_module(build_package)
         files = build_package.build()
         build_data["pure_python"] = False
-        python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-        abi = python + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
+        python, abi, _ = build_package.abi()
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["tag"] = f"{python}-{abi}-{platform}"
         if version == "editable":  # they stand beside the code

@@ -9,6 +9,9 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kShardsLookedAt = 16;
+// Of each, in so many places.
+constexpr uint64_t kPlaces = 4;
+constexpr uint64_t kPlaceBytes = 1 << 20;
 constexpr double kMostlyCached = 0.9;
 constexpr int kDepth = 64;
 
@@ -30,10 +33,18 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
     const size_t shard = i * table.num_shards() / looked_at;
     absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
     if (!file.ok()) continue;  // reading it will tell
-    absl::StatusOr<uint64_t> n = CachedBytes(**file);
-    if (!n.ok()) continue;
-    bytes += (*file)->size();
-    cached += std::min(*n, (*file)->size());
+    const uint64_t size = (*file)->size();
+    const uint64_t places = size > kPlaces * kPlaceBytes ? kPlaces : 1;
+    for (uint64_t place = 0; place < places; ++place) {
+      // The last one ends with the file.
+      const uint64_t begin =
+          places == 1 ? 0 : (size - kPlaceBytes) / (places - 1) * place / 4096 * 4096;
+      const uint64_t end = places == 1 ? size : begin + kPlaceBytes;
+      absl::StatusOr<uint64_t> n = CachedBytes(**file, begin, end);
+      if (!n.ok()) continue;
+      bytes += end - begin;
+      cached += std::min(*n, end - begin);
+    }
   }
   const double share = bytes > 0 ? static_cast<double>(cached) / static_cast<double>(bytes) : 1.0;
   if (share >= kMostlyCached) {

@@ -24,7 +24,8 @@ struct IoChoice {
 
 // What is in the page cache is read by the threads that check it; what is not, but fits into free
 // memory, is read through the cache with many requests in flight; more than that is read past the
-// cache, so that nobody else's files are driven out of it. Looks at up to 16 of the shards.
+// cache, so that nobody else's files are driven out of it. Looks at four places of up to 16
+// of the shards.
 IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache = CacheUse::kAuto);
 
 }  // namespace shardfeed

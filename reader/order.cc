@@ -160,6 +160,7 @@ class InterleaveOrder : public Order {
 
   void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
             absl::Span<uint64_t> items) const override {
+    if (items.empty()) return;  // also at the end, where no stretch has elements
     if (stride != 1) {
       for (uint64_t& item : items) {
         item = ItemAt(epoch, position);

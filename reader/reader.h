@@ -4,111 +4,19 @@
 #define SHARDFEED_READER_READER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "io/engine.h"
-#include "reader/io_choice.h"
 #include "reader/order.h"
+#include "reader/reader_options.h"
+#include "reader/run.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
-#include "reader/unit.h"
-#include "tfrecord/framing.h"
 
 namespace shardfeed {
-
-// How an epoch ends when its records cannot be divided evenly among the ranks' batches.
-enum class EpochEnd {
-  kDrop,  // the records of the last, incomplete round of batches are not delivered
-  kPad,   // the epoch's first records are delivered again, marked as padding
-  kWrap,  // the same, not marked
-};
-
-// What is done with records that are damaged.
-struct DamagePolicy {
-  // false: the first one ends the reading with DataLoss.
-  bool skip = false;
-  // Limits of what is skipped, by this reader, before it fails all the same.
-  uint64_t max_records = UINT64_MAX;
-  double max_share = 1.0;  // of the records of an epoch
-};
-
-struct ReaderOptions {
-  OrderSpec order;
-  // The records that are read, as ranges of record numbers; all if nullopt.
-  std::optional<std::vector<RecordRange>> records;
-  uint64_t rank = 0;
-  uint64_t world = 1;
-  // Every rank delivers the same number of whole batches of this many records.
-  uint64_t batch = 1;
-  EpochEnd end = EpochEnd::kDrop;
-  // nullopt: without end.
-  std::optional<uint64_t> epochs = 1;
-  CrcCheck check = CrcCheck::kAll;
-  DamagePolicy damage;
-  // Called by Next, for each damaged record that is skipped, before the block with it is returned.
-  std::function<void(const DamagedRecord&)> on_skip;
-  // Called by reading threads, at once on several: what one did and when (steady_clock), "read"
-  // from storage or "check" of so many records.
-  std::function<void(std::string_view what, uint64_t begin_ns, uint64_t end_ns, uint64_t records)>
-      on_work;
-  // false: blocks come as they are ready, not in the order.
-  bool deterministic = true;
-  // Records in a block; 0: about 1 MiB of them (and fewer in the first blocks, so that they come
-  // soon).
-  uint64_t block_records = 0;
-  int threads = 0;  // 0: one per processor
-  // Memory for records that are read ahead or held by the window, in bytes; 0: an eighth of what is
-  // free, at least 64 MiB and at most 1 GiB. Blocks that the consumer keeps count too.
-  uint64_t budget_bytes = 0;
-  EngineKind io = EngineKind::kAuto;
-  CacheUse cache = CacheUse::kAuto;
-};
-
-// Records one after another in the order. The views live as long as `buffers` do.
-struct ReadBlock {
-  std::vector<std::string_view> records;
-  std::vector<std::shared_ptr<const void>> buffers;
-  uint64_t epoch = 0;
-  // Position of records[0] in the epoch; the others follow at distances of `stride`.
-  uint64_t position = 0;
-  uint64_t stride = 1;
-  // So many of the last records are padding.
-  uint64_t padded = 0;
-  // Which records were damaged and are empty for that reason.
-  std::vector<uint32_t> damaged;
-};
-
-struct ReaderStats {
-  uint64_t records = 0;          // delivered
-  uint64_t bytes = 0;            // of their frames
-  uint64_t bytes_read = 0;       // from files
-  uint64_t reads = 0;            // requests
-  uint64_t skipped = 0;          // damaged records
-  std::string io;                // "threads", "uring", "mmap"
-  std::string io_reason;         // why
-  uint64_t max_queue_depth = 0;  // requests in flight at once
-  uint64_t stalls = 0;           // calls of Next that had to wait
-  double stall_seconds = 0;
-  uint64_t peak_buffer_bytes = 0;
-  bool whole_chunks = true;  // false: the window does not fit the budget; records are read singly
-  int threads = 0;
-};
-
-// What an order needs in memory.
-struct MemoryPlan {
-  // false: records are read one by one, for the order is the exact permutation, or the chunks that
-  // are open at a time do not fit the budget.
-  bool whole_chunks = true;
-  uint64_t held_bytes = 0;  // by the window and by reading ahead
-  uint64_t budget_bytes = 0;
-};
 
 // Not thread safe: one thread calls Next; stats may be called from any. Reading threads are started
 // by the first Next, and again in a child after fork. A reader may be destroyed at any time.
@@ -141,6 +49,7 @@ class Reader {
   // The same, for those who outlive the reader.
   std::shared_ptr<const Order> shared_order() const { return order_; }
   const Selection& selection() const { return selection_; }
+  const ShardTable& table() const { return *table_; }
   // The record that is delivered at a position of an epoch.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
 
@@ -148,8 +57,6 @@ class Reader {
   ReaderStats stats() const;
 
  private:
-  class Run;
-
   Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, Selection selection);
   std::string OrderText() const;
 
@@ -162,7 +69,7 @@ class Reader {
   uint64_t epoch_ = 0;
   uint64_t position_ = 0;
   absl::Status error_;  // that Next has returned
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<ReadRun> run_;
   int run_process_ = 0;  // the process that started run_
 };
 

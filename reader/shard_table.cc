@@ -67,6 +67,10 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
     shard.summary = *summary;
     return absl::OkStatus();
   }
+  if (!options.build_indexes) {
+    return absl::NotFoundError(
+        fmt::format("{}: has no index that fits it; make one with 'shardfeed index'", shard.path));
+  }
   IndexBuildOptions building;
   building.stop = options.stop;
   building.bytes_passed = options.bytes_indexed;

@@ -24,6 +24,8 @@ namespace shardfeed {
 
 struct ShardTableOptions {
   int threads = 0;  // 0: one per processor
+  // false: NotFound for an index that is missing, or made for a shard of another size.
+  bool build_indexes = true;
   // Indexes that had to be built are kept beside the shards, where that can be written.
   bool keep_indexes = true;
   std::stop_token stop;
@@ -38,7 +40,7 @@ class ShardTable {
   // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
   // shard of another size is built (headers only, for raw shards).
   //
-  // Errors: those of File::Open and of WriteIndex.
+  // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions.
   static absl::StatusOr<std::shared_ptr<const ShardTable>> Open(
       const ShardSet& set, const ShardTableOptions& options = {});
 

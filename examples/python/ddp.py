@@ -1,62 +1,92 @@
-"""Training by several processes, with checkpoints that any number of them can go on from.
+"""A small convolutional network on pictures, trained by several processes, with checkpoints that any
+number of them can go on from.
 
-    torchrun --nproc-per-node 2 examples/python/ddp.py DATASET CHECKPOINT [STEPS] [STOP_AT]
+    shardfeed convert imagefolder photos/ DATASET        for example testdata/pictures
+    torchrun --nproc-per-node 2 examples/python/ddp.py DATASET CHECKPOINT [STEPS] [--seed S]
 
-DATASET has Examples with x (4 floats) and y (a float). The batch of all ranks together has 64 records,
-whatever their number, and the same records come at the same step: the loss is the same too, but for
-rounding. STOP_AT ends the run behind that step's checkpoint.
+The batch of all ranks together has 8 records, whatever their number, and the same records come at the same
+step, cropped alike: the loss is the same too, but for rounding. Killed at any time, the next run goes on from
+the last checkpoint, on any number of processes that divides 8.
 """
 
+import argparse
 import os
-import sys
 
 import shardfeed as sf
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-GLOBAL_BATCH = 64
+GLOBAL_BATCH = 8
+CLASSES = 4
+
+
+def make_batches(dataset: str, seed: int, world: int):
+    """The rank's part of the batches: every rank has as many. Whole batches of all ranks together, so
+    that an epoch ends at the same record for any number of them."""
+    records = len(sf.read(dataset)) // GLOBAL_BATCH * GLOBAL_BATCH
+    return (sf.read(dataset, records=[(0, records)])
+            .shuffle(seed=seed)
+            .shard()
+            .repeat()
+            .parse({"image/encoded": sf.bytes, "image/class/label": sf.int64,
+                    "image/filename": sf.bytes})
+            .decode_image("image/encoded", 32, crop="random", flip=0.5, layout="NCHW",
+                          dtype="float32", mean=0.5, std=0.25, seed=seed)
+            .batch(GLOBAL_BATCH // world)
+            .torch())
+
+
+def make_model() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2), torch.nn.ReLU(),
+        torch.nn.Conv2d(8, 16, 3, stride=2), torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, CLASSES))
+
+
+def save(checkpoint: str, state: dict) -> None:
+    """A process that is killed amid this leaves the checkpoint that was there."""
+    torch.save(state, checkpoint + ".new")
+    os.replace(checkpoint + ".new", checkpoint)
 
 
 def main() -> None:
-    dataset, checkpoint = sys.argv[1:3]
-    steps = int(sys.argv[3]) if len(sys.argv) > 3 else 20
-    stop_at = int(sys.argv[4]) if len(sys.argv) > 4 else steps
+    parser = argparse.ArgumentParser()
+    parser.add_argument("dataset")
+    parser.add_argument("checkpoint")
+    parser.add_argument("steps", type=int, nargs="?", default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Sequential(
-        torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)))
-    optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    it = iter(sf.read(dataset)
-              .shuffle(seed=1)
-              .shard()
-              .repeat()
-              .parse({"x": sf.fixed(4), "y": sf.float32, "n": sf.int64})
-              .batch(GLOBAL_BATCH // world)
-              .torch())
+    model = DistributedDataParallel(make_model())
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    it = iter(make_batches(arguments.dataset, arguments.seed, world))
     step = 0
-    if os.path.exists(checkpoint):
-        saved = torch.load(checkpoint)
+    if os.path.exists(arguments.checkpoint):
+        saved = torch.load(arguments.checkpoint)
         model.module.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
         it.load_state_dict(saved["data"])
         step = saved["step"]
-    while step < stop_at:
+    while step < arguments.steps:
         batch = next(it)
         optimizer.zero_grad()
-        loss = torch.mean((model(batch["x"])[:, 0] - batch["y"]) ** 2)
+        loss = torch.nn.functional.cross_entropy(model(batch["image"]),
+                                                 batch["image/class/label"])
         loss.backward()
         optimizer.step()
         step += 1
         dist.all_reduce(loss := loss.detach())
-        records = [torch.zeros_like(batch["n"]) for _ in range(world)]
-        dist.all_gather(records, batch["n"].contiguous())
+        names = [None] * world
+        dist.all_gather_object(names, [name.decode() for name in batch["image/filename"]])
         if rank == 0:
-            # A number that tells which records the step had.
-            print(f"step {step} loss {loss / world:.6f} records {int(torch.cat(records).sum())}",
-                  flush=True)
-            torch.save({"model": model.module.state_dict(), "data": it.state_dict(), "step": step},
-                       checkpoint)
+            print(f"step {step} loss {(loss / world).item():.7f} records "
+                  + " | ".join(",".join(part) for part in names), flush=True)
+            save(arguments.checkpoint, {
+                "model": model.module.state_dict(), "optimizer": optimizer.state_dict(),
+                "data": it.state_dict(), "step": step})
     it.close()
     dist.barrier()
     dist.destroy_process_group()

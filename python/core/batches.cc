@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/string_view.h"
@@ -60,11 +61,15 @@ nb::object MakeCapsule(std::shared_ptr<const void> owner) {
 
 nb::object MakeBytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes.size()); }
 
-// What is in ragged.py; imported once.
-nb::object RaggedType() {
+}  // namespace
+
+nb::object RaggedToPython(nb::object values, nb::object splits) {
+  // Imported once.
   static PyObject* type = nb::module_::import_("shardfeed.ragged").attr("Ragged").inc_ref().ptr();
-  return nb::borrow(type);
+  return nb::borrow(type)(values, splits);
 }
+
+namespace {
 
 nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle owner,
                           size_t column, bool writable) {
@@ -98,7 +103,7 @@ nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle 
     shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
     values = MakeArray(data, spec.dtype, shape, owner, writable);
   }
-  return spec.ragged ? RaggedType()(values, splits) : values;
+  return spec.ragged ? RaggedToPython(values, splits) : values;
 }
 
 // A number as Python has it; null for those that need an array.
@@ -417,6 +422,35 @@ void BindBatches(nb::module_& m) {
       .def_prop_ro("shape", [](const BytesArray& a) { return nb::tuple(nb::cast(a.shape())); })
       .def_prop_ro("nbytes", &BytesArray::num_bytes, "Bytes of all strings.")
       .def("tolist", &BytesArray::ToList)
+      .def("__getstate__",
+           [](const BytesArray& a) {
+             nb::list strings;
+             for (size_t i = 0; i < a.size(); ++i) strings.append(MakeBytes(a.data()[i]));
+             return nb::make_tuple(strings, a.shape());
+           })
+      .def("__setstate__",
+           [](BytesArray& a, nb::tuple state) {
+             auto strings = std::make_shared<std::vector<std::string>>();
+             auto views =
+                 std::make_shared<std::pair<decltype(strings), std::vector<std::string_view>>>();
+             for (nb::handle item : nb::borrow<nb::sequence>(state[0])) {
+               const nb::bytes bytes = nb::cast<nb::bytes>(item);
+               strings->emplace_back(bytes.c_str(), bytes.size());
+             }
+             views->second.assign(strings->begin(), strings->end());
+             views->first = std::move(strings);
+             auto shape = nb::cast<std::vector<int64_t>>(state[1]);
+             size_t size = shape.empty() ? 0 : 1;
+             for (int64_t n : shape) size *= static_cast<size_t>(n);
+             if (shape.empty() || size != views->second.size()) ThrowValue("no BytesArray's state");
+             const std::string_view* data = views->second.data();
+             new (&a) BytesArray(std::move(views), data, std::move(shape));
+           })
+      .def("__repr__",
+           [](const BytesArray& a) {
+             return fmt::format("BytesArray([{}], {} bytes)", fmt::join(a.shape(), ", "),
+                                a.num_bytes());
+           })
       .def("view", &BytesArray::View, nb::arg("index"),
            "String `index` (of all, whatever the shape) as a read-only uint8 array in place.")
       .def("joined", &BytesArray::Joined,

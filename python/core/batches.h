@@ -66,6 +66,9 @@ class RowViews {
 // arrays [rows, shape...], BytesArrays, or Raggeds (of ragged.py).
 nanobind::object BatchToPython(Batch batch, bool bare, bool writable);
 
+// A Ragged (of ragged.py).
+nanobind::object RaggedToPython(nanobind::object values, nanobind::object splits);
+
 // A value of one row, `elements` (ragged) of it: a Python number, bytes, an array, a list of bytes.
 // Arrays are views that hold `owner`, or copies where that is none.
 nanobind::object ValueToPython(const ColumnSpec& spec, const char* data, int64_t elements,

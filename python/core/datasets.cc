@@ -14,8 +14,10 @@
 #include "pipeline/dataset.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
+#include "python/core/fields.h"
 #include "python/core/functions.h"
 #include "python/core/iterator.h"
+#include "python/core/pictures.h"
 #include "reader/random_access.h"
 #include "shard/spec.h"
 
@@ -131,15 +133,10 @@ Dataset Rows(nb::sequence spec, nb::sequence columns) {
 }
 
 // Iterator.__init__
-void Start(PyIterator* self, const Dataset& ds, int threads, uint64_t budget_bytes,
-           bool deterministic, bool headspace, std::shared_ptr<Trace> trace, bool bare,
-           bool writable, bool blocks) {
-  RunOptions options;
-  options.threads = threads;
-  options.budget_bytes = budget_bytes;
-  options.deterministic = deterministic;
-  options.headspace = headspace;
-  options.trace = std::move(trace);
+void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare, bool writable,
+           bool blocks) {
+  RunOptions options = RunOptionsFromPython(std::move(run_options));
+  const bool headspace = options.headspace;
   absl::StatusOr<std::unique_ptr<Iterator>> run;
   {
     nb::gil_scoped_release release;
@@ -181,6 +178,26 @@ class Records {
 
 }  // namespace
 
+RunOptions RunOptionsFromPython(nb::dict fields) {
+  const Fields f(std::move(fields));
+  RunOptions options;
+  f.Read("threads", &options.threads);
+  f.Read("cpu_share", &options.cpu_share);
+  f.Read("budget_bytes", &options.budget_bytes);
+  f.Read("autotune", &options.autotune);
+  f.Read("deterministic", &options.deterministic);
+  f.Read("headspace", &options.headspace);
+  f.Read("trace", &options.trace);
+  nb::list tuning;
+  f.Read("tuning", &tuning);
+  for (nb::handle stage : tuning) {
+    options.tuning.push_back({nb::cast<std::string>(stage["stage"]),
+                              nb::cast<int>(stage["workers"]),
+                              nb::cast<uint64_t>(stage["read_ahead"])});
+  }
+  return options;
+}
+
 void BindDatasets(nb::module_& m) {
   using nb::arg;
   nb::class_<Trace>(m, "Trace")
@@ -200,6 +217,12 @@ void BindDatasets(nb::module_& m) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));
                   })
       .def_static("rows", &Rows)
+      .def_static("from_generator",
+                  [](nb::object make, nb::sequence outputs) {
+                    RowSpec spec = SpecFromPython(outputs);
+                    auto generator = MakePythonGenerator(spec, std::move(make));
+                    return Made(Dataset::FromGenerator(std::move(generator), std::move(spec)));
+                  })
       .def("parse",
            [](const Dataset& ds, nb::sequence features, nb::sequence feature_lists) {
              return Made(ds.Parse(FeaturesFromPython(features), FeaturesFromPython(feature_lists)));
@@ -212,6 +235,37 @@ void BindDatasets(nb::module_& m) {
                parsed = ds.ParseAll();
              }
              return Made(*std::move(parsed));
+           })
+      .def("decode_image",
+           [](const Dataset& ds, const std::string& feature, nb::dict fields) {
+             return Made(ds.DecodeImage(feature, DecodeImageFromPython(std::move(fields))));
+           })
+      .def("augment",
+           [](const Dataset& ds, std::string column, nb::sequence steps, uint64_t seed) {
+             return Made(
+                 ds.Augment(std::move(column), AugmentationsFromPython(std::move(steps)), seed));
+           })
+      .def("decode_raw",
+           [](const Dataset& ds, std::string column, const std::string& dtype,
+              std::vector<int64_t> shape) {
+             return Made(ds.DecodeRaw(std::move(column), DTypeFromName(dtype), std::move(shape)));
+           })
+      .def("decode_npy",
+           [](const Dataset& ds, std::string column, const std::string& dtype,
+              std::vector<int64_t> shape) {
+             return Made(ds.DecodeNpy(std::move(column), DTypeFromName(dtype), std::move(shape)));
+           })
+      .def("decode_text", [](const Dataset& ds,
+                             std::string column) { return Made(ds.DecodeText(std::move(column))); })
+      .def("decode_wav",
+           [](const Dataset& ds, std::string column, int64_t channels, std::string rate) {
+             return Made(ds.DecodeWav(std::move(column), channels, std::move(rate)));
+           })
+      .def("flat_map",
+           [](const Dataset& ds, nb::sequence outputs, nb::object fn) {
+             RowSpec spec = SpecFromPython(outputs);
+             FlatMapFn map = MakePythonFlatMap(ds.spec(), spec, std::move(fn));
+             return Made(ds.FlatMap(std::move(spec), std::move(map)));
            })
       .def("map",
            [](const Dataset& ds, nb::sequence outputs, nb::object fn,
@@ -260,6 +314,20 @@ void BindDatasets(nb::module_& m) {
            [](const Dataset& ds, std::string column, int64_t budget) {
              return Made(ds.BatchByLength(std::move(column), budget));
            })
+      .def("sparse",
+           [](const Dataset& ds, std::vector<std::string> columns) {
+             return Made(ds.Sparse(std::move(columns)));
+           })
+      .def("mixup",
+           [](const Dataset& ds, std::string image, std::string label, int64_t num_classes,
+              double alpha, uint64_t seed) {
+             return Made(ds.MixUp(std::move(image), std::move(label), num_classes, alpha, seed));
+           })
+      .def("cutmix",
+           [](const Dataset& ds, std::string image, std::string label, int64_t num_classes,
+              double alpha, uint64_t seed) {
+             return Made(ds.CutMix(std::move(image), std::move(label), num_classes, alpha, seed));
+           })
       .def("unbatch", [](const Dataset& ds) { return Made(ds.Unbatch()); })
       .def("pack",
            [](const Dataset& ds, std::string column, int64_t length, size_t open, int64_t pad,
@@ -276,9 +344,9 @@ void BindDatasets(nb::module_& m) {
                            int64_t start) { return Made(ds.Enumerate(std::move(name), start)); })
       .def(
           "shuffle",
-          [](const Dataset& ds, uint64_t seed, std::optional<uint64_t> window) {
-            return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll)));
-          },
+          [](const Dataset& ds, uint64_t seed,
+             std::optional<uint64_t>
+                 window) { return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll))); },
           arg("seed"), arg("window").none())
       .def("interleave_shards",
            [](const Dataset& ds, uint64_t cycle, uint64_t block) {
@@ -286,6 +354,14 @@ void BindDatasets(nb::module_& m) {
            })
       .def("repeat", [](const Dataset& ds, uint64_t epochs) { return Made(ds.Repeat(epochs)); })
       .def("cache", [](const Dataset& ds, uint64_t max_bytes) { return Made(ds.Cache(max_bytes)); })
+      .def("cache_on_disk",
+           [](const Dataset& ds, std::string folder, uint64_t max_bytes) {
+             return Made(ds.CacheOnDisk(std::move(folder), max_bytes));
+           })
+      .def("snapshot",
+           [](const Dataset& ds, std::string path, uint64_t max_bytes) {
+             return Made(ds.Snapshot(std::move(path), max_bytes));
+           })
       .def("prefetch", [](const Dataset& ds, size_t count) { return Made(ds.Prefetch(count)); })
       .def_static(
           "concatenate",
@@ -314,9 +390,8 @@ void BindDatasets(nb::module_& m) {
       });
 
   nb::class_<PyIterator>(m, "Iterator")
-      .def("__init__", &Start, arg("dataset"), arg("threads"), arg("budget_bytes"),
-           arg("deterministic"), arg("headspace"), arg("trace").none(), arg("bare"),
-           arg("writable"), arg("blocks"))
+      .def("__init__", &Start, arg("dataset"), arg("run"), arg("bare"), arg("writable"),
+           arg("blocks"))
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
            [](PyIterator& it) {
@@ -329,8 +404,6 @@ void BindDatasets(nb::module_& m) {
       .def("stats", &PyIterator::Stats)
       .def("close", &PyIterator::Close)
       .def_prop_ro("closed", &PyIterator::closed);
-  m.def("close_all", &PyIterator::CloseAll);
-  m.def("after_fork", &PyIterator::AfterFork);
 }
 
 }  // namespace shardfeed::python

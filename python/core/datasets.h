@@ -4,8 +4,12 @@
 #define SHARDFEED_PYTHON_CORE_DATASETS_H_
 
 #include "nanobind/nanobind.h"
+#include "pipeline/dataset.h"
 
 namespace shardfeed::python {
+
+// {name: value} of the fields of RunOptions, but the allocator.
+RunOptions RunOptionsFromPython(nanobind::dict fields);
 
 // Dataset, Iterator and Records. A step that cannot be made raises.
 void BindDatasets(nanobind::module_& m);

@@ -30,14 +30,26 @@ absl::Status WithPython(const Work& work) {
   }
 }
 
-template <typename T>
-std::pair<const char*, size_t> Values(const RowContext& row, size_t column) {
-  const absl::Span<const T> values = row.In<T>(column);
+// A row of a batch, with RowContext's In.
+struct BatchRow {
+  template <typename T>
+  absl::Span<const T> In(size_t column) const {
+    return batch.Row<T>(column, row);
+  }
+
+  const Batch& batch;
+  const size_t row;
+};
+
+template <typename T, typename Row>
+std::pair<const char*, size_t> Values(const Row& row, size_t column) {
+  const absl::Span<const T> values = row.template In<T>(column);
   return {reinterpret_cast<const char*>(values.data()), values.size()};
 }
 
 // The values of a row's column, whatever their type.
-std::pair<const char*, size_t> ValuesOf(const RowContext& row, size_t column, DType dtype) {
+template <typename Row>
+std::pair<const char*, size_t> ValuesOf(const Row& row, size_t column, DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
       return Values<uint8_t>(row, column);
@@ -63,9 +75,12 @@ std::pair<const char*, size_t> ValuesOf(const RowContext& row, size_t column, DT
   return {};
 }
 
-char* Output(RowContext& row, size_t output, DType dtype, bool ragged, size_t elements) {
+// `row`: a RowContext or a RowEmitter.
+template <typename Row>
+char* Output(Row& row, size_t output, DType dtype, bool ragged, size_t elements) {
   const auto at = [&]<typename T>(T) {
-    const absl::Span<T> values = ragged ? row.Extend<T>(output, elements) : row.Out<T>(output);
+    const absl::Span<T> values =
+        ragged ? row.template Extend<T>(output, elements) : row.template Out<T>(output);
     return reinterpret_cast<char*>(values.data());
   };
   switch (dtype) {
@@ -94,7 +109,8 @@ char* Output(RowContext& row, size_t output, DType dtype, bool ragged, size_t el
 }
 
 // Copies, for the row may be in memory that is used again.
-nb::dict RowToPython(const RowContext& row, const RowSpec& spec) {
+template <typename Row>
+nb::dict RowToPython(const Row& row, const RowSpec& spec) {
   nb::dict columns;
   for (size_t c = 0; c < spec.size(); ++c) {
     const auto [data, values] = ValuesOf(row, c, spec[c].dtype);
@@ -104,7 +120,8 @@ nb::dict RowToPython(const RowContext& row, const RowSpec& spec) {
   return columns;
 }
 
-void SetOutput(RowContext& row, size_t output, const ColumnSpec& spec, nb::handle value) {
+template <typename Row>
+void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value) {
   const auto check = [&](size_t size, size_t each) {
     if (spec.ragged ? size % each == 0 : size == each) return size / each;
     throw nb::value_error(
@@ -136,6 +153,41 @@ MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn)
       for (size_t i = 0; i < outputs.size(); ++i) SetOutput(row, i, outputs[i], values[i]);
       return absl::OkStatus();
     });
+  };
+}
+
+FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nb::object fn) {
+  return [input, outputs, fn = ShareObject(std::move(fn))](const Batch& in, size_t row,
+                                                           RowEmitter& out) {
+    return WithPython([&] {
+      const nb::sequence rows =
+          nb::borrow<nb::sequence>(nb::borrow(fn.get())(RowToPython(BatchRow{in, row}, input)));
+      for (nb::handle one : rows) {
+        const nb::sequence values = nb::borrow<nb::sequence>(one);
+        out.Begin();
+        for (size_t i = 0; i < outputs.size(); ++i) SetOutput(out, i, outputs[i], values[i]);
+      }
+      return absl::OkStatus();
+    });
+  };
+}
+
+std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nb::object make) {
+  auto shared = std::make_shared<const RowSpec>(spec);
+  return [shared, make = ShareObject(std::move(make))]() -> Generator {
+    return [shared, make, next = std::shared_ptr<PyObject>()]() mutable -> absl::StatusOr<Batch> {
+      Batch batch;
+      const absl::Status status = WithPython([&] {
+        if (next == nullptr) next = ShareObject(nb::borrow(make.get())());
+        const nb::object columns = nb::borrow(next.get())();
+        if (columns.is_none()) return absl::OkStatus();
+        batch = BatchFromPython(shared, nb::borrow<nb::sequence>(columns));
+        batch.batched = false;
+        return absl::OkStatus();
+      });
+      if (!status.ok()) return status;
+      return batch;
+    };
   };
 }
 

@@ -3,11 +3,14 @@
 #ifndef SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
 #define SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
 
+#include <functional>
 #include <memory>
 
 #include "nanobind/nanobind.h"
+#include "pipeline/flat_map.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
+#include "pipeline/sources.h"
 
 namespace shardfeed::python {
 
@@ -19,6 +22,11 @@ namespace shardfeed::python {
 MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
 // fn(row dict) tells whether the row stays.
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
+// fn(row dict) gives a sequence of rows, each as MakePythonMap's.
+FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
+// make() gives a function, each call of which gives columns as BatchFromPython takes them, or None
+// at the end.
+std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nanobind::object make);
 // fn(batch dict) gives (columns as BatchFromPython takes them, a shape or None for each): the shape
 // of the column's rows where it differs from batch to batch.
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nanobind::object fn, bool writable);

@@ -1,20 +1,18 @@
 #include "python/core/iterator.h"
 
-#include <chrono>
 #include <set>
 #include <utility>
 
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
 #include "python/core/errors.h"
 #include "python/core/shared_object.h"
+#include "python/core/turn.h"
 
 namespace shardfeed::python {
 namespace {
 
 namespace nb = nanobind;
-
-// How often a thread that waits looks for signals.
-constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 
 // Guarded by the GIL, which fork holds, too.
 std::set<PyIterator*>& Open() {
@@ -101,28 +99,6 @@ void PyIterator::Do(std::function<absl::Status(Iterator&)> work) {
   Settle();
 }
 
-namespace {
-
-// One thread at a time uses an iterator; others wait without the GIL.
-class Turn {
- public:
-  explicit Turn(std::timed_mutex& mutex) : mutex_(mutex) {
-    while (true) {
-      {
-        nb::gil_scoped_release release;
-        if (mutex_.try_lock_for(kSignalInterval)) return;
-      }
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-  }
-  ~Turn() { mutex_.unlock(); }
-
- private:
-  std::timed_mutex& mutex_;
-};
-
-}  // namespace
-
 nb::object PyIterator::Next() {
   CheckOpen();
   const std::shared_ptr<Run> run = run_;
@@ -179,19 +155,18 @@ void PyIterator::Load(const std::string& state) {
   Check(run->status);
 }
 
-nb::dict PyIterator::Stats() {
-  CheckOpen();
-  IteratorStats stats;
-  // The GIL keeps Close away; nothing of this waits for it.
-  stats = run_->iterator->stats();
+nb::dict StatsToPython(const IteratorStats& stats) {
   nb::list stages;
   for (const StageStats& s : stats.stages) {
     nb::dict stage;
     stage["name"] = s.name;
     stage["threads"] = s.threads;
+    stage["workers"] = s.workers;
+    stage["read_ahead"] = s.read_ahead;
     stage["batches"] = s.batches;
     stage["rows"] = s.rows;
     stage["bytes"] = s.bytes;
+    stage["invalid"] = s.invalid;
     stage["busy_seconds"] = s.busy_seconds;
     stage["wait_in_seconds"] = s.wait_in_seconds;
     stage["wait_out_seconds"] = s.wait_out_seconds;
@@ -208,8 +183,25 @@ nb::dict PyIterator::Stats() {
   all["damaged"] = stats.damaged;
   all["wait_seconds"] = stats.wait_seconds;
   all["stages"] = std::move(stages);
+  nb::list tuning;
+  for (const StageTuning& t : stats.tuning) {
+    nb::dict stage;
+    stage["stage"] = t.stage;
+    stage["workers"] = t.workers;
+    stage["read_ahead"] = t.read_ahead;
+    tuning.append(std::move(stage));
+  }
+  all["tuning"] = std::move(tuning);
+  all["decisions"] = stats.decisions;
+  all["limit"] = stats.limit;
   all["verdict"] = stats.verdict;
   return all;
+}
+
+nb::dict PyIterator::Stats() {
+  CheckOpen();
+  // The GIL keeps Close away; nothing of this waits for it.
+  return StatsToPython(run_->iterator->stats());
 }
 
 void PyIterator::Close() {

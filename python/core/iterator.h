@@ -16,6 +16,8 @@
 
 namespace shardfeed::python {
 
+nanobind::dict StatsToPython(const IteratorStats& stats);
+
 // What elements look like.
 struct ElementForm {
   bool bare = false;      // of a single column: its value alone, not a dict

@@ -4,7 +4,9 @@
 #include "nanobind/nanobind.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
+#include "python/core/device.h"
 #include "python/core/errors.h"
+#include "python/core/iterator.h"
 #include "python/core/shared_object.h"
 #include "python/core/writing.h"
 
@@ -16,5 +18,14 @@ NB_MODULE(_core, m) {
   BindBatches(m);
   BindDatasets(m);
   BindWriting(m);
+  BindDevice(m);
+  m.def("close_all", [] {
+    PyIterator::CloseAll();
+    PyDeviceIterator::CloseAll();
+  });
+  m.def("after_fork", [] {
+    PyIterator::AfterFork();
+    PyDeviceIterator::AfterFork();
+  });
   m.def("drop_objects", &DropObjects);
 }

@@ -11,16 +11,20 @@
         step(batch["x"], batch["y"])
 """
 
+from typing import Any as _Any
+
+from . import augment
 from . import features as _features
-from ._core import BytesArray, CancelledError, DataLossError, Trace
+from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
 from .command import Defect, Inspection, VerifyReport, convert, index, inspect, verify
-from .dataset import Dataset, concatenate, from_arrays, interleave, mix, read
+from .dataset import Dataset, concatenate, from_arrays, from_generator, interleave, mix, read
 from .dataset import range_ as range
 from .dataset import zip_ as zip
+from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
-                       int64, ragged, uint8, uint16, var)
+                       int64, ragged, sparse, uint8, uint16, var)
 from .iterator import Iterator
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .writing import Writer, write
 
@@ -29,15 +33,16 @@ bytes = _features.bytes_
 __version__ = "0.1.0"
 
 __all__ = [
-    "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "Feature", "Inspection",
-    "Iterator", "Ragged", "Trace", "VerifyReport", "Writer", "bfloat16", "bytes", "concatenate",
-    "convert", "fixed", "float16", "float32", "float64", "from_arrays", "index", "inspect", "int16",
+    "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
+    "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "Ragged", "Sparse", "Trace",
+    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "concatenate", "convert", "fixed",
+    "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect", "int16",
     "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world", "read",
-    "uint16", "uint8", "var", "verify", "write", "zip",
+    "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> _Any:
     # Those that need a framework are imported when they are asked for.
     if name in ("torch", "tf"):
         import importlib

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -13,18 +13,25 @@ from . import structure as structures
 from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .features import FeatureLike, as_feature, dtype_name
+from .augment import Augmentation
+from .device import DeviceView
+from .features import ColumnSpec, DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
 
 Records = Union[str, Sequence[Tuple[int, int]], None]
 
 # Steps that give an element for each.
-_ONE_TO_ONE = {"parse", "parse_all", "map", "map_batch", "select", "pad", "enumerate", "shuffle",
-               "interleave_shards", "cache", "prefetch"}
+_ONE_TO_ONE = {"parse", "parse_all", "decode_image", "decode_raw", "decode_npy", "decode_text",
+               "decode_wav", "augment", "map", "map_batch", "select", "pad", "sparse", "mixup",
+               "cutmix", "enumerate", "shuffle", "interleave_shards", "cache", "cache_on_disk",
+               "snapshot", "prefetch"}
 # Of these, steps that look at the row alone.
-_ROW_STEPS = {"parse", "parse_all", "map", "select"}
+_ROW_STEPS = {"parse", "parse_all", "decode_image", "decode_raw", "decode_npy", "decode_text",
+              "decode_wav", "augment", "map", "select"}
 _UNKNOWN = {
+    "from_generator": "only its end tells how many elements a generator has",
+    "flat_map": "flat_map gives any number of elements for each",
     "filter": "filter drops elements", "filter_batch": "filter drops elements",
     "bucket_by_length": "bucket_by_length makes batches by the rows' lengths",
     "batch_by_length": "batch_by_length makes batches by the rows' lengths",
@@ -35,12 +42,12 @@ _UNKNOWN = {
 def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
-    if method in ("shards", "range"):
+    if method in ("shards", "range", "from_generator"):
         return getattr(CoreDataset, method)(*arguments)
     cores = [ds._core for ds in inputs]
     if method in ("concatenate", "zip", "interleave", "mix"):
         return getattr(CoreDataset, method)(cores, *arguments)
-    return getattr(cores[0], method)(*arguments)
+    return getattr(cores[0], method)(*(arguments[:2] if method == "parse" else arguments))
 
 
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
@@ -78,8 +85,12 @@ class Dataset:
         self._inputs = tuple(inputs)
         self._text = text
         self._structure = structure
-        self._options = dict(options if options is not None else
-                             inputs[0]._options if inputs else {})
+        self._options: Dict[str, Any] = dict(options if options is not None else
+                                             inputs[0]._options if inputs else {})
+        # Ragged columns that are to be Sparse in batches.
+        self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
+        if method == "parse":
+            self._sparse += arguments[2]
         self._made: Any = None
         self._pid = 0
         self._records_made: Any = None
@@ -121,9 +132,73 @@ class Dataset:
             return self._then("parse_all", text="parse()", structure=None)
         wanted = {name: as_feature(f) for name, f in (features or {}).items()}
         lists = {name: as_feature(f) for name, f in (feature_lists or {}).items()}
+        if any(f.is_sparse for f in lists.values()):
+            raise ValueError("parse: feature lists are ragged, not sparse")
         return self._then("parse", [f.core(name) for name, f in wanted.items()],
                           [f.core(name) for name, f in lists.items()],
+                          tuple(name for name, f in wanted.items() if f.is_sparse),
                           text=f"parse({', '.join([*wanted, *lists])})", structure=None)
+
+    def decode_image(self, feature: str = "image/encoded",
+                     size: Union[int, Sequence[int]] = 224, *, crop: str = "none",
+                     center_fraction: float = 0.875, scale: Sequence[float] = (0.08, 1.0),
+                     ratio: Sequence[float] = (3 / 4, 4 / 3), flip: float = 0.0, channels: int = 3,
+                     interpolation: str = "bilinear", antialias: bool = True, layout: str = "NHWC",
+                     dtype: DTypeLike = "uint8", mean: Union[float, Sequence[float], None] = None,
+                     std: Union[float, Sequence[float], None] = None, orient: bool = False,
+                     on_damage: str = "fail", max_pixels: Optional[int] = None,
+                     max_scans: Optional[int] = None, seed: int = 0,
+                     output: str = "") -> "Dataset":
+        """Encoded pictures (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`, which goes, as
+        pixels of the column `output` (by default its name without "/encoded"): an array [height,
+        width, channels], or with layout="NCHW" [channels, height, width], which in a batch is a view
+        of the batch's memory: pixels are decoded straight into it. Of records that are not parsed
+        yet, the features are found as parse() does.
+
+        size: of the result in pixels: one number, or (height, width).
+        crop: what becomes the result. "none": all of the picture, squeezed; "center": the middle, of
+        the result's shape, `center_fraction` of the largest such (0.875 is 224 of 256); "random": as
+        torchvision's RandomResizedCrop, by `scale` (parts of the area) and `ratio` (width over
+        height).
+        flip: how likely left and right change places. Random numbers depend on `seed`, the epoch and
+        the record's position alone.
+        channels: 3 (RGB) or 1 (grey). interpolation: "bilinear", "bicubic", "area" or "nearest";
+        antialias: as Pillow and torchvision, else as OpenCV and TensorFlow.
+        dtype: uint8, or float16, bfloat16 or float32 of (level / 255 - mean) / std, each of these
+        one number or one for each channel.
+        orient: turns pictures upright by their Exif data.
+        on_damage, of pictures that cannot be decoded: "fail" ends the run with an error that names
+        the record; "replace" puts another row of the batch in their place; "zero" leaves 0; "accept"
+        takes what there is of a damaged JPEG. "replace" and "zero" add a column OUTPUT/valid, uint8:
+        1 for each picture that was decoded.
+        max_pixels, max_scans: more are an error before they take memory and time.
+
+        ValueError: an option that cannot be, named; no such column. From iterators, DataLossError:
+        bytes that are no picture; OSError: more pixels than max_pixels."""
+        if self._structure == "record" and feature != "record":
+            return self.parse().decode_image(
+                feature, size, crop=crop, center_fraction=center_fraction, scale=scale, ratio=ratio,
+                flip=flip, channels=channels, interpolation=interpolation, antialias=antialias,
+                layout=layout, dtype=dtype, mean=mean, std=std, orient=orient, on_damage=on_damage,
+                max_pixels=max_pixels, max_scans=max_scans, seed=seed, output=output)
+        height, width = _size(size)
+        fields: Dict[str, Any] = {
+            "height": height, "width": width, "crop": crop, "channels": int(channels),
+            "center_fraction": float(center_fraction), "scale": _two("scale", scale),
+            "ratio": _two("ratio", ratio), "flip": float(flip), "interpolation": interpolation,
+            "antialias": bool(antialias), "layout": layout, "dtype": dtype_name(dtype),
+            "mean": _channels(mean, channels), "std": _channels(std, channels),
+            "orient": bool(orient), "on_damage": on_damage, "seed": seed, "output": output}
+        fields.update({name: limit for name, limit in [("max_pixels", max_pixels),
+                                                       ("max_scans", max_scans)] if limit})
+        text = f"decode_image({feature!r}, {size!r}"
+        for name, value, default in [("crop", crop, "none"), ("flip", flip, 0.0),
+                                     ("layout", layout, "NHWC"),
+                                     ("dtype", fields["dtype"], "uint8"),
+                                     ("on_damage", on_damage, "fail"), ("output", output, "")]:
+            if value != default:
+                text += f", {name}={value!r}"
+        return self._then("decode_image", feature, fields, text=text + ")", structure=None)
 
     def map(self, fn: Callable[[Any], Any], *, batched: bool = False,
             output: Optional[Mapping[str, FeatureLike]] = None, processes: int = 0) -> "Dataset":
@@ -133,7 +208,8 @@ class Dataset:
         output: the columns that fn gives, as for parse. Without it fn is called once, here, with the
         first element: numbers and arrays become columns of that type and shape, lists become rows of
         any length; Python floats are float32, bools uint8.
-        processes: fn runs on so many processes, which are spawned; it must be importable then.
+        processes: fn runs on up to so many processes, as many as the stage has threads (start,
+        with_options); they are spawned, so it must be importable. Arrays go through shared memory.
 
         What fn raises comes out of the iterator with its traceback and a note that names the
         record."""
@@ -143,7 +219,8 @@ class Dataset:
                 "the elements here are rows: batch first, or leave out batched=True" if batched else
                 "the elements here are batches: say batched=True, or unbatch first"))
         if processes:
-            fn = functions.ProcessFunction(fn, processes)
+            from .processes import ProcessFunction  # takes what few need
+            fn = ProcessFunction(fn, processes)
         kind = functions.BatchFunction if batched else functions.RowFunction
         if output is not None:
             outputs, structure = functions.declared(dict(output)), None
@@ -158,6 +235,24 @@ class Dataset:
         given = {column[0] for column in outputs}
         drops = [column[0] for column in self._core.spec() if column[0] not in given]
         return self._then("map", outputs, call, drops, text=f"map({name})", structure=structure)
+
+    def flat_map(self, fn: Callable[[Any], Iterable[Any]], *,
+                 output: Optional[Mapping[str, FeatureLike]] = None) -> "Dataset":
+        """The elements of fn(row), any number of them for each row; on the library's threads. output:
+        their columns, as for map; without it, the first element of the first row tells."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if output is not None:
+            outputs, structure = functions.declared(dict(output)), None
+        else:
+            with self._start(threads=1) as it:
+                first = next((element for row in it for element in fn(row)), None)
+            if first is None:
+                raise ValueError(f"flat_map({name}): there are no elements from which to learn what "
+                                 "it gives; declare output=")
+            structure, values = structures.flatten(first)
+            outputs = [functions.infer_row(k, v) for k, v in values.items()]
+        call = functions.FlatFunction(fn, self._structure, outputs, structure)
+        return self._then("flat_map", outputs, call, text=f"flat_map({name})", structure=structure)
 
     def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool) -> Tuple[Any, Any]:
         """The columns and the structure that fn gives for the first element."""
@@ -194,16 +289,74 @@ class Dataset:
         """These columns alone, in this order."""
         return self._then("select", list(names), text=f"select({', '.join(names)})", structure=None)
 
+    # ---- Rows' bytes and pictures
+
+    def decode_raw(self, column: str, dtype: DTypeLike,
+                   shape: Union[int, Sequence[int]] = ()) -> "Dataset":
+        """Bytes that are values as they stand in memory, little-endian, as an array of `shape` in
+        their column. A first size of -1: any number of elements, ragged. From iterators, ValueError:
+        bytes of another size."""
+        return self._then("decode_raw", column, dtype_name(dtype), list(as_shape(shape)),
+                          text=f"decode_raw({column!r}, {dtype_name(dtype)!r}, {shape!r})")
+
+    def decode_npy(self, column: str, dtype: DTypeLike,
+                   shape: Union[int, Sequence[int]] = ()) -> "Dataset":
+        """The same of .npy files, which must hold that dtype and shape."""
+        return self._then("decode_npy", column, dtype_name(dtype), list(as_shape(shape)),
+                          text=f"decode_npy({column!r}, {dtype_name(dtype)!r}, {shape!r})")
+
+    def decode_text(self, column: str) -> "Dataset":
+        """Checks that bytes are UTF-8. From iterators, DataLossError: they are not."""
+        return self._then("decode_text", column, text=f"decode_text({column!r})")
+
+    def decode_wav(self, column: str, channels: int = 1, rate: str = "sample_rate") -> "Dataset":
+        """Sound of WAV files: ragged float32 in [-1, 1), an element [channels] for each frame; and a
+        column `rate`, int32, of frames in a second. From iterators, ValueError: another number of
+        channels; DataLossError: no such file."""
+        return self._then("decode_wav", column, channels, rate,
+                          text=f"decode_wav({column!r}, channels={channels})", structure=None)
+
+    def augment(self, column: str, steps: Sequence[Augmentation], seed: int = 0) -> "Dataset":
+        """Random changes of pictures, uint8 [height, width, 1 or 3]: see sf.augment. They depend on
+        the seed, the epoch and the record's position alone; two such steps of a chain need seeds of
+        their own. ValueError: a parameter out of its range, named."""
+        return self._then("augment", column, list(steps), seed,
+                          text=f"augment({column!r}, {list(steps)!r}, seed={seed})")
+
     # ---- Rows to batches
 
     def batch(self, size: int, drop_remainder: bool = False) -> "Dataset":
-        return self._then("batch", size, drop_remainder,
+        """Batches of `size` rows; the last one is smaller, or left out."""
+        made = self._then("batch", size, drop_remainder,
                           text=f"batch({size}{', drop_remainder=True' if drop_remainder else ''})")
+        return made._made_sparse()
+
+    def sparse(self, *columns: str) -> "Dataset":
+        """Ragged columns of batches, of single values, as `Sparse`s: values, indices, shape."""
+        found = self.element_spec
+        for name in columns:
+            if name in found and found[name][1]:
+                raise ValueError(f"sparse: the elements of column {name!r} are of shape "
+                                 f"{list(found[name][1])}; single values can be sparse")
+        structure = structures.with_sparse(self._structure, list(found), columns)
+        return self._then("sparse", list(columns), structure=structure,
+                          text=f"sparse({', '.join(map(repr, columns))})")
+
+    def _made_sparse(self) -> "Dataset":
+        """Batches whose columns are Sparse that parse has asked for as such."""
+        found = self.element_spec
+        names = [name for name in self._sparse if name in found and found[name][2]]
+        return self.sparse(*names) if names else self
 
     def padded_batch(self, size: int, padding: Optional[Mapping[str, Any]] = None,
                      drop_remainder: bool = False) -> "Dataset":
         """Ragged columns become [rows, length, shape...]. padding: {name: value} or {name: (length,
         value)}; 0 and the batch's longest row where nothing is said."""
+        found = self.element_spec
+        names = [name for name in self._sparse if name in found and found[name][2]]
+        if names:
+            raise ValueError(f"padded_batch: column {names[0]!r} is sparse; batch takes such columns, "
+                             "and parse them as sf.var for padding")
         return self._then("padded_batch", size, _padding(padding), drop_remainder,
                           text=f"padded_batch({size})")
 
@@ -215,16 +368,42 @@ class Dataset:
                          drop_remainder: bool = False) -> "Dataset":
         """Batches of rows of like length: bucket i has the rows that are shorter than boundaries[i]
         and makes batches of sizes[i], of which there is one more."""
-        return self._then("bucket_by_length", column, list(boundaries), list(sizes), drop_remainder,
+        made = self._then("bucket_by_length", column, list(boundaries), list(sizes), drop_remainder,
                           text=f"bucket_by_length({column!r}, {list(boundaries)}, {list(sizes)})")
+        return made._made_sparse()
 
     def batch_by_length(self, column: str, budget: int) -> "Dataset":
         """Batches whose rows times the longest row's length are at most `budget`."""
-        return self._then("batch_by_length", column, budget,
+        made = self._then("batch_by_length", column, budget,
                           text=f"batch_by_length({column!r}, {budget})")
+        return made._made_sparse()
 
     def unbatch(self) -> "Dataset":
-        return self._then("unbatch", text="unbatch()")
+        """The rows of batches, one by one."""
+        leaves = structures.leaves(self._structure)
+        if not any(isinstance(leaf, structures.SparseOf) for leaf in leaves):
+            return self._then("unbatch", text="unbatch()")
+        # Rows of any length again.
+        names = [leaf if isinstance(leaf, str) else leaf.column for leaf in leaves]
+        return self.select(*names)._then("unbatch", text="unbatch()",
+                                         structure=structures.without_sparse(self._structure))
+
+    # ---- Batches
+
+    def mixup(self, image: str, label: str, num_classes: int, alpha: float = 1.0,
+              seed: int = 0) -> "Dataset":
+        """Each picture blended with the one before it in the batch, by one lambda of Beta(alpha,
+        alpha), as torchvision's MixUp. Labels become float32 [num_classes]. The lambda depends on the
+        seed, the epoch and the position of the batch's first row."""
+        return self._then("mixup", image, label, num_classes, alpha, seed,
+                          text=f"mixup({image!r}, {label!r}, {num_classes})")
+
+    def cutmix(self, image: str, label: str, num_classes: int, alpha: float = 1.0,
+               seed: int = 0) -> "Dataset":
+        """A rectangle of the picture before it in each picture, as torchvision's CutMix; labels as
+        mixup's, by area."""
+        return self._then("cutmix", image, label, num_classes, alpha, seed,
+                          text=f"cutmix({image!r}, {label!r}, {num_classes})")
 
     def pack(self, column: str, length: int, open: int = 16, pad: int = 0,
              truncate: bool = False) -> "Dataset":
@@ -268,11 +447,28 @@ class Dataset:
         """0: without end."""
         return self._then("repeat", epochs, text=f"repeat({epochs or ''})")
 
-    def cache(self, max_bytes: int = 1 << 30) -> "Dataset":
-        """Keeps the elements in the run's memory. Arrays are read-only then."""
-        return self._then("cache", max_bytes, text="cache()")
+    def cache(self, max_bytes: Optional[int] = None,
+              path: Union[str, os.PathLike, None] = None) -> "Dataset":
+        """Keeps the elements for later epochs of the run: in its memory, or in a file in the folder
+        `path`, which goes with the run. Arrays are read-only then. max_bytes: more is an error (1 GiB;
+        on disk 1 TiB)."""
+        if path is None:
+            return self._then("cache", 1 << 30 if max_bytes is None else max_bytes, text="cache()")
+        return self._then("cache_on_disk", os.fspath(path),
+                          1 << 40 if max_bytes is None else max_bytes,
+                          text=f"cache(path={os.fspath(path)!r})")
+
+    def snapshot(self, path: Union[str, os.PathLike], max_bytes: int = 1 << 40) -> "Dataset":
+        """Writes the elements to the file `path`, once, and gives them from there in this and all
+        later runs. It is there when all elements have been delivered. Arrays are read-only then.
+
+        From iterators, RuntimeError: the file is of another chain or other data. What functions do is
+        not known: name another file for other functions (docs/snapshot.md)."""
+        return self._then("snapshot", os.fspath(path), max_bytes,
+                          text=f"snapshot({os.fspath(path)!r})")
 
     def prefetch(self, count: int = 2) -> "Dataset":
+        """Makes `count` elements ahead, on a thread of its own."""
         return self._then("prefetch", count, text=f"prefetch({count})")
 
     def zip(self, *others: "Dataset") -> "Dataset":
@@ -285,8 +481,11 @@ class Dataset:
 
     def with_options(self, **options: Any) -> "Dataset":
         """How iterators run: threads (of each stage), budget_bytes (of batches ahead),
-        deterministic, headspace (the first element over and over), trace (an sf.Trace)."""
-        unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace"}
+        deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
+        (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
+        True), tuning (these, as stats()["tuning"] of a run before has them)."""
+        unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace",
+                                  "cpu_share", "autotune", "tuning"}
         if unknown:
             raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
         return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
@@ -294,7 +493,7 @@ class Dataset:
 
     def _shared(self) -> bool:
         """Elements are in memory that is delivered again."""
-        return self._method in ("cache", "rows") or any(ds._shared() for ds in self._inputs)
+        return self._method in ("cache", "cache_on_disk", "snapshot", "rows") or any(ds._shared() for ds in self._inputs)
 
     def _start(self, convert: Optional[Callable[[Any], Any]] = None,
                **options: Any) -> iterator.Iterator:
@@ -329,6 +528,26 @@ class Dataset:
     def tf(self) -> "View":
         """Iterators that give eager tf.Tensors."""
         return View(self, "tf")
+
+    def cuda(self, device: int = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+             depth: int = 2, pinned_bytes: int = 0, stream: Any = None) -> DeviceView:
+        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
+        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
+        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
+
+        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
+        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
+        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
+        pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
+        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
+        the legacy default stream, behind torch() torch's current one.
+
+        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
+        message tells what was looked for."""
+        if not self._core.batched():
+            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
+                             "batch first")
+        return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
 
     # ---- What it is
 
@@ -367,7 +586,7 @@ class Dataset:
                     return arguments[0]
                 return length
         if method == "zip":
-            return min(lengths)  # type: ignore[type-var]
+            return min(lengths)
         if method in ("concatenate", "interleave"):
             return sum(lengths)  # type: ignore[arg-type]
         if method == "mix":
@@ -427,11 +646,14 @@ class Dataset:
         steps = []
         ds = self
         while ds._method in _ROW_STEPS:
+            if _is_random(ds):
+                raise TypeError(f"{self!r} has no elements by number: {ds._text} draws at random, by "
+                                "a record's place in an epoch; iterate over it")
             steps.append(ds)
             ds = ds._inputs[0]
         if ds._method != "shards":
-            raise TypeError(f"{self!r} has no elements by number: only sf.read, and parse, map and "
-                            f"select behind it, have; {ds._text} has not")
+            raise TypeError(f"{self!r} has no elements by number: only sf.read has, and parse, "
+                            f"decode_image, map and select behind it; {ds._text} has not")
         records = ds._records.get(numbers, 0)
         if not steps:
             return records
@@ -442,7 +664,8 @@ class Dataset:
             method, arguments = step._method, step._arguments
             if method == "parse_all":
                 method = "parse"
-                arguments = ([(n, d, s, r, None, False) for n, d, s, r in step._core.spec()], [])
+                arguments = ([(n, d, s, r, None, False) for n, d, s, r in step._core.spec()], [],
+                             ())
             found = Dataset(method, arguments, [found], step._text, step._structure)
         return list(found._start(threads=1 if len(numbers) < 64 else 0))
 
@@ -468,6 +691,35 @@ def _number(i: Any, n: int) -> int:
     if not -n <= i < n:
         raise IndexError(f"record {i} of {n}")
     return int(i) % n
+
+
+def _size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
+    if isinstance(size, (int, np.integer)):
+        return int(size), int(size)
+    if len(size) != 2:
+        raise ValueError(f"size {size!r}: one number of pixels, or (height, width)")
+    return int(size[0]), int(size[1])
+
+
+def _two(name: str, values: Sequence[float]) -> Tuple[float, float]:
+    if len(values) != 2:
+        raise ValueError(f"{name} {values!r}: two numbers are wanted, the least and the most")
+    return float(values[0]), float(values[1])
+
+
+def _channels(values: Union[float, Sequence[float], None], channels: int) -> List[float]:
+    if values is None:
+        return []
+    if isinstance(values, (int, float)):
+        return [float(values)] * channels
+    return [float(v) for v in values]
+
+
+def _is_random(ds: Dataset) -> bool:
+    """Draws numbers by the record's position in an epoch."""
+    if ds._method == "decode_image":
+        return ds._arguments[1]["crop"] == "random" or ds._arguments[1]["flip"] > 0
+    return ds._method == "augment"
 
 
 def _padding(padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, float]]:
@@ -582,7 +834,8 @@ def range_(start: int, stop: Optional[int] = None, step: int = 1,
 
 def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
-    specs, values = [], []
+    specs: List[ColumnSpec] = []
+    values = []
     rows = 0
     for name, value in columns.items():
         if isinstance(value, list):
@@ -595,6 +848,25 @@ def from_arrays(columns: Mapping[str, Any]) -> Dataset:
         values.append(functions.batch_value(value, specs[-1])[0])
         rows = len(value)
     return Dataset("rows", (specs, values, rows), [], f"from_arrays({', '.join(columns)})")
+
+
+def from_generator(make: Callable[[], Iterable[Any]],
+                   output: Optional[Mapping[str, FeatureLike]] = None) -> Dataset:
+    """What make() gives, as tf.data's from_generator: each run calls it and iterates over that, on a
+    thread of the library; to go to a saved state, from the start. output: the columns, as for map;
+    without it the first element tells."""
+    name = getattr(make, "__name__", type(make).__name__)
+    if output is not None:
+        outputs, structure = functions.declared(dict(output)), None
+    else:
+        first = next(iter(make()), None)
+        if first is None:
+            raise ValueError(f"from_generator({name}): there are no elements from which to learn "
+                             "their columns; declare output=")
+        structure, values = structures.flatten(first)
+        outputs = [functions.infer_row(k, v) for k, v in values.items()]
+    call = functions.GeneratorFunction(make, None, outputs, structure)
+    return Dataset("from_generator", (call, outputs), [], f"from_generator({name})", structure)
 
 
 def _alike(datasets: Sequence[Dataset]) -> Any:
@@ -628,4 +900,4 @@ def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, 
 
 
 __all__ = ["BytesArray", "Dataset", "Ragged", "Trace", "concatenate", "dtype_name", "from_arrays",
-           "interleave", "mix", "range_", "read", "zip_"]
+           "from_generator", "interleave", "mix", "range_", "read", "zip_"]

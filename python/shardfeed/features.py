@@ -49,11 +49,12 @@ class Feature(NamedTuple):
     is_ragged: bool = False
     default: Optional[Tuple[Any, ...]] = None
     raw: bool = False
+    is_sparse: bool = False
 
     def column(self, name: str) -> ColumnSpec:
         return (name, self.dtype, self.shape, self.is_ragged)
 
-    def core(self, name: str):
+    def core(self, name: str) -> Tuple[Any, ...]:
         default = None if self.default is None else list(self.default)
         return (name, self.dtype, self.shape, self.is_ragged, default, self.raw)
 
@@ -61,7 +62,7 @@ class Feature(NamedTuple):
 FeatureLike = Union[Feature, DTypeLike]
 
 
-def _shape(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
+def as_shape(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
     return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
 
 
@@ -81,7 +82,7 @@ def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, def
             default = [default]
         values = tuple(v.encode() if isinstance(v, str) else v
                        for v in (np.ravel(default).tolist() if name != bytes_ else default))
-    return Feature(name, _shape(shape), False, values, raw)
+    return Feature(name, as_shape(shape), False, values, raw)
 
 
 def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
@@ -89,12 +90,17 @@ def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
     """Rows of any number of elements, each of `shape`: a batch's column is a `Ragged`.
 
     A record without the feature is a row without elements."""
-    return Feature(dtype_name(dtype), _shape(shape), True, None, raw)
+    return Feature(dtype_name(dtype), as_shape(shape), True, None, raw)
 
 
 def var(dtype: DTypeLike = int64) -> Feature:
     """Rows of any number of single values: `ragged(dtype)`."""
     return ragged(dtype)
+
+
+def sparse(dtype: DTypeLike = int64) -> Feature:
+    """As `var`, but a batch's column is a `Sparse`, as tf.io.VarLenFeature: values, indices, shape."""
+    return Feature(dtype_name(dtype), (), True, None, False, True)
 
 
 def as_feature(feature: FeatureLike) -> Feature:

@@ -6,33 +6,44 @@ from typing import Any, Callable
 
 import numpy as np
 
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 from .structure import map_values
 
 
-def _converter(array: Callable[[np.ndarray], Any]) -> Callable[[Any], Any]:
+def _converter(array: Callable[[np.ndarray], Any],
+               sparse: Callable[[Any, Any, Any], Any]) -> Callable[[Any], Any]:
+    """sparse(values, indices, shape) is called for Sparses of numbers."""
     def value(v: Any) -> Any:
         if isinstance(v, np.ndarray):
             return array(v)
         if isinstance(v, Ragged):
             return Ragged(value(v.values), value(v.row_splits))
+        if isinstance(v, Sparse):
+            if isinstance(v.values, np.ndarray):
+                return sparse(array(v.values), array(v.indices), v.shape)
+            return Sparse(v.values, value(v.indices), value(v.row_splits))
         return v  # bytes, numbers
 
     return lambda element: map_values(value, element)
 
 
 def torch_converter() -> Callable[[Any], Any]:
-    """Arrays become torch.Tensors of the same memory (copies where it is read-only)."""
+    """Arrays become torch.Tensors of the same memory (copies where it is read-only), Sparses sparse
+    COO tensors."""
     import torch
 
     def array(a: np.ndarray) -> Any:
         return torch.from_numpy(a if a.flags.writeable else a.copy())
 
-    return _converter(array)
+    def sparse(values: Any, indices: Any, shape: Any) -> Any:
+        return torch.sparse_coo_tensor(indices.T, values, shape, is_coalesced=True,
+                                       check_invariants=False)
+
+    return _converter(array, sparse)
 
 
 def jax_converter() -> Callable[[Any], Any]:
-    """Arrays become jax.Arrays, in place on the CPU where they are aligned."""
+    """Arrays become jax.Arrays, in place on the CPU where they are aligned, Sparses BCOOs."""
     import jax
 
     def array(a: np.ndarray) -> Any:
@@ -41,12 +52,16 @@ def jax_converter() -> Callable[[Any], Any]:
         except (BufferError, TypeError, ValueError, RuntimeError):
             return jax.numpy.asarray(a)
 
-    return _converter(array)
+    def sparse(values: Any, indices: Any, shape: Any) -> Any:
+        from jax.experimental.sparse import BCOO
+        return BCOO((values, indices), shape=shape, indices_sorted=True, unique_indices=True)
+
+    return _converter(array, sparse)
 
 
 def tf_converter() -> Callable[[Any], Any]:
-    """Arrays become eager tf.Tensors, in place where they are aligned; bytes become strings and
-    Raggeds RaggedTensors."""
+    """Arrays become eager tf.Tensors, in place where they are aligned; bytes become strings,
+    Raggeds RaggedTensors and Sparses SparseTensors."""
     import tensorflow as tf
     from ._core import BytesArray
 
@@ -61,6 +76,8 @@ def tf_converter() -> Callable[[Any], Any]:
         if isinstance(v, Ragged):
             return tf.RaggedTensor.from_row_splits(value(v.values), value(v.row_splits),
                                                    validate=False)
+        if isinstance(v, Sparse):
+            return tf.SparseTensor(value(v.indices), value(v.values), v.shape)
         return v
 
     return lambda element: map_values(value, element)

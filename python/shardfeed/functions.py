@@ -3,16 +3,15 @@ can."""
 
 from __future__ import annotations
 
-import os
-import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+import time
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import structure as structures
 from ._core import BytesArray
 from .features import ColumnSpec, as_feature, bytes_, dtype_name, numpy_dtype
-from .ragged import Ragged
+from .ragged import Ragged, Sparse
 
 
 def _is_bytes(array: np.ndarray) -> bool:
@@ -121,7 +120,7 @@ def infer_row(name: str, value: Any) -> ColumnSpec:
     return (name, dtype, array.shape, False)
 
 
-def infer_batch(name: str, value: Any, lengths: Sequence[int]) -> ColumnSpec:
+def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
     """The column that a batch's column belongs to. `lengths`: those of the input's columns that
     differ from batch to batch."""
     if isinstance(value, Ragged):
@@ -150,7 +149,11 @@ class RowFunction:
         return self.fn(structures.build(self.structure, columns))
 
     def __call__(self, columns: Dict[str, Any]) -> List[Any]:
-        values = structures.values_of(self.element(columns), self.output_structure)
+        return self.row(self.element(columns))
+
+    def row(self, element: Any) -> List[Any]:
+        """What the library takes for an element that fn gave."""
+        values = structures.values_of(element, self.output_structure)
         if len(values) != len(self.outputs):
             raise ValueError(f"the function gives {sorted(values)}, where "
                              f"{sorted(o[0] for o in self.outputs)} are declared")
@@ -169,13 +172,60 @@ class BatchFunction(RowFunction):
         return [t[0] for t in taken], [t[1] for t in taken]
 
 
+class FlatFunction(RowFunction):
+    """fn(element) gives any number of elements."""
+
+    def __call__(self, columns: Dict[str, Any]) -> List[Any]:
+        return [self.row(element) for element in self.element(columns)]
+
+
+class GeneratorFunction(RowFunction):
+    """fn() gives an iterable of elements; a call begins a run of it, which is a function that gives
+    the next rows' columns, None at the end."""
+
+    # So many rows at a time, or those of so many seconds.
+    ROWS = 64
+    SECONDS = 0.02
+
+    def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
+        elements = iter(self.fn())
+
+        def more() -> Optional[List[Any]]:
+            rows: List[List[Any]] = []
+            end = time.monotonic() + self.SECONDS
+            for element in elements:
+                rows.append(self.row(element))
+                if len(rows) == self.ROWS or time.monotonic() >= end:
+                    break
+            if not rows:
+                return None
+            return [self._column(spec, [row[i] for row in rows])
+                    for i, spec in enumerate(self.outputs)]
+
+        return more
+
+    @staticmethod
+    def _column(spec: ColumnSpec, values: List[Any]) -> Any:
+        _, dtype, _, is_ragged = spec
+        flat: Any = ([v for row in values for v in row] if dtype == bytes_ else
+                     np.concatenate(values) if is_ragged else np.stack(values))
+        if not is_ragged:
+            return flat
+        per_element = int(np.prod(spec[2], dtype=np.int64)) if dtype == bytes_ else 1
+        splits = np.zeros(len(values) + 1, np.int64)
+        np.cumsum([len(row) // per_element for row in values], out=splits[1:])
+        return flat, splits
+
+
 class RowPredicate(RowFunction):
-    def __call__(self, columns: Dict[str, Any]) -> bool:
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        """A bool."""
         return bool(self.element(columns))
 
 
 class BatchPredicate(RowFunction):
-    def __call__(self, columns: Dict[str, Any]) -> np.ndarray:
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        """A uint8 for each row."""
         mask = np.asarray(self.element(columns))
         if mask.ndim != 1:
             raise ValueError("filter: with batched=True the function gives one bool for each row")
@@ -185,52 +235,3 @@ class BatchPredicate(RowFunction):
 def declared(output: Dict[str, Any]) -> List[ColumnSpec]:
     """The columns of output=."""
     return [as_feature(feature).column(name) for name, feature in output.items()]
-
-
-def _packed(element: Any) -> Any:
-    """Sequences that hold memory of the library, as what can be sent."""
-    def plain(value: Any) -> Any:
-        if isinstance(value, BytesArray):
-            return value.tolist()
-        if isinstance(value, Ragged):
-            return Ragged(plain(value.values), value.row_splits)
-        return value
-    return structures.map_values(plain, element)
-
-
-class ProcessFunction:
-    """fn on processes: each call goes to one of them, and waits without the GIL.
-
-    The processes are spawned at the first call, so fn must be importable (no lambda), and they end
-    with this process. One that dies is an error."""
-
-    def __init__(self, fn: Callable[..., Any], processes: int):
-        if processes < 1:
-            raise ValueError(f"processes must be at least 1, not {processes}")
-        self.fn = fn
-        self.processes = processes
-        self._lock = threading.Lock()
-        self._pool: Any = None
-        self._pid = 0
-
-    def __getstate__(self) -> Any:
-        return self.fn, self.processes
-
-    def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def __call__(self, element: Any) -> Any:
-        from concurrent.futures import ProcessPoolExecutor
-        from concurrent.futures.process import BrokenProcessPool
-        import multiprocessing
-        with self._lock:
-            if self._pool is None or self._pid != os.getpid():
-                self._pool = ProcessPoolExecutor(self.processes,
-                                                 multiprocessing.get_context("spawn"))
-                self._pid = os.getpid()
-            pool = self._pool
-        try:
-            return pool.submit(self.fn, _packed(element)).result()
-        except BrokenProcessPool as error:
-            raise RuntimeError(f"a worker process of map(processes={self.processes}) died; was it "
-                               "killed for its memory, or did it crash?") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from . import _core
 from . import structure as structures
@@ -56,18 +56,26 @@ class ConvertedIterator(Iterator):
         return self.convert(super().__next__())
 
 
+def run_options(threads: int = 0, budget_bytes: int = 256 << 20, deterministic: bool = True,
+                headspace: bool = False, trace: Optional[_core.Trace] = None,
+                cpu_share: float = 1.0, autotune: bool = True,
+                tuning: Sequence[Dict[str, Any]] = ()) -> Dict[str, Any]:
+    """What Dataset.with_options takes, as the extension does."""
+    return {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+            "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune,
+            "tuning": list(tuning), **({} if trace is None else {"trace": trace})}
+
+
 def start(core: Any, structure: Any, convert: Optional[Callable[[Any], Any]], writable: bool,
-          threads: int = 0, budget_bytes: int = 256 << 20, deterministic: bool = True,
-          headspace: bool = False, trace: Any = None, blocks: bool = False) -> Iterator:
+          blocks: bool = False, **options: Any) -> Iterator:
     bare = isinstance(structure, str)
     convert_all = convert
     if structure is not None and not bare:
         def convert_all(columns: Any) -> Any:
             element = structures.build(structure, columns)
             return element if convert is None else convert(element)
-    arguments = dict(dataset=core, threads=threads, budget_bytes=budget_bytes,
-                     deterministic=deterministic, headspace=headspace, trace=trace, bare=bare,
-                     writable=writable, blocks=blocks)
+    arguments: Dict[str, Any] = dict(dataset=core, run=run_options(**options), bare=bare,
+                                     writable=writable, blocks=blocks)
     if convert_all is None:
         return Iterator(**arguments)
     iterator = ConvertedIterator(**arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 
 class Ragged:
@@ -57,3 +57,40 @@ class Ragged:
         shape = tuple(getattr(self.values, "shape", ()))
         dtype = getattr(self.values, "dtype", "bytes")
         return f"Ragged({len(self)} rows, values: {dtype} {list(shape)})"
+
+
+class Sparse:
+    """A sparse tensor (COO) of [rows, longest row]: what rows of any length are in a batch when
+    they are asked for by `sf.sparse`, or `Dataset.sparse`.
+
+    values: [values], an array (or BytesArray, or a framework's tensor), row by row
+    indices: int64 [values, 2]: of each value, the row and the place in it
+    row_splits: int64 [rows + 1]; row r has the values [row_splits[r], row_splits[r + 1])
+    """
+
+    __slots__ = ("values", "indices", "row_splits")
+
+    def __init__(self, values: Any, indices: Any, row_splits: Any):
+        self.values = values
+        self.indices = indices
+        self.row_splits = row_splits
+
+    @classmethod
+    def of(cls, values: Ragged, indices: Ragged) -> "Sparse":
+        return cls(values.values, indices.values, values.row_splits)
+
+    @property
+    def shape(self) -> Tuple[int, int]:
+        lengths = self.row_splits[1:] - self.row_splits[:-1]
+        return len(lengths), int(max(lengths, default=0))
+
+    def __len__(self) -> int:
+        return len(self.row_splits) - 1
+
+    def ragged(self) -> Ragged:
+        """The same rows."""
+        return Ragged(self.values, self.row_splits)
+
+    def __repr__(self) -> str:
+        dtype = getattr(self.values, "dtype", "bytes")
+        return f"Sparse({list(self.shape)}, {len(self.values)} values of {dtype})"

@@ -4,6 +4,7 @@ The library knows named columns. A structure says how an element is put together
 
     None            a dict of all columns
     "name"          the column's value itself
+    SparseOf(name)  a Sparse of the columns NAME and NAME_indices
     {key: ...}      a dict of structures
     (type, [...])   a tuple, or a namedtuple of that type
 
@@ -12,14 +13,63 @@ Lists are values (rows of any length), not structures.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from .ragged import Ragged, Sparse
 
 Structure = Any
 
 
+class SparseOf(NamedTuple):
+    column: str
+
+    @property
+    def indices(self) -> str:
+        return f"{self.column}_indices"
+
+
+def with_sparse(structure: Structure, columns: Sequence[str], sparse: Sequence[str]) -> Structure:
+    """The structure of batches of rows that have `structure`, the columns `sparse` being Sparse.
+    `columns`: of the rows."""
+    if structure is None:
+        structure = {name: name for name in columns}
+    return _map_names(lambda name: SparseOf(name) if name in sparse else name, structure)
+
+
+def without_sparse(structure: Structure) -> Structure:
+    """The same with a column's own values for what is Sparse."""
+    return _map_names(lambda name: name, structure)
+
+
+def leaves(structure: Structure) -> List[Structure]:
+    """Its names and SparseOfs."""
+    found: List[Structure] = []
+    if isinstance(structure, (str, SparseOf)):
+        found.append(structure)
+    elif structure is not None:
+        parts = structure.values() if isinstance(structure, dict) else structure[1]
+        for part in parts:
+            found += leaves(part)
+    return found
+
+
+def _map_names(fn: Any, structure: Structure) -> Structure:
+    if structure is None:
+        return None
+    if isinstance(structure, str):
+        return fn(structure)
+    if isinstance(structure, SparseOf):
+        return fn(structure.column)
+    if isinstance(structure, dict):
+        return {key: _map_names(fn, part) for key, part in structure.items()}
+    kind, parts = structure
+    return (kind, [_map_names(fn, part) for part in parts])
+
+
 def flatten(element: Any) -> Tuple[Structure, Dict[str, Any]]:
     """The structure of an element and its values by column name."""
-    if isinstance(element, dict) and not any(isinstance(v, (dict, tuple)) for v in element.values()):
+    if isinstance(element, dict) and not any(isinstance(v, (dict, tuple, Sparse))
+                                             for v in element.values()):
         for key in element:
             if not isinstance(key, str):
                 raise TypeError(f"a column's name is a str, not {key!r}")
@@ -37,6 +87,11 @@ def flatten(element: Any) -> Tuple[Structure, Dict[str, Any]]:
         name = name or "value"
         if name in columns:
             raise ValueError(f"two values would be named {name!r}")
+        if isinstance(value, Sparse):
+            leaf = SparseOf(name)
+            columns[name] = value.ragged()
+            columns[leaf.indices] = Ragged(value.indices, value.row_splits)
+            return leaf
         columns[name] = value
         return name
 
@@ -59,6 +114,8 @@ def build(structure: Structure, columns: Dict[str, Any]) -> Any:
         return columns
     if isinstance(structure, str):
         return columns[structure]
+    if isinstance(structure, SparseOf):
+        return Sparse.of(columns[structure.column], columns[structure.indices])
     if isinstance(structure, dict):
         return {key: build(part, columns) for key, part in structure.items()}
     kind, parts = structure

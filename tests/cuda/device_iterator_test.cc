@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <future>
 #include <set>
@@ -401,6 +402,40 @@ TEST_F(DeviceIteratorTest, CancelEndsWaiting) {
   });
   EXPECT_FAILS(it->Next(&batch), kCancelled, "cancelled");
   other.join();
+}
+
+TEST_F(DeviceIteratorTest, AwaitTellsWhetherNextNeedsToWait) {
+  const auto it = Start(Dataset::Range(0, 2).Batch(1));
+  ASSERT_NE(it, nullptr);
+  DeviceBatch batch;
+  for (size_t rows : {1, 1, 0}) {
+    while (!it->Await(std::chrono::milliseconds(1))) {
+    }
+    EXPECT_TRUE(it->Await(std::chrono::milliseconds(0)));
+    ASSERT_OK(it->Next(&batch));
+    EXPECT_EQ(batch.rows, rows);
+  }
+  EXPECT_TRUE(it->Await(std::chrono::milliseconds(0)));  // the end stays
+}
+
+TEST_F(DeviceIteratorTest, AwaitGivesUp) {
+  std::promise<void> go;
+  std::shared_future<void> gone = go.get_future().share();
+  const Dataset ds = Dataset::Range(0, 1)
+                         .Map({{"value", DType::kInt64}},
+                              [gone](RowContext& row) {
+                                gone.wait();
+                                row.Out<int64_t>(0)[0] = 7;
+                                return absl::OkStatus();
+                              })
+                         .Batch(1);
+  const auto it = Start(ds);
+  ASSERT_NE(it, nullptr);
+  EXPECT_FALSE(it->Await(std::chrono::milliseconds(1)));
+  go.set_value();
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch));
+  EXPECT_EQ(batch.rows, 1);
 }
 
 TEST_F(DeviceIteratorTest, WhatCannotBeIsAnError) {

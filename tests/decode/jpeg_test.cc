@@ -229,6 +229,24 @@ TEST_F(JpegTest, CropsOfWidePicturesArePartsOfTheWhole) {
               JpegPath::kRestarts, 5, "high, restarts");
 }
 
+// Of which much is skipped: several symbols at a time.
+TEST_F(JpegTest, CropsOfLargePicturesArePartsOfTheWhole) {
+  for (const Sampling& sampling :
+       {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}, {1, 1}, {1, 1}}, Sampling{{1, 1}}}) {
+    for (int quality : {10, 60, 90, 100}) {
+      for (bool optimized : {false, true}) {
+        const JpegSpec spec = {.width = 1100,
+                               .height = 950,
+                               .sampling = sampling,
+                               .quality = quality,
+                               .optimized = optimized};
+        ExpectCrops(MakeJpeg(spec), decoder_, JpegPath::kSkipped, 8,
+                    fmt::format("{} quality {}", NameOf(sampling), quality));
+      }
+    }
+  }
+}
+
 TEST_F(JpegTest, CropsOfAllQualitiesArePartsOfTheWhole) {
   for (int quality : {1, 10, 50, 95, 100}) {
     for (bool optimized : {false, true}) {
@@ -438,6 +456,11 @@ TEST_F(JpegTest, RestartMarkersOutOfTurnAreDamage) {
 TEST_F(JpegTest, SurvivesMutations) {
   JpegDecoder tolerant({.max_pixels = 1 << 20, .accept_damaged = true});
   JpegDecoder strict({.max_pixels = 1 << 20});
+  // So that they skip several symbols at a time from here on.
+  const std::string large = MakeJpeg({.width = 1000, .height = 900});
+  for (JpegDecoder* decoder : {&tolerant, &strict}) {
+    ASSERT_OK(Crop(*decoder, large, {.x = 990, .y = 890, .width = 10, .height = 10}));
+  }
   std::mt19937 random(1);
   int decoded = 0;
   for (const JpegSpec& spec :

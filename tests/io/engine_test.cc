@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "io/budget.h"
 #include "io/engine_choice.h"
 #include "io/page_cache.h"
+#include "io/slab.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {
@@ -34,6 +36,7 @@ struct Way {
   EngineKind kind;
   bool inline_reads;
   bool direct;
+  bool slabs = false;
 };
 
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
@@ -57,6 +60,7 @@ class EngineTest : public ::testing::TestWithParam<Way> {
     options.inline_reads = GetParam().inline_reads;
     options.direct = GetParam().direct;
     options.depth = depth;
+    if (GetParam().slabs) options.pool = BufferPool::Create(0, BufferPool::Memory::kSlabs);
     auto engine = MakeEngine(options);
     if (absl::IsUnavailable(engine.status())) return nullptr;
     EXPECT_OK(engine);
@@ -235,15 +239,116 @@ TEST_P(EngineTest, ManyEnginesOnManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, EngineTest,
-                         ::testing::Values(Way{"uring", EngineKind::kUring, false, false},
-                                           Way{"uring_direct", EngineKind::kUring, false, true},
-                                           Way{"threads", EngineKind::kThreads, false, false},
-                                           Way{"threads_direct", EngineKind::kThreads, false, true},
-                                           Way{"inline", EngineKind::kThreads, true, false},
-                                           Way{"inline_direct", EngineKind::kThreads, true, true},
-                                           Way{"mmap", EngineKind::kMmap, false, false}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Ways, EngineTest,
+    ::testing::Values(Way{"uring", EngineKind::kUring, false, false},
+                      Way{"uring_direct", EngineKind::kUring, false, true},
+                      Way{"uring_slabs", EngineKind::kUring, false, false, true},
+                      Way{"uring_direct_slabs", EngineKind::kUring, false, true, true},
+                      Way{"threads", EngineKind::kThreads, false, false},
+                      Way{"threads_direct", EngineKind::kThreads, false, true},
+                      Way{"threads_direct_slabs", EngineKind::kThreads, false, true, true},
+                      Way{"inline", EngineKind::kThreads, true, false},
+                      Way{"inline_direct", EngineKind::kThreads, true, true},
+                      Way{"mmap", EngineKind::kMmap, false, false}),
+    [](const auto& info) { return info.param.name; });
+
+// ---- What is registered with a ring
+
+// Reads 300 parts of the file and tells what was registered.
+std::string ReadDirectly(const std::shared_ptr<const File>& file, const std::string& bytes) {
+  EngineOptions options;
+  options.kind = EngineKind::kUring;
+  options.direct = true;
+  options.pool = BufferPool::Create(0, BufferPool::Memory::kSlabs);
+  const auto engine = MakeEngine(options);
+  if (!engine.ok()) return "";
+  for (int round = 0; round < 3; ++round) {
+    std::vector<ReadRequest> requests;
+    for (uint64_t i = 0; i < 100; ++i) requests.push_back({file, 977 * i, 100'000, i});
+    (*engine)->Submit(requests);
+    std::vector<ReadResult> results;
+    while ((*engine)->outstanding() > 0) (*engine)->Wait(1, &results);
+    for (const ReadResult& result : results) {
+      if (result.data != std::string_view(bytes).substr(977 * result.tag, 100'000)) return "wrong";
+    }
+  }
+  return (*engine)->stats().registered;
+}
+
+TEST(UringEngine, RegistersFilesAndBuffers) {
+  TestFolder folder;
+  const std::string bytes = RandomBytes(200'000, 1);
+  const auto file = *File::Open(folder.Write("f", bytes));
+  if (file->direct_fd() < 0) GTEST_SKIP() << "no O_DIRECT here";
+  const std::string registered = ReadDirectly(file, bytes);
+  if (registered.empty()) GTEST_SKIP() << "io_uring may not be used here";
+  EXPECT_TRUE(registered == "files and buffers" ||
+              registered.find("not buffers: ") != std::string::npos ||
+              registered.find("this kernel cannot") != std::string::npos)
+      << registered;
+}
+
+TEST(UringEngine, WithoutMemoryThatMayBeLockedReadsAllTheSame) {
+  TestFolder folder;
+  const std::string bytes = RandomBytes(200'000, 1);
+  const auto file = *File::Open(folder.Write("f", bytes));
+  if (file->direct_fd() < 0) GTEST_SKIP() << "no O_DIRECT here";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none = {64 << 10, 64 << 10};
+    // The superuser may lock what it likes.
+    if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0 || (::getuid() == 0 && ::setuid(65534) != 0)) {
+      std::_Exit(77);
+    }
+    const std::string registered = ReadDirectly(file, bytes);
+    if (registered.empty()) std::_Exit(77);
+    std::_Exit(registered.find("not buffers: no more than 64 KiB may be locked (ulimit -l)") !=
+                       std::string::npos
+                   ? 0
+                   : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "cannot be tried here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A ring knows files by their numbers; one that comes later at the same address is another.
+TEST(UringEngine, ManyFilesOneAfterAnother) {
+  TestFolder folder;
+  EngineOptions options;
+  options.kind = EngineKind::kUring;
+  const auto engine = MakeEngine(options);
+  if (absl::IsUnavailable(engine.status())) GTEST_SKIP() << "io_uring may not be used here";
+  for (int i = 0; i < 7; ++i) folder.Write(std::to_string(i), std::to_string(i));
+  for (int i = 0; i < 1500; ++i) {
+    const auto file = *File::Open(folder / std::to_string(i % 7));
+    const ReadRequest request = {file, 0, 1, 0};
+    (*engine)->Submit({&request, 1});
+    std::vector<ReadResult> results;
+    (*engine)->Wait(1, &results);
+    ASSERT_EQ(results.size(), 1);
+    ASSERT_OK(results[0].status);
+    ASSERT_EQ(results[0].data, std::to_string(i % 7));
+  }
+  // More than there is room for, all open.
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < 1100; ++i) {
+    requests.push_back({*File::Open(folder / std::to_string(i % 7)), 0, 1, i});
+  }
+  for (int round = 0; round < 2; ++round) {
+    (*engine)->Submit(requests);
+    std::vector<ReadResult> results;
+    while ((*engine)->outstanding() > 0) (*engine)->Wait(1, &results);
+    for (const ReadResult& result : results) {
+      ASSERT_OK(result.status);
+      ASSERT_EQ(result.data, std::to_string(result.tag % 7));
+    }
+  }
+}
 
 // ---- The choice
 
@@ -437,6 +542,78 @@ TEST(ByteBudget, CountsAndTellsOfRoom) {
   EXPECT_EQ(budget.peak(), 150);
 }
 
+TEST(BufferPool, CutsBuffersFromSlabs) {
+  const auto pool = BufferPool::Create(0, BufferPool::Memory::kSlabs);
+  std::mt19937_64 random(1);
+  std::vector<std::pair<std::shared_ptr<Buffer>, char>> buffers;
+  std::set<const Slab*> slabs;
+  for (int i = 0; i < 5000; ++i) {
+    if (buffers.size() > 100 || (!buffers.empty() && random() % 3 == 0)) {
+      const size_t gone = random() % buffers.size();
+      const auto& [buffer, mark] = buffers[gone];
+      ASSERT_EQ(std::count(buffer->data(), buffer->data() + 10, mark), 10);
+      ASSERT_EQ(buffer->data()[buffer->size() - 1], mark);
+      buffers.erase(buffers.begin() + static_cast<ptrdiff_t>(gone));
+      continue;
+    }
+    const size_t size = random() % (random() % 2 == 0 ? 3'000'000 : 100'000);
+    const char mark = static_cast<char>(random());
+    auto buffer = pool->Allocate(size);
+    ASSERT_NE(buffer->slab(), nullptr);
+    ASSERT_GE(buffer->size(), std::max<size_t>(size, 1));
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Buffer::kAlignment, 0);
+    std::fill_n(buffer->data(), 10, mark);
+    buffer->data()[buffer->size() - 1] = mark;
+    slabs.insert(buffer->slab().get());
+    buffers.emplace_back(std::move(buffer), mark);
+  }
+  EXPECT_GT(slabs.size(), 1);
+  // What is larger has memory of its own.
+  EXPECT_EQ(pool->Allocate(Slab::kBytes)->slab(), nullptr);
+}
+
+TEST(BufferPool, SlabsGoWhenTheirBuffersHaveGone) {
+  const auto pool = BufferPool::Create(0, BufferPool::Memory::kSlabs);
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<std::weak_ptr<Slab>> slabs;
+  for (int i = 0; i < 8; ++i) {
+    buffers.push_back(pool->Allocate(Slab::kBytes / 2));
+    if (i % 2 == 0) slabs.push_back(buffers.back()->slab());
+  }
+  std::shared_ptr<Slab> held = slabs[1].lock();
+  buffers.resize(1);
+  EXPECT_FALSE(slabs[0].expired());
+  // One stays for later.
+  EXPECT_NE(slabs[2].expired(), slabs[3].expired());
+  buffers.clear();
+  pool->Close();
+  held = nullptr;
+  for (const std::weak_ptr<Slab>& slab : slabs) EXPECT_TRUE(slab.expired());
+  // A pool that is closed still has buffers for whoever asks.
+  EXPECT_NE(pool->Allocate(1)->slab(), nullptr);
+}
+
+TEST(Slab, TakesTheLowestPagesThatAreFree) {
+  Slab slab;
+  EXPECT_EQ(slab.Take(10), 0);
+  EXPECT_EQ(slab.Take(100), 10);
+  EXPECT_EQ(slab.Take(1), 110);
+  slab.GiveBack(10, 100);
+  EXPECT_EQ(slab.Take(101), 111);
+  EXPECT_EQ(slab.Take(60), 10);
+  EXPECT_EQ(slab.Take(40), 70);
+  EXPECT_EQ(slab.Take(Slab::kBytes / Slab::kPage - 211), std::nullopt);
+  EXPECT_EQ(slab.Take(Slab::kBytes / Slab::kPage - 212), 212);
+  EXPECT_EQ(slab.Take(1), std::nullopt);
+  slab.GiveBack(500, 64);
+  EXPECT_EQ(slab.Take(65), std::nullopt);
+  EXPECT_EQ(slab.Take(64), 500);
+  EXPECT_FALSE(slab.empty());
+  slab.GiveBack(0, Slab::kBytes / Slab::kPage);
+  EXPECT_TRUE(slab.empty());
+  EXPECT_EQ(slab.Take(Slab::kBytes / Slab::kPage), 0);
+}
+
 // ---- The page cache
 
 TEST(PageCache, KnowsWhatIsCached) {
@@ -445,13 +622,16 @@ TEST(PageCache, KnowsWhatIsCached) {
   const auto file = *File::Open(folder.Write("f", bytes));
   std::string read(bytes.size(), '\0');
   ASSERT_OK(file->ReadExactlyAt(0, absl::MakeSpan(read)));
-  const auto cached = CachedBytes(*file);
+  const auto cached = CachedBytes(*file, 0, bytes.size());
   ASSERT_OK(cached);
   EXPECT_EQ(*cached, 1 << 20);
+  EXPECT_EQ(*CachedBytes(*file, 8192, 16384), 8192);
+  EXPECT_EQ(*CachedBytes(*file, (1 << 20) - 4096, 1 << 21), 4096);
+  EXPECT_EQ(*CachedBytes(*file, 1 << 20, 1 << 21), 0);
   DropFromCache(*file);
-  EXPECT_LE(*CachedBytes(*file), 1 << 20);
+  EXPECT_LE(*CachedBytes(*file, 0, bytes.size()), 1 << 20);
   const auto empty = *File::Open(folder.Write("e", ""));
-  EXPECT_EQ(*CachedBytes(*empty), 0);
+  EXPECT_EQ(*CachedBytes(*empty, 0, 0), 0);
   EXPECT_GT(FreeMemoryBytes(), 0);
 }
 

@@ -227,6 +227,22 @@ TEST_F(ReaderTest, EndsOfEpochs) {
   }
 }
 
+// Blocks of nothing but padding.
+TEST_F(ReaderTest, MorePaddingThanABlock) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  for (const OrderSpec& order : Orders()) {
+    ReaderOptions options;
+    options.order = order;
+    options.batch = 2000;
+    options.end = EpochEnd::kPad;
+    options.block_records = 33;
+    const auto all = Drain(*MakeReader(table, options));
+    ASSERT_OK(all);
+    EXPECT_EQ(all->records.size(), 2000);
+    EXPECT_EQ(all->padded, 2000 - kRecords);
+  }
+}
+
 TEST_F(ReaderTest, MoreRanksThanRecords) {
   const auto table = OpenTable(WriteShards(folder_, {2}));
   ReaderOptions options;

@@ -53,9 +53,11 @@ cc_library(
 """
 
 def _configure(ctx):
-    # Looked at anew when what .venv holds may have changed.
-    ctx.path(Label("//tests/python:requirements.txt"))
     root = ctx.path(Label("//:WORKSPACE")).dirname
+    # Looked at anew when what .venv holds may have changed. Source distributions have no tests.
+    requirements = root.get_child("tests").get_child("python").get_child("requirements.txt")
+    if requirements.exists:
+        ctx.read(requirements)
     venv = root.get_child(".venv").get_child("bin").get_child("python")
     if "SHARDFEED_PYTHON" in ctx.os.environ:
         python = ctx.os.environ["SHARDFEED_PYTHON"]
@@ -83,7 +85,12 @@ def _configure(ctx):
     base = ctx.path(found["nanobind"]).dirname
     for name in ["include", "src", "ext"]:
         ctx.symlink(base.get_child(name), "nanobind/" + name)
-    defines = ['"NB_FREE_THREADED"'] if found["gil_off"] else []
+    defines = []
+    if found["gil_off"]:
+        defines = ['"NB_FREE_THREADED"']
+    elif [int(n) for n in found["version"].split(".")] >= [3, 12]:
+        # One extension for this and all later ones, see build_package.py.
+        defines = ['"Py_LIMITED_API=0x030C0000"']
     ctx.file("BUILD", _BUILD % ", ".join(defines))
 
 python_configure = repository_rule(

@@ -1,0 +1,243 @@
+"""What Python costs: iteration beside the C++ chain, raw records beside other readers', memory.
+
+    python benchmarks/python_benchmark.py [--quick] [PART...]
+
+PART: import, batches, tf_data, tfrecord, array_record, processes, iterators; by default all. Runs in a Python that has the package (built
+by python/build_package.py); TensorFlow, tfrecord and array_record are measured where they are installed. Each
+figure is a median over rounds in turn with its reference, in one process; data come from the page cache.
+"""
+
+import argparse
+import gc
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np
+
+import shardfeed as sf
+
+
+def same(batch):
+    """For processes, which import it."""
+    return batch
+
+
+def seconds(run):
+    began = time.perf_counter()
+    result = run()
+    return time.perf_counter() - began, result
+
+
+def compare(what, rounds, **runs):
+    """Runs each in turn; all must give the same. Prints the medians and the ratios to the last, with
+    the lowest and highest of the rounds."""
+    taken = {name: [] for name in runs}
+    results = {}
+    for round in range(rounds + 1):  # the first warms up
+        for name, run in runs.items():
+            gc.collect()
+            took, results[name] = seconds(run)
+            if round:
+                taken[name].append(took)
+    reference = list(runs)[-1]
+    assert len(set(map(repr, results.values()))) == 1, results
+    for name in list(runs)[:-1]:
+        ratios = sorted(r / t for t, r in zip(taken[name], taken[reference]))
+        print(f"{what}: {name} is {statistics.median(ratios):.2f} ({ratios[0]:.2f} to "
+              f"{ratios[-1]:.2f}) times as fast as {reference}; "
+              f"{1e3 * statistics.median(taken[name]):.1f} and "
+              f"{1e3 * statistics.median(taken[reference]):.1f} ms", flush=True)
+
+
+def import_time(folder, quick):
+    """Of the package, beyond NumPy's."""
+    code = ("import time, numpy; began = time.perf_counter(); import shardfeed; "
+            "print(time.perf_counter() - began)")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+    taken = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                                  check=True, env=environment).stdout) * 1e3
+             for _ in range(5 if quick else 15)]
+    print(f"import shardfeed, beyond NumPy: {statistics.median(taken):.1f} ms "
+          f"({min(taken):.1f} to {max(taken):.1f}); promised below 30")
+
+
+def write_small(folder, records):
+    spec = f"{folder}/small@4"
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(records, 50)).astype(np.float32)
+    with sf.write(spec, sync=False) as writer:
+        for i in range(records):
+            writer.write({"x": x[i], "y": i})
+    return spec
+
+
+def batches(folder, quick):
+    """The same chain, its batches handed to Python, and taken by C++ alone."""
+    rows = 100_000 if quick else 300_000
+    spec = write_small(folder, rows)
+    small = sf.read(spec).parse({"x": sf.fixed(50), "y": sf.int64}).batch(1024)
+    pixels = np.random.default_rng(0).integers(0, 255, size=(64, 224 * 224 * 3), dtype=np.uint8)
+    with sf.write(f"{folder}/raw@2", sync=False) as writer:
+        for row in pixels:
+            writer.write({"image": row.tobytes(), "label": 1})
+    images = (sf.read(f"{folder}/raw@2").repeat(10 if quick else 40)
+              .parse({"image": sf.fixed([224, 224, 3], "uint8", raw=True), "label": sf.int64})
+              .batch(32))
+    for what, ds, size in (("parsed records, batches of 1,024", small, 1024),
+                           ("images, batches of 32", images, 32)):
+        def python(ds=ds):
+            return sum(len(batch[next(iter(batch))]) for batch in ds)
+
+        def chain(ds=ds):
+            # Whole batches are skipped behind the chain: they are made, and never seen by Python.
+            last = len(ds) - 1
+            return size * last + sum(len(b[next(iter(b))]) for b in ds.skip(last))
+
+        compare(what, 3 if quick else 9, Python=python, **{"the chain in C++": chain})
+
+
+def count_of(spec):
+    """Runs of the raw records, both of which give how many there are and their bytes."""
+    def blocks():
+        count = size = 0
+        for block in sf.read(spec).blocks():
+            count += len(block)
+            size += block.nbytes
+        return count, size
+
+    def records():
+        count = size = 0
+        for record in sf.read(spec):
+            count += 1
+            size += len(record)
+        return count, size
+
+    return blocks, records
+
+
+def against(folder, quick, name, reader, small=1):
+    """Raw records of 230 B beside another reader: reader(paths) goes through them."""
+    spec = write_small(folder, (50_000 if quick else 200_000) // small)
+    paths = sorted(str(p) for p in pathlib.Path(folder).glob("small-0*"))
+    blocks, records = count_of(spec)
+
+    def theirs():
+        count = size = 0
+        for record in reader(paths):
+            count += 1
+            size += len(record)
+        return count, size
+
+    compare("raw records of 230 B", 3 if quick else 7, blocks=blocks, records=records,
+            **{name: theirs})
+
+
+def tf_data(folder, quick):
+    import tensorflow as tf
+
+    def reader(paths):
+        for record in tf.data.TFRecordDataset(paths, num_parallel_reads=2):
+            yield record.numpy()
+
+    against(folder, quick, "tf.data", reader, small=5)
+
+
+def tfrecord(folder, quick):
+    from tfrecord.reader import tfrecord_iterator
+
+    def reader(paths):
+        for path in paths:
+            yield from tfrecord_iterator(path)
+
+    against(folder, quick, "tfrecord", reader)
+
+
+def array_record(folder, quick):
+    from array_record.python import array_record_module
+    path = f"{folder}/a.array_record"
+
+    def reader(paths):
+        if not os.path.exists(path):
+            writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+            for record in sf.read(f"{folder}/small@4"):
+                writer.write(record)
+            writer.close()
+        source = array_record_module.ArrayRecordReader(path)
+        total = source.num_records()
+        for first in range(0, total, 1024):
+            yield from source.read(first, min(first + 1024, total))
+        source.close()
+
+    against(folder, quick, "array_record", reader)
+
+
+def processes(folder, quick):
+    """Batches of 9.6 MB to a process and back."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    from shardfeed.processes import ProcessFunction
+    batch = {"image": np.ones((64, 224, 224, 3), np.uint8)}
+    ours = ProcessFunction(same, 1)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        compare("9.6 MB to a process and back", 5 if quick else 15,
+                shardfeed=lambda: ours(batch)["image"].sum(),
+                ProcessPoolExecutor=lambda: pool.submit(same, batch).result()["image"].sum())
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2 ** 20
+
+
+def iterators(folder, quick):
+    """Made, asked once, dropped."""
+    ds = sf.read(write_small(folder, 2000)).parse({"y": sf.int64}).batch(64)
+    count = 1000 if quick else 10_000
+    sizes = []
+    for i in range(count):
+        next(iter(ds))
+        if i in (count // 10, count - 1):
+            gc.collect()
+            sizes.append(resident())
+    print(f"{count} iterators made and dropped: {sizes[0]:.1f} MiB after a tenth, {sizes[1]:.1f} MiB "
+          "after all")
+
+
+PARTS = {"import": import_time, "batches": batches, "tf_data": tf_data, "tfrecord": tfrecord,
+         "array_record": array_record, "processes": processes, "iterators": iterators}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="less data, fewer rounds")
+    parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="by default all")
+    arguments = parser.parse_args()
+    if len(arguments.part) == 1:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            try:
+                PARTS[arguments.part[0]](folder, arguments.quick)
+            except ImportError as error:
+                print(f"{arguments.part[0]}: {error}")
+        return
+    # Each in a process of its own: not all of these libraries can be in one.
+    quick = ["--quick"] if arguments.quick else []
+    for part in arguments.part or PARTS:
+        subprocess.run([sys.executable, __file__, part, *quick], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+// Batches on a GPU, for Python.
+
+#ifndef SHARDFEED_PYTHON_CORE_DEVICE_H_
+#define SHARDFEED_PYTHON_CORE_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/device_iterator.h"
+#include "nanobind/nanobind.h"
+
+namespace shardfeed::python {
+
+// A column on a device, in C order, which keeps its batch's memory there. With the GIL.
+class DeviceArray {
+ public:
+  DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr data, DType dtype,
+              std::vector<int64_t> shape, float lambda)
+      : batch_(std::move(batch)),
+        data_(data),
+        dtype_(dtype),
+        shape_(std::move(shape)),
+        lambda_(lambda) {}
+
+  const std::vector<int64_t>& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  uint64_t num_bytes() const;
+  int device() const { return batch_->device()->ordinal(); }
+  float lambda() const { return lambda_; }
+
+  // Version 3 of Numba's interface. Its stream is that on which the batch was asked for.
+  nanobind::dict CudaArrayInterface() const;
+  // A capsule "dltensor". The consumer's stream, as DLPack has it, waits for the values: None and 1
+  // are the legacy default stream, 2 the per-thread one, -1 none.
+  nanobind::object Dlpack(nanobind::object stream, nanobind::object max_version,
+                          nanobind::object device, nanobind::object copy) const;
+  // A copy as a NumPy array; waits for it.
+  nanobind::object ToHost() const;
+
+ private:
+  std::shared_ptr<const DeviceBatch> batch_;
+  CuDevicePtr data_;
+  DType dtype_;
+  std::vector<int64_t> shape_;
+  float lambda_;
+};
+
+// A run whose batches are on a device. As PyIterator: called with the GIL, which is let go of while
+// it waits; looks for signals; raises in a child after fork.
+class PyDeviceIterator {
+ public:
+  explicit PyDeviceIterator(std::unique_ptr<DeviceIterator> run);
+  ~PyDeviceIterator();
+
+  // The next batch, on `stream` (0: the legacy default stream), a dict of DeviceArrays, Raggeds of
+  // them and, of bytes, BytesArrays; null at the end.
+  nanobind::object Next(uintptr_t stream);
+  std::string State();
+  void Load(const std::string& state);
+  nanobind::dict Stats();
+  void Close();
+  bool closed() const { return closed_; }
+
+  static void CloseAll();
+  static void AfterFork();
+
+ private:
+  void CheckOpen() const;
+
+  // Shared with the thread whose call it is.
+  std::shared_ptr<DeviceIterator> run_;
+  std::timed_mutex use_;
+  bool closed_ = false;
+  bool forked_ = false;
+};
+
+void BindDevice(nanobind::module_& m);
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_DEVICE_H_

@@ -1,0 +1,64 @@
+// Options as dicts of named values.
+
+#ifndef SHARDFEED_PYTHON_CORE_FIELDS_H_
+#define SHARDFEED_PYTHON_CORE_FIELDS_H_
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "nanobind/nanobind.h"
+#include "nanobind/stl/pair.h"
+#include "nanobind/stl/string.h"
+
+namespace shardfeed::python {
+
+template <typename E>
+using Choices = std::initializer_list<std::pair<std::string_view, E>>;
+
+// What is not there leaves a field as it is; what cannot be a field's value raises ValueError.
+class Fields {
+ public:
+  explicit Fields(nanobind::dict fields) : fields_(std::move(fields)) {}
+
+  template <typename T>
+  void Read(const char* name, T* field) const {
+    if (!fields_.contains(name)) return;
+    const nanobind::object value = fields_[name];
+    if (!nanobind::try_cast(value, *field)) {
+      throw nanobind::value_error(
+          fmt::format("{} cannot be {}", name, nanobind::cast<std::string>(nanobind::repr(value)))
+              .c_str());
+    }
+  }
+  void Read(const char* name, double (&field)[2]) const {
+    std::pair<double, double> range = {field[0], field[1]};
+    Read(name, &range);
+    field[0] = range.first;
+    field[1] = range.second;
+  }
+  template <typename E>
+  void Choose(const char* name, Choices<E> choices, E* field) const {
+    if (!fields_.contains(name)) return;
+    const std::string chosen = nanobind::cast<std::string>(nanobind::str(fields_[name]));
+    std::string all;
+    for (const auto& [text, value] : choices) {
+      if (chosen == text) {
+        *field = value;
+        return;
+      }
+      all += fmt::format("{}'{}'", all.empty() ? "" : ", ", text);
+    }
+    throw nanobind::value_error(
+        fmt::format("{} is one of {}, not '{}'", name, all, chosen).c_str());
+  }
+
+ private:
+  const nanobind::dict fields_;
+};
+
+}  // namespace shardfeed::python
+
+#endif  // SHARDFEED_PYTHON_CORE_FIELDS_H_

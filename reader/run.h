@@ -1,0 +1,45 @@
+// One run of a reader: threads that plan, read and check ahead of the consumer.
+
+#ifndef SHARDFEED_READER_RUN_H_
+#define SHARDFEED_READER_RUN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reader/order.h"
+#include "reader/reader_options.h"
+#include "reader/selection.h"
+#include "reader/shard_table.h"
+
+namespace shardfeed {
+
+// From one position to the end of the epochs. Not thread safe: one thread calls Next; stats may be
+// called from any. The destructor ends its threads, and waits for reads that are under way.
+class ReadRun {
+ public:
+  // About so much is read at once, and delivered in a block.
+  static constexpr uint64_t kBlockBytes = 1 << 20;
+
+  // Starts threads that read from `position` of `epoch` on, a position of options.rank. An epoch
+  // has so many `batches` for each rank; options.budget_bytes is not 0. Errors as MakeEngine.
+  static absl::StatusOr<std::unique_ptr<ReadRun>> Start(std::shared_ptr<const ShardTable> table,
+                                                        const ReaderOptions& options,
+                                                        const Selection& selection,
+                                                        std::shared_ptr<const Order> order,
+                                                        uint64_t batches, uint64_t epoch,
+                                                        uint64_t position);
+  static MemoryPlan PlanMemory(const ShardTable& table, const Order& order,
+                               const ReaderOptions& options);
+
+  virtual ~ReadRun() = default;
+
+  // As Reader::Next; not to be called again after an error.
+  virtual absl::Status Next(ReadBlock* block) = 0;
+  virtual ReaderStats stats() const = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_RUN_H_

@@ -1,0 +1,205 @@
+#include "reader/unindexed_reader.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kBlockBytes = 1 << 20;
+// For the walk, if the options leave the budget open.
+constexpr uint64_t kWalkBytes = 64 << 20;
+constexpr uint64_t kMinReadBytes = 16 << 10;
+constexpr uint64_t kMaxBlockRecords = 4096;
+constexpr uint64_t kFirstBlockRecords = 16;
+constexpr uint64_t kRampBlocks = 8;
+
+}  // namespace
+
+bool UnindexedReader::CanRead(const ReaderOptions& options) {
+  return options.order.kind != OrderSpec::Kind::kShuffle && !options.records;
+}
+
+UnindexedReader::UnindexedReader(ShardSet set, ReaderOptions options)
+    : set_(std::move(set)), options_(std::move(options)), table_(absl::UnknownError("")) {
+  const bool interleave = options_.order.kind == OrderSpec::Kind::kInterleave;
+  slots_.resize(interleave ? std::min<uint64_t>(options_.order.cycle_length, set_.paths.size())
+                           : std::min<size_t>(1, set_.paths.size()));
+  budget_bytes_ = options_.budget_bytes > 0 ? options_.budget_bytes : kWalkBytes;
+  next_position_ = options_.rank;
+  stats_.threads = 1;
+  stats_.io = "threads";
+  stats_.io_reason = "front to back, while indexes are made";
+}
+
+absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
+    ShardSet set, const ShardTableOptions& opening, ReaderOptions options) {
+  if (!CanRead(options)) {
+    return absl::InvalidArgumentError(
+        "shuffled and selected records need an index; make it with 'shardfeed index'");
+  }
+  // What a Reader says of these options is said now.
+  absl::StatusOr<std::shared_ptr<const ShardTable>> none = ShardTable::Open(ShardSet());
+  if (!none.ok()) return none.status();
+  absl::Status valid = Reader::Open(*none, options).status();
+  if (!valid.ok()) return valid;
+  std::unique_ptr<UnindexedReader> reader(new UnindexedReader(std::move(set), std::move(options)));
+  if (reader->slots_.empty()) reader->walk_ended_ = true;
+  UnindexedReader* const self = reader.get();
+  reader->stop_from_ = std::make_unique<std::stop_callback<std::function<void()>>>(
+      opening.stop, [self] { self->stop_.request_stop(); });
+  reader->indexing_ = std::thread([self, stoppable = opening]() mutable {
+    stoppable.stop = self->stop_.get_token();
+    self->table_ = ShardTable::Open(self->set_, stoppable);
+    self->indexed_ = true;
+  });
+  return reader;
+}
+
+UnindexedReader::~UnindexedReader() {
+  stop_from_ = nullptr;
+  stop_.request_stop();
+  if (indexing_.joinable()) indexing_.join();
+}
+
+absl::StatusOr<Reader*> UnindexedReader::Indexed() {
+  if (reader_ != nullptr) return reader_.get();
+  if (!error_.ok()) return error_;
+  if (indexing_.joinable()) indexing_.join();
+  slots_.clear();
+  walked_.clear();
+  if (!table_.ok()) return error_ = table_.status();
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*table_, options_);
+  if (!reader.ok()) return error_ = reader.status();
+  reader_ = *std::move(reader);
+  reader_->Seek(0, next_position_);
+  return reader_.get();
+}
+
+absl::Status UnindexedReader::Next(ReadBlock* block) {
+  const uint64_t round = options_.batch * options_.world;
+  // Whether the front block is delivered whatever comes behind it.
+  const auto certain = [&] {
+    if (walked_.empty()) return false;
+    const ReadBlock& front = walked_.front().block;
+    const uint64_t end = front.position + (front.records.size() - 1) * front.stride + 1;
+    return options_.end != EpochEnd::kDrop || (end + round - 1) / round * round <= position_;
+  };
+  while (reader_ == nullptr && !indexed_ && options_.epochs != 0 && !certain()) {
+    if (walked_bytes_ > budget_bytes_ / 2 || !Walk()) break;
+  }
+  if (reader_ != nullptr || indexed_ || !certain()) {
+    absl::StatusOr<Reader*> reader = Indexed();
+    return reader.ok() ? (*reader)->Next(block) : reader.status();
+  }
+  Walked& front = walked_.front();
+  walked_bytes_ -= front.frame_bytes;
+  stats_.records += front.block.records.size();
+  stats_.bytes += front.frame_bytes;
+  *block = std::move(front.block);
+  walked_.pop_front();
+  next_position_ = block->position + block->records.size() * block->stride;
+  return absl::OkStatus();
+}
+
+void UnindexedReader::NextSlot() {
+  visited_ = 0;
+  slot_ = (slot_ + 1) % slots_.size();
+}
+
+bool UnindexedReader::Walk() {
+  if (walk_ended_) return false;
+  const bool interleave = options_.order.kind == OrderSpec::Kind::kInterleave;
+  const uint64_t visit = interleave ? options_.order.block_length : UINT64_MAX;
+  Walked walked;
+  ReadBlock& out = walked.block;
+  out.stride = options_.world;
+  uint64_t most = options_.block_records > 0 ? options_.block_records : kMaxBlockRecords;
+  if (next_block_ < kRampBlocks) most = std::min(most, kFirstBlockRecords << next_block_);
+  // As tf.data goes through the shards: one that has ended leaves its slot, which is filled when
+  // its turn comes again.
+  while (out.records.size() < most && walked.frame_bytes < kBlockBytes) {
+    Slot& slot = slots_[slot_];
+    if (slot.reader == nullptr) {
+      if (next_shard_ == set_.paths.size()) {
+        if (open_slots_ == 0) {
+          walk_ended_ = true;
+          break;
+        }
+        NextSlot();
+        continue;
+      }
+      ShardReaderOptions reading;
+      reading.check = options_.check;
+      reading.block_bytes = std::clamp<uint64_t>(budget_bytes_ / (4 * slots_.size()), kMinReadBytes,
+                                                 kBlockBytes / (interleave ? 4 : 1));
+      absl::StatusOr<std::unique_ptr<ShardReader>> opened =
+          ShardReader::Open(set_.paths[next_shard_], reading);
+      if (!opened.ok()) {
+        walk_ended_ = true;
+        break;
+      }
+      slot = Slot{*std::move(opened)};
+      ++next_shard_;
+      ++open_slots_;
+    }
+    if (slot.at == slot.block.records.size()) {
+      slot.at = 0;
+      slot.kept_by = UINT64_MAX;
+      if (!slot.reader->Next(&slot.block).ok()) {
+        walk_ended_ = true;
+        break;
+      }
+      stats_.bytes_read += slot.reader->file_position() - slot.file_position;
+      ++stats_.reads;
+      slot.file_position = slot.reader->file_position();
+      if (slot.block.records.empty()) {
+        slot = Slot();
+        --open_slots_;
+        NextSlot();
+        continue;
+      }
+    }
+    const std::vector<Record>& records = slot.block.records;
+    const uint64_t n =
+        std::min<uint64_t>({visit - visited_, records.size() - slot.at, most - out.records.size()});
+    for (uint64_t i = 0; i < n; ++i, ++position_) {
+      if (position_ % options_.world != options_.rank) continue;
+      if (out.records.empty()) out.position = position_;
+      const std::string_view payload = records[slot.at + i].payload;
+      out.records.push_back(payload);
+      walked.frame_bytes += payload.size() + kFrameBytes;
+      if (std::exchange(slot.kept_by, next_block_) != next_block_) {
+        out.buffers.push_back(slot.block.buffer);
+      }
+    }
+    slot.at += n;
+    visited_ += n;
+    if (visited_ == visit) NextSlot();
+  }
+  if (out.records.empty()) return false;
+  ++next_block_;
+  walked_bytes_ += walked.frame_bytes;
+  walked_.push_back(std::move(walked));
+  return true;
+}
+
+ReaderStats UnindexedReader::stats() const {
+  if (reader_ == nullptr) return stats_;
+  ReaderStats stats = reader_->stats();
+  if (stats.io.empty()) {
+    stats.io = stats_.io;
+    stats.io_reason = stats_.io_reason;
+    stats.threads = stats_.threads;
+  }
+  stats.records += stats_.records;
+  stats.bytes += stats_.bytes;
+  stats.bytes_read += stats_.bytes_read;
+  stats.reads += stats_.reads;
+  return stats;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,58 @@
+"""Run by scripts/wheel in a root that has Python, NumPy, the wheel, and nothing else: imports the package,
+writes and reads a dataset, and runs the command line."""
+
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+import numpy as np
+
+import shardfeed as sf
+
+
+def png(path):
+    """A picture of 2 x 2 grey pixels."""
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0))
+                     + chunk(b"IDAT", zlib.compress(b"\0ab\0cd")) + chunk(b"IEND", b""))
+
+
+def shardfeed(*arguments):
+    return subprocess.run([sys.executable, "-m", "shardfeed", *map(str, arguments)], capture_output=True,
+                          text=True)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    with sf.write(folder / "train@2", compression="gzip") as writer:
+        for i in range(100):
+            writer.write({"n": i, "x": np.arange(3, dtype=np.float32) + i})
+    ds = sf.read(folder / "train@2").shuffle(seed=1).parse({"n": sf.int64, "x": sf.fixed(3)}).batch(10)
+    assert sorted(n for batch in ds for n in batch["n"].tolist()) == list(range(100))
+    assert sf.verify(folder / "train@2")
+
+    assert shardfeed("--version").stdout.strip() == f"shardfeed {sf.__version__}"
+    (folder / "table.csv").write_text("a,b\n1,2\n3,4\n")
+    done = shardfeed("convert", "csv", folder / "table.csv", folder / "table@1")
+    assert done.returncode == 0, done.stderr
+    assert len(sf.read(folder / "table@1")) == 2
+
+    # Pictures but JPEGs and GIFs take OpenCV, which is not here.
+    (folder / "pictures/grey").mkdir(parents=True)
+    png(folder / "pictures/grey/a.png")
+    done = shardfeed("convert", "imagefolder", folder / "pictures", folder / "pictures@1")
+    assert done.returncode == 0, done.stderr
+    done = shardfeed("read", folder / "pictures@1", "--image", "2")
+    assert done.returncode != 0 and "OpenCV's codecs are not here" in done.stderr, done.stderr
+
+with open("/proc/self/maps") as maps:
+    carried = {line.split()[-1] for line in maps if ".so" in line}
+outside = sorted(os.path.basename(path) for path in carried if not path.startswith("/site/"))
+print(f"{len([p for p in carried if 'shardfeed.libs' in p])} libraries carried; outside: {', '.join(outside)}")

@@ -1,0 +1,417 @@
+"""Batches on a GPU by the package: on the stand-in for CUDA's driver of tests/cuda, which tells of
+misuse, and with torch on this machine's GPU where there is one."""
+
+import ctypes
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from harness import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+STAND_IN = pathlib.Path(os.environ.get(
+    "SHARDFEED_STAND_IN", REPOSITORY / "bazel-bin/tests/cuda/libcuda_stand_in.so")).resolve()
+ROWS = 50
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """The stand-in, which must have nothing to tell of at the end."""
+    if not STAND_IN.exists():
+        pytest.skip(f"{STAND_IN} is missing: bazel build --config=opt "
+                    "//tests/cuda:libcuda_stand_in.so")
+    monkeypatch.setenv("SHARDFEED_CUDA_DRIVER", str(STAND_IN))
+    library = ctypes.CDLL(str(STAND_IN))
+    library.StandInTakeMisuses.restype = ctypes.c_char_p
+    library.StandInSetSpeed.argtypes = [ctypes.c_double, ctypes.c_double]
+    library.StandInSetSpeed(1e9, 1e-4)
+    library.StandInTakeMisuses()
+    yield library
+    gc.collect()
+    assert library.StandInTakeMisuses() == b""
+
+
+def rows(n=ROWS):
+    rng = np.random.default_rng(1)
+    lengths = np.arange(n) % 4
+    return sf.from_arrays({
+        "image": rng.integers(0, 256, (n, 8, 6, 3), np.uint8), "label": np.arange(n) % 5,
+        "name": ["row %d" % i for i in range(n)],
+        "some": sf.Ragged(np.arange(lengths.sum()), np.concatenate([[0], np.cumsum(lengths)]))})
+
+
+@pytest.fixture
+def ds():
+    return rows().shuffle(1, 16).batch(8)
+
+
+def on_host(value):
+    if isinstance(value, sf.Ragged):
+        return on_host(value.values), on_host(value.row_splits)
+    if isinstance(value, sf.BytesArray):
+        return value.tolist()
+    return value.numpy() if isinstance(value, sf.DeviceArray) else np.asarray(value)
+
+
+def same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name in found:
+        np.testing.assert_equal(on_host(found[name]), on_host(wanted[name]))
+
+
+def test_batches_are_those_of_the_host(driver, ds):
+    view = ds.cuda()
+    assert len(view) == len(ds) and repr(view) == f"{ds!r}.cuda(0)"
+    count = 0
+    for found, wanted in zip(view, ds):
+        same(found, wanted)
+        image = found["image"]
+        assert image.shape == (len(wanted["label"]), 8, 6, 3) and image.dtype == "uint8"
+        assert image.nbytes == wanted["image"].nbytes and len(image) == len(wanted["label"])
+        assert image.device == 0 and image.lam == 1 and "cuda:0" in repr(image)
+        count += 1
+    assert count == len(ds)
+
+
+def test_devices_are_many(driver, ds):
+    for a, b in zip(ds.cuda(0), ds.cuda(1)):
+        assert b["label"].__dlpack_device__() == (2, 1)
+        same(a, b)
+
+
+@pytest.mark.parametrize("dtype, near", [("float32", 1e-5), (np.float16, 2e-2), ("bfloat16", 0)])
+def test_pictures_are_normalised_there(driver, ds, dtype, near):
+    mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
+    view = ds.cuda(normalize={"image": sf.Normalize(mean, std, dtype)})
+    for found, wanted in zip(view, ds):
+        pixels = ((wanted["image"] / 255 - mean) / std).transpose(0, 3, 1, 2)
+        image = found["image"].numpy()
+        assert image.shape == pixels.shape
+        if near:
+            assert np.allclose(image, pixels, atol=near)
+        else:  # bits
+            assert np.allclose((image.astype(np.uint32) << 16).view(np.float32), pixels, atol=0.1)
+    plain = next(iter(ds.cuda(normalize={"image": {"layout": "NHWC", "dtype": "float32"}})))
+    assert np.allclose(plain["image"].numpy(), next(iter(ds))["image"] / 255)
+
+
+def test_pictures_are_mirrored_and_mixed_there(driver, ds):
+    options = {"dtype": "float32", "layout": "NHWC", "seed": 3}
+    for found, wanted in zip(ds.cuda(normalize={"image": {**options, "flip": 1}}), ds):
+        assert np.allclose(found["image"].numpy(), wanted["image"][:, :, ::-1] / 255)
+    for found, wanted in zip(ds.cuda(normalize={"image": {**options, "mixing": "mixup"}}), ds):
+        lam, image = found["image"].lam, wanted["image"] / 255
+        assert 0 <= lam <= 1
+        assert np.allclose(found["image"].numpy(), lam * image + (1 - lam) * np.roll(image, 1, 0),
+                           atol=1e-5)
+
+
+def test_states_count_delivered_batches(driver, ds):
+    ds = ds.repeat(2)
+    wanted = list(ds)
+    with iter(ds.cuda()) as it:
+        for _ in range(5):
+            next(it)
+        state = it.state_dict()
+        next(it)
+        it.load_state_dict(state)
+        same(next(it), wanted[5])
+    # The host's runs and the device's go on from each other's.
+    host = iter(ds)
+    host.load_state_dict(state)
+    same(next(host), wanted[5])
+    with iter(ds.cuda()) as it:
+        it.load_state_dict(host.state_dict())
+        found = list(it)
+        assert len(found) == len(wanted) - 6
+        same(found[-1], wanted[-1])
+    with pytest.raises(ValueError, match="not what state_dict"):
+        iter(ds.cuda()).load_state_dict({})
+    with pytest.raises(RuntimeError, match="another chain"):
+        iter(ds.cuda()).load_state_dict(iter(rows(3).batch(2)).state_dict())
+
+
+def test_statistics(driver, ds):
+    with iter(ds.cuda()) as it:
+        assert len(list(it)) == 7
+        stats = it.stats()
+        assert stats["batches"] == 7 and stats["rows"] == ROWS and stats["bytes"] > 0
+        assert stats["pipeline"]["rows"] == ROWS and "limit" in stats["verdict"]
+        assert "7 batches" in repr(it)
+    assert it.closed and "closed" in repr(it)
+    with pytest.raises(ValueError, match="closed"):
+        next(it)
+
+
+def test_structures(driver, ds):
+    pairs = ds.map(lambda b: (b["image"], b["label"]), batched=True)
+    for found, (image, label) in zip(pairs.cuda(), pairs):
+        assert isinstance(found, tuple)
+        assert np.array_equal(found[0].numpy(), image) and np.array_equal(found[1].numpy(), label)
+    labels = ds.map(lambda b: b["label"], batched=True)
+    assert next(iter(labels.cuda())).shape == (8,)
+
+
+def test_the_array_interface(driver, ds):
+    batch = next(iter(ds.cuda()))
+    interface = batch["label"].__cuda_array_interface__
+    assert interface["version"] == 3 and interface["typestr"] == "<i8"
+    assert interface["shape"] == (8,) and interface["strides"] is None and interface["stream"] == 1
+    assert interface["data"][0] != 0 and interface["data"][1] is False
+    assert batch["image"].__cuda_array_interface__["typestr"] == "|u1"
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class ManagedTensor(ctypes.Structure):
+    pass
+
+
+ManagedTensor._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p),
+                          ("deleter", ctypes.CFUNCTYPE(None, ctypes.POINTER(ManagedTensor)))]
+
+
+class Consumer:
+    """What a framework makes of an array: it takes the capsule, and gives it back by `drop`."""
+
+    def __init__(self, array, stream):
+        capsule = array.__dlpack__(stream=stream)
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        rename = ctypes.pythonapi.PyCapsule_SetName
+        rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        self.managed = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(ManagedTensor))
+        rename(capsule, b"used_dltensor")
+        self.tensor = self.managed.contents.tensor
+
+    def drop(self):
+        self.managed.contents.deleter(self.managed)
+
+
+class Stream:
+    """A stream of device 0, as a framework has its own."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        assert driver.cuInit(0) == 0
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert driver.cuCtxPushCurrent_v2(context) == 0
+        assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        self.stream = stream
+        self.cuda_stream = stream.value
+
+    def read(self, tensor):
+        shape = [tensor.shape[i] for i in range(tensor.ndim)]
+        out = np.empty(shape, {(0, 64): np.int64, (1, 8): np.uint8}[tensor.code, tensor.bits])
+        assert self.driver.cuMemcpyDtoHAsync_v2(
+            out.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(tensor.data),
+            ctypes.c_size_t(out.nbytes), self.stream) == 0
+        return out
+
+    def close(self):
+        assert self.driver.cuStreamSynchronize(self.stream) == 0
+        assert self.driver.cuStreamDestroy_v2(self.stream) == 0
+        context = ctypes.c_void_p()
+        assert self.driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+        assert self.driver.cuDevicePrimaryCtxRelease_v2(0) == 0
+
+
+@pytest.fixture
+def stream(driver):
+    made = Stream(driver)
+    yield made
+    made.close()
+
+
+def test_consumers_streams_wait(driver, stream, ds):
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    taken = []
+    with iter(ds.cuda()) as it:
+        for batch in it:
+            consumer = Consumer(batch["label"], stream.cuda_stream)
+            assert (consumer.tensor.device_type, consumer.tensor.ndim) == (2, 1)
+            taken.append(stream.read(consumer.tensor))
+            del batch
+            consumer.drop()
+    stream.driver.cuStreamSynchronize(stream.stream)
+    wanted = [batch["label"] for batch in ds]
+    assert all(np.array_equal(a, b) for a, b in zip(taken, wanted, strict=True))
+
+
+def test_a_stream_that_does_not_wait_is_seen(driver, stream, ds):
+    driver.StandInSetSpeed(1e6, 1e-3)
+    with iter(ds.cuda()) as it:
+        consumer = Consumer(next(it)["label"], -1)
+        stream.read(consumer.tensor)
+        stream.driver.cuStreamSynchronize(stream.stream)
+        consumer.drop()
+    assert driver.StandInTakeMisuses() != b""
+
+
+def test_the_iterators_own_stream(driver, stream, ds):
+    for given in (stream, stream.cuda_stream):
+        batch = next(iter(ds.cuda(stream=given)))
+        assert batch["label"].__cuda_array_interface__["stream"] == stream.cuda_stream
+        assert np.array_equal(batch["label"].numpy(), next(iter(ds))["label"])
+        del batch
+        gc.collect()
+
+
+def test_capsules_that_nobody_takes(driver, ds):
+    batch = next(iter(ds.cuda()))
+    assert "dltensor" in repr(batch["image"].__dlpack__())
+    batch["image"].__dlpack__(stream=2, max_version=(1, 0), dl_device=(2, 0), copy=False)
+    for options, error in [({"stream": 0}, ValueError), ({"stream": -2}, ValueError),
+                           ({"copy": True}, BufferError), ({"dl_device": (1, 0)}, BufferError)]:
+        with pytest.raises(error):
+            batch["image"].__dlpack__(**options)
+
+
+def test_torch_is_asked_for_its_current_stream(driver, stream, ds, monkeypatch):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+
+    def from_dlpack(array):
+        consumer = Consumer(array, stream.cuda_stream)
+        values = stream.read(consumer.tensor)
+        stream.driver.cuStreamSynchronize(stream.stream)
+        consumer.drop()
+        return torch.from_numpy(values)
+
+    monkeypatch.setattr("torch.utils.dlpack.from_dlpack", from_dlpack)
+    for found, wanted in zip(ds.cuda().torch(), ds):
+        assert np.array_equal(found["label"], wanted["label"])
+        assert np.array_equal(found["some"].row_splits, wanted["some"].row_splits)
+        assert found["name"].tolist() == wanted["name"].tolist()
+
+
+def test_torch_on_a_gpu(ds):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU that torch sees")
+    for found, wanted in zip(ds.cuda().torch(), ds):
+        assert found["image"].is_cuda
+        assert np.array_equal(found["image"].cpu().numpy(), wanted["image"])
+
+
+def test_arrays_outlive_their_iterator(driver, ds):
+    it = iter(ds.cuda())
+    batch = next(it)
+    it.close()
+    del it
+    gc.collect()
+    same(batch, next(iter(ds)))
+
+
+def test_many_batches_are_kept(driver, ds):
+    batches = list(ds.cuda())
+    for found, wanted in zip(batches, ds):
+        same(found, wanted)
+
+
+def test_threads_take_turns(driver, ds):
+    it = iter(ds.cuda())
+    found = []
+
+    def take():
+        for batch in it:
+            found.append(len(batch["label"]))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(found) == ROWS
+
+
+def test_what_cannot_be(driver, ds):
+    for make, message in [
+            (lambda: rows().cuda(), "elements here are rows"), (lambda: ds.cuda(7), "no CUDA device 7"),
+            (lambda: iter(ds.cuda(depth=0)), "depth is 0"),
+            (lambda: iter(ds.cuda(normalize={"picture": {}})), "no column 'picture'"),
+            (lambda: iter(ds.cuda(normalize={"label": {}})), "normalize 'label'"),
+            (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout is one of"),
+            (lambda: iter(ds.cuda(normalize={"image": {"mean": [1, 2]}})), "normalize 'image'.*mean"),
+            (lambda: iter(ds.cuda(normalize={"image": {"flip": 2}})), "normalize 'image'.*flip")]:
+        with pytest.raises(ValueError, match=message):
+            make()
+    with pytest.raises(TypeError):
+        ds.cuda(normalize={"image": {"average": 1}})
+
+
+def test_functions_errors_come_through(driver):
+    def broken(row):
+        return {"value": 1 // (row["value"] - 5)}
+
+    ds = sf.range(10).map(broken, output={"value": sf.int64}).batch(2)
+    with pytest.raises(ZeroDivisionError):
+        list(ds.cuda())
+
+
+def test_without_a_gpu(ds, monkeypatch):
+    monkeypatch.setenv("SHARDFEED_CUDA_DRIVER", "/nowhere/libcuda.so")
+    with pytest.raises(OSError, match="no CUDA driver: SHARDFEED_CUDA_DRIVER names "
+                                      "'/nowhere/libcuda.so'"):
+        ds.cuda()
+    assert len(list(ds)) == len(ds)
+
+
+PROGRAM = """
+import os, sys, threading, time, signal
+import shardfeed as sf
+def slow(row):
+    time.sleep(30)
+    return row
+"""
+
+
+@pytest.mark.parametrize("rest, out", [
+    ("""
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+it = iter(sf.range(9).map(slow, output={"value": sf.int64}).batch(2).cuda())
+began = time.monotonic()
+try:
+    next(it)
+except KeyboardInterrupt:
+    print("interrupted", time.monotonic() - began < 5, flush=True)
+os._exit(0)
+""", "interrupted True"),
+    ("""
+it = iter(sf.range(1000).map(lambda r: {"v": r["value"]}).batch(2).cuda())
+batch = next(it)
+print("end")
+""", "end"),
+    ("""
+it = iter(sf.range(1000).batch(2).cuda())
+next(it)
+sys.stdout.flush()
+if os.fork() == 0:
+    try:
+        next(it)
+    except RuntimeError as error:
+        print("fork" in str(error), flush=True)
+    del it
+    sys.exit(0)
+os.wait()
+next(it)
+""", "True"),
+])
+def test_processes_end(driver, rest, out):
+    done = subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")})
+    assert (done.returncode, done.stdout.strip()) == (0, out), done.stderr
