@@ -5,6 +5,9 @@
 #define SHARDFEED_CLI_COMMANDS_H_
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "cli/console.h"
@@ -27,6 +30,24 @@ void AddCommonOptions(CLI::App& command, CommandOptions& options);
 
 // Accepts whole numbers from `least` on.
 CLI::Validator WholeNumber(uint64_t least);
+
+// Accepts these words, each of which stands for a value of the enumeration E.
+template <typename E>
+CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
+  std::string names;
+  for (const auto& [name, value] : choices) names += (names.empty() ? "{" : ",") + name;
+  names += "}";
+  return CLI::Validator(
+      [choices, names](std::string& word) {
+        for (const auto& [name, value] : choices) {
+          if (word != name) continue;
+          word = std::to_string(static_cast<int64_t>(value));
+          return std::string();
+        }
+        return word + " not in " + names;
+      },
+      names);
+}
 
 inline constexpr char kVersion[] = "0.1.0";
 

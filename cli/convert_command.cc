@@ -281,10 +281,10 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
                    "number of shards chosen by --shard-size")
       ->required()
       ->expected(1, -1);
-  const std::map<std::string, Compression> compressions = {
+  const std::vector<std::pair<std::string, Compression>> compressions = {
       {"none", Compression::kNone}, {"gzip", Compression::kGzip}, {"zlib", Compression::kZlib}};
   command->add_option("--compression", flags->compression, "none (default), gzip or zlib")
-      ->transform(CLI::CheckedTransformer(compressions))
+      ->transform(OneOf(compressions))
       ->type_name("KIND")
       ->default_str("none");
   command->add_option("--level", flags->level, "of compression: 1 (fast) to 9 (small)")

@@ -54,6 +54,9 @@ int Run(int argc, char** argv) {
 #endif
   app.set_version_flag("--version", std::string("shardfeed ") + kVersion + build);
   app.require_subcommand(1);
+  app.failure_message([](const CLI::App* all, const CLI::Error& error) {
+    return "shardfeed: " + CLI::FailureMessage::simple(all, error);
+  });
   CommandOptions options;
   int exit = kExitDone;
   AddConvertCommand(app, options, &exit);

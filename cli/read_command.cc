@@ -258,15 +258,15 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
                     "with --image: the middle of each picture, as for evaluation");
   command->add_flag("!--no-antialias", flags->antialias,
                     "with --image: resize plainly, as OpenCV and TensorFlow do; faster");
-  const std::map<std::string, OnDamage> on_damage = {{"fail", OnDamage::kFail},
-                                                     {"replace", OnDamage::kReplace},
-                                                     {"zero", OnDamage::kZero},
-                                                     {"accept", OnDamage::kAccept}};
+  const std::vector<std::pair<std::string, OnDamage>> on_damage = {{"fail", OnDamage::kFail},
+                                                                   {"replace", OnDamage::kReplace},
+                                                                   {"zero", OnDamage::kZero},
+                                                                   {"accept", OnDamage::kAccept}};
   command
       ->add_option("--on-damage", flags->on_damage,
                    "with --image: what to do with pictures that cannot be decoded: fail (default), "
                    "replace, zero or accept")
-      ->transform(CLI::CheckedTransformer(on_damage))
+      ->transform(OneOf(on_damage))
       ->type_name("WHAT")
       ->default_str("fail");
   command
@@ -279,12 +279,12 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->type_name("FILE");
   command->add_flag("--headspace", flags->headspace,
                     "with --parse or --image: deliver the first batch over and over");
-  const std::map<std::string, CrcCheck> checks = {
+  const std::vector<std::pair<std::string, CrcCheck>> checks = {
       {"all", CrcCheck::kAll}, {"header", CrcCheck::kHeader}, {"none", CrcCheck::kNone}};
   command
       ->add_option("--checksum", flags->check,
                    "which CRCs are checked: all (default), header or none")
-      ->transform(CLI::CheckedTransformer(checks))
+      ->transform(OneOf(checks))
       ->type_name("WHICH")
       ->default_str("all");
   command
@@ -296,12 +296,12 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
       ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))
       ->type_name("HOW");
-  const std::map<std::string, CacheUse> caches = {
+  const std::vector<std::pair<std::string, CacheUse>> caches = {
       {"auto", CacheUse::kAuto}, {"use", CacheUse::kUse}, {"bypass", CacheUse::kBypass}};
   command
       ->add_option("--cache", flags->cache,
                    "the page cache: auto (default), use, or bypass (O_DIRECT)")
-      ->transform(CLI::CheckedTransformer(caches))
+      ->transform(OneOf(caches))
       ->type_name("WHICH")
       ->default_str("auto");
   command->add_flag("--any-order", flags->any_order,

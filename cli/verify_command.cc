@@ -129,17 +129,18 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
   auto flags = std::make_shared<VerifyFlags>();
   command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
       ->required();
-  const std::map<std::string, VerifyLevel> levels = {{"headers", VerifyLevel::kHeaders},
-                                                     {"payload", VerifyLevel::kPayload},
-                                                     {"examples", VerifyLevel::kExamples},
-                                                     {"images", VerifyLevel::kImages}};
+  const std::vector<std::pair<std::string, VerifyLevel>> levels = {
+      {"headers", VerifyLevel::kHeaders},
+      {"payload", VerifyLevel::kPayload},
+      {"examples", VerifyLevel::kExamples},
+      {"images", VerifyLevel::kImages}};
   command
       ->add_option(
           "--level", flags->level,
           "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
           "data; examples: every record is a tf.train.Example, too; images: every picture in them "
           "decodes, too")
-      ->transform(CLI::CheckedTransformer(levels))
+      ->transform(OneOf(levels))
       ->type_name("LEVEL")
       ->default_str("payload");
   AddCommonOptions(*command, options);

@@ -79,7 +79,7 @@ def main() -> None:
         optimizer.step()
         step += 1
         dist.all_reduce(loss := loss.detach())
-        names = [None] * world
+        names: list[list[str]] = [[]] * world
         dist.all_gather_object(names, [name.decode() for name in batch["image/filename"]])
         if rank == 0:
             print(f"step {step} loss {(loss / world).item():.7f} records "

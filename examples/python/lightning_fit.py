@@ -24,7 +24,7 @@ class Model(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
-        self.losses = []
+        self.losses: list[float] = []
 
     def training_step(self, batch, _):
         loss = torch.mean((self.layer(batch["x"])[:, 0] - batch["y"]) ** 2)

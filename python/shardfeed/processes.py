@@ -188,7 +188,7 @@ def _work(connection: Any, pickled: bytes) -> None:
         try:
             if fn is None:
                 fn = pickle.loads(pickled)
-            answer = (fn(element), None, "")
+            answer: Any = (fn(element), None, "")
         except Exception as error:
             answer = (None, *_as_sent(error))
         element = None

@@ -363,3 +363,14 @@ def test_output_below_a_file_is_refused(tmp_path):
     result = harness.run("convert", "text", POEM, tmp_path / "file/x@2")
     assert result.status in (USAGE, IO_FAILED)
     assert f"{tmp_path}/file" in result.err
+
+
+@pytest.mark.parametrize("command, flag, words", [
+    ("read", "--checksum", "{all,header,none}"),
+    ("read", "--on-damage", "{fail,replace,zero,accept}"),
+    ("verify", "--level", "{headers,payload,examples,images}")])
+def test_unknown_words_are_told_beside_the_known(command, flag, words):
+    result = harness.run(command, "x", flag, "other")
+    assert result.status == USAGE
+    assert result.err == (f"shardfeed: {flag}: other not in {words}\n"
+                          "Run with --help for more information.\n")

@@ -10,6 +10,7 @@ root, more is tested: full and read-only disks.
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -19,6 +20,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import harness
+
+# Programs in the background may have been told to ignore it, and what they start then does so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
