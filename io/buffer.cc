@@ -138,19 +138,16 @@ void BufferPool::Close() {
 }
 
 std::vector<std::shared_ptr<Slab>> BufferPool::TakeIdleSlabs() {
-  size_t may_stay = closed_ ? 0 : std::max<size_t>(1, max_idle_bytes_ / Slab::kBytes);
+  const size_t may_stay = closed_ ? 0 : std::max<size_t>(1, max_idle_bytes_ / Slab::kBytes);
   std::vector<std::shared_ptr<Slab>> idle;
-  std::erase_if(slabs_, [&](std::shared_ptr<Slab>& slab) {
-    if (!slab->empty()) return false;
+  // Those that came last go first.
+  for (size_t i = slabs_.size(); i-- > 0 && slabs_.size() > may_stay;) {
+    if (!slabs_[i]->empty()) continue;
     // One that is registered with a ring would not be given back to the system.
-    if (!closed_ && slab.use_count() > 1) return false;
-    if (may_stay > 0) {
-      --may_stay;
-      return false;
-    }
-    idle.push_back(std::move(slab));
-    return true;
-  });
+    if (!closed_ && slabs_[i].use_count() > 1) continue;
+    idle.push_back(std::move(slabs_[i]));
+    slabs_.erase(slabs_.begin() + static_cast<ptrdiff_t>(i));
+  }
   return idle;
 }
 

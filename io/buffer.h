@@ -56,8 +56,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
     kSlabs,     // buffers are cut from slabs, which stay until all their buffers are free
   };
 
-  // At most `max_idle_bytes` stay allocated for later; of slabs always one, and those that someone
-  // else holds too.
+  // At most `max_idle_bytes` stay allocated for later. Slabs stay, idle or not, while all of them
+  // together take no more than that; one always does, and those that someone else holds too.
   static std::shared_ptr<BufferPool> Create(uint64_t max_idle_bytes,
                                             Memory memory = Memory::kSeparate);
 

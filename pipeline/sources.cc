@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/buffer.h"
 
 namespace shardfeed {
 namespace {
@@ -224,6 +226,15 @@ class GeneratorStage : public Stage {
   uint64_t skip_ = 0;
 };
 
+// What the readers of a source, one for each epoch, read into.
+struct ReadBuffers {
+  ~ReadBuffers() {
+    if (pool != nullptr) pool->Close();
+  }
+  std::once_flag once;
+  std::shared_ptr<BufferPool> pool;
+};
+
 }  // namespace
 
 std::shared_ptr<const RowSpec> RecordSpec() {
@@ -239,6 +250,13 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Sha
   options.deterministic = context->deterministic;
   if (options.threads == 0) options.threads = context->threads;
   if (options.budget_bytes == 0) options.budget_bytes = context->reader_budget_bytes;
+  if (options.budget_bytes > 0) {
+    const std::shared_ptr<ReadBuffers> kept = context->Kept<ReadBuffers>(key);
+    std::call_once(kept->once, [&] {
+      kept->pool = BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs);
+    });
+    options.buffers = kept->pool;
+  }
   if (options.epochs) *options.epochs += epoch;
   const std::shared_ptr<StageCounters> counters = context->Counters(
       key, "read", [&](StageCounters& c) { c.threads = c.workers = options.threads; });

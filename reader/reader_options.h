@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/buffer.h"
 #include "io/engine.h"
 #include "reader/io_choice.h"
 #include "reader/order.h"
@@ -64,6 +65,9 @@ struct ReaderOptions {
   // Memory for records that are read ahead or held by the window, in bytes; 0: an eighth of what is
   // free, at least 64 MiB and at most 1 GiB. Blocks that the consumer keeps count too.
   uint64_t budget_bytes = 0;
+  // Where that memory comes from, for several readers one after another, which then use it again;
+  // null: a pool of its own.
+  std::shared_ptr<BufferPool> buffers;
   EngineKind io = EngineKind::kAuto;
   CacheUse cache = CacheUse::kAuto;
 };

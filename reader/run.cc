@@ -73,8 +73,9 @@ class ThreadedRun : public ReadRun {
         first_epoch_(epoch),
         first_position_(position),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
-        pool_(BufferPool::Create(std::min<uint64_t>(options.budget_bytes / 4, 64 << 20),
-                                 BufferPool::Memory::kSlabs)),
+        pool_(options.buffers != nullptr
+                  ? options.buffers
+                  : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
         choice_(ChooseIo(*table_, options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
         chunk_divider_(order_->spec().chunk),
@@ -105,7 +106,7 @@ class ThreadedRun : public ReadRun {
     for (std::thread& thread : threads_) thread.join();
     budget_->SetOnRoom(nullptr);
     engines_.clear();
-    pool_->Close();
+    if (options_.buffers == nullptr) pool_->Close();
   }
 
   absl::Status StartThreads() {

@@ -583,14 +583,32 @@ TEST(BufferPool, SlabsGoWhenTheirBuffersHaveGone) {
   std::shared_ptr<Slab> held = slabs[1].lock();
   buffers.resize(1);
   EXPECT_FALSE(slabs[0].expired());
-  // One stays for later.
-  EXPECT_NE(slabs[2].expired(), slabs[3].expired());
+  EXPECT_TRUE(slabs[2].expired() && slabs[3].expired());
   buffers.clear();
   pool->Close();
   held = nullptr;
   for (const std::weak_ptr<Slab>& slab : slabs) EXPECT_TRUE(slab.expired());
   // A pool that is closed still has buffers for whoever asks.
   EXPECT_NE(pool->Allocate(1)->slab(), nullptr);
+}
+
+TEST(BufferPool, SlabsStayWhileAllTakeNoMoreThanTheyMay) {
+  const auto pool = BufferPool::Create(3 * Slab::kBytes, BufferPool::Memory::kSlabs);
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  std::vector<std::weak_ptr<Slab>> slabs;
+  for (int i = 0; i < 5; ++i) {
+    buffers.push_back(pool->Allocate(Slab::kBytes / 2));
+    buffers.push_back(pool->Allocate(Slab::kBytes / 2));
+    slabs.push_back(buffers.back()->slab());
+  }
+  buffers.clear();
+  const auto left = std::count_if(slabs.begin(), slabs.end(),
+                                  [](const std::weak_ptr<Slab>& slab) { return !slab.expired(); });
+  EXPECT_EQ(left, 3);
+  // They are used again.
+  const auto again = pool->Allocate(1)->slab();
+  EXPECT_TRUE(std::any_of(slabs.begin(), slabs.end(),
+                          [&](const std::weak_ptr<Slab>& slab) { return slab.lock() == again; }));
 }
 
 TEST(Slab, TakesTheLowestPagesThatAreFree) {
