@@ -91,10 +91,15 @@ void PyIterator::Do(std::function<absl::Status(Iterator&)> work) {
   {
     nb::gil_scoped_release release;
     std::lock_guard<std::mutex> lock(run_->mutex);
-    if (!run_->thread.joinable()) run_->thread = std::thread([run = run_.get()] { run->Work(); });
-    run_->work = std::move(work);
-    run_->busy = true;
-    run_->changed.notify_all();
+    if (run_->stopping) {
+      // Closed by another thread meanwhile, which has waited for the thread that is asked.
+      run_->status = absl::CancelledError("the iterator was closed");
+    } else {
+      if (!run_->thread.joinable()) run_->thread = std::thread([run = run_.get()] { run->Work(); });
+      run_->work = std::move(work);
+      run_->busy = true;
+      run_->changed.notify_all();
+    }
   }
   Settle();
 }
