@@ -305,7 +305,8 @@ class ParallelStage : public Stage {
     job.ranges_left = 1;
     if (steps_.rows != nullptr) {
       job.fixed = steps_.rows->AllocateFixed(job.input, context_->allocator);
-      job.bytes += job.fixed.bytes();
+      // Nothing is in it yet: what strings there would point to is not to be counted.
+      for (const ColumnSpec& column : *job.fixed.spec) job.bytes += job.rows * column.bytes();
       const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
       // Before anything is known, a few.
       job.ranges_left = row_ns == 0 ? 4 : job.rows * row_ns / kRangeNs;

@@ -248,6 +248,9 @@ def test_read_parse_tells_what_limits(examples, tmp_path):
     assert [stage["name"] for stage in report["stages"]] == ["read", "parse+batch"]
     assert report["limit"] in report["verdict"]
     assert report["autotune"] == []  # too short
+    # Also where memory is used again.
+    again = succeed("read", examples, "--parse", "--batch", "16", "--epochs", "40", "--json").json
+    assert max(stage["peak_bytes"] for stage in again["stages"]) < 1 << 30
     events = json.loads(trace.read_text())["traceEvents"]
     work = [event for event in events if event["ph"] == "X"]
     assert {event["name"] for event in work} >= {"input", "parse+batch", "check"}
