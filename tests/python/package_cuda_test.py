@@ -394,6 +394,14 @@ def test_without_a_gpu(ds, monkeypatch):
     assert len(list(ds)) == len(ds)
 
 
+def test_the_comparison_with_peers_tells_why_it_is_skipped(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('none here')")
+    done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/cuda_peers.py"], text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert '"skipped": "torch is not installed: none here"' in done.stdout
+
+
 PROGRAM = """
 import os, sys, threading, time, signal
 import shardfeed as sf
