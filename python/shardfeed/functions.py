@@ -47,7 +47,7 @@ def _array(value: Any, dtype: str, name: str) -> np.ndarray:
     array = np.asarray(value)
     wanted = numpy_dtype(dtype)
     if array.dtype != wanted:
-        if array.dtype.kind == "f" and wanted.kind in "iu":
+        if array.dtype.kind == "f" and wanted.kind in "iu" and array.size > 0:
             raise TypeError(f"column {name!r}: {array.dtype} where {dtype} is declared")
         if _is_bytes(array):
             raise TypeError(f"column {name!r}: {type(value).__name__} where {dtype} is declared")

@@ -485,6 +485,14 @@ def test_map_of_padded_batches_of_any_length(parsed):
     assert {batch["some"].shape[1] for batch in ds} > {3, 4}
 
 
+def test_map_to_empty_lists(parsed):
+    for kind in (sf.int64, sf.float32, sf.bytes):
+        ds = parsed.map(lambda e: {"a": []}, output={"a": sf.var(kind)})
+        assert [len(row["a"]) for row in ds.take(3)] == [0, 0, 0]
+    ds = parsed.map(lambda e: {"a": [1] * (e["n"] % 2)}, output={"a": sf.var(sf.int64)})
+    assert next(iter(ds.skip(249).batch(3)))["a"].tolist() == [[], [1], [1]]
+
+
 def test_map_to_bytes_and_lists(parsed):
     ds = parsed.map(lambda e: {"words": e["text"].decode().split(), "upper": e["text"].upper(),
                                "half": [e["n"] / 2] * 2})
@@ -638,6 +646,20 @@ def test_states_of_other_chains_are_refused(parsed):
         iter(parsed).load_state_dict({"x": 1})
     with pytest.raises(RuntimeError, match="deterministic"):
         parsed.start(deterministic=False).state_dict()
+
+
+def test_states_with_each_element(parsed):
+    whole = [batch["n"].tolist() for batch in parsed.batch(20)]
+    for every in (1, 3, 12):
+        it, found = iter(parsed.batch(20)), []
+        for i, batch in enumerate(it):
+            found.append(batch["n"].tolist())
+            if i % every == 0:
+                other = iter(parsed.batch(20))
+                other.load_state_dict(it.state_dict())
+                assert next(other, {"n": None})["n"].tolist() == whole[i + 1] if i < 49 else True
+                other.close()
+        assert found == whole
 
 
 def test_stats_and_closing(parsed):
