@@ -40,13 +40,14 @@ std::string NamesText(const RowSpec& spec) {
   return text;
 }
 
-// What decides which records come in which order, but for the rank.
+// What decides which records come in which order, but for the rank, and for the batches that each
+// epoch is cut to: with other ranks, each has other batches.
 std::string ReaderText(const ReaderOptions& options) {
   const OrderSpec& order = options.order;
   std::string text = fmt::format(
-      "order({}, {}, {}, {}, {}, {}, {}) batch={} end={} epochs={}", static_cast<int>(order.kind),
+      "order({}, {}, {}, {}, {}, {}, {}) end={} epochs={}", static_cast<int>(order.kind),
       order.cycle_length, order.block_length, order.seed, order.window, order.chunk, order.lanes,
-      options.batch, static_cast<int>(options.end), options.epochs.value_or(0));
+      static_cast<int>(options.end), options.epochs.value_or(0));
   if (options.records) {
     for (const RecordRange& range : *options.records) {
       text += fmt::format(" {}+{}", range.first, range.count);

@@ -828,11 +828,13 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
     ASSERT_EQ(Collect(*fresh, 3),
               std::vector(all.begin() + at, all.begin() + std::min(at + 3, all.size())));
   }
-  // Of one rank, it serves any number of ranks.
+  // Of one rank, it serves any number of ranks, of which each has other batches.
   const Dataset chain = Parsed(Dataset::Shards(table).Shuffle(7, 100));
   const std::vector<std::string> global = Collect(chain);
   const auto rank = [&](uint64_t r, uint64_t w) {
-    return Parsed(Dataset::Shards(table).Shuffle(7, 100).Shard(r, w));
+    ReaderOptions options;
+    options.batch = 20 / w;
+    return Parsed(Dataset::Shards(table, options).Shuffle(7, 100).Shard(r, w));
   };
   auto one = Start(rank(1, 2));
   Collect(*one, 100);  // each of two: 200 in all
