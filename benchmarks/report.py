@@ -1,7 +1,7 @@
 """The Markdown of compare."""
 
 from results import ratio, summary
-from workloads import GROUPS, LESS_IS_BETTER, WORKLOADS
+from workloads import BY_NAME, GROUPS, LESS_IS_BETTER, SAME_CODE, WORKLOADS
 
 OURS = "shardfeed"
 
@@ -52,6 +52,21 @@ def table(results, workload, crc):
     return [*lines, ""]
 
 
+def scaling(results):
+    """How many times faster two threads are than one."""
+    pairs = [(w, SAME_CODE[w.name]) for w in WORKLOADS if w.group == "scaling" and results.peers(w.name)]
+    peers = sorted({peer for one, _ in pairs for peer in results.peers(one.name)},
+                   key=lambda peer: (not peer.startswith(OURS), peer))
+    if not pairs:
+        return []
+    lines = ["**Two threads / one thread**", "",
+             "| | " + " | ".join(BY_NAME[two].title for _, two in pairs) + " |", "| --- " * (len(pairs) + 1) + "|"]
+    for peer in peers:
+        cells = [results.ratio_of(peer, two, one.name) for one, two in pairs]
+        lines.append(f"| {peer} | " + " | ".join("" if c is None else f"{c:.2f}" for c in cells) + " |")
+    return [*lines, ""]
+
+
 def markdown(results, crc):
     """crc: {peer: whether it checks the CRCs}."""
     data = results.data
@@ -65,7 +80,7 @@ def markdown(results, crc):
         found = [line for workload in WORKLOADS if workload.group == group
                  for line in table(results, workload, crc)]
         if found:
-            lines += [f"## {title}", "", *found]
+            lines += [f"## {title}", "", *found, *(scaling(results) if group == "scaling" else [])]
     if data["failures"]:
         lines += ["## What could not be measured", ""]
         for failure in data["failures"]:
