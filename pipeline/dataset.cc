@@ -58,7 +58,7 @@ std::string ReaderText(const ReaderOptions& options) {
 }  // namespace
 
 struct Dataset::Node {
-  enum Kind { kOther, kShards, kRowStep, kBatch, kBatchFn };
+  enum Kind { kOther, kShards, kRowStep, kRepeat, kBatch, kBatchFn };
 
   Kind kind = kOther;
   std::string text;   // of this step alone
@@ -71,6 +71,7 @@ struct Dataset::Node {
   std::shared_ptr<const ShardSet> set;      // may be null
   ReaderOptions reader;
   std::shared_ptr<const RowStep> row_step;  // kRowStep
+  uint64_t epochs = 0;                      // kRepeat; 0: without end
   uint64_t batch_size = 0;                  // kBatch
   bool drop_remainder = false;
   BatchFn batch_fn;            // kBatchFn
@@ -885,13 +886,11 @@ Dataset Dataset::Repeat(uint64_t epochs) const {
     return FromNode(std::move(node));
   }
   Node node;
+  node.kind = Node::kRepeat;
+  node.epochs = epochs;
   node.text = fmt::format("repeat({})", epochs);
   node.spec = node_->spec;
   node.batched = node_->batched;
-  node.make = [input = node_, epochs](std::shared_ptr<RunContext> context, uint64_t epoch) {
-    return MakeRepeatStage([input, context](uint64_t e) { return Compile(input, context, e); },
-                           epochs, epoch);
-  };
   return Then(std::move(node));
 }
 
@@ -1116,7 +1115,8 @@ Dataset Dataset::Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint6
 
 // Row steps one after another run as one stage, and so does the work on batches behind them. Where
 // all rows stay, what puts them into batches goes before them: then they are written to their place
-// in the batch at once.
+// in the batch at once. What repeats such row steps goes before them too, and so into the reader of
+// shards, whose threads go on from one epoch to the next.
 absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
                                                         uint64_t epoch) {
@@ -1127,6 +1127,11 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   }
   if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
+  const auto repeat = [&context, epoch](std::shared_ptr<const Node> input, uint64_t epochs) {
+    return MakeRepeatStage(
+        [input = std::move(input), context](uint64_t e) { return Compile(input, context, e); },
+        epochs, epoch);
+  };
 
   ParallelSteps steps;
   steps.input_may_await = node->may_await;
@@ -1148,13 +1153,34 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::vector<std::shared_ptr<const RowStep>> row_steps;
   bool filters = false;
   std::shared_ptr<const Node> below = at;
-  for (; below->kind == Node::kRowStep; below = below->inputs[0]) {
-    row_steps.push_back(below->row_step);
-    filters |= below->row_step->filters();
+  std::shared_ptr<const Node> repeated;
+  for (;; below = below->inputs[0]) {
+    if (below->kind == Node::kRowStep && !(repeated && below->row_step->filters())) {
+      row_steps.push_back(below->row_step);
+      filters |= below->row_step->filters();
+    } else if (below->kind == Node::kRepeat && !below->batched && !filters && !repeated) {
+      repeated = below;
+    } else {
+      break;
+    }
   }
   std::reverse(row_steps.begin(), row_steps.end());
-  const bool fuse = !row_steps.empty() && (on_rows || (batch != nullptr && !filters));
-  absl::StatusOr<std::unique_ptr<Stage>> input = Compile(fuse ? below : at, context, epoch);
+  const bool fuse = !row_steps.empty() &&
+                    (on_rows || at->kind == Node::kRepeat || (batch != nullptr && !filters));
+  absl::StatusOr<std::unique_ptr<Stage>> input;
+  if (!fuse) {
+    input =
+        at->kind == Node::kRepeat ? repeat(at->inputs[0], at->epochs) : Compile(at, context, epoch);
+  } else if (repeated == nullptr) {
+    input = Compile(below, context, epoch);
+  } else if (below->kind == Node::kShards && below->reader.epochs == 1) {
+    ReaderOptions reader = below->reader;
+    reader.epochs = repeated->epochs == 0 ? std::nullopt : std::optional(repeated->epochs);
+    input = MakeShardsStage(below->table, std::move(reader), epoch,
+                            context->sources.at(below.get()), below.get(), context);
+  } else {
+    input = repeat(below, repeated->epochs);
+  }
   if (!input.ok()) return input;
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {

@@ -39,7 +39,7 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
                     sorted.back(), num_records()));
   }
   // Runs of records of one shard that are near each other.
-  std::vector<Extent> extents;
+  Extents extents;
   const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
   for (size_t i = 0, j; i < sorted.size(); i = j) {
     const RecordRange shard = table_->RangeOf(table_->ShardOf(sorted[i]));
@@ -58,7 +58,7 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   }
   struct Part {
     std::vector<std::string_view> payloads;
-    std::vector<std::shared_ptr<const void>> buffers;
+    BufferRefs buffers;
   };
   std::vector<Part> parts(extents.size());
   const std::shared_ptr<BufferPool> pool = BufferPool::Create(/*max_idle_bytes=*/0);

@@ -6,11 +6,13 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
 #include "io/budget.h"
 #include "io/buffer.h"
@@ -90,7 +92,7 @@ class ThreadedRun : public ReadRun {
     }
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
-    max_blocks_ = choice_.engine.inline_reads ? 4 * thread_count_ : 4 * choice_.engine.depth;
+    max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
     stats_.whole_chunks = whole_pieces_;
     stats_.threads = thread_count_;
     stats_.io_reason = choice_.reason;
@@ -219,12 +221,12 @@ class ThreadedRun : public ReadRun {
   }
 
   // Whether to wake a consumer that waits. Waking costs a tenth of reading a block from the page
-  // cache, so there, in sequential order, several are awaited. (In the others blocks are complete
-  // in bursts. A thread that has nothing to do wakes it for any.) mutex_.
+  // cache, so there several are awaited. (Those of a shuffle are complete in bursts. A thread that
+  // has nothing to do wakes it for any.) mutex_.
   bool ReadyEnough() const {
     if (!Ready()) return false;
-    const bool sequential = order_->spec().kind == OrderSpec::Kind::kSequential;
-    if (!choice_.engine.inline_reads || !sequential || !options_.deterministic) return true;
+    const bool shuffled = order_->spec().kind == OrderSpec::Kind::kShuffle;
+    if (!choice_.engine.inline_reads || shuffled || !options_.deterministic) return true;
     if (blocks_.empty() || blocks_.front()->number < kRampBlocks) return true;
     for (size_t i = 0; i < kWakeBlocks; ++i) {
       if (i >= blocks_.size() || !blocks_[i]->done) return false;
@@ -247,9 +249,9 @@ class ThreadedRun : public ReadRun {
 
   // What the views of a unit need; blocks hold it.
   struct Payloads {
-    std::unique_ptr<Reservation> reservation;
+    std::optional<Reservation> reservation;
     std::vector<std::string_view> views;
-    std::vector<std::shared_ptr<const void>> buffers;
+    BufferRefs buffers;
     std::vector<DamagedRecord> damaged;  // in the order of the records
   };
 
@@ -261,7 +263,7 @@ class ThreadedRun : public ReadRun {
     uint64_t end = 0;
     std::vector<uint32_t> needed;
     std::vector<uint64_t> scattered;
-    std::vector<Extent> extents;
+    Extents extents;
     uint64_t memory = 0;
     // Of the thread that plans.
     uint64_t left = 0;                 // records that no block has asked for yet
@@ -269,12 +271,12 @@ class ThreadedRun : public ReadRun {
     // Thread that reads it only.
     std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
     uint64_t buffer_used = 0;
-    std::vector<ReadResult> results;  // one for each raw extent
+    absl::InlinedVector<ReadResult, 1> results;  // one for each extent
     size_t results_missing = 0;
     // mutex_.
     bool ready = false;
     absl::Status status;
-    std::vector<Block*> waiting;
+    absl::InlinedVector<Block*, 4> waiting;
     std::shared_ptr<Payloads> payloads;
     // Of the payloads, once it is ready.
     const std::string_view* views = nullptr;
@@ -488,8 +490,11 @@ class ThreadedRun : public ReadRun {
     for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
       if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
       const auto bucket = table_of_units_.find(b);
-      std::erase_if(bucket->second, [unit](const auto& other) { return other.get() == unit; });
-      if (bucket->second.empty()) table_of_units_.erase(bucket);
+      auto& units = bucket->second;
+      units.erase(std::remove_if(units.begin(), units.end(),
+                                 [unit](const auto& other) { return other.get() == unit; }),
+                  units.end());
+      if (units.empty()) table_of_units_.erase(bucket);
     }
   }
 
@@ -620,7 +625,7 @@ class ThreadedRun : public ReadRun {
       }
       for (const std::shared_ptr<Unit>& unit : pending_->new_units) {
         unit->payloads = std::make_shared<Payloads>();
-        unit->payloads->reservation = std::make_unique<Reservation>(budget_, unit->memory);
+        unit->payloads->reservation.emplace(budget_, unit->memory);
       }
       const std::shared_ptr<Block> block = std::move(pending_);
       std::shared_ptr<Block> ready;
@@ -653,6 +658,7 @@ class ThreadedRun : public ReadRun {
     std::vector<uint64_t> free_slots;
     std::deque<std::pair<uint64_t, uint32_t>> to_submit;  // slot, extent
     const size_t depth = engine.depth();
+    EngineStats counted;
     while (true) {
       // Planned before there is nothing to read, so that the other threads need not wait for it.
       if (engine.reads_in_wait()) TryPlan(2 * thread_count_);
@@ -718,7 +724,7 @@ class ThreadedRun : public ReadRun {
         } else {
           engine.Wait(1, &results);
         }
-        UpdateStats(engine);
+        UpdateStats(engine, counted);
       }
       for (ReadResult& result : results) {
         const uint64_t slot = result.tag >> 32;
@@ -732,8 +738,9 @@ class ThreadedRun : public ReadRun {
       if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
       // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
       std::unique_lock<std::mutex> lock(mutex_);
-      if (consumer_waits_ && Ready()) delivery_.notify_one();
-      work_.wait(lock, [&] { return stopping_ || !to_read_.empty() || MayPlan(); });
+      const auto any_work = [&] { return stopping_ || !to_read_.empty() || MayPlan(); };
+      if (consumer_waits_ && Ready() && !any_work()) delivery_.notify_one();
+      work_.wait(lock, any_work);
       if (stopping_) return;
     }
   }
@@ -857,10 +864,10 @@ class ThreadedRun : public ReadRun {
               [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
-  void UpdateStats(Engine& engine) {
+  // `last`: what was counted of this engine before.
+  void UpdateStats(const Engine& engine, EngineStats& last) {
     EngineStats now = engine.stats();
     std::lock_guard<std::mutex> lock(mutex_);
-    EngineStats& last = engine_stats_[&engine];
     stats_.bytes_read += now.bytes_read - last.bytes_read;
     stats_.reads += now.requests - last.requests;
     stats_.max_queue_depth += now.max_depth - last.max_depth;
@@ -883,7 +890,7 @@ class ThreadedRun : public ReadRun {
   uint64_t next_block_ = 0;
   std::vector<uint64_t> items_;
   // Units of which not all records have been planned, by the chunks that they overlap.
-  std::unordered_map<uint64_t, std::vector<std::shared_ptr<Unit>>> table_of_units_;
+  absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<Unit>, 1>> table_of_units_;
   static constexpr size_t kRecentUnits = 4096;
   std::vector<Unit*> recent_units_ = std::vector<Unit*>(kRecentUnits);
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
@@ -916,7 +923,6 @@ class ThreadedRun : public ReadRun {
   std::deque<std::shared_ptr<Block>> done_;    // if not deterministic
   std::deque<std::shared_ptr<Unit>> to_read_;
   ReaderStats stats_;
-  std::unordered_map<const Engine*, EngineStats> engine_stats_;
 
   std::vector<std::unique_ptr<Engine>> engines_;  // one for each thread
   std::vector<std::thread> threads_;

@@ -79,7 +79,7 @@ std::string DamagedRecord::Message() const {
 }
 
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
-                           std::vector<Extent>* extents) {
+                           Extents* extents) {
   // Often the shard of the extent before.
   size_t shard = extents->empty() ? SIZE_MAX : extents->back().shard;
   if (shard == SIZE_MAX || first < table.begins()[shard] || first >= table.begins()[shard + 1]) {
@@ -138,8 +138,7 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
 }
 
 void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                   std::vector<std::string_view>* payloads,
-                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
                    std::vector<DamagedRecord>* damaged) {
   std::vector<Record> scratch;
   const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
@@ -167,8 +166,7 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
 }
 
 void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
-                   std::vector<std::string_view>* payloads,
-                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
                    std::vector<DamagedRecord>* damaged, uint64_t* bytes_read) {
   if (const auto file = table.OpenFile(extent.shard); file.ok()) {
     std::shared_ptr<Buffer> buffer;

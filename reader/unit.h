@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "io/buffer.h"
 #include "reader/shard_table.h"
@@ -45,9 +46,14 @@ struct Extent {
   bool compressed() const { return index->summary().compression != Compression::kNone; }
 };
 
+// Of a piece of an order, which is mostly in one.
+using Extents = absl::InlinedVector<Extent, 1>;
+// What keeps the bytes of views.
+using BufferRefs = absl::InlinedVector<std::shared_ptr<const void>, 1>;
+
 // The extents of `records` records from number `first` on: one for each shard they lie in.
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
-                           std::vector<Extent>* extents);
+                           Extents* extents);
 
 // Checks `bytes`, the frames of a raw extent, and appends the view of each wanted payload; for a
 // damaged record an empty view and an entry in `damaged`. Damage of one record never hides the
@@ -59,16 +65,14 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
 // Reads an extent of a raw shard record by record, for one that could not be read in one piece.
 // What cannot be read is damaged.
 void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                   std::vector<std::string_view>* payloads,
-                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
                    std::vector<DamagedRecord>* damaged);
 
 // Reads and inflates an extent of a compressed shard, from the restart point before it, into a
 // buffer of `pool`. Where the data cannot be inflated further, the rest of the extent's records are
 // damaged. `bytes_read` adds up bytes of the file.
 void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
-                   std::vector<std::string_view>* payloads,
-                   std::vector<std::shared_ptr<const void>>* buffers,
+                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
                    std::vector<DamagedRecord>* damaged, uint64_t* bytes_read);
 
 }  // namespace shardfeed

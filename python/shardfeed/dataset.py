@@ -480,8 +480,8 @@ class Dataset:
     # ---- Running
 
     def with_options(self, **options: Any) -> "Dataset":
-        """How iterators run: threads (of each stage), budget_bytes (of batches ahead),
-        deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
+        """How iterators run: threads (of each stage), budget_bytes (of what is
+        held ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB), deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
         (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
         True), tuning (these, as stats()["tuning"] of a run before has them)."""
         unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace",
@@ -812,8 +812,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     an epoch is dropped ("drop"), or the epoch's first records fill it up ("pad", "wrap").
     skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
     iterator's stats()["damaged"] counts them.
-    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: an eighth of
-    what is free.
+    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: half of the
+    run's (with_options).
 
     FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
     missing."""

@@ -56,7 +56,7 @@ class ConvertedIterator(Iterator):
         return self.convert(super().__next__())
 
 
-def run_options(threads: int = 0, budget_bytes: int = 256 << 20, deterministic: bool = True,
+def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = True,
                 headspace: bool = False, trace: Optional[_core.Trace] = None,
                 cpu_share: float = 1.0, autotune: bool = True,
                 tuning: Sequence[Dict[str, Any]] = ()) -> Dict[str, Any]:

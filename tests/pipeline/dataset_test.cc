@@ -552,6 +552,7 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       {"shuffle", rows.Shuffle(1, 100).Batch(11)},
       {"batches", rows.Batch(10).Shuffle(2, 7)},
       {"repeat", rows.Skip(300).Shuffle(3, 64).Repeat(3).Batch(13)},
+      {"repeat of steps", Noisy(Noisy(rows).Repeat(3)).Batch(37)},
       {"bucket", rows.BucketByLength("values", {1, 3}, {5, 9, 30}).Pad()},
       {"budget", rows.BatchByLength("values", 50)},
       {"pack", rows.Pack("values", {.length = 9, .open = 5}).Batch(4)},
@@ -787,6 +788,30 @@ TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
   EXPECT_NE(std::vector(epochs.begin() + 1000, epochs.end()), global);
   // Repeating behind other steps gives the same epochs.
   EXPECT_EQ(Collect(Parsed(all).Repeat(2)), epochs);
+}
+
+// Steps on rows run behind what repeats them, over batches of more than one epoch.
+TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
+  const auto table = Examples(100);
+  const Dataset once = Noisy(Parsed(Dataset::Shards(table).Shuffle(7, 30)));
+  const Dataset ds = Noisy(once.Repeat(3)).Batch(37);
+  const std::vector<std::string> all = Collect(ds);
+  ASSERT_EQ(all.size(), 9);
+  // What takes a part is not passed by.
+  EXPECT_EQ(Collect(Noisy(once.Take(100).Repeat(3)).Batch(37)), all);
+  const auto even = [](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; };
+  EXPECT_EQ(Collect(once.Filter(even).Repeat(3).Batch(7)),
+            Collect(once.Take(100).Repeat(3).Filter(even).Batch(7)));
+  EXPECT_THAT(Collect(once.Take(0).Repeat().Batch(7)), ElementsAre());
+  auto it = Start(ds);
+  for (size_t at = 1; at < all.size(); ++at) {
+    Collect(*it, 1);
+    auto fresh = Start(ds);
+    ASSERT_OK(fresh->Load(*it->State()));
+    ASSERT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
+  }
+  EXPECT_THAT(Collect(Noisy(Parsed(Dataset::Shards(Examples(0)))).Repeat().Batch(7)),
+              ElementsAre());
 }
 
 TEST_F(ShardsTest, StatesOfShuffledShards) {
