@@ -60,6 +60,8 @@ def test_an_interrupted_run_can_go_on(out):
     assert running.returncode == 130
     assert "interrupted; what was measured is in" in said and "--resume goes on" in said
     assert json.loads((out / "results.json").read_text())["failures"] == []
+    left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert f"--data {out}" not in left
 
 
 def test_sizes_are_not_mixed(out):
