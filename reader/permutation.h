@@ -77,9 +77,9 @@ class Permutation {
     // Both halves of a product, folded: as wyhash mixes (Wang Yi, public domain).
     const uint64_t factor = 0xe7037ed1a0b428db * (2 * round + 1);
     const unsigned __int128 product =
-        static_cast<unsigned __int128>((x * 0x9e3779b97f4a7c15) ^ key) * (factor ^ (key >> 7));
+        static_cast<unsigned __int128>(x ^ key) * (factor ^ (key >> 7));
     const uint64_t h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-    return ((h >> 32) * bound) >> 32;
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(h) * bound) >> 64);
   }
   static uint64_t Plus(uint64_t x, uint64_t y, uint64_t bound) {
     const uint64_t sum = x + y;
