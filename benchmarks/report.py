@@ -67,6 +67,19 @@ def scaling(results):
     return [*lines, ""]
 
 
+def in_short(results):
+    """How many times better shardfeed is, in a line for each workload."""
+    lines = ["| shardfeed is so many times better than | |", "| --- | --- |"]
+    for workload in WORKLOADS:
+        others = [peer for peer in results.peers(workload.name) if not peer.startswith((OURS, "bare loops"))]
+        ratios = sorted((results.ratio(workload.name, OURS, peer) or 0, peer) for peer in others)
+        if ratios and ratios[0][0]:
+            cold = ", not in the page cache" if workload.cold and "not cached" not in workload.title else ""
+            said = ", ".join(f"{peer} {number(times)}" for times, peer in ratios)
+            lines.append(f"| {workload.title}{cold} | {said} |")
+    return [*lines, ""] if len(lines) > 2 else []
+
+
 def markdown(results, crc):
     """crc: {peer: whether it checks the CRCs}."""
     data = results.data
@@ -76,6 +89,9 @@ def markdown(results, crc):
     versions = "; ".join(f"{peer}: " + ", ".join(f"{p} {v}" for p, v in found.items())
                          for peer, found in data["versions"].items() if found)
     lines += [f"- data: {data.get('size', '')}", f"- versions: {versions}", ""]
+    short = in_short(results)
+    if short:
+        lines += ["## In short", "", *short]
     for group, title in GROUPS.items():
         found = [line for workload in WORKLOADS if workload.group == group
                  for line in table(results, workload, crc)]

@@ -98,7 +98,7 @@ WORKLOADS = [
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 
 # Those that are another by other settings.
-SAME_CODE = {"read_large_used": "read_large", "read_large_1_thread": "read_large",
+SAME_CODE = {"read_large_used": "read_large", "read_large_cold": "read_large", "read_large_1_thread": "read_large",
              "read_small_1_thread": "read_small", "parse_1_thread": "parse", "image_1_thread": "image",
              "read_small_cold": "read_small", "shuffle_large_cold": "shuffle_large",
              "exact_large_cold": "exact_large"}

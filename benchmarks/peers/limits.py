@@ -81,7 +81,8 @@ def fio(run, kind, how="read", block="1m"):
     """Reads past the page cache."""
     files = ":".join(run.shards(kind))
     done = subprocess.run(["fio", "--name=read", f"--filename={files}", f"--rw={how}", f"--bs={block}",
-                           "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--readonly",
+                           "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--fixedbufs",
+                           "--registerfiles", "--readonly",
                            "--output-format=json"], check=True, capture_output=True, text=True)
     rate = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"]
     size = sum(map(os.path.getsize, run.shards(kind)))
