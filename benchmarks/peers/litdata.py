@@ -69,9 +69,10 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    "exact_large": {"": lambda run: read(run, "large", True)},
-    "exact_small": {"": lambda run: read(run, "small", True)},
-    "mix_memory": {"exact": mix_memory},
+    # Its shuffle mixes the records of a chunk, and the chunks.
+    "exact_large": {"within chunks": lambda run: read(run, "large", True)},
+    "exact_small": {"within chunks": lambda run: read(run, "small", True)},
+    "mix_memory": {"within chunks": mix_memory},
     "get_large": {"": lambda run: get(run, "large")},
     "get_small": {"": lambda run: get(run, "small")},
     "write_large": {"": lambda run: write(run, "large")},

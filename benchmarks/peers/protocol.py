@@ -228,6 +228,8 @@ class Run:
             mixing = mixed(*epochs)
             if mixing >= 0.5:
                 break
+        else:
+            sys.exit(f"it mixes {mixing:.2f} of what an exact shuffle does, with all that it has")
         self.result.update(memory_bytes=most, mixing=mixing, window=window)
 
     def job(self, work, done=None, digest=None):
