@@ -8,6 +8,7 @@
 //                             the feed than without
 //   cuda_benchmark overlap    decoding and computing, both longer than the copy: is it hidden?
 //   cuda_benchmark all        all of these
+//   cuda_benchmark device     none: tells the device, or why there is none
 //
 // The device is 0; SHARDFEED_CUDA_DRIVER may name tests/cuda's stand-in driver, whose times mean
 // nothing but for `overlap`.
@@ -288,10 +289,10 @@ int Main(int argc, char** argv) {
       {"lost", Lost},
       {"overlap", OverlapAll}};
   const std::string name = argc == 2 ? argv[1] : "";
-  bool known = name == "all";
+  bool known = name == "all" || name == "device";
   for (const auto& [n, unused] : benchmarks) known |= n == name;
   if (!known) {
-    fmt::print(stderr, "usage: cuda_benchmark copy|normalize|feed|lost|overlap|all\n");
+    fmt::print(stderr, "usage: cuda_benchmark copy|normalize|feed|lost|overlap|all|device\n");
     return 2;
   }
 #ifndef NDEBUG

@@ -2,9 +2,10 @@
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
-PART: import, batches, tf_data, tfrecord, array_record, processes, iterators; by default all. Runs in a Python that has the package (built
-by python/build_package.py); TensorFlow, tfrecord and array_record are measured where they are installed. Each
-figure is a median over rounds in turn with its reference, in one process; data come from the page cache.
+PART: import, batches, raw_images, images, tf_data, tfrecord, array_record, dali, processes, iterators, soak;
+by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
+array_record and DALI are measured where they are installed. Each figure is a median over rounds in turn with its
+reference, in one process; data come from the page cache.
 """
 
 import argparse
@@ -83,29 +84,65 @@ def write_small(folder, records):
     return spec
 
 
+def write_jpegs(folder, records):
+    """Pictures of 256 x 256 pixels, encoded by Pillow."""
+    import io
+
+    from PIL import Image
+    rng = np.random.default_rng(0)
+    spec = f"{folder}/pictures@2"
+    with sf.write(spec, sync=False) as writer:
+        for _ in range(records):
+            pixels = np.kron(rng.integers(0, 255, size=(32, 32, 3)), np.ones((8, 8, 1)))
+            file = io.BytesIO()
+            Image.fromarray(pixels.astype(np.uint8)).save(file, "JPEG", quality=90)
+            writer.write({"image/encoded": file.getvalue(), "label": 1})
+    return spec
+
+
+def beside_the_chain(what, spec, chain, quick):
+    """The same chain, its batches handed to Python, and taken by C++ alone. Epochs are repeated until a
+    run takes a second: what a run takes to start counts for nothing then."""
+    def run(ds):
+        return sum(1 for _ in ds)
+
+    def make(epochs):
+        return chain(sf.read(spec).repeat(epochs)).with_options(
+            threads=len(os.sched_getaffinity(0)))
+
+    epochs, took = 1, 0.0
+    while took < (0.2 if quick else 1):
+        epochs *= 2
+        took, _ = seconds(lambda: run(make(epochs)))
+    ds = make(epochs)
+
+    def cpp():
+        # Whole batches are skipped behind the chain: they are made, and never seen by Python.
+        last = len(ds) - 1
+        return last + run(ds.skip(last))
+
+    compare(f"{what}, {epochs} epochs", 3 if quick else 7, Python=lambda: run(ds),
+            **{"the chain in C++": cpp})
+
+
 def batches(folder, quick):
-    """The same chain, its batches handed to Python, and taken by C++ alone."""
-    rows = 100_000 if quick else 300_000
-    spec = write_small(folder, rows)
-    small = sf.read(spec).parse({"x": sf.fixed(50), "y": sf.int64}).batch(1024)
-    pixels = np.random.default_rng(0).integers(0, 255, size=(64, 224 * 224 * 3), dtype=np.uint8)
+    beside_the_chain("parsed records of 230 B, batches of 1,024", write_small(folder, 200_000),
+                     lambda ds: ds.parse({"x": sf.fixed(50), "y": sf.int64}).batch(1024), quick)
+
+
+def raw_images(folder, quick):
     with sf.write(f"{folder}/raw@2", sync=False) as writer:
-        for row in pixels:
+        for row in np.random.default_rng(0).integers(0, 255, size=(64, 224 * 224 * 3),
+                                                     dtype=np.uint8):
             writer.write({"image": row.tobytes(), "label": 1})
-    images = (sf.read(f"{folder}/raw@2").repeat(10 if quick else 40)
-              .parse({"image": sf.fixed([224, 224, 3], "uint8", raw=True), "label": sf.int64})
-              .batch(32))
-    for what, ds, size in (("parsed records, batches of 1,024", small, 1024),
-                           ("images, batches of 32", images, 32)):
-        def python(ds=ds):
-            return sum(len(batch[next(iter(batch))]) for batch in ds)
+    features = {"image": sf.fixed([224, 224, 3], "uint8", raw=True), "label": sf.int64}
+    beside_the_chain("raw images, batches of 32", f"{folder}/raw@2",
+                     lambda ds: ds.parse(features).batch(32), quick)
 
-        def chain(ds=ds):
-            # Whole batches are skipped behind the chain: they are made, and never seen by Python.
-            last = len(ds) - 1
-            return size * last + sum(len(b[next(iter(b))]) for b in ds.skip(last))
 
-        compare(what, 3 if quick else 9, Python=python, **{"the chain in C++": chain})
+def images(folder, quick):
+    beside_the_chain("JPEGs to crops of 224, batches of 32", write_jpegs(folder, 128),
+                     lambda ds: ds.decode_image(size=224, crop="random").batch(32), quick)
 
 
 def count_of(spec):
@@ -183,6 +220,32 @@ def array_record(folder, quick):
     against(folder, quick, "array_record", reader)
 
 
+def dali(folder, quick):
+    """Its reader gives no records, only features of them: the smallest one."""
+    from nvidia.dali import fn, pipeline_def
+    from nvidia.dali import tfrecord as features
+    rows, spec = 1024, write_small(folder, 50_000 if quick else 200_000)
+    paths = sorted(str(p) for p in pathlib.Path(folder).glob("small-0*"))
+    sf.index(spec, export="dali")
+    total = len(sf.read(spec))
+
+    @pipeline_def(batch_size=rows, num_threads=len(os.sched_getaffinity(0)), device_id=None)
+    def labels():
+        return fn.readers.tfrecord(path=paths, index_path=[f"{p}.idx" for p in paths], features={
+            "y": features.FixedLenFeature([1], features.int64, -1)})["y"]
+
+    pipeline = labels()
+    pipeline.build()
+
+    def theirs():
+        for _ in range(-(-total // rows)):
+            pipeline.run()
+        return total
+
+    compare("raw records of 230 B", 3 if quick else 7,
+            blocks=lambda: sum(map(len, sf.read(spec).blocks())), DALI=theirs)
+
+
 def processes(folder, quick):
     """Batches of 9.6 MB to a process and back."""
     import multiprocessing
@@ -216,8 +279,28 @@ def iterators(folder, quick):
           "after all")
 
 
-PARTS = {"import": import_time, "batches": batches, "tf_data": tf_data, "tfrecord": tfrecord,
-         "array_record": array_record, "processes": processes, "iterators": iterators}
+def soak(folder, quick):
+    """Many epochs of a small set: shuffled, parsed, mapped by Python, batched."""
+    ds = (sf.read(write_small(folder, 20_000)).shuffle(seed=1).repeat()
+          .parse({"x": sf.fixed(50), "y": sf.int64}).batch(256)
+          .map(lambda b: {"x": b["x"] * 2, "y": b["y"]}, batched=True))
+    sizes, rows, end = [], 0, time.monotonic() + (5 if quick else 35)
+    next_look = time.monotonic() + 1
+    with iter(ds) as it:
+        for batch in it:
+            rows += len(batch["y"])
+            if time.monotonic() >= next_look:
+                sizes.append(resident())
+                next_look += 1
+                if next_look > end:
+                    break
+    print(f"soak: {rows / 20_000:.0f} epochs; resident {sizes[0]:.1f} MiB after a second, "
+          f"{sizes[len(sizes) // 2]:.1f} half way, {sizes[-1]:.1f} at the end, {max(sizes):.1f} at most")
+
+
+PARTS = {"import": import_time, "batches": batches, "raw_images": raw_images, "images": images,
+         "tf_data": tf_data, "tfrecord": tfrecord, "array_record": array_record, "dali": dali,
+         "processes": processes, "iterators": iterators, "soak": soak}
 
 
 def main():

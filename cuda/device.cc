@@ -30,7 +30,8 @@ std::string Name(const CudaDriver& driver, CuDevice device) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int ordinal) {
+// All but the context.
+absl::Status CudaDevice::Find(int ordinal) {
   absl::StatusOr<const CudaDriver*> loaded = CudaDriver::Load();
   if (!loaded.ok()) return loaded.status();
   const CudaDriver& driver = **loaded;
@@ -51,21 +52,40 @@ absl::StatusOr<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int ordinal) 
                     ordinal, driver.path, count, count == 0 ? "none" : all,
                     visible == nullptr ? "is not set" : fmt::format("is '{}'", visible)));
   }
+  ordinal_ = ordinal;
+  status = driver.Check(driver.DeviceGet(&device_, ordinal), "cuDeviceGet");
+  if (!status.ok()) return status;
+  driver_ = &driver;
+  name_ = Name(driver, device_);
+  numa_node_ = NumaNode(driver, device_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int ordinal) {
   std::shared_ptr<CudaDevice> device(new CudaDevice());
-  device->ordinal_ = ordinal;
-  status = driver.Check(driver.DeviceGet(&device->device_, ordinal), "cuDeviceGet");
-  if (!status.ok()) return status;
-  status = driver.Check(driver.DevicePrimaryCtxRetain(&device->context_, device->device_),
-                        "cuDevicePrimaryCtxRetain");
-  if (!status.ok()) return status;
-  device->driver_ = &driver;
-  device->name_ = Name(driver, device->device_);
-  device->numa_node_ = NumaNode(driver, device->device_);
+  if (absl::Status status = device->Find(ordinal); !status.ok()) return status;
+  const CudaDriver& driver = device->driver();
+  CuContext context = nullptr;
+  absl::Status status = driver.Check(driver.DevicePrimaryCtxRetain(&context, device->device_),
+                                     "cuDevicePrimaryCtxRetain");
+  if (!status.ok()) {
+    return absl::Status(
+        status.code(), fmt::format("device {} ({}) cannot be used: {}; another process may have it "
+                                   "for itself, or all of its memory",
+                                   ordinal, device->name_, std::string(status.message())));
+  }
+  device->context_ = context;
   return device;
 }
 
+absl::StatusOr<std::string> CudaDevice::NameOf(int ordinal) {
+  CudaDevice device;
+  if (absl::Status status = device.Find(ordinal); !status.ok()) return status;
+  return device.name_;
+}
+
 CudaDevice::~CudaDevice() {
-  if (driver_ != nullptr) driver_->DevicePrimaryCtxRelease(device_);
+  if (context_ != nullptr) driver_->DevicePrimaryCtxRelease(device_);
 }
 
 }  // namespace shardfeed

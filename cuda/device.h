@@ -19,6 +19,8 @@ class CudaDevice {
   // MIG are the driver's. Unavailable: see CudaDriver::Load. InvalidArgument: there is no such
   // device; the message tells which there are.
   static absl::StatusOr<std::shared_ptr<const CudaDevice>> Open(int ordinal);
+  // Its name, without making a context there. Errors as Open's.
+  static absl::StatusOr<std::string> NameOf(int ordinal);
 
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
@@ -33,6 +35,7 @@ class CudaDevice {
 
  private:
   CudaDevice() = default;
+  absl::Status Find(int ordinal);
 
   const CudaDriver* driver_ = nullptr;
   int ordinal_ = 0;

@@ -81,7 +81,7 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
     item = std::move(queue_.front());
     queue_.pop_front();
   }
-  const bool late = std::exchange(late_, false);
+  const bool late = 2 * std::exchange(pulled_ns_, 0) > std::exchange(waited_ns_, 0);
   error_ = item.status;
   if (error_.ok() && item.batch.empty()) ended_ = true;
   if (error_.ok() && !ended_) error_ = ring_->Deliver(&item.batch, stream, late);
@@ -106,17 +106,21 @@ bool DeviceIterator::AwaitItem(std::unique_lock<std::mutex>& lock,
   const auto there = [this] { return !queue_.empty(); };
   if (there()) return true;
   const uint64_t start = NowNs();
-  const bool late = pulling_;
   ring_->SetConsumerWaits(true);
   if (most) {
     ready_.wait_for(lock, *most, there);
   } else {
     ready_.wait(lock, there);
   }
-  const uint64_t waited = NowNs() - start;
-  wait_ns_ += waited;
-  if (late) pipeline_wait_ns_ += waited;
-  late_ |= late;
+  const uint64_t end = NowNs();
+  const Pull& pull = there() ? queue_.front().pull : pull_;
+  const uint64_t pull_begin = std::max(start, pull.begin_ns);
+  const uint64_t pull_end = pull.end_ns == 0 ? end : std::min(end, pull.end_ns);
+  const uint64_t pulled = std::max(pull_begin, pull_end) - pull_begin;
+  waited_ns_ += end - start;
+  pulled_ns_ += pulled;
+  wait_ns_ += end - start;
+  pipeline_wait_ns_ += pulled;
   return there();
 }
 
@@ -177,7 +181,8 @@ void DeviceIterator::StopThread() {
   }
   stopping_ = false;
   ended_ = false;
-  late_ = false;
+  waited_ns_ = pulled_ns_ = 0;
+  pull_ = {};
   queue_.clear();
 }
 
@@ -186,12 +191,16 @@ void DeviceIterator::Work() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (stopping_) return;
+      pull_ = {NowNs(), 0};
     }
     Item item;
     Batch host;
-    pulling_ = true;  // the first time
     item.status = iterator_->Next(&host);
-    pulling_ = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      pull_.end_ns = NowNs();
+      item.pull = pull_;
+    }
     item.state = iterator_->State();
     if (item.status.ok() && !host.empty()) {
       item.status = ring_->Upload(std::move(host), &item.batch);
@@ -200,8 +209,6 @@ void DeviceIterator::Work() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       queue_.push_back(std::move(item));
-      // Before the consumer can ask for the next one.
-      pulling_ = !last;
       ring_->SetConsumerWaits(false);
     }
     ready_.notify_one();

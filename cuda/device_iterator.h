@@ -104,10 +104,16 @@ class DeviceIterator {
   DeviceStats stats() const;
 
  private:
+  // When the pipeline was asked for a batch, and when it gave it; 0: not yet.
+  struct Pull {
+    uint64_t begin_ns = 0;
+    uint64_t end_ns = 0;
+  };
   struct Item {
     DeviceBatch batch;  // empty: the end, or an error
     absl::Status status;
     absl::StatusOr<std::string> state;  // behind the batch
+    Pull pull;
   };
 
   DeviceIterator() = default;
@@ -123,15 +129,17 @@ class DeviceIterator {
   absl::StatusOr<std::string> state_ = std::string();
   absl::Status error_;
   bool ended_ = false;
-  bool late_ = false;  // the next batch was waited for, and it was the pipeline's turn
+  // How long the next batch was waited for, and how much of it for the pipeline.
+  uint64_t waited_ns_ = 0;
+  uint64_t pulled_ns_ = 0;
   std::thread thread_;
 
-  mutable std::mutex mutex_;  // guards the three below
+  mutable std::mutex mutex_;  // guards the four below
   std::condition_variable ready_;
   std::deque<Item> queue_;
+  Pull pull_;  // the last
   bool stopping_ = false;
 
-  std::atomic<bool> pulling_ = false;  // the thread is in the pipeline's Next
   std::atomic<uint64_t> start_ns_ = 0;
   std::atomic<uint64_t> batches_ = 0;
   std::atomic<uint64_t> rows_ = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/mixup.h"
 #include "pipeline/random.h"
 
 namespace shardfeed {
@@ -45,20 +46,13 @@ absl::Status CheckValues(const ColumnSpec& column, const char* field,
   return absl::OkStatus();
 }
 
-// Jöhnk's method (Metrika 8, 1964), in logarithms: small exponents would underflow.
-double Beta(double alpha, Random& random) {
-  while (true) {
-    const double x = std::log(1 - random.Uniform()) / alpha;
-    const double y = std::log(1 - random.Uniform()) / alpha;
-    const double most = std::max(x, y);
-    const double sum = most + std::log(std::exp(x - most) + std::exp(y - most));
-    if (sum <= 0) return std::exp(x - sum);
-  }
-}
-
-absl::StatusOr<RowOrigin> Origin(const ColumnSpec& column, const Batch& batch, size_t row) {
+// Random numbers of a row: those of its place in the epoch.
+absl::StatusOr<Random> RandomOf(const ColumnSpec& column, const Batch& batch, size_t row,
+                                uint64_t seed) {
   RowOrigin origin;
-  if (batch.OriginOf(row, &origin)) return origin;
+  if (batch.OriginOf(row, &origin)) {
+    return Random(seed, origin.source, origin.epoch + origin.later, origin.position);
+  }
   return absl::FailedPreconditionError(fmt::format(
       "normalize '{}': flip and mixing draw by the rows' places in the epoch, which are lost in "
       "this chain; do without them, or mirror in a map before",
@@ -93,9 +87,10 @@ absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Norm
         "normalize '{}': flip is {}; it is a share, 0 to 1", column.name, normalize.flip));
   }
   if (normalize.mixing != Mixing::kNone &&
-      !(normalize.mix_alpha >= 0.05 && normalize.mix_alpha <= 4)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "normalize '{}': mix_alpha is {}; 0.05 to 4 is allowed", column.name, normalize.mix_alpha));
+      !(normalize.mix_alpha > 0 && std::isfinite(normalize.mix_alpha))) {
+    return absl::InvalidArgumentError(
+        fmt::format("normalize '{}': mix_alpha is {}, a finite number above 0 is needed",
+                    column.name, normalize.mix_alpha));
   }
   ColumnSpec made = column;
   made.dtype = normalize.dtype;
@@ -125,18 +120,16 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
   if (normalize.flip > 0) {
     flips->resize(batch.rows);
     for (size_t row = 0; row < batch.rows; ++row) {
-      absl::StatusOr<RowOrigin> origin = Origin(column, batch, row);
-      if (!origin.ok()) return origin.status();
-      Random random(normalize.seed, origin->epoch, origin->position, origin->source);
-      (*flips)[row] = random.Uniform() < normalize.flip ? 1 : 0;
+      absl::StatusOr<Random> random = RandomOf(column, batch, row, normalize.seed);
+      if (!random.ok()) return random.status();
+      (*flips)[row] = random->Uniform() < normalize.flip ? 1 : 0;
     }
   }
   *lambda = 1;
   if (normalize.mixing == Mixing::kNone) return args;
-  absl::StatusOr<RowOrigin> origin = Origin(column, batch, 0);
-  if (!origin.ok()) return origin.status();
-  Random random(normalize.seed ^ kMixingKey, origin->epoch, origin->position, origin->source);
-  const double share = Beta(normalize.mix_alpha, random);
+  absl::StatusOr<Random> random = RandomOf(column, batch, 0, normalize.seed ^ kMixingKey);
+  if (!random.ok()) return random.status();
+  const double share = DrawBeta(normalize.mix_alpha, *random);
   if (normalize.mixing == Mixing::kMixup) {
     args.mix = 1;
     *lambda = args.lambda = static_cast<float>(share);
@@ -147,7 +140,7 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
   const double side = std::sqrt(1 - share);
   const auto edges = [&](uint32_t size, uint32_t* begin, uint32_t* end) {
     const double half = size * side / 2;
-    const double centre = static_cast<double>(random.Below(size));
+    const double centre = static_cast<double>(random->Below(size));
     *begin = static_cast<uint32_t>(std::max(0.0, std::floor(centre - half)));
     *end = static_cast<uint32_t>(std::min<double>(size, std::floor(centre + half)));
   };

@@ -44,7 +44,7 @@ struct Normalize {
   // Row i is mixed with row i - 1, the first with the last, by one lambda a batch, from
   // Beta(mix_alpha, mix_alpha). DeviceTensor::lambda tells it, so that labels can be mixed, too.
   Mixing mixing = Mixing::kNone;
-  double mix_alpha = 1;  // in [0.05, 4]
+  double mix_alpha = 1;  // above 0
   uint64_t seed = 0;
 };
 

@@ -156,7 +156,11 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   absl::StatusOr<Buffer*> buffer = TakeBuffer();
   if (!buffer.ok()) return buffer.status();
   absl::StatusOr<std::unique_ptr<Flight>> made = NewFlight();
-  if (!made.ok()) return made.status();
+  if (!made.ok()) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Fail(made.status());
+    return made.status();
+  }
   Flight* const flight = made->get();
   status = Enqueue(host, *buffer, flight, out);
   if (!status.ok()) {
@@ -171,6 +175,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   out->host.batched = host.batched;
   out->host.padded = host.padded;
   out->host.origins = host.origins;
+  out->host.damaged = host.damaged;
   out->host.spec = host_spec_;
   for (size_t c : host_columns_) out->host.columns.push_back(host.columns[c]);
   if (!host_columns_.empty()) out->host.memory = host.memory;
@@ -270,7 +275,10 @@ absl::StatusOr<UploadRing::Buffer*> UploadRing::TakeBuffer() {
     stats_.buffers = buffers_.size();
   }
   absl::Status status = AwaitLastUse(buffer);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    Fail(status);
+    return status;
+  }
   return buffer;
 }
 
@@ -292,12 +300,12 @@ absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
   status = driver.Check(driver.MemAlloc(&buffer->memory, size), "cuMemAlloc");
   if (!status.ok()) {
     buffer->memory = 0;
-    size = 0;
     status = absl::Status(
         status.code(),
         fmt::format("a buffer of {} bytes on device {} ({}): {}; smaller batches, or fewer of them "
                     "kept, take less",
                     size, device_->ordinal(), device_->name(), std::string(status.message())));
+    size = 0;
   }
   buffer->size = size;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -499,7 +507,13 @@ void UploadRing::Release(Flight* flight, Buffer* buffer) {
         flight->done.push_back(event);
         status = driver.Check(driver.EventRecord(event, stream), "cuEventRecord");
       }
-      if (!status.ok()) Fail(status);
+      if (!status.ok()) {
+        Fail(absl::Status(
+            status.code(),
+            fmt::format("on letting go of a batch on device {}: {}; a stream that a batch is used "
+                        "on must live until the batch is let go of",
+                        device_->ordinal(), std::string(status.message()))));
+      }
     }
     flight->released = true;
     flight->buffer = buffer;

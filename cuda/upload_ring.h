@@ -118,8 +118,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
 
   // The functions below are thread safe.
 
-  // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited for the
-  // pipeline, so that nothing could have hidden this copy.
+  // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited above
+  // all for the pipeline, so that nothing could have hidden this copy.
   absl::Status Deliver(DeviceBatch* batch, CuStream stream, bool late);
   void SetConsumerWaits(bool waits);
   // Upload ends, until Resume.

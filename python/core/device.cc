@@ -1,5 +1,6 @@
 #include "python/core/device.h"
 
+#include <atomic>
 #include <map>
 #include <set>
 #include <utility>
@@ -27,6 +28,17 @@ namespace nb = nanobind;
 std::set<PyDeviceIterator*>& Open() {
   static auto* open = new std::set<PyDeviceIterator*>();
   return *open;
+}
+
+// Between the process that loaded this and this one. CUDA does not work in a child: what the parent
+// has on a device is left alone there.
+std::atomic<int> forks = 0;
+
+// For a batch of this process.
+std::shared_ptr<DeviceBatch> NewBatch() {
+  return {new DeviceBatch(), [made = forks.load()](DeviceBatch* batch) {
+            if (made == forks) delete batch;
+          }};
 }
 
 nb::dlpack::dtype DlpackType(DType dtype) {
@@ -118,6 +130,23 @@ void Start(PyDeviceIterator* self, const Dataset& ds, nb::dict options, nb::dict
 
 // ---- DeviceArray
 
+DeviceArray::DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr data, DType dtype,
+                         std::vector<int64_t> shape, float lambda)
+    : batch_(std::move(batch)),
+      data_(data),
+      dtype_(dtype),
+      shape_(std::move(shape)),
+      lambda_(lambda),
+      forks_(forks) {}
+
+void DeviceArray::CheckNotForked() const {
+  if (forks_ != forks) {
+    throw std::runtime_error(
+        "this array was made before fork, and CUDA does not work in a child; take it to the host "
+        "before, by numpy()");
+  }
+}
+
 uint64_t DeviceArray::num_bytes() const {
   uint64_t n = DTypeSize(dtype_);
   for (int64_t size : shape_) n *= size;
@@ -125,13 +154,19 @@ uint64_t DeviceArray::num_bytes() const {
 }
 
 nb::dict DeviceArray::CudaArrayInterface() const {
+  CheckNotForked();
   const bool is_float =
       dtype_ == DType::kFloat16 || dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64;
   // bfloat16, which it cannot tell, as its bits.
   const bool is_unsigned =
       dtype_ == DType::kUInt8 || dtype_ == DType::kUInt16 || dtype_ == DType::kBFloat16;
   const size_t size = DTypeSize(dtype_);
-  const auto stream = reinterpret_cast<uintptr_t>(batch_->stream());
+  CuStream stream = batch_->stream();
+  if (stream == nullptr) stream = CuStreamLegacy();
+  if (stream == CuStreamPerThread()) {
+    stream = CuStreamLegacy();
+    Check(batch_->Use(stream));
+  }
   nb::dict interface;
   interface["shape"] = nb::tuple(nb::cast(shape_));
   interface["typestr"] = fmt::format("{}{}{}", size == 1 ? '|' : '<',
@@ -139,15 +174,16 @@ nb::dict DeviceArray::CudaArrayInterface() const {
                                      : is_unsigned ? 'u'
                                                    : 'i',
                                      size);
-  interface["data"] = nb::make_tuple(data_, false);
+  interface["data"] = nb::make_tuple(num_bytes() > 0 ? data_ : 0, false);
   interface["strides"] = nb::none();
   interface["version"] = 3;
-  interface["stream"] = stream == 0 ? 1 : stream;
+  interface["stream"] = reinterpret_cast<uintptr_t>(stream);
   return interface;
 }
 
 nb::object DeviceArray::Dlpack(nb::object stream, nb::object, nb::object device,
                                nb::object copy) const {
+  CheckNotForked();
   const auto refuse = [](const std::string& message) {
     PyErr_SetString(PyExc_BufferError, message.c_str());
     throw nb::python_error();
@@ -193,6 +229,7 @@ nb::object DeviceArray::Dlpack(nb::object stream, nb::object, nb::object device,
 }
 
 nb::object DeviceArray::ToHost() const {
+  CheckNotForked();
   const size_t bytes = num_bytes();
   auto* copy = new char[bytes + 1];
   const nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<char*>(p); });
@@ -201,7 +238,9 @@ nb::object DeviceArray::ToHost() const {
     nb::gil_scoped_release release;
     const CudaContextScope scope(*batch_->device());
     const CudaDriver& driver = batch_->device()->driver();
-    if (bytes > 0) {
+    // The per-thread stream is another in each thread.
+    status = batch_->Use(batch_->stream());
+    if (status.ok() && bytes > 0) {
       status = driver.Check(driver.MemcpyDtoHAsync(copy, data_, bytes, batch_->stream()),
                             "cuMemcpyDtoHAsync");
     }
@@ -248,7 +287,7 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
     if (there) break;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
-  auto batch = std::make_shared<DeviceBatch>();
+  const std::shared_ptr<DeviceBatch> batch = NewBatch();
   absl::Status status;
   {
     nb::gil_scoped_release release;
@@ -341,6 +380,7 @@ void PyDeviceIterator::CloseAll() {
 }
 
 void PyDeviceIterator::AfterFork() {
+  ++forks;
   for (PyDeviceIterator* iterator : Open()) {
     iterator->forked_ = true;
     // Never destroyed: that would wait for threads that are not there.
@@ -391,12 +431,12 @@ void BindDevice(nb::module_& m) {
       .def("close", &PyDeviceIterator::Close)
       .def_prop_ro("closed", &PyDeviceIterator::closed);
   m.def("check_device", [](int device) {
-    absl::StatusOr<std::shared_ptr<const CudaDevice>> opened;
+    absl::StatusOr<std::string> name;
     {
       nb::gil_scoped_release release;
-      opened = CudaDevice::Open(device);
+      name = CudaDevice::NameOf(device);
     }
-    return Check(std::move(opened))->name();
+    return Check(std::move(name));
   });
 }
 

@@ -18,12 +18,7 @@ namespace shardfeed::python {
 class DeviceArray {
  public:
   DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr data, DType dtype,
-              std::vector<int64_t> shape, float lambda)
-      : batch_(std::move(batch)),
-        data_(data),
-        dtype_(dtype),
-        shape_(std::move(shape)),
-        lambda_(lambda) {}
+              std::vector<int64_t> shape, float lambda);
 
   const std::vector<int64_t>& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
@@ -31,7 +26,8 @@ class DeviceArray {
   int device() const { return batch_->device()->ordinal(); }
   float lambda() const { return lambda_; }
 
-  // Version 3 of Numba's interface. Its stream is that on which the batch was asked for.
+  // Version 3 of Numba's interface. Its stream is that on which the batch was asked for; instead of
+  // the per-thread one, which is another for each thread, the legacy one.
   nanobind::dict CudaArrayInterface() const;
   // A capsule "dltensor". The consumer's stream, as DLPack has it, waits for the values: None and 1
   // are the legacy default stream, 2 the per-thread one, -1 none.
@@ -41,11 +37,14 @@ class DeviceArray {
   nanobind::object ToHost() const;
 
  private:
+  void CheckNotForked() const;
+
   std::shared_ptr<const DeviceBatch> batch_;
   CuDevicePtr data_;
   DType dtype_;
   std::vector<int64_t> shape_;
   float lambda_;
+  int forks_;  // of the process when it was made
 };
 
 // A run whose batches are on a device. As PyIterator: called with the GIL, which is let go of while

@@ -1,5 +1,6 @@
 #include "python/core/iterator.h"
 
+#include <deque>
 #include <set>
 #include <utility>
 
@@ -14,13 +15,33 @@ namespace {
 
 namespace nb = nanobind;
 
-// Guarded by the GIL, which fork holds, too.
-std::set<PyIterator*>& Open() {
-  static auto* open = new std::set<PyIterator*>();
+// Elements that are found ahead of the consumer, if they are small: where threads change for each
+// of them, that takes as long as making it does.
+constexpr size_t kElementsAhead = 4;
+constexpr uint64_t kSmallBytes = 1 << 20;
+constexpr size_t kShortState = 1024;
+
+constexpr uint64_t kStatesApart = 8;
+
+// Guarded by the GIL, which fork holds, too; by `mutex` where there is none.
+struct OpenIterators {
+  nb::ft_mutex mutex;
+  std::set<PyIterator*> all;
+};
+
+OpenIterators& Open() {
+  static auto* open = new OpenIterators();
   return *open;
 }
 
 }  // namespace
+
+// What the iterator has given.
+struct PyIterator::Element {
+  Batch batch;          // empty: the end
+  bool passed = false;  // the iterator has gone on, and
+  std::string state;    // this is where it was then; empty where there are no states
+};
 
 // The iterator and the thread that asks it.
 struct PyIterator::Run {
@@ -43,15 +64,51 @@ struct PyIterator::Run {
       lock.lock();
       status = std::move(result);
       busy = false;
+      // Who is woken finds the mutex free.
+      lock.unlock();
+      changed.notify_all();
+      lock.lock();
+    }
+  }
+
+  // Finds elements until as many are there as are to.
+  absl::Status Fill(Iterator& it) {
+    while (true) {
+      Element next;
+      if (absl::Status status = it.Peek(&next.batch); !status.ok()) return status;
+      if (next.batch.empty()) {
+        std::lock_guard<std::mutex> lock(mutex);
+        ended = true;
+        return absl::OkStatus();
+      }
+      passes = passes && next.batch.batched && next.batch.bytes() <= kSmallBytes;
+      next.passed = passes;
+      if (passes) {
+        it.Advance(1);
+        if (absl::StatusOr<std::string> state = it.State(); state.ok()) {
+          passes = state->size() <= kShortState;
+          next.state = *std::move(state);
+        }
+      }
+      const bool more = passes;
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        elements.push_back(std::move(next));
+        if (!more || stopping || elements.size() >= kElementsAhead) return absl::OkStatus();
+      }
       changed.notify_all();
     }
   }
 
   std::unique_ptr<Iterator> iterator;
   std::timed_mutex use;  // held by the thread whose call it is; guards `iterator`, which Close ends
-  Batch batch;           // that was asked for
+  // Of the thread that is asked: elements are small, and their states too. Once that is not so, the
+  // iterator stays at each element until it is delivered.
+  bool passes = true;
 
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;              // guards all below
+  std::deque<Element> elements;  // that were found
+  bool ended = false;            // behind them there are none
   std::condition_variable changed;
   std::function<absl::Status(Iterator&)> work;
   bool busy = false;  // work is there or being done
@@ -62,7 +119,8 @@ struct PyIterator::Run {
 
 PyIterator::PyIterator(std::unique_ptr<Iterator> run, ElementForm form)
     : run_(std::make_shared<Run>(std::move(run))), form_(form) {
-  Open().insert(this);
+  nb::ft_lock_guard guard(Open().mutex);
+  Open().all.insert(this);
 }
 
 PyIterator::~PyIterator() { Close(); }
@@ -77,6 +135,11 @@ void PyIterator::CheckOpen() const {
 }
 
 void PyIterator::Settle() {
+  {
+    // Nobody holds it for long, or waits for the GIL meanwhile.
+    std::lock_guard<std::mutex> lock(run_->mutex);
+    if (!run_->busy) return;
+  }
   while (true) {
     {
       nb::gil_scoped_release release;
@@ -87,21 +150,66 @@ void PyIterator::Settle() {
   }
 }
 
-void PyIterator::Do(std::function<absl::Status(Iterator&)> work) {
+void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
   {
-    nb::gil_scoped_release release;
     std::lock_guard<std::mutex> lock(run_->mutex);
     if (run_->stopping) {
       // Closed by another thread meanwhile, which has waited for the thread that is asked.
       run_->status = absl::CancelledError("the iterator was closed");
-    } else {
-      if (!run_->thread.joinable()) run_->thread = std::thread([run = run_.get()] { run->Work(); });
-      run_->work = std::move(work);
-      run_->busy = true;
-      run_->changed.notify_all();
+      return;
+    }
+    if (!run_->thread.joinable()) run_->thread = std::thread([run = run_.get()] { run->Work(); });
+    run_->work = std::move(work);
+    run_->busy = true;
+  }
+  run_->changed.notify_all();
+}
+
+void PyIterator::Ask() {
+  Begin([run = run_.get()](Iterator& it) { return run->Fill(it); });
+}
+
+void PyIterator::AskAhead() {
+  {
+    std::lock_guard<std::mutex> lock(run_->mutex);
+    const auto& found = run_->elements;
+    if (run_->busy || run_->ended || !run_->status.ok() || found.size() > kElementsAhead / 2 ||
+        (!found.empty() && !found.back().passed)) {
+      return;
     }
   }
-  Settle();
+  Ask();
+}
+
+PyIterator::Element PyIterator::Take() {
+  while (true) {
+    absl::Status status;
+    {
+      std::lock_guard<std::mutex> lock(run_->mutex);
+      if (!run_->elements.empty()) {
+        Element element = std::move(run_->elements.front());
+        run_->elements.pop_front();
+        return element;
+      }
+      if (!run_->busy) {
+        if (run_->ended) return Element();
+        status = std::exchange(run_->status, absl::OkStatus());
+      }
+    }
+    Check(status);
+    bool idle = false;
+    {
+      nb::gil_scoped_release release;
+      std::unique_lock<std::mutex> lock(run_->mutex);
+      idle = !run_->busy && run_->elements.empty();
+      if (!idle) {
+        run_->changed.wait_for(lock, kSignalInterval,
+                               [this] { return !run_->busy || !run_->elements.empty(); });
+      }
+    }
+    if (idle) Ask();
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
 }
 
 nb::object PyIterator::Next() {
@@ -114,20 +222,19 @@ nb::object PyIterator::Next() {
     run->iterator->Advance(1);
     return rows_.Row(at_++);
   }
-  // A call that was interrupted has asked for it already.
-  if (!started_) {
-    started_ = true;
-    Do([run = run.get()](Iterator& it) { return it.Peek(&run->batch); });
-  } else {
-    Settle();
-  }
-  started_ = false;
-  Batch batch = std::move(run->batch);
-  run->batch = Batch();
-  Check(run->status);
+  Element element = Take();
+  Batch& batch = element.batch;
   if (batch.empty()) return nb::object();
+  state_ = std::move(element.state);
   if (batch.batched || form_.blocks) {
-    run->iterator->Advance(batch.num_elements());
+    if (!element.passed) run->iterator->Advance(batch.num_elements());
+    if (batch.batched) {
+      ++elements_;
+      damaged_ += batch.damaged.size();
+      batch_rows_ += batch.rows;
+    }
+    // Whoever wants a state with each element would wait for the next one there.
+    if (element.passed || ++elements_since_state_ > kStatesApart) AskAhead();
     return BatchToPython(std::move(batch), form_.bare, form_.writable);
   }
   num_rows_ = batch.rows;
@@ -142,6 +249,8 @@ std::string PyIterator::State() {
   const std::shared_ptr<Run> run = run_;
   const Turn turn(run->use);
   CheckOpen();
+  if (!state_.empty()) return state_;
+  elements_since_state_ = 0;
   Settle();
   return Check(run->iterator->State());
 }
@@ -154,9 +263,16 @@ void PyIterator::Load(const std::string& state) {
   Settle();
   rows_ = RowViews();
   num_rows_ = at_ = 0;
-  started_ = false;
-  run->batch = Batch();
-  Do([state](Iterator& it) { return it.Load(state); });
+  state_.clear();
+  Begin([run = run.get(), state](Iterator& it) {
+    {
+      std::lock_guard<std::mutex> lock(run->mutex);
+      run->elements.clear();
+      run->ended = false;
+    }
+    return it.Load(state);
+  });
+  Settle();
   Check(run->status);
 }
 
@@ -206,14 +322,21 @@ nb::dict StatsToPython(const IteratorStats& stats) {
 nb::dict PyIterator::Stats() {
   CheckOpen();
   // The GIL keeps Close away; nothing of this waits for it.
-  return StatsToPython(run_->iterator->stats());
+  IteratorStats stats = run_->iterator->stats();
+  if (elements_ > 0) {  // but for those that were found ahead
+    stats.elements = elements_;
+    stats.rows = batch_rows_;
+    stats.damaged = damaged_;
+  }
+  return StatsToPython(stats);
 }
 
 void PyIterator::Close() {
-  if (closed_ || forked_) return;
-  closed_ = true;
-  Open().erase(this);
-  rows_ = RowViews();
+  if (forked_ || closed_.exchange(true)) return;
+  {
+    nb::ft_lock_guard guard(Open().mutex);
+    Open().all.erase(this);
+  }
   {
     // Functions in Python that run for it need the GIL to end.
     nb::gil_scoped_release release;
@@ -227,22 +350,32 @@ void PyIterator::Close() {
     // Another thread's call ends now, with an error.
     std::lock_guard<std::timed_mutex> turn(run_->use);
     run_->iterator.reset();
+    run_->elements.clear();
   }
+  rows_ = RowViews();
   DropObjects();
 }
 
 void PyIterator::CloseAll() {
-  while (!Open().empty()) (*Open().begin())->Close();
+  while (true) {
+    PyIterator* iterator = nullptr;
+    {
+      nb::ft_lock_guard guard(Open().mutex);
+      if (Open().all.empty()) return;
+      iterator = *Open().all.begin();
+    }
+    iterator->Close();
+  }
 }
 
 void PyIterator::AfterFork() {
-  for (PyIterator* iterator : Open()) {
+  for (PyIterator* iterator : Open().all) {
     iterator->forked_ = true;
     // Never destroyed: that would wait for threads that are not there.
     new std::shared_ptr<Run>(std::move(iterator->run_));
     new RowViews(std::move(iterator->rows_));
   }
-  Open().clear();
+  Open().all.clear();
 }
 
 }  // namespace shardfeed::python

@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_PYTHON_CORE_ITERATOR_H_
 #define SHARDFEED_PYTHON_CORE_ITERATOR_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -30,7 +31,8 @@ struct ElementForm {
 //
 // The run is asked on a thread of its own, so that the one that waits can look for signals (Ctrl-C)
 // now and then: an interrupted call leaves its work under way, and the next call takes what it
-// gives. In a child after fork, where the run's threads are not, all functions raise.
+// gives. The next elements are looked for when one is handed out: small ones come as quickly as
+// threads change. In a child after fork, where the run's threads are not, all functions raise.
 class PyIterator {
  public:
   PyIterator(std::unique_ptr<Iterator> run, ElementForm form);
@@ -51,24 +53,34 @@ class PyIterator {
 
  private:
   struct Run;
+  struct Element;
 
-  // Lets the run's thread do `work` and waits; raises what a signal handler raises, and the work's
-  // error.
-  void Do(std::function<absl::Status(Iterator&)> work);
-  // Waits for work that an interrupted call has left. With the GIL.
+  // Lets the run's thread do `work`, and does not wait. All three with the GIL.
+  void Begin(std::function<absl::Status(Iterator&)> work);
+  // The same of looking for the next element.
+  void Ask();
+  // The same if that one is not being looked for, and few are there.
+  void AskAhead();
+  // The next element that is there, without the GIL until it is.
+  Element Take();
+  // Waits for the work, without the GIL; raises what a signal handler raises.
   void Settle();
   void CheckOpen() const;
 
   std::shared_ptr<Run> run_;
   const ElementForm form_;
-  bool closed_ = false;
+  std::atomic<bool> closed_ = false;
   bool forked_ = false;
-  bool batched_ = false;
   // Rows that stand ready, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;
   size_t at_ = 0;
-  bool started_ = false;
+  // Of batches that were delivered.
+  uint64_t elements_ = 0;
+  uint64_t batch_rows_ = 0;
+  uint64_t damaged_ = 0;
+  uint64_t elements_since_state_ = 0;
+  std::string state_;  // behind the element that was delivered, if the iterator has gone on
 };
 
 }  // namespace shardfeed::python

@@ -27,9 +27,27 @@ struct Values {
   std::vector<std::string_view> bytes;
   std::vector<int64_t> ints;
   std::vector<float> floats;
-  // Which of them counts.
+  // Which of them counts: 'b', 'i' or 'f'; 0: there are none, and nothing tells.
   char kind = 0;
 };
+
+char KindOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBytes:
+      return 'b';
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+      return 'f';
+    default:
+      return 'i';
+  }
+}
+
+std::string_view NameOf(char kind) {
+  return kind == 'b' ? "bytes" : kind == 'f' ? "floats" : "integers";
+}
 
 std::string_view StringOf(nb::handle value) {
   if (PyBytes_Check(value.ptr())) {
@@ -114,8 +132,10 @@ void AddValue(std::string_view name, nb::handle value, Values* values) {
 class Writer {
  public:
   Writer(const std::string& spec, const std::string& compression, int level, uint64_t member_bytes,
-         int threads, bool overwrite, bool sync, std::map<std::string, std::string> made_by)
+         int threads, bool overwrite, bool sync, std::map<std::string, std::string> made_by,
+         const std::map<std::string, std::string>& types)
       : made_by_(std::move(made_by)) {
+    for (const auto& [name, type] : types) kinds_[name] = KindOf(DTypeFromName(type));
     OutputSpec output = Check(ParseOutputSpec(spec));
     if (!output.count) {
       throw nb::value_error(
@@ -155,13 +175,20 @@ class Writer {
     std::vector<nb::object> held;
     for (auto [key, value] : features) {
       const std::string_view name = StringOf(key);
+      const auto declared = kinds_.find(name);
+      const char wanted = declared == kinds_.end() ? '\0' : declared->second;
       Values values;
       if (PyBytes_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
+        values.kind = 'b';
+        CheckKind(name, wanted, &values);
         builder_.AddBorrowedBytes(name, StringOf(value));
         continue;
       }
       nb::object held_value = nb::borrow(value);
-      if (nb::isinstance<BytesArray>(value)) held_value = nb::cast<BytesArray&>(value).ToList();
+      if (nb::isinstance<BytesArray>(value)) {
+        held_value = nb::cast<BytesArray&>(value).ToList();
+        values.kind = 'b';
+      }
       AnyArray array;
       const bool is_array = !PyLong_Check(value.ptr()) && !PyFloat_Check(value.ptr()) &&
                             !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
@@ -175,6 +202,9 @@ class Writer {
         AddAll(name, held_value, &values);
       }
       held.push_back(std::move(held_value));
+      CheckKind(name, wanted, &values);
+      // An empty list of no type.
+      if (values.kind == 0) continue;
       if (values.kind == 'b') {
         builder_.AddBytesList(name, values.bytes);
       } else if (values.kind == 'f') {
@@ -218,6 +248,17 @@ class Writer {
     if (writer_ == nullptr) throw nb::value_error("the writer is closed");
   }
 
+  // Makes the values those of the kind that is declared; 0: none is.
+  static void CheckKind(std::string_view name, char wanted, Values* values) {
+    if (wanted == 0 || values->kind == wanted) return;
+    if (values->kind == 'i' && wanted == 'f') {
+      values->floats.assign(values->ints.begin(), values->ints.end());
+    } else if (values->kind != 0) {
+      Refuse(name, fmt::format("{}, where {} are declared", NameOf(values->kind), NameOf(wanted)));
+    }
+    values->kind = wanted;
+  }
+
   static void AddAll(std::string_view name, nb::handle value, Values* values) {
     if (!PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr())) {
       return AddValue(name, value, values);
@@ -244,14 +285,16 @@ class Writer {
   ExampleBuilder builder_;
   std::string record_;
   std::map<std::string, std::string> made_by_;
+  std::map<std::string, char, std::less<>> kinds_;  // that are declared, as Values::kind
 };
 
 }  // namespace
 
 void BindWriting(nb::module_& m) {
   nb::class_<Writer>(m, "Writer")
-      .def(nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
-                    std::map<std::string, std::string>>())
+      .def(
+          nb::init<const std::string&, const std::string&, int, uint64_t, int, bool, bool,
+                   std::map<std::string, std::string>, const std::map<std::string, std::string>&>())
       .def("write_bytes", &Writer::WriteBytes)
       .def("write_example", &Writer::WriteExample)
       .def("finish", &Writer::Finish)

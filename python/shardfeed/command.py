@@ -82,6 +82,19 @@ def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[str] = 
     return _run("index", *_specs(spec), *_options({"export": export, "threads": threads}))
 
 
+def _paragraph(text: str) -> str:
+    from html import escape
+    return f"<p>{escape(text)}</p>"
+
+
+def _table(head: List[str], rows: List[List[str]]) -> str:
+    """As HTML; nothing without rows."""
+    from html import escape
+    lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    names = "".join(f"<th>{name}</th>" for name in head)
+    return f"<table><tr>{names}</tr>{''.join(lines)}</table>" if rows else ""
+
+
 class Defect(NamedTuple):
     """Where what is wrong; offset in bytes."""
 
@@ -112,6 +125,11 @@ class VerifyReport(NamedTuple):
         lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
                  + ("sound" if self else f"{self.num_defects} defects")]
         return "\n".join(lines + [f"  {d.detail}" for d in self.defects])
+
+    def _repr_html_(self) -> str:
+        rows = [[d.shard, d.kind, str(d.record), str(d.offset), d.detail] for d in self.defects]
+        return (_paragraph(repr(self).splitlines()[0])
+                + _table(["shard", "defect", "record", "byte", "what is wrong"], rows))
 
 
 def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: str = "payload",
@@ -158,17 +176,18 @@ class Inspection:
                                    .rstrip() for row in rows])
 
     def _repr_html_(self) -> str:
-        from html import escape
-        cells = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>"
-                        for row in self._rows())
-        return (f"<p>{escape(repr(self).splitlines()[0])}</p><table><tr><th>feature</th>"
-                f"<th>kind</th><th>values</th><th>records</th></tr>{cells}</table>"
-                + self._pictures())
+        try:
+            pictures = self._pictures()
+        except (DataLossError, OSError) as error:  # changed since
+            pictures = _paragraph(str(error))
+        return (_paragraph(repr(self).splitlines()[0])
+                + _table(["feature", "kind", "values", "records"], self._rows()) + pictures)
 
     def _pictures(self, most: int = 4) -> str:
         import base64
         from .dataset import read
-        kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif"}
+        kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp",
+                 b"BM": "bmp"}
         names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]
         tags = []
         if names and self.records:

@@ -15,7 +15,7 @@ from ._core import Dataset as CoreDataset
 from ._core import Trace
 from .augment import Augmentation
 from .device import DeviceView
-from .features import ColumnSpec, DTypeLike, FeatureLike, as_feature, as_shape, dtype_name
+from .features import ColumnSpec, DTypeLike, FeatureLike, as_features, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
 
@@ -126,12 +126,13 @@ class Dataset:
     def parse(self, features: Optional[Mapping[str, FeatureLike]] = None,
               feature_lists: Optional[Mapping[str, FeatureLike]] = None) -> "Dataset":
         """Examples to columns. features: {name: sf.fixed(...) | sf.ragged(...) | dtype}, a dtype
-        standing for one value. feature_lists: of SequenceExamples. Without both, all features that
+        standing for one value (sf.int64, also called: sf.int64(default=-1)). feature_lists: of
+        SequenceExamples. Without both, all features that
         the manifest tells of or, without one, the first records."""
         if features is None and feature_lists is None:
             return self._then("parse_all", text="parse()", structure=None)
-        wanted = {name: as_feature(f) for name, f in (features or {}).items()}
-        lists = {name: as_feature(f) for name, f in (feature_lists or {}).items()}
+        wanted = as_features(features or {}, "parse")
+        lists = as_features(feature_lists or {}, "parse: feature_lists")
         if any(f.is_sparse for f in lists.values()):
             raise ValueError("parse: feature lists are ragged, not sparse")
         return self._then("parse", [f.core(name) for name, f in wanted.items()],
@@ -223,7 +224,7 @@ class Dataset:
             fn = ProcessFunction(fn, processes)
         kind = functions.BatchFunction if batched else functions.RowFunction
         if output is not None:
-            outputs, structure = functions.declared(dict(output)), None
+            outputs, structure = functions.declared(output), None
             if any(isinstance(value, str) and value == "" for value in output):
                 raise ValueError("output: a column has no name")
         else:
@@ -242,7 +243,7 @@ class Dataset:
         their columns, as for map; without it, the first element of the first row tells."""
         name = getattr(fn, "__name__", type(fn).__name__)
         if output is not None:
-            outputs, structure = functions.declared(dict(output)), None
+            outputs, structure = functions.declared(output), None
         else:
             with self._start(threads=1) as it:
                 first = next((element for row in it for element in fn(row)), None)
@@ -327,6 +328,7 @@ class Dataset:
 
     def batch(self, size: int, drop_remainder: bool = False) -> "Dataset":
         """Batches of `size` rows; the last one is smaller, or left out."""
+        size = _count("batch", "the size", size, 1)
         made = self._then("batch", size, drop_remainder,
                           text=f"batch({size}{', drop_remainder=True' if drop_remainder else ''})")
         return made._made_sparse()
@@ -352,6 +354,7 @@ class Dataset:
                      drop_remainder: bool = False) -> "Dataset":
         """Ragged columns become [rows, length, shape...]. padding: {name: value} or {name: (length,
         value)}; 0 and the batch's longest row where nothing is said."""
+        size = _count("padded_batch", "the size", size, 1)
         found = self.element_spec
         names = [name for name in self._sparse if name in found and found[name][2]]
         if names:
@@ -415,9 +418,11 @@ class Dataset:
     # ---- Elements
 
     def take(self, count: int) -> "Dataset":
+        count = _count("take", "the count", count)
         return self._then("take", count, text=f"take({count})")
 
     def skip(self, count: int) -> "Dataset":
+        count = _count("skip", "the count", count)
         return self._then("skip", count, text=f"skip({count})")
 
     def shard(self, rank: Optional[int] = None, world: Optional[int] = None) -> "Dataset":
@@ -426,6 +431,8 @@ class Dataset:
             raise ValueError("shard: give rank and world, or neither")
         if rank is None:
             rank, world = ranks.rank_and_world()
+        rank = _count("shard", "the rank", rank)
+        world = _count("shard", "the world", world, 1)
         return self._then("shard", rank, world, text=f"shard({rank}, {world})")
 
     def enumerate(self, name: str = "index", start: int = 0) -> "Dataset":
@@ -437,7 +444,11 @@ class Dataset:
         """Of shards: the whole order, each epoch anew, within a window of so many records (0: a
         default by the records' size; None: the exact permutation, read record by record). Behind
         other steps: stretches of `window` elements."""
-        return self._then("shuffle", seed, window, text=f"shuffle({seed}, window={window})")
+        seed = _count("shuffle", "the seed", seed)
+        if window is not None:
+            window = _count("shuffle", "the window", window)
+        text = f"shuffle({seed}" + (f", window={window})" if window != 0 else ")")
+        return self._then("shuffle", seed, window, text=text)
 
     def interleave(self, cycle: int, block: int = 1) -> "Dataset":
         """Of shards: the order of tf.data's interleave."""
@@ -445,6 +456,7 @@ class Dataset:
 
     def repeat(self, epochs: int = 0) -> "Dataset":
         """0: without end."""
+        epochs = _count("repeat", "epochs", epochs)
         return self._then("repeat", epochs, text=f"repeat({epochs or ''})")
 
     def cache(self, max_bytes: Optional[int] = None,
@@ -469,6 +481,7 @@ class Dataset:
 
     def prefetch(self, count: int = 2) -> "Dataset":
         """Makes `count` elements ahead, on a thread of its own."""
+        count = _count("prefetch", "the count", count)
         return self._then("prefetch", count, text=f"prefetch({count})")
 
     def zip(self, *others: "Dataset") -> "Dataset":
@@ -476,6 +489,11 @@ class Dataset:
 
     def concatenate(self, *others: "Dataset") -> "Dataset":
         return concatenate(self, *others)
+
+    def mix(self, *others: "Dataset", weights: Optional[Sequence[float]] = None, seed: int = 0,
+            exhausted: Union[str, Sequence[str]] = "drop") -> "Dataset":
+        """sf.mix of this one, whose weight is the first, and others."""
+        return mix([self, *others], weights, seed, exhausted)
 
     # ---- Running
 
@@ -674,9 +692,9 @@ class Dataset:
         n = len(self)
         if isinstance(key, slice):
             return self._by_number(range(*key.indices(n)))
-        if isinstance(key, (int, np.integer)):
-            return self._by_number([_number(key, n)])[0]
-        return self._by_number([_number(i, n) for i in key])
+        if isinstance(key, (list, tuple, np.ndarray, range)):
+            return self._by_number([_number(i, n) for i in key])
+        return self._by_number([_number(key, n)])[0]
 
     def place(self, number: int) -> Tuple[str, int, int]:
         """Where a record is: (path of the shard, number in it, byte of its frame)."""
@@ -687,7 +705,19 @@ class Dataset:
         return Drawing(self)
 
 
+def _count(step: str, what: str, value: Any, least: int = 0) -> int:
+    """A number that a step takes; numbers of NumPy too."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{step}: {what} must be a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{step}: {what} must be at least {least}, not {value}")
+    return int(value)
+
+
 def _number(i: Any, n: int) -> int:
+    if isinstance(i, (bool, np.bool_)) or not hasattr(i, "__index__"):
+        raise TypeError("records have numbers: ds[7], ds[2:9] or ds[[5, 3]]; "
+                        f"{i!r} is none")
     if not -n <= i < n:
         raise IndexError(f"record {i} of {n}")
     return int(i) % n
@@ -857,7 +887,7 @@ def from_generator(make: Callable[[], Iterable[Any]],
     without it the first element tells."""
     name = getattr(make, "__name__", type(make).__name__)
     if output is not None:
-        outputs, structure = functions.declared(dict(output)), None
+        outputs, structure = functions.declared(output), None
     else:
         first = next(iter(make()), None)
         if first is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
+
 from . import _core
 from . import structure as structures
 from ._core import DeviceArray
@@ -35,7 +37,7 @@ class Normalize(NamedTuple):
         def numbers(values: Any) -> List[float]:
             if values is None:
                 return []
-            return [float(v) for v in ([values] if isinstance(values, (int, float)) else values)]
+            return [float(v) for v in np.ravel(values)]
 
         return {**self._asdict(), "mean": numbers(self.mean), "std": numbers(self.std),
                 "dtype": dtype_name(self.dtype), "flip": float(self.flip),

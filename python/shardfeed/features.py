@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-uint8 = "uint8"
-int8 = "int8"
-uint16 = "uint16"
-int16 = "int16"
-int32 = "int32"
-int64 = "int64"
-float16 = "float16"
-bfloat16 = "bfloat16"
-float32 = "float32"
-float64 = "float64"
-bytes_ = "bytes"
+
+class DType(str):
+    """A dtype's name. Called, it is a feature of that type: sf.int64(), sf.float32(3),
+    sf.bytes(default=b"") are sf.fixed((), sf.int64), sf.fixed(3, sf.float32) and so on."""
+
+    __slots__ = ()
+
+    def __call__(self, shape: Union[int, Sequence[int]] = (), default: Any = None,
+                 raw: bool = False) -> "Feature":
+        return fixed(shape, self, default, raw)
+
+
+uint8 = DType("uint8")
+int8 = DType("int8")
+uint16 = DType("uint16")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+float64 = DType("float64")
+bytes_ = DType("bytes")
 
 DTypeLike = Union[str, type, np.dtype]
 ColumnSpec = Tuple[str, str, Tuple[int, ...], bool]  # name, dtype, shape, ragged
@@ -27,13 +39,22 @@ _NAMES = {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, 
 def dtype_name(dtype: DTypeLike) -> str:
     """The library's name of a dtype of NumPy, of bytes or of a name."""
     if dtype is bytes or dtype is str:
-        return bytes_
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        return "bytes"
+    if not isinstance(dtype, (str, type, np.dtype)):
+        hint = f"; call it: sf.{dtype.__name__}(...)" if dtype in _MAKERS else ""
+        raise TypeError(f"{dtype!r} is no type{hint}; a type is, for example, sf.int64, np.float32 or "
+                        "bytes")
+    name = str(dtype) if isinstance(dtype, str) else np.dtype(dtype).name
     if name == "bool":
-        return uint8
+        return "uint8"
     if name not in _NAMES:
         raise ValueError(f"there is no type {name!r}; there are: {', '.join(sorted(_NAMES))}")
     return name
+
+
+def _value_type(dtype: DTypeLike, raw: bool) -> str:
+    """Of a feature's values: Python's float stands for what records have, float32."""
+    return "float32" if dtype is float and not raw else dtype_name(dtype)
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -75,7 +96,7 @@ def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, def
     raw: the feature is a string of bytes that is the row's values as they stand in memory,
     little-endian.
     """
-    name = dtype_name(dtype)
+    name = _value_type(dtype, raw)
     values = None
     if default is not None:
         if isinstance(default, (bytes, str)):
@@ -90,7 +111,7 @@ def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
     """Rows of any number of elements, each of `shape`: a batch's column is a `Ragged`.
 
     A record without the feature is a row without elements."""
-    return Feature(dtype_name(dtype), as_shape(shape), True, None, raw)
+    return Feature(_value_type(dtype, raw), as_shape(shape), True, None, raw)
 
 
 def var(dtype: DTypeLike = int64) -> Feature:
@@ -100,9 +121,25 @@ def var(dtype: DTypeLike = int64) -> Feature:
 
 def sparse(dtype: DTypeLike = int64) -> Feature:
     """As `var`, but a batch's column is a `Sparse`, as tf.io.VarLenFeature: values, indices, shape."""
-    return Feature(dtype_name(dtype), (), True, None, False, True)
+    return Feature(_value_type(dtype, False), (), True, None, False, True)
 
 
-def as_feature(feature: FeatureLike) -> Feature:
-    """A dtype stands for one value of it."""
-    return feature if isinstance(feature, Feature) else fixed((), feature)
+_MAKERS = (fixed, ragged, var, sparse)
+
+
+def as_feature(feature: FeatureLike, name: str = "") -> Feature:
+    """A dtype stands for one value of it. name: for what is said of one that is neither."""
+    if isinstance(feature, Feature):
+        return feature
+    try:
+        return fixed((), feature)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"feature {name!r}: {error}") from None
+
+
+def as_features(features: Mapping[str, FeatureLike], what: str) -> Dict[str, Feature]:
+    """The features of a call of `what`."""
+    if not isinstance(features, Mapping):
+        raise TypeError(f"{what}: {{name: sf.fixed(...) | sf.ragged(...) | dtype}} is wanted, not "
+                        f"{type(features).__name__}")
+    return {name: as_feature(feature, name) for name, feature in features.items()}

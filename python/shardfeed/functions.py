@@ -4,13 +4,14 @@ can."""
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence, Tuple
+from typing import (Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence,
+                    Tuple)
 
 import numpy as np
 
 from . import structure as structures
 from ._core import BytesArray
-from .features import ColumnSpec, as_feature, bytes_, dtype_name, numpy_dtype
+from .features import ColumnSpec, as_features, bytes_, dtype_name, numpy_dtype
 from .ragged import Ragged, Sparse
 
 
@@ -46,7 +47,7 @@ def _array(value: Any, dtype: str, name: str) -> np.ndarray:
     array = np.asarray(value)
     wanted = numpy_dtype(dtype)
     if array.dtype != wanted:
-        if array.dtype.kind == "f" and wanted.kind in "iu":
+        if array.dtype.kind == "f" and wanted.kind in "iu" and array.size > 0:
             raise TypeError(f"column {name!r}: {array.dtype} where {dtype} is declared")
         if _is_bytes(array):
             raise TypeError(f"column {name!r}: {type(value).__name__} where {dtype} is declared")
@@ -97,7 +98,7 @@ def batch_value(value: Any, spec: ColumnSpec) -> Tuple[Any, Optional[Tuple[int, 
 
 def _dtype_of(array: np.ndarray, value: Any) -> str:
     if _is_bytes(array):
-        return bytes_
+        return str(bytes_)
     # As Python's numbers, and lists of them, stand in Examples.
     if array.dtype == np.float64 and isinstance(value, (float, list)):
         return "float32"
@@ -232,6 +233,6 @@ class BatchPredicate(RowFunction):
         return np.ascontiguousarray(mask.astype(bool)).view(np.uint8)
 
 
-def declared(output: Dict[str, Any]) -> List[ColumnSpec]:
+def declared(output: Mapping[str, Any]) -> List[ColumnSpec]:
     """The columns of output=."""
-    return [as_feature(feature).column(name) for name, feature in output.items()]
+    return [feature.column(name) for name, feature in as_features(output, "output").items()]

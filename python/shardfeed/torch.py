@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DistributedSampler as TorchDistributedSampler
 from torch.utils.data import IterableDataset as TorchIterableDataset
 from torch.utils.data import get_worker_info
 
@@ -35,6 +37,54 @@ class MapDataset(TorchDataset):
         convert = torch_converter()
         elements = [convert(element) for element in self.dataset[list(numbers)]]
         return [self.transform(e) for e in elements] if self.transform else elements
+
+
+class DistributedSampler(TorchDistributedSampler):
+    """For a MapDataset: gives the numbers that torch's DistributedSampler gives, in its order, and
+    is used as that is (set_epoch). It needs no process group: rank and world are found as by shard().
+
+    state_dict() tells where an epoch stands, and from there any number of ranks can go on: together
+    they give the numbers that were not given yet. StatefulDataLoader calls it; a plain DataLoader with
+    workers asks for numbers ahead of what it delivers."""
+
+    def __init__(self, dataset: Any, num_replicas: Optional[int] = None,
+                 rank: Optional[int] = None, shuffle: bool = True, seed: int = 0,
+                 drop_last: bool = False):
+        found = rank_and_world()
+        super().__init__(dataset, found[1] if num_replicas is None else num_replicas,
+                         found[0] if rank is None else rank, shuffle, seed, drop_last)
+        self._begin = 0  # of the next run, in the order of all ranks
+        self._at = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self._begin = self._at = 0
+        super().set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        order: List[int] = list(range(len(self.dataset)))
+        if self.shuffle:
+            random = torch.Generator()
+            random.manual_seed(self.seed + self.epoch)
+            order = torch.randperm(len(order), generator=random).tolist()
+        rest = order[self._begin:]
+        missing = -len(rest) % self.num_replicas
+        if self.drop_last:
+            rest = rest[:len(rest) // self.num_replicas * self.num_replicas]
+        elif missing:
+            rest += (order * math.ceil(missing / len(order)))[:missing]
+        self._at, self._begin = self._begin, 0
+        for number in rest[self.rank::self.num_replicas]:
+            self._at += self.num_replicas
+            yield number
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "position": self._at}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Of any of the ranks, after the same number of steps."""
+        self.epoch = int(state["epoch"])
+        self._begin = self._at = int(state["position"])
 
 
 class IterableDataset(TorchIterableDataset):
@@ -108,4 +158,4 @@ def _is_source(ds: Dataset) -> bool:
     return ds._method == "shards"
 
 
-__all__ = ["IterableDataset", "MapDataset", "torch"]
+__all__ = ["DistributedSampler", "IterableDataset", "MapDataset", "torch"]

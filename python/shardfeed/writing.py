@@ -6,6 +6,7 @@ import os
 from typing import Any, Dict, Mapping, Optional, Union
 
 from . import _core
+from .features import FeatureLike, as_features
 
 
 class Writer:
@@ -21,7 +22,11 @@ class Writer:
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
         """A record: bytes as they are; or a tf.train.Example of the features: bytes and str, ints
         (and arrays of integers and bools: int64), floats (float32), lists of these. Arrays lose
-        their shape."""
+        their shape.
+
+        An empty list tells no type: it is of the type that write(features=) declares, and without
+        one the record goes without the feature, which readers, TensorFlow's too, take for no
+        elements."""
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
         elif isinstance(record, dict):
@@ -41,6 +46,13 @@ class Writer:
         """Removes what was written."""
         self._writer.abort()
 
+    @property
+    def records_written(self) -> int:
+        return self.report["records"] if self.report else self._writer.records_written
+
+    def __repr__(self) -> str:
+        return f"<shardfeed.Writer: {self.records_written} records>"
+
     def __enter__(self) -> "Writer":
         return self
 
@@ -53,10 +65,15 @@ class Writer:
 
 def write(spec: Union[str, os.PathLike], *, compression: str = "none", level: int = 6,
           member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False,
-          sync: bool = True, made_by: Optional[Mapping[str, str]] = None) -> Writer:
-    """Begins a dataset: write("out/train@16"). compression: "none", "gzip" or "zlib". made_by: what
-    the manifest is to say of where it comes from.
+          sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
+          made_by: Optional[Mapping[str, str]] = None) -> Writer:
+    """Begins a dataset: write("out/train@16"). compression: "none", "gzip" or "zlib". features:
+    types of features, as for parse: ints are then written as floats where floats are declared, empty
+    lists have a type, and other values are a TypeError. made_by: what the manifest is to say of where
+    it comes from.
 
     FileExistsError: there is a dataset of that name, and not overwrite."""
     return Writer(_core.Writer(os.fspath(spec), compression, level, member_bytes, threads,
-                               overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})}))
+                               overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})},
+                               {name: "bytes" if feature.raw else feature.dtype for name, feature in
+                                as_features(features or {}, "write: features").items()}))

@@ -438,6 +438,107 @@ TEST_F(DeviceIteratorTest, AwaitGivesUp) {
   EXPECT_EQ(batch.rows, 1);
 }
 
+TEST_F(DeviceIteratorTest, CancelBeforeTheFirstBatch) {
+  auto it = Start(Numbers(70).Batch(7));
+  it->Cancel();
+  DeviceBatch batch;
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "cancelled");
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "cancelled");
+}
+
+TEST_F(DeviceIteratorTest, RowsWithoutTensorsAreDelivered) {
+  auto it = Start(Numbers(10)
+                      .Map({{"name", DType::kBytes, {}}},
+                           [](RowContext& row) {
+                             row.Out<std::string_view>(0)[0] = "it";
+                             return absl::OkStatus();
+                           },
+                           {"value", "x", "ragged"})
+                      .Batch(4));
+  EXPECT_TRUE(it->spec().empty());
+  TestStream stream(device_);
+  size_t rows = 0;
+  for (DeviceBatch batch; it->Next(&batch, stream.get()).ok() && !batch.empty();) {
+    rows += batch.rows;
+    EXPECT_EQ(batch.host.Row<std::string_view>(0, batch.rows - 1)[0], "it");
+  }
+  EXPECT_EQ(rows, 10);
+}
+
+TEST_F(DeviceIteratorTest, DamagedRowsAreTold) {
+  Batch rows;
+  rows.rows = 8;
+  rows.spec = std::make_shared<const RowSpec>(RowSpec{{"value", DType::kInt64, {}}});
+  rows.damaged = {5};
+  AllocateFixedColumns(&rows);
+  std::memset(rows.columns[0].data, 0, 8 * sizeof(int64_t));
+  auto it = Start(Dataset::Rows(rows).Batch(4));
+  DeviceBatch batch;
+  ASSERT_OK(it->Next(&batch));
+  EXPECT_TRUE(batch.host.damaged.empty());
+  ASSERT_OK(it->Next(&batch));
+  EXPECT_EQ(batch.host.damaged, (std::vector<uint32_t>{1}));
+}
+
+TEST_F(DeviceIteratorTest, AStreamThatEndsBeforeItsBatchIsAnError) {
+  if (!kStandIn) GTEST_SKIP() << "a real driver may crash";
+  auto it = Start(Numbers(70).Batch(7));
+  DeviceBatch batch;
+  {
+    TestStream stream(device_);
+    ASSERT_OK(it->Next(&batch, stream.get()));
+  }
+  batch = DeviceBatch();
+  EXPECT_FAILS(it->Next(&batch), kInternal,
+               "a stream that a batch is used on must live until the batch is let go of");
+  EXPECT_THAT(TakeMisuses(), HasSubstr("the stream is gone"));
+}
+
+// Each goes on until it is seen, however fast this machine is.
+TEST_F(DeviceIteratorTest, TheStatisticsTellWhoWaits) {
+  if (!kStandIn) GTEST_SKIP() << "needs slow copies";
+  const auto set_speed = Function<void (*)(double, double)>("StandInSetSpeed");
+  const auto pause = [](int milliseconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  };
+  const auto run_until = [&](const Dataset& ds, auto&& consume, auto&& seen) {
+    auto it = Start(ds.Repeat().Batch(7));
+    TestStream stream(device_);
+    DeviceBatch batch;
+    do {
+      ASSERT_OK(it->Next(&batch, stream.get()));
+      consume(stream);
+    } while (!seen(it->stats()));
+    batch = DeviceBatch();
+  };
+  set_speed(1e6, 0);  // 28 kB a batch
+  run_until(
+      Numbers(70), [](TestStream& stream) { stream.Wait(); },
+      [](const DeviceStats& s) {
+        return s.exposed_seconds > 0 && s.hidden < 1 &&
+               s.verdict.find("the bus limits: the device waits") == 0;
+      });
+  set_speed(1e12, 0);
+  run_until(
+      Numbers(70).Map({{"y", DType::kInt64, {}}},
+                      [&](RowContext& row) {
+                        pause(2);
+                        row.Out<int64_t>(0)[0] = 0;
+                        return absl::OkStatus();
+                      }),
+      [](TestStream&) {},
+      [](const DeviceStats& s) {
+        return s.pipeline_wait_seconds > 0 && s.wait_seconds >= s.pipeline_wait_seconds &&
+               s.verdict.find("the pipeline limits: the consumer waits") == 0;
+      });
+  int longer = 0;  // in the end longer than the pipeline takes
+  run_until(
+      Numbers(70), [&](TestStream&) { pause(++longer); },
+      [](const DeviceStats& s) {
+        return s.ring_full_seconds > 0 && s.verdict.find("the consumer limits") == 0;
+      });
+}
+
 TEST_F(DeviceIteratorTest, WhatCannotBeIsAnError) {
   EXPECT_FAILS(StartError(Numbers(10)), kInvalidArgument, "put a batch step at its end");
   EXPECT_FAILS(StartError(Numbers(10).Take(1).Batch(0)), kInvalidArgument, "batch");
@@ -456,7 +557,8 @@ TEST_F(DeviceIteratorTest, ADeviceWithoutMemoryIsAnError) {
   setenv("STAND_IN_MEMORY_LIMIT", "1000", 1);
   auto it = Start(Numbers(70).Batch(7));
   DeviceBatch batch;
-  EXPECT_FAILS(it->Next(&batch), kResourceExhausted, "on device 0 (stand-in 0): cuMemAlloc");
+  EXPECT_FAILS(it->Next(&batch), kResourceExhausted,
+               "a buffer of 2097152 bytes on device 0 (stand-in 0): cuMemAlloc");
   unsetenv("STAND_IN_MEMORY_LIMIT");
 }
 
@@ -606,6 +708,18 @@ TEST_F(DeviceIteratorTest, FlipsDependOnTheRowAlone) {
   EXPECT_LT(flipped, 32);
 }
 
+TEST_F(DeviceIteratorTest, RowsOfACacheAreFlippedAnewEachEpoch) {
+  Normalize how = Plain();
+  how.flip = 0.5;
+  how.mixing = Mixing::kMixup;
+  TestStream stream(device_);
+  auto it = Start(Images(40, 3).Cache().Repeat(2).Batch(40), {.normalize = {{"image", how}}});
+  const std::vector<ImagesRead> epochs = Read(*it, stream);
+  ASSERT_EQ(epochs.size(), 2);
+  EXPECT_NE(epochs[0].bytes, epochs[1].bytes);
+  EXPECT_NE(epochs[0].lambda, epochs[1].lambda);
+}
+
 TEST_F(DeviceIteratorTest, ImagesAreMixedWithTheRowBefore) {
   TestStream stream(device_);
   for (Mixing mixing : {Mixing::kMixup, Mixing::kCutmix}) {
@@ -676,7 +790,7 @@ TEST_F(DeviceIteratorTest, NormalizeThatCannotBeIsAnError) {
                  n.mixing = Mixing::kMixup;
                  n.mix_alpha = 0;
                }),
-               kInvalidArgument, "mix_alpha is 0; 0.05 to 4 is allowed");
+               kInvalidArgument, "mix_alpha is 0, a finite number above 0 is needed");
 }
 
 }  // namespace

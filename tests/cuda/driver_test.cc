@@ -44,6 +44,8 @@ TEST(DriverTest, WithoutADeviceTheErrorTellsWhatIsVisible) {
                "there is no CUDA device 2; the driver tests/cuda/libcuda_stand_in.so lets this "
                "process see 2 (0: stand-in 0, 1: stand-in 1); CUDA_VISIBLE_DEVICES is not set");
   EXPECT_FAILS(CudaDevice::Open(-1), kInvalidArgument, "there is no CUDA device -1");
+  EXPECT_FAILS(CudaDevice::NameOf(2), kInvalidArgument, "there is no CUDA device 2");
+  EXPECT_EQ(*CudaDevice::NameOf(1), "stand-in 1");
 }
 
 }  // namespace

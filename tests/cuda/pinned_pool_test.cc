@@ -31,6 +31,26 @@ TEST_F(PinnedPoolTest, BlocksArePinnedAlignedAndUsedAgain) {
   EXPECT_NE(pool->Allocate(0), nullptr);
 }
 
+TEST_F(PinnedPoolTest, BlocksArePinnedForAllDevices) {
+  absl::StatusOr<std::shared_ptr<const CudaDevice>> other = CudaDevice::Open(1);
+  if (!other.ok()) GTEST_SKIP() << std::string(other.status().message());
+  auto pool = PinnedPool::Create(device_, kMiB);
+  std::shared_ptr<char> block = pool->Allocate(1000);
+  std::memset(block.get(), 7, 1000);
+  const CudaContextScope scope(**other);
+  const CudaDriver& driver = (*other)->driver();
+  CuDevicePtr memory = 0;
+  ASSERT_EQ(driver.MemAlloc(&memory, 1000), kCuSuccess);
+  {
+    TestStream stream(*other);
+    EXPECT_EQ(driver.MemcpyHtoDAsync(memory, block.get(), 1000, stream.get()), kCuSuccess);
+    const auto back = stream.Read<char>(memory, 1000);
+    stream.Wait();
+    EXPECT_EQ(back->back(), 7);
+  }
+  driver.MemFree(memory);
+}
+
 TEST_F(PinnedPoolTest, BeyondTheLimitMemoryIsOrdinary) {
   auto pool = PinnedPool::Create(device_, 4 * kMiB);
   std::shared_ptr<char> first = pool->Allocate(4 * kMiB);

@@ -88,6 +88,7 @@ struct Memory {
 
 struct Pinned {
   size_t size = 0;
+  Context* context = nullptr;  // null: pinned for all
   int under_way = 0;
 };
 
@@ -431,13 +432,15 @@ CuResult cuCtxPopCurrent_v2(CuContext* context) {
   return kCuSuccess;
 }
 
-CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   Driver& d = D();
   Lock lock(d.mutex);
-  if (Current("cuMemHostRegister") == nullptr) return kCuErrorInvalidContext;
+  Context* context = Current("cuMemHostRegister");
+  if (context == nullptr) return kCuErrorInvalidContext;
   const char* limit = std::getenv("STAND_IN_PINNED_LIMIT");
   if (limit != nullptr && bytes > std::strtoull(limit, nullptr, 10)) return kCuErrorOutOfMemory;
-  d.pinned[static_cast<char*>(memory)].size = bytes;
+  const bool portable = (flags & kCuMemHostRegisterPortable) != 0;
+  d.pinned[static_cast<char*>(memory)] = {.size = bytes, .context = portable ? nullptr : context};
   return kCuSuccess;
 }
 CuResult cuMemHostUnregister(void* memory) {
@@ -489,6 +492,10 @@ CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, Cu
   const auto block = FindPinned(source, bytes);
   if (block == d.pinned.end()) {
     return Misuse(kCuErrorInvalidValue, "cuMemcpyHtoDAsync: the source is not pinned");
+  }
+  if (block->second.context != nullptr && block->second.context != stream->context) {
+    Misuse(0, fmt::format("cuMemcpyHtoDAsync: the source is pinned for device {}, not for {}",
+                          block->second.context->device, stream->context->device));
   }
   if (!Touch(stream, work.get(), to, bytes, true, "cuMemcpyHtoDAsync")) return kCuErrorInvalidValue;
   ++block->second.under_way;

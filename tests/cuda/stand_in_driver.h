@@ -4,7 +4,7 @@
 //   - two accesses to device memory of which neither is ordered before the other by streams, events
 //     or a wait of the host, whenever they happen to run (by vector clocks)
 //   - a source of a copy that changes, or is unpinned, before the copy is done; one that is not
-//   pinned
+//     pinned, or for another context alone
 //   - device memory that is freed while work on it is under way, or twice
 //   - calls without a context, with handles of another context, or with handles that are gone
 //   - what is left over when a device's primary context ends

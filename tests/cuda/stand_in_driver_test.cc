@@ -7,6 +7,7 @@
 namespace shardfeed::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // The stand-in sees what the tests of the other files must not do.
@@ -131,7 +132,8 @@ TEST_F(StandInDriverTest, TheWrongContextIsSeen) {
     CuStream stream;
     d_->StreamCreate(&stream, 0);
     Upload(stream);
-    EXPECT_THAT(TakeMisuses(), HasSubstr("memory of device 0 on a stream of device 1"));
+    EXPECT_THAT(TakeMisuses(), AllOf(HasSubstr("memory of device 0 on a stream of device 1"),
+                                     HasSubstr("the source is pinned for device 0, not for 1")));
     d_->StreamDestroy(stream);
   }
   other->reset();

@@ -100,6 +100,9 @@ def test_pictures_are_normalised_there(driver, ds, dtype, near):
             assert np.allclose((image.astype(np.uint32) << 16).view(np.float32), pixels, atol=0.1)
     plain = next(iter(ds.cuda(normalize={"image": {"layout": "NHWC", "dtype": "float32"}})))
     assert np.allclose(plain["image"].numpy(), next(iter(ds))["image"] / 255)
+    one = sf.Normalize(np.float32(0.5), np.array([0.25]), "float32", "NHWC")
+    half = next(iter(ds.cuda(normalize={"image": one})))["image"].numpy()
+    assert np.allclose(half, (next(iter(ds))["image"] / 255 - 0.5) / 0.25, atol=1e-5)
 
 
 def test_pictures_are_mirrored_and_mixed_there(driver, ds):
@@ -166,6 +169,26 @@ def test_the_array_interface(driver, ds):
     assert interface["shape"] == (8,) and interface["strides"] is None and interface["stream"] == 1
     assert interface["data"][0] != 0 and interface["data"][1] is False
     assert batch["image"].__cuda_array_interface__["typestr"] == "|u1"
+
+
+def test_the_array_interface_of_nothing(driver):
+    empty = sf.Ragged(np.zeros(0, np.int64), np.zeros(5, np.int64))
+    batch = next(iter(sf.from_arrays({"some": empty}).batch(4).cuda()))
+    assert batch["some"].values.shape == (0,)
+    assert batch["some"].values.__cuda_array_interface__["data"] == (0, False)
+    assert batch["some"].values.numpy().shape == (0,)
+    assert batch["some"].row_splits.numpy().tolist() == [0] * 5
+
+
+def test_the_per_thread_stream_from_other_threads(driver, ds):
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    batch = next(iter(ds.cuda(stream=2)))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(batch["label"].numpy()))
+    thread.start()
+    thread.join()
+    assert np.array_equal(found[0], next(iter(ds))["label"])
+    assert batch["label"].__cuda_array_interface__["stream"] == 1
 
 
 class DLTensor(ctypes.Structure):
@@ -371,6 +394,14 @@ def test_without_a_gpu(ds, monkeypatch):
     assert len(list(ds)) == len(ds)
 
 
+def test_the_comparison_with_peers_tells_why_it_is_skipped(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('none here')")
+    done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/cuda_peers.py"], text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert '"skipped": "torch is not installed: none here"' in done.stdout
+
+
 PROGRAM = """
 import os, sys, threading, time, signal
 import shardfeed as sf
@@ -410,6 +441,21 @@ if os.fork() == 0:
 os.wait()
 next(it)
 """, "True"),
+    ("""
+it = iter(sf.range(1000).batch(2).cuda())
+batch = next(it)
+capsule = batch["value"].__dlpack__()
+if os.fork() == 0:
+    array = batch["value"]
+    for use in (array.numpy, array.__dlpack__, lambda: array.__cuda_array_interface__):
+        try:
+            use()
+        except RuntimeError as error:
+            print("before fork" in str(error), end=" ", flush=True)
+    del batch, array, capsule
+    sys.exit(0)
+print(os.wait()[1], batch["value"].numpy().tolist())
+""", "True True True 0 [0, 1]"),
 ])
 def test_processes_end(driver, rest, out):
     done = subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True,

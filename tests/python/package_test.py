@@ -96,7 +96,8 @@ def test_values_of_all_kinds_are_written(tf, tmp_path):
               "mixed": [1, 2.5], "floats": (0.5, 1.5), "names": ["a", b"b"], "none": [],
               "i8": np.int8([-1, 2]), "u16": np.uint16([65535]), "f64": np.float64([[1, 2], [3, 4]]),
               "mask": np.array([True, False]), "scalar": np.float32(2), "objects":
-              np.array([b"x", b"yz"], dtype=object), "f16": np.float16([1.5])}
+              np.array([b"x", b"yz"], dtype=object), "f16": np.float16([1.5]),
+              "no_floats": np.zeros(0, np.float32)}
     with sf.write(tmp_path / "a@1") as writer:
         writer.write(wanted)
         writer.write(b"not an Example")
@@ -106,9 +107,41 @@ def test_values_of_all_kinds_are_written(tf, tmp_path):
     assert found == {
         "int": [5], "bool": [1], "float": [0.5], "bytes": [b"\xff\0"], "str": ["é".encode()],
         "ints": [1, 2], "mixed": [1.0, 2.5], "floats": [0.5, 1.5], "names": [b"a", b"b"],
-        "none": [], "i8": [-1, 2], "u16": [65535], "f64": [1, 2, 3, 4], "mask": [1, 0],
+        "no_floats": [], "i8": [-1, 2], "u16": [65535], "f64": [1, 2, 3, 4], "mask": [1, 0],
         "scalar": [2.0], "objects": [b"x", b"yz"], "f16": [1.5]}
     assert second == b"not an Example"
+
+
+def test_empty_lists_have_no_type_of_their_own(tf, tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write({"x": [], "n": 1})
+        writer.write({"x": [0.5], "n": 2})
+    spec = {"x": tf.io.RaggedFeature(tf.float32), "n": tf.io.FixedLenFeature([], tf.int64)}
+    theirs = tf.io.parse_example(list(sf.read(tmp_path / "a@1")), spec)
+    assert theirs["x"].to_list() == [[], [0.5]]
+    for ds in (sf.read(tmp_path / "a@1").parse(),
+               sf.read(tmp_path / "a@1").parse({"x": sf.var(sf.float32), "n": sf.int64})):
+        assert [row["x"].tolist() for row in ds] == [[], [0.5]]
+
+
+def test_declared_features_are_written_as_such(tf, tmp_path):
+    with sf.write(tmp_path / "a@1", features={"x": sf.var(sf.float32), "y": sf.float32,
+                                              "name": sf.bytes, "n": np.int32}) as writer:
+        writer.write({"x": [], "y": 1, "name": [], "n": [], "other": 2})
+        writer.write({"x": np.arange(2), "y": np.float64(0.5), "name": "a", "n": 3})
+    first, second = [tf.train.Example.FromString(r).features.feature
+                     for r in sf.read(tmp_path / "a@1")]
+    assert {name: f.WhichOneof("kind") for name, f in first.items()} == {
+        "x": "float_list", "y": "float_list", "name": "bytes_list", "n": "int64_list",
+        "other": "int64_list"}
+    assert first["y"].float_list.value == [1] and second["x"].float_list.value == [0, 1]
+    for feature, value in (("x", b"a"), ("n", 0.5), ("name", 5), ("y", "a")):
+        with pytest.raises(TypeError, match=f"feature '{feature}': .*, where .* are declared"):
+            with sf.write(tmp_path / "b@1", features={"x": sf.float32, "n": sf.int64, "y": float,
+                                                      "name": sf.bytes}) as writer:
+                writer.write({feature: value})
+    with pytest.raises(TypeError, match="write: features: .* is wanted, not list"):
+        sf.write(tmp_path / "b@1", features=["x"])
 
 
 @pytest.mark.parametrize("value", [None, {"a": 1}, [b"a", 1], 1 << 70, object()])
@@ -174,6 +207,27 @@ def test_defaults_and_raw(tmp_path):
     assert batch["raw"].tolist() == [[0, 1, 2, 3]] * 2
     assert batch["some"].tolist() == [1, -1]
     assert batch["name"].tolist() == [b"?", b"?"]
+
+
+@pytest.mark.parametrize("name, form, wanted", [
+    ("n", sf.int64, 4), ("n", sf.int64(), 4), ("n", sf.int64(1), [4]), ("n", int, 4), ("n", np.int32, 4),
+    ("n", "int64", 4), ("n", np.dtype("int64"), 4), ("none", sf.int64(default=-1), -1),
+    ("text", sf.bytes, b"record 4"), ("text", sf.bytes(), b"record 4"), ("text", bytes, b"record 4"),
+    ("text", str, b"record 4"), ("none", sf.bytes(default=b"?"), b"?"),
+    ("x", sf.fixed(3), [4, 5, 6]), ("x", sf.float32(3), [4, 5, 6]), ("x", sf.fixed([3], float), [4, 5, 6]),
+    ("x", sf.var(float), [4, 5, 6]), ("x", sf.ragged(np.float32), [4, 5, 6]),
+    ("some", sf.var(), [4] * 4), ("some", sf.ragged(), [4] * 4), ("some", sf.sparse(int), [4] * 4)])
+def test_forms_of_features(dataset, name, form, wanted):
+    value = sf.read(dataset).parse({name: form})[1][name]
+    assert (value.tolist() if isinstance(value, np.ndarray) else value) == wanted
+
+
+@pytest.mark.parametrize("form, why", [
+    (sf.fixed, r"call it: sf\.fixed\("), (sf.var, r"call it: sf\.var\("), (None, "None is no type"),
+    (5, "5 is no type"), ("string", "there is no type 'string'"), (dict, "there is no type 'object'")])
+def test_forms_that_are_no_features(dataset, form, why):
+    with pytest.raises((TypeError, ValueError), match=f"feature 'x': .*{why}"):
+        sf.read(dataset).parse({"x": form})
 
 
 # ---- Arrays
@@ -289,6 +343,7 @@ def test_pack(parsed):
 def test_mix_interleave_zip_enumerate():
     a, b = sf.range(10), sf.range(100, 110)
     assert sorted(e["value"] for e in sf.mix([a, b], [1, 2], seed=3)) == [*range(10), *range(100, 110)]
+    assert list(a.mix(b, weights=[1, 2], seed=3)) == list(sf.mix([a, b], [1, 2], seed=3))
     assert [e["value"] for e in sf.interleave([a, b], 2)][:4] == [0, 100, 1, 101]
     assert list(sf.zip(a, sf.range(5, name="other")))[1] == {"value": 1, "other": 1}
     assert list(a.enumerate(start=5))[0] == {"value": 0, "index": 5}
@@ -334,6 +389,7 @@ def test_lengths_that_cannot_be_known(parsed):
 def test_repr_reads_like_the_chain(dataset, parsed):
     ds = parsed.batch(8)
     assert repr(ds) == f"read({dataset!r}).parse(n, x, text, some).batch(8)"
+    assert repr(sf.read(dataset).shuffle(1)) == f"read({dataset!r}).shuffle(1)"
     assert repr(sf.zip(sf.range(1), sf.range(2, name="b"))) == "zip([range(0, 1, 1), range(0, 2, 1)])"
     assert "n0 --> n1" in str(ds.draw())
     assert ds.draw().svg.startswith("<svg")
@@ -361,6 +417,14 @@ def test_what_is_wrong_is_told_where_it_is_written(dataset, parsed):
         sf.read(dataset).shard(4, 4)
     with pytest.raises(ValueError, match="no type 'float31'"):
         sf.fixed((), "float31")
+    with pytest.raises(ValueError, match="batch: the size must be at least 1, not -1"):
+        parsed.batch(-1)
+    with pytest.raises(TypeError, match="take: the count must be a whole number, not 'x'"):
+        parsed.take("x")
+    with pytest.raises(TypeError, match="parse: .* is wanted, not list"):
+        sf.read(dataset).parse(["x"])
+    with pytest.raises(TypeError, match="'n' is none"):
+        parsed["n"]
     with pytest.raises(TypeError, match="no option"):
         parsed.with_options(thread=3)
 
@@ -381,6 +445,9 @@ def test_damage_is_named(dataset, tmp_path):
     assert list(it).count(b"") == 1 == it.stats()["damaged"]
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()
+    page = report._repr_html_()
+    assert "1 defects" in page and "<table>" in page and "train-00001-of-00004" in page
+    assert "&lt;" in sf.VerifyReport(1, 1, 1, 1, [sf.Defect("a<b", "crc", 0, 0, "")])._repr_html_()
 
 
 def test_a_record_that_lacks_a_feature_is_named(dataset):
@@ -416,6 +483,14 @@ def test_map_of_batches(parsed):
 def test_map_of_padded_batches_of_any_length(parsed):
     ds = parsed.padded_batch(3).map(lambda b: {"some": b["some"] + 1}, batched=True)
     assert {batch["some"].shape[1] for batch in ds} > {3, 4}
+
+
+def test_map_to_empty_lists(parsed):
+    for kind in (sf.int64, sf.float32, sf.bytes):
+        ds = parsed.map(lambda e: {"a": []}, output={"a": sf.var(kind)})
+        assert [len(row["a"]) for row in ds.take(3)] == [0, 0, 0]
+    ds = parsed.map(lambda e: {"a": [1] * (e["n"] % 2)}, output={"a": sf.var(sf.int64)})
+    assert next(iter(ds.skip(249).batch(3)))["a"].tolist() == [[], [1], [1]]
 
 
 def test_map_to_bytes_and_lists(parsed):
@@ -573,6 +648,20 @@ def test_states_of_other_chains_are_refused(parsed):
         parsed.start(deterministic=False).state_dict()
 
 
+def test_states_with_each_element(parsed):
+    whole = [batch["n"].tolist() for batch in parsed.batch(20)]
+    for every in (1, 3, 12):
+        it, found = iter(parsed.batch(20)), []
+        for i, batch in enumerate(it):
+            found.append(batch["n"].tolist())
+            if i % every == 0:
+                other = iter(parsed.batch(20))
+                other.load_state_dict(it.state_dict())
+                assert next(other, {"n": None})["n"].tolist() == whole[i + 1] if i < 49 else True
+                other.close()
+        assert found == whole
+
+
 def test_stats_and_closing(parsed):
     with parsed.batch(10).start(threads=2) as it:
         next(it)
@@ -635,6 +724,93 @@ if __name__ == "__main__":
         print(sorted(found) == sorted(order))
 """, dataset, timeout=300)
     assert out.split() == ["True"] * 4
+
+
+def test_the_order_of_distributed_sampler(dataset):
+    pytest.importorskip("torch", reason="torch is not installed")
+    out = run_python("""
+import itertools, sys, shardfeed as sf
+from torch.utils.data import DistributedSampler
+ds = sf.torch.MapDataset(sf.read(sys.argv[1]).parse({"n": sf.int64}))
+
+class Few:
+    def __init__(self, n): self.n = n
+    def __len__(self): return self.n
+
+for data, world, shuffle, drop in itertools.product([ds, Few(11), Few(1)], [1, 2, 3], [True, False],
+                                                    [True, False]):
+    for rank in range(world):
+        mine = sf.torch.DistributedSampler(data, world, rank, shuffle, 5, drop)
+        theirs = DistributedSampler(data, world, rank, shuffle, 5, drop)
+        for epoch in (0, 0, 3):
+            mine.set_epoch(epoch)
+            theirs.set_epoch(epoch)
+            assert list(mine) == list(theirs) and len(mine) == len(theirs)
+
+# From any place, with any number of ranks.
+whole = list(sf.torch.DistributedSampler(Few(24), 1, 0, seed=1))
+two = [sf.torch.DistributedSampler(Few(24), 2, rank, seed=1) for rank in range(2)]
+begun = [list(itertools.islice(sampler, 4)) for sampler in two]
+assert sorted(sum(begun, [])) == sorted(whole[:8])
+for world in (1, 2, 4):
+    rest = []
+    for rank in range(world):
+        sampler = sf.torch.DistributedSampler(Few(24), world, rank, seed=1)
+        sampler.load_state_dict(two[0].state_dict())
+        rest.append(list(sampler))
+        assert len(list(sampler)) == 24 // world  # the next run is a whole one
+    assert [n for step in zip(*rest) for n in step] == whole[8:]
+print("done")
+""", dataset, timeout=120)
+    assert out == "done"
+
+
+def test_ranks_of_the_sampler_are_found(dataset):
+    pytest.importorskip("torch", reason="torch is not installed")
+    code = """
+import sys, shardfeed as sf
+ds = sf.torch.MapDataset(sf.read(sys.argv[1]).parse({"n": sf.int64}))
+print(list(sf.torch.DistributedSampler(ds, shuffle=False))[:3])
+"""
+    assert run_python(code, dataset, timeout=120, RANK="1", WORLD_SIZE="4") == "[1, 5, 9]"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stateful_data_loader(dataset, workers):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torchdata", reason="torchdata is not installed (pip install torchdata)")
+    out = run_python("""
+import sys, shardfeed as sf
+from torchdata.stateful_dataloader import StatefulDataLoader
+workers = int(sys.argv[2])
+ds = sf.read(sys.argv[1], records="0-199").shuffle(1, window=50).parse({"n": sf.int64})
+
+def iterable():
+    return StatefulDataLoader(sf.torch.IterableDataset(ds.batch(10), 0, 1), batch_size=None,
+                              num_workers=workers)
+
+def by_number():
+    data = sf.torch.MapDataset(sf.read(sys.argv[1]).parse({"n": sf.int64}))
+    return StatefulDataLoader(data, batch_size=50, num_workers=workers,
+                              sampler=sf.torch.DistributedSampler(data, 1, 0))
+
+if __name__ == "__main__":
+    for make in (iterable, by_number):
+        whole = [b["n"].tolist() for b in make()]
+        assert len({n for b in whole for n in b}) == sum(map(len, whole))
+        for stop in (0, 1, 5, len(whole) - 1):
+            loader = make()
+            it = iter(loader)
+            first = [next(it)["n"].tolist() for _ in range(stop)]
+            state = loader.state_dict()
+            del it
+            other = make()
+            other.load_state_dict(state)
+            assert first + [b["n"].tolist() for b in other] == whole, (make, stop)
+            assert [b["n"].tolist() for b in other] == whole  # the next epoch
+    print("done")
+""", dataset, workers, timeout=200)
+    assert out.splitlines()[-1] == "done"
 
 
 # ---- In a process
@@ -827,4 +1003,8 @@ def test_convert_verify_index_inspect(tmp_path):
         sf.convert("imagefolder", TESTDATA / "pictures", out)
     with pytest.raises(OSError, match="No such file"):
         sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")
-    assert "sound" in repr(sf.verify(out))
+    assert "sound" in repr(sf.verify(out)) and "<table>" not in sf.verify(out)._repr_html_()
+    # Pictures that are gone by the time of looking.
+    for path in tmp_path.glob("pictures-*"):
+        path.unlink()
+    assert "<table>" in seen._repr_html_() and "data:image/" not in seen._repr_html_()

@@ -26,7 +26,7 @@ def mypy(tmp_path_factory):
 [mypy]
 ignore_missing_imports = True
 mypy_path = %s
-[mypy-torch.*,tensorflow.*,jax.*]
+[mypy-torch.*,tensorflow.*,jax.*,keras.*,lightning.*,transformers.*,accelerate.*]
 follow_imports = skip
 """ % (REPOSITORY / "python"))
 

@@ -1,11 +1,10 @@
 """The examples of the Python package."""
 
 import importlib.util
+import json
 import os
-import pathlib
 import random
 import re
-import signal
 import subprocess
 import sys
 
@@ -18,6 +17,7 @@ sf = pytest.importorskip("shardfeed", reason="the package is not built: python/b
 
 EXAMPLES = REPOSITORY / "examples/python"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python")}
+STEPS = 12  # of ddp.py: four epochs
 
 
 def example(*command):
@@ -60,9 +60,24 @@ def pictures(tmp_path_factory):
     return folder / "train@3"
 
 
-def torchrun(processes, *arguments):
-    return [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}",
-            "--standalone", EXAMPLES / "ddp.py", *arguments]
+@pytest.fixture(scope="module")
+def ddp(pictures):
+    """Trains by ddp.py: ddp(processes, checkpoint, kill_at=STEP) gives what is printed. See
+    ddp_runs.py."""
+    needs("torch")
+    script = REPOSITORY / "tests/python/ddp_runs.py"
+    with subprocess.Popen([sys.executable, script], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, env=ENVIRONMENT) as runs:
+        def run(processes, checkpoint, kill_at=None):
+            request = {"processes": processes, "kill_at": kill_at,
+                       "arguments": [str(pictures), str(checkpoint), str(STEPS)]}
+            runs.stdin.write(json.dumps(request) + "\n")
+            runs.stdin.flush()
+            done = json.loads(runs.stdout.readline())
+            assert done["statuses"] == [0 if kill_at is None else -9] * processes
+            return steps_of(done["out"])
+        yield run
+        runs.stdin.close()
 
 
 def steps_of(out):
@@ -74,45 +89,34 @@ def steps_of(out):
     return records, [float(loss) for _, loss, _ in found]
 
 
-def killed_at(step, processes, *arguments):
-    """Starts the training, and kills all its processes once it tells of that step."""
-    out = []
-    with subprocess.Popen([str(a) for a in torchrun(processes, *arguments)], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as run:
-        for line in run.stdout:
-            out.append(line)
-            if line.startswith(f"step {step} "):
-                for pid in [*descendants(run.pid), run.pid]:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass  # it ended with another
-    return steps_of("".join(out))
+@pytest.fixture(scope="module")
+def alone(ddp, tmp_path_factory):
+    """The training by one process: its steps, and their losses."""
+    steps, losses = ddp(1, tmp_path_factory.mktemp("alone") / "checkpoint")
+    assert [step for step, _ in steps] == list(range(1, STEPS + 1))
+    assert all(len(set(records)) == 8 for _, records in steps)
+    return steps, losses
 
 
-def descendants(pid):
-    try:
-        own = [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
-    return [p for child in own for p in [*descendants(child), child]]
+def test_ddp_by_torchrun(pictures, alone, tmp_path):
+    out = example("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
+                  EXAMPLES / "ddp.py", pictures, tmp_path / "checkpoint", STEPS)
+    steps, losses = steps_of(out)
+    assert steps == alone[0] and np.allclose(losses, alone[1], rtol=1e-4)
+    # Both ranks have the same number of records, and no record is with both.
+    for line in re.findall("^step.*", out, re.M):
+        first, second = [set(part.split(",")) for part in line.split("records ")[1].split(" | ")]
+        assert len(first) == len(second) == 4 and not first & second
 
 
-def test_ddp_goes_on_with_any_number_of_processes(pictures, tmp_path):
-    needs("torch")
-    whole, whole_losses = steps_of(example(*torchrun(2, pictures, tmp_path / "whole", 12)[1:]))
-    assert [step for step, _ in whole] == list(range(1, 13))
-    assert all(len(set(records)) == 8 for _, records in whole)  # the ranks' are disjoint
-    alone, alone_losses = steps_of(example(*torchrun(1, pictures, tmp_path / "alone", 12)[1:]))
-    assert alone == whole and np.allclose(alone_losses, whole_losses, rtol=1e-4)
-    for processes in (1, 4):
-        checkpoint = tmp_path / f"cut{processes}"
-        start, _ = killed_at(random.randint(2, 9), 2, pictures, checkpoint, 12)
-        rest, rest_losses = steps_of(example(*torchrun(processes, pictures, checkpoint, 12)[1:]))
-        first = rest[0][0]  # behind the last checkpoint that was complete
-        assert 1 < first <= len(start) + 2
-        assert start[:first - 1] + rest == whole
-        assert np.allclose(rest_losses, whole_losses[first - 1:], rtol=1e-4)
+@pytest.mark.parametrize("processes", [1, 4])
+def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processes):
+    start, _ = ddp(2, tmp_path / "checkpoint", kill_at=random.randint(2, STEPS - 3))
+    rest, losses = ddp(processes, tmp_path / "checkpoint")
+    first = rest[0][0]  # behind the last checkpoint that was complete
+    assert 1 < first <= len(start) + 2
+    assert start[:first - 1] + rest == alone[0]
+    assert np.allclose(losses, alone[1][first - 1:], rtol=1e-4)
 
 
 def check_two_processes(out, batch):

@@ -1,0 +1,77 @@
+"""Runs examples/python/ddp.py on processes that are forked from this one, where torch, whose import takes
+seconds, is there already.
+
+    python ddp_runs.py
+
+Each line of the standard input is a run: {"processes", "arguments", "kill_at"}; at that step all its
+processes are killed. Each line of the output tells of one: {"out", "statuses"}.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import sys
+import traceback
+
+os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun has it; threads would not be there after fork
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
+
+import ddp
+import torch._dynamo  # noqa: F401  which DistributedDataParallel imports
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def work(rank, world, port, out, arguments, kill_at):
+    """One of the processes; does not return."""
+    def tell(line, **options):
+        print(line, **options)
+        if line.startswith(f"step {kill_at} "):
+            signal.pause()  # to be killed here, and not when all is done
+
+    status = 1
+    ddp.print = tell
+    try:
+        os.dup2(out, 1)
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
+                          MASTER_PORT=str(port))
+        sys.argv = ["ddp.py", *arguments]
+        ddp.main()
+        sys.stdout.flush()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def run(processes, arguments, kill_at):
+    port = free_port()
+    read, write = os.pipe()
+    children = []
+    for rank in range(processes):
+        pid = os.fork()
+        if pid == 0:
+            work(rank, processes, port, write, arguments, kill_at)
+        children.append(pid)
+    os.close(write)
+    out = []
+    with open(read) as lines:
+        for line in lines:
+            out.append(line)
+            if line.startswith(f"step {kill_at} "):
+                for pid in children:
+                    os.kill(pid, signal.SIGKILL)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    return {"out": "".join(out), "statuses": statuses}
+
+
+if __name__ == "__main__":
+    for request in sys.stdin:
+        print(json.dumps(run(**json.loads(request))), flush=True)
