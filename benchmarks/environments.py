@@ -11,7 +11,7 @@ import sysconfig
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = ["cli:shardfeed", "python:_core.so", "benchmarks:records_benchmark",
-           "benchmarks:image_benchmark"]
+           "benchmarks:pipeline_benchmark", "benchmarks:image_benchmark"]
 
 
 def build(targets):

@@ -1,13 +1,15 @@
 """Makes the data that all peers read, with TensorFlow, so that nobody reads what he wrote himself.
 
-    PYTHON benchmarks/make_data.py DATA [--pictures FOLDER] [--size quick]
+    PYTHON benchmarks/make_data.py DATA KIND... [--pictures FOLDER] [--size quick]
 
-Of each kind 16 shards train-NNNNN-of-00016 in a folder of its own: large (pictures in Examples), small (50 floats
-and a label), tokens (sequences of ids), large_gzip and small_gzip. Beside them pictures/ (class folders),
-rows.csv and rows.jsonl. DATA/check has the same, small, and what peers should find in it: info.json.
+Each KIND is a folder. Of records 16 shards train-NNNNN-of-00016: large (pictures in Examples), huge (such of 12
+megapixels), small (50 floats and a label), tokens (sequences of ids), large_gzip and small_gzip, numbers_10k,
+numbers_1m and numbers_100m (each record is its number, 4 bytes). Beside them pictures (class folders) and rows
+(CSV and JSON lines). DATA/check has the same, small, and what peers should find in it: info.json.
 """
 
 import argparse
+import functools
 import glob
 import json
 import os
@@ -26,16 +28,22 @@ from peers.protocol import FEATURES, ArrayDigest, RecordDigest  # noqa: E402
 SHIPPED = pathlib.Path(__file__).resolve().parent.parent / "testdata/pictures"
 SHARDS = 16
 DISTINCT = 1 << 16  # small records
+HUGE = 8  # distinct pictures of 12 megapixels
+NUMBERED = 1 << 20  # records made at a time
 # How many of each kind: in each size, and the small data that outputs are compared on.
 COUNTS = {
-    "full": {"large": 10_000, "small": 4_000_000, "tokens": 200_000, "large_gzip": 2000,
-             "small_gzip": 1_000_000, "pictures": 2000, "rows": 400_000},
-    "quick": {"large": 2000, "small": 1_000_000, "tokens": 50_000, "large_gzip": 500,
-              "small_gzip": 250_000, "pictures": 500, "rows": 50_000},
-    "tiny": {"large": 64, "small": 4096, "tokens": 512, "large_gzip": 32, "small_gzip": 1024,
-             "pictures": 32, "rows": 200},
-    "check": {"large": 192, "small": 4096, "tokens": 512, "large_gzip": 64, "small_gzip": 4096,
-              "pictures": 64, "rows": 500},
+    "full": {"large": 10_000, "huge": 192, "small": 4_000_000, "tokens": 200_000, "large_gzip": 2000,
+             "small_gzip": 1_000_000, "pictures": 2000, "rows": 400_000, "numbers_10k": 10_000,
+             "numbers_1m": 1_000_000, "numbers_100m": 100_000_000},
+    "quick": {"large": 2000, "huge": 64, "small": 1_000_000, "tokens": 50_000, "large_gzip": 500,
+              "small_gzip": 250_000, "pictures": 500, "rows": 50_000, "numbers_10k": 10_000,
+              "numbers_1m": 1_000_000, "numbers_100m": 100_000_000},
+    "tiny": {"large": 64, "huge": 16, "small": 4096, "tokens": 512, "large_gzip": 32, "small_gzip": 1024,
+             "pictures": 32, "rows": 200, "numbers_10k": 10_000, "numbers_1m": 10_000,
+             "numbers_100m": 10_000},
+    "check": {"large": 192, "huge": 64, "small": 4096, "tokens": 512, "large_gzip": 64,
+              "small_gzip": 4096, "pictures": 64, "rows": 500, "numbers_10k": 10_000,
+              "numbers_1m": 10_000, "numbers_100m": 10_000},
 }
 
 
@@ -54,7 +62,6 @@ def example(**features):
 
 def write(folder, records, compression=""):
     """The records to 16 shards in turn; what they are, as peers are to find them."""
-    os.makedirs(folder)
     options = tf.io.TFRecordOptions(compression_type=compression)
     writers = [tf.io.TFRecordWriter(f"{folder}/train-{i:05d}-of-{SHARDS:05d}", options)
                for i in range(SHARDS)]
@@ -73,7 +80,22 @@ def large(sources, count):
     for i in range(count):
         data, label, path = contents[i % len(contents)]
         yield example(image__encoded=texts(data), image__class__label=ints([label]),
-                      image__filename=texts(os.path.basename(path).encode())).SerializeToString()
+                      image__filename=texts(os.path.basename(path).encode()),
+                      image__key=texts(b"%08d" % i)).SerializeToString()
+
+
+def enlarged(sources):
+    """The JPEGs of 4,000 by 3,000 pixels."""
+    for path in sources[:HUGE]:
+        picture = tf.io.decode_jpeg(open(path, "rb").read(), channels=3)
+        picture = tf.image.resize(picture, [3000, 4000], method="bicubic")
+        yield tf.io.encode_jpeg(tf.cast(tf.clip_by_value(picture, 0, 255), tf.uint8), quality=90).numpy()
+
+
+def huge(contents, count):
+    for i in range(count):
+        yield example(image__encoded=texts(contents[i % len(contents)]),
+                      image__class__label=ints([i % 10]), image__key=texts(b"%08d" % i)).SerializeToString()
 
 
 def small_values(count):
@@ -107,6 +129,33 @@ def tokens(count):
         yield made[i % len(made)]
 
 
+def crc32c(rows):
+    """The masked CRC of each row of bytes."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> 1 ^ np.uint32(0x82F63B78), table >> 1)
+    crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
+    for column in rows.T:
+        crc = table[(crc ^ column) & 0xFF] ^ crc >> 8
+    crc = ~crc
+    return (crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)
+
+
+def write_numbers(folder, count):
+    """Each record is its number in the order of the files."""
+    frame = np.dtype([("length", "<u8"), ("length_crc", "<u4"), ("number", "<u4"), ("crc", "<u4")])
+    length_crc = crc32c(np.array([[4, 0, 0, 0, 0, 0, 0, 0]], np.uint8))[0]
+    for shard in range(SHARDS):
+        first, last = count * shard // SHARDS, count * (shard + 1) // SHARDS
+        with open(f"{folder}/train-{shard:05d}-of-{SHARDS:05d}", "wb") as file:
+            for start in range(first, last, NUMBERED):
+                numbers = np.arange(start, min(start + NUMBERED, last), dtype="<u4")
+                frames = np.zeros(len(numbers), frame)
+                frames["length"], frames["length_crc"], frames["number"] = 4, length_crc, numbers
+                frames["crc"] = crc32c(numbers.view(np.uint8).reshape(-1, 4))
+                file.write(frames)
+
+
 def write_rows(path, count):
     """The same rows as CSV and as JSON lines."""
     rng = random.Random(1)
@@ -130,34 +179,54 @@ def copy_pictures(sources, folder, count):
         shutil.copy(source, f"{target}/{i}-{os.path.basename(source)}")
 
 
-def expected_values(sources, counts):
-    """What parsing and decoding the small data should give. Of pictures the whole: crops are near that."""
-    rows, ids, images = ArrayDigest(), ArrayDigest(), ArrayDigest()
-    x, y = small_values(counts["small"])
-    rows.add({"x": x, "y": y})
-    for sequence in token_values(counts["tokens"]):
-        ids.add({"ids": sequence})
-    for i in range(counts["large"]):
-        picture = tf.io.decode_jpeg(open(sources[i % len(sources)], "rb").read(), channels=3, ratio=4)
-        images.add({"image": tf.image.resize(picture, [64, 64])})
-    return {"parse": rows.result(), "tokens": ids.result(), "image": images.result()}
+def expected_values(kind, sources, count):
+    """What parsing and decoding the small data should give: {check: digest}. Of pictures the whole: crops are near
+    that."""
+    found = ArrayDigest()
+    if kind == "small":
+        x, y = small_values(count)
+        found.add({"x": x, "y": y})
+        return {"parse": found.result()}
+    if kind == "tokens":
+        for sequence in token_values(count):
+            found.add({"ids": sequence})
+        return {"tokens": found.result()}
+    if kind in ("large", "huge"):
+        distinct = len(sources) if kind == "large" else min(HUGE, len(sources))
+        for i in range(min(count, distinct)):
+            picture = tf.io.decode_jpeg(open(sources[i], "rb").read(), channels=3, ratio=4)
+            found.add({"image": tf.image.resize(picture, [64, 64])})
+        return {"image" if kind == "large" else "huge": found.result()}
+    return {}
 
 
-def make(data, sources, counts, check):
-    os.makedirs(data)
-    info = {"counts": counts, "records": {}}
-    makers = {"large": lambda n: large(sources, n), "small": small, "tokens": tokens}
-    for kind in ("large", "small", "tokens", "large_gzip", "small_gzip"):
+def make(data, kind, sources, counts, contents, check):
+    """Adds one kind to the data and to its info.json."""
+    folder = f"{data}/{kind}"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    count = counts[kind]
+    path = f"{data}/info.json"
+    info = {"counts": {}, "records": {}, "values": {}}
+    if os.path.exists(path):
+        with open(path) as file:
+            info = json.load(file)
+    info["counts"][kind] = count
+    makers = {"large": lambda: large(sources, count), "huge": lambda: huge(contents(), count),
+              "small": lambda: small(count), "tokens": lambda: tokens(count)}
+    if kind == "pictures":
+        copy_pictures(sources, folder, count)
+    elif kind == "rows":
+        write_rows(f"{folder}/rows", count)
+    elif kind.startswith("numbers"):
+        write_numbers(folder, count)
+    else:
         compression = "GZIP" if kind.endswith("gzip") else ""
-        info["records"][kind] = write(f"{data}/{kind}", makers[kind.partition("_")[0]](counts[kind]),
-                                      compression)
-        info["records"][kind]["stored_bytes"] = sum(
-            map(os.path.getsize, glob.glob(f"{data}/{kind}/train-*")))
-    copy_pictures(sources, f"{data}/pictures", counts["pictures"])
-    write_rows(f"{data}/rows", counts["rows"])
+        info["records"][kind] = write(folder, makers[kind.partition("_")[0]](), compression)
+        info["records"][kind]["stored_bytes"] = sum(map(os.path.getsize, glob.glob(f"{folder}/train-*")))
     if check:
-        info["values"] = expected_values(sources, counts)
-    with open(f"{data}/info.json", "w") as file:
+        info["values"].update(expected_values(kind, sources, count))
+    with open(path, "w") as file:
         json.dump(info, file, indent=1)
 
 
@@ -165,6 +234,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
+    parser.add_argument("kind", nargs="+", choices=COUNTS["check"])
     parser.add_argument("--pictures", default=SHIPPED, help="class folders of JPEGs")
     parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     options = parser.parse_args()
@@ -172,10 +242,10 @@ def main():
                      if p.lower().endswith((".jpg", ".jpeg")))
     if not sources:
         sys.exit(f"make_data: no JPEGs in class folders below {options.pictures}")
-    shutil.rmtree(options.data, ignore_errors=True)
-    counts = {**COUNTS[options.size]}
-    make(options.data, sources, counts, check=False)
-    make(f"{options.data}/check", sources, COUNTS["check"], check=True)
+    contents = functools.cache(lambda: list(enlarged(sources)))
+    for kind in options.kind:
+        make(options.data, kind, sources, COUNTS[options.size], contents, check=False)
+        make(f"{options.data}/check", kind, sources, COUNTS["check"], contents, check=True)
 
 
 if __name__ == "__main__":

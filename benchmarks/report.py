@@ -1,7 +1,7 @@
 """The Markdown of compare."""
 
 from results import ratio, summary
-from workloads import GROUPS, LESS_IS_BETTER, WORKLOADS
+from workloads import BY_NAME, GROUPS, LESS_IS_BETTER, SAME_CODE, WORKLOADS
 
 OURS = "shardfeed"
 
@@ -52,6 +52,34 @@ def table(results, workload, crc):
     return [*lines, ""]
 
 
+def scaling(results):
+    """How many times faster two threads are than one."""
+    pairs = [(w, SAME_CODE[w.name]) for w in WORKLOADS if w.group == "scaling" and results.peers(w.name)]
+    peers = sorted({peer for one, _ in pairs for peer in results.peers(one.name)},
+                   key=lambda peer: (not peer.startswith(OURS), peer))
+    if not pairs:
+        return []
+    lines = ["**Two threads / one thread**", "",
+             "| | " + " | ".join(BY_NAME[two].title for _, two in pairs) + " |", "| --- " * (len(pairs) + 1) + "|"]
+    for peer in peers:
+        cells = [results.ratio_of(peer, two, one.name) for one, two in pairs]
+        lines.append(f"| {peer} | " + " | ".join("" if c is None else f"{c:.2f}" for c in cells) + " |")
+    return [*lines, ""]
+
+
+def in_short(results):
+    """How many times better shardfeed is, in a line for each workload."""
+    lines = ["| shardfeed is so many times better than | |", "| --- | --- |"]
+    for workload in WORKLOADS:
+        others = [peer for peer in results.peers(workload.name) if not peer.startswith((OURS, "bare loops"))]
+        ratios = sorted((results.ratio(workload.name, OURS, peer) or 0, peer) for peer in others)
+        if ratios and ratios[0][0]:
+            cold = ", not in the page cache" if workload.cold and "not cached" not in workload.title else ""
+            said = ", ".join(f"{peer} {number(times)}" for times, peer in ratios)
+            lines.append(f"| {workload.title}{cold} | {said} |")
+    return [*lines, ""] if len(lines) > 2 else []
+
+
 def markdown(results, crc):
     """crc: {peer: whether it checks the CRCs}."""
     data = results.data
@@ -61,11 +89,14 @@ def markdown(results, crc):
     versions = "; ".join(f"{peer}: " + ", ".join(f"{p} {v}" for p, v in found.items())
                          for peer, found in data["versions"].items() if found)
     lines += [f"- data: {data.get('size', '')}", f"- versions: {versions}", ""]
+    short = in_short(results)
+    if short:
+        lines += ["## In short", "", *short]
     for group, title in GROUPS.items():
         found = [line for workload in WORKLOADS if workload.group == group
                  for line in table(results, workload, crc)]
         if found:
-            lines += [f"## {title}", "", *found]
+            lines += [f"## {title}", "", *found, *(scaling(results) if group == "scaling" else [])]
     if data["failures"]:
         lines += ["## What could not be measured", ""]
         for failure in data["failures"]:

@@ -22,6 +22,8 @@ def figure(workload, result):
     unit = BY_NAME[workload].unit
     if unit == "ms":
         return 1000 * result["seconds"]
+    if unit == "MiB":
+        return result["memory_bytes"] / (1 << 20)
     if unit == "CPU s/1,000":
         return 1000 * result["cpu_seconds"] / result["done"]
     return result["done"] / result["seconds"]
@@ -76,6 +78,11 @@ class Results:
     def extra(self, workload, peer, name):
         values = [r[name] for r in self.of(workload, peer) if r.get(name) is not None]
         return statistics.median(values) if values else None
+
+    def ratio_of(self, peer, workload, other):
+        """The same peer's figures of two workloads in the same unit."""
+        a, b = self.median(workload, peer), self.median(other, peer)
+        return ratio(workload, a, b) if a and b else None
 
     def ratio(self, workload, ours, theirs):
         a, b = self.median(workload, ours), self.median(workload, theirs)

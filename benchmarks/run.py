@@ -87,6 +87,9 @@ def measure_reader(table, bench, data, made, rounds):
     table.add("read slowly, resident memory over budgets of 64 MiB to 1 GiB", [most], "MiB")
     result = run_json(bench, "open", f"{data}/shards", 1000)
     table.add("first record of 1,000 shards", [1000 * s for s in result["first_record"]], "ms")
+    result = run_json(bench, "open", f"{data}/many_shards", 100_000)
+    table.add("opening 100,000 shards", [1000 * s for s in result["open"]], "ms")
+    shutil.rmtree(f"{data}/many_shards")
     for n in (10_000, 1_000_000, 100_000_000):
         orders = run_json(bench, "order", n)
         for order in ("interleave", "shuffle", "exact"):

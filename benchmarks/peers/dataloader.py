@@ -9,6 +9,7 @@ from peers.protocol import FEATURES, IMAGE_BATCH, IMAGE_SIZE, random_crop
 
 NAME = "DataLoader"
 INSTALL = ["torch", "torchvision", "torchdata", "opencv-python-headless", "pillow", "numpy"]
+IMPORTS = ["torch", "torchvision", "torchvision.io", "torchvision.transforms.v2", "cv2"]
 CRC = False
 
 

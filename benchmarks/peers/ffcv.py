@@ -9,6 +9,7 @@ from peers.protocol import IMAGE_BATCH, IMAGE_SIZE
 
 NAME = "FFCV"
 INSTALL = ["ffcv", "torch", "torchvision", "opencv-python-headless", "numba", "pillow", "numpy"]
+IMPORTS = ["ffcv.loader", "ffcv.transforms"]
 CRC = False
 FOLDERS = ["ffcv"]
 

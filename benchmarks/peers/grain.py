@@ -7,25 +7,30 @@ import random
 import sys
 
 from peers import frames, protocol
-from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, get_by_number, random_crop
+from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, random_crop
 
 NAME = "Grain + ArrayRecord"
 INSTALL = ["grain", "array-record", "opencv-python-headless", "numpy"]
+IMPORTS = ["grain", "grain.python", "array_record.python.array_record_module",
+           "array_record.python.array_record_data_source", "cv2"]
 CRC = True
 FOLDERS = ["grain"]
 
 
 # Groups of 256 for reading in order, as ArrayRecord's default is near; single records for access by number, as Grain
 # asks for.
-GROUPS = {"large": 1, "small": 256, "small_single": 1}
+GROUPS = {"large": 1, "small": 256, "small_single": 1, "numbers_10k": 1, "numbers_1m": 1}
 
 
 def prepare(run):
     for kind, group in GROUPS.items():
+        of = kind.removesuffix("_single")
+        if of not in run.kinds():
+            continue
         folder = run.folder(f"grain/{kind}")
         for path in glob.glob(f"{folder}/*"):
             os.remove(path)
-        write_shards(list(frames.payloads(run.shards(kind.partition("_")[0]))), folder, group)
+        write_shards(list(frames.payloads(run.shards(of))), folder, group)
 
 
 def write_shards(records, folder, group):
@@ -64,9 +69,9 @@ def source(run, kind):
     return ArrayRecordDataSource(shards(run, "small_single" if kind == "small" else kind))
 
 
-def options(run):
+def options(run, ahead=512):
     from grain.python import ReadOptions
-    return ReadOptions(num_threads=run.threads, prefetch_buffer_size=512)
+    return ReadOptions(num_threads=run.threads, prefetch_buffer_size=ahead)
 
 
 def shuffled(run, kind, without_end):
@@ -77,6 +82,14 @@ def shuffled(run, kind, without_end):
 
 def exact(run, kind):
     run.records(lambda without_end: iter(shuffled(run, kind, without_end).to_iter_dataset(options(run))))
+
+
+def mix_memory(run):
+    def keys(_):
+        ds = shuffled(run, "large", True).to_iter_dataset(options(run, 16))
+        return map(protocol.record_key, ds)
+
+    run.mix_memory(keys, [None])
 
 
 def get(run, kind):
@@ -105,13 +118,20 @@ def image(run):
                 len, lambda batch: {"image": batch})
 
 
-def resume(run):
+def numbers(run, kind, batch):
+    return iter(shuffled(run, kind, True).to_iter_dataset(options(run)).batch(batch, batch_fn=list))
+
+
+def open_numbers(run, size):
+    run.job(lambda: next(numbers(run, f"numbers_{size}", BATCH)), 1)
+
+
+def go_on(run, kind, batch, steps):
     def start():
-        return iter(shuffled(run, "small", True).to_iter_dataset(options(run)).batch(
-            16, batch_fn=list))
+        return numbers(run, kind, batch)
 
     iterator = start()
-    for _ in range(run.batches_before_resume):
+    for _ in range(steps):
         next(iterator)
     state = iterator.get_state()
     expected = next(iterator)
@@ -125,6 +145,15 @@ def resume(run):
 
     run.job(work, 1)
     run.result["same"] = found[0] == expected
+
+
+def resume(run):
+    go_on(run, "small", 16, run.batches_before_resume)
+
+
+def middle(run, size):
+    kind = f"numbers_{size}"
+    go_on(run, kind, BATCH, run.count(kind) // BATCH // 2)
 
 
 def permute(run, count):
@@ -149,7 +178,6 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    "read_large_cold": {"": lambda run: read(run, "large")},
     "exact_large": {"": lambda run: exact(run, "large")},
     "exact_small": {"": lambda run: exact(run, "small")},
     "get_large": {"": lambda run: get(run, "large")},
@@ -159,6 +187,10 @@ WORKLOADS = {
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
     "resume": {"": resume},
+    "mix_memory": {"exact": mix_memory},
+    # Writing 100 million records takes it ten minutes.
+    **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES[:2]},
+    **{f"middle_{size}": {"": lambda run, size=size: middle(run, size)} for size in SIZES[:2]},
     "permute_10k": {"": lambda run: permute(run, 10_000)},
     "permute_1m": {"": lambda run: permute(run, 1_000_000)},
     "permute_100m": {"": lambda run: permute(run, 100_000_000)},

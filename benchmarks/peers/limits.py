@@ -19,7 +19,7 @@ UNCHECKED = True  # they deliver nothing
 
 def prepare(run):
     """records_benchmark wants its own names."""
-    for kind in ("large", "small"):
+    for kind in {"large", "small"} & set(run.kinds()):
         folder = run.folder(f"limits/{kind}")
         for path in run.shards(kind):
             link = f"{folder}/{os.path.basename(path).replace('train', 'data')}"
@@ -47,6 +47,12 @@ def writer(run, kind):
     run.result.update(done=report["records"], seconds=statistics.median(report["write"]))
 
 
+def chain(run):
+    """shardfeed's parsing chain in C++, whose batches Python never sees."""
+    report = benchmark(run, "pipeline_benchmark", "parse", f"{run.data}/limits/small", run.threads)
+    run.result.update(done=report["records"], seconds=statistics.median(report["parse"]))
+
+
 def picture_loop(run):
     """The kernels of shardfeed's antialiased crops on each core, and nothing else."""
     report = benchmark(run, "image_benchmark", run.spec("large"), 512)
@@ -71,11 +77,12 @@ def memcpy(run, kind):
     run.until(lambda: np.copyto(target, source), run.count(kind))
 
 
-def fio(run, kind):
-    """Sequential reads past the page cache."""
+def fio(run, kind, how="read", block="1m"):
+    """Reads past the page cache."""
     files = ":".join(run.shards(kind))
-    done = subprocess.run(["fio", "--name=read", f"--filename={files}", "--rw=read", "--bs=1m",
-                           "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--readonly",
+    done = subprocess.run(["fio", "--name=read", f"--filename={files}", f"--rw={how}", f"--bs={block}",
+                           "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--fixedbufs",
+                           "--registerfiles", "--readonly",
                            "--output-format=json"], check=True, capture_output=True, text=True)
     rate = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]["read"]["bw_bytes"]
     size = sum(map(os.path.getsize, run.shards(kind)))
@@ -96,15 +103,28 @@ def untar(run):
     run.result.update(done=len(glob.glob(f"{target}/*/*")), seconds=time.perf_counter() - start)
 
 
+def fio_variants(kind, how):
+    """Of fio; none where it is not installed."""
+    if shutil.which("fio") is None:
+        return {}
+    return {name: lambda run, wanted=wanted: fio(run, kind, *wanted) for name, wanted in how.items()}
+
+
 WORKLOADS = {
     "read_large": {"read and CRC": lambda run: crc_loop(run, "large"),
                    "memcpy": lambda run: memcpy(run, "large")},
+    "read_large_used": {},
+    "read_large_1_thread": {"read and CRC": lambda run: crc_loop(run, "large")},
     "read_small": {"read and CRC": lambda run: crc_loop(run, "small"),
                    "memcpy": lambda run: memcpy(run, "small")},
+    "read_small_1_thread": {"read and CRC": lambda run: crc_loop(run, "small")},
     "verify_large": {"read and CRC": lambda run: crc_loop(run, "large")},
     "verify_small": {"read and CRC": lambda run: crc_loop(run, "small")},
-    "read_large_cold": {"fio": lambda run: fio(run, "large")} if shutil.which("fio") else {},
-    "parse": {"read and CRC": lambda run: crc_loop(run, "small")},
+    "read_large_cold": fio_variants("large", {"fio, 1 MiB in order": ("read", "1m")}),
+    "read_small_cold": fio_variants("small", {"fio, 1 MiB in order": ("read", "1m")}),
+    "shuffle_large_cold": fio_variants("large", {"fio, 1 MiB at random": ("randread", "1m")}),
+    "exact_large_cold": fio_variants("large", {"fio, 112 KiB at random": ("randread", "112k")}),
+    "parse": {"read and CRC": lambda run: crc_loop(run, "small"), "shardfeed's chain": chain},
     "image_antialiased": {"kernels": picture_loop},
     "write_large": {"cp": lambda run: copy(run, "large")},
     "write_small": {"cp": lambda run: copy(run, "small"),

@@ -9,6 +9,7 @@ from peers.protocol import get_by_number
 
 NAME = "LitData"
 INSTALL = ["litdata"]
+IMPORTS = ["litdata"]
 CRC = False
 FOLDERS = ["litdata"]
 
@@ -25,7 +26,7 @@ def write_chunks(records, folder):
 
 
 def prepare(run):
-    for kind in ("large", "small"):
+    for kind in {"large", "small"} & set(run.kinds()):
         write_chunks(frames.payloads(run.shards(kind)), run.folder(f"litdata/{kind}"))
 
 
@@ -34,6 +35,16 @@ def read(run, kind, shuffle=False):
     ds = StreamingDataset(f"{run.data}/litdata/{kind}", shuffle=shuffle)
     run.records(lambda without_end: protocol.endless(lambda: ds) if without_end else iter(ds),
                 look=lambda element: [element])
+
+
+def mix_memory(run):
+    from litdata import StreamingDataset
+
+    def keys(_):
+        ds = StreamingDataset(f"{run.data}/litdata/large", shuffle=True)
+        return map(protocol.record_key, protocol.endless(lambda: ds))
+
+    run.mix_memory(keys, [None])
 
 
 def get(run, kind):
@@ -58,9 +69,10 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    "read_large_cold": {"": lambda run: read(run, "large")},
-    "exact_large": {"": lambda run: read(run, "large", True)},
-    "exact_small": {"": lambda run: read(run, "small", True)},
+    # Its shuffle mixes the records of a chunk, and the chunks.
+    "exact_large": {"within chunks": lambda run: read(run, "large", True)},
+    "exact_small": {"within chunks": lambda run: read(run, "small", True)},
+    "mix_memory": {"within chunks": mix_memory},
     "get_large": {"": lambda run: get(run, "large")},
     "get_small": {"": lambda run: get(run, "small")},
     "write_large": {"": lambda run: write(run, "large")},

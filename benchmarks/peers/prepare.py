@@ -14,7 +14,8 @@ def main():
     parser.add_argument("--data", required=True)
     parser.add_argument("--binaries")
     parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(namespace=argparse.Namespace(threads=2, seconds=0, rate=0, cold=False))
+    options = parser.parse_args(namespace=argparse.Namespace(threads=2, seconds=0, rate=0, cold=False,
+                                                                used=False))
     importlib.import_module(f"peers.{options.module}").prepare(protocol.Run(options))
     sys.stdout.flush()
     os._exit(0)

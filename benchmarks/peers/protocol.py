@@ -2,9 +2,10 @@
 
     PYTHONPATH=benchmarks PYTHON -m peers.tf_data WORKLOAD --data FOLDER [--check] [--threads 2] [--seconds 2]
 
-A peer is a module with NAME, INSTALL (what pip needs to have), CRC (whether it checks the CRCs of records)
-and WORKLOADS: {workload: {variant: function of a Run}}, the variant "" where there is but one. What it is to
-measure it imports in its functions, so that anybody can import the module.
+A peer is a module with NAME, INSTALL (what pip needs to have), IMPORTS (modules that are imported before anything
+is timed), CRC (whether it checks the CRCs of records) and WORKLOADS: {workload: {variant: function of a Run}}, the
+variant "" where there is but one. What it is to measure it imports in its functions, so that anybody can import the
+module.
 
 With --check it goes once through the small data and gives digests of what came out; without, it runs for
 --seconds, counted from the first element, and gives how much came.
@@ -12,8 +13,10 @@ With --check it goes once through the small data and gives digests of what came 
 
 import argparse
 import glob
+import importlib
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -28,6 +31,7 @@ IMAGE_BATCH = 64
 IMAGE_SIZE = 224
 WINDOW = {"large": 1000, "small": 100_000}  # records among which a windowed shuffle mixes
 GET = 256  # records asked for at once by number
+SIZES = ("10k", "1m", "100m")  # of the datasets of numbers
 
 
 def descendants():
@@ -59,13 +63,13 @@ def cpu_seconds():
 
 
 def memory_bytes():
-    """Of this process and all below it, without the pages of files."""
+    """Of this process and all below it, without the pages of files; what processes share counts once."""
     kib = 0
     for process in descendants():
         try:
-            with open(f"/proc/{process}/status") as file:
+            with open(f"/proc/{process}/smaps_rollup") as file:
                 for line in file:
-                    if line.startswith(("RssAnon:", "RssShmem:")):
+                    if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
                         kib += int(line.split()[1])
         except OSError:
             pass
@@ -122,6 +126,7 @@ class Run:
         self.seconds = options.seconds
         self.rate = options.rate  # elements a second that the consumer takes; 0: all it can get
         self.cold = options.cold
+        self.used = options.used
         self.binaries = options.binaries
         self.batches_before_resume = 20 if options.check else 10_000
         self.result = {}
@@ -130,6 +135,11 @@ class Run:
         """Records, pictures or rows of that kind."""
         with open(f"{self.data}/info.json") as file:
             return json.load(file)["counts"][kind]
+
+    def kinds(self):
+        """What has been made."""
+        with open(f"{self.data}/info.json") as file:
+            return list(json.load(file)["counts"])
 
     def shards(self, kind):
         return sorted(p for p in glob.glob(f"{self.data}/{kind}/train-*-of-*")
@@ -152,16 +162,22 @@ class Run:
 
     # ---- Three kinds of workloads
 
-    def stream(self, make, count, digest, look):
+    def stream(self, make, count, digest, look, whole=False):
         """Elements one after another. make(endless): an iterator, over one epoch or without end.
         count(element): how many records or pictures it holds. look(element): what digest.add is to
-        have of it. Seconds are counted from the first element, which tells of starting up."""
+        have of it. Seconds are counted from the first element, which tells of starting up. whole: what is timed is a
+        second epoch, of a peer that makes elements in large pieces."""
         if self.checking:
             for element in make(False):
                 digest.add(look(element))
             self.result["digest"] = digest.result()
             return
-        if self.cold:
+        if self.used:
+            count = copying(count, look)
+        if whole:
+            for _ in make(False):
+                pass
+        if self.cold or whole:
             # One epoch and all of it: what comes again is in the page cache.
             self.job(lambda: self.result.update(done=sum(map(count, make(False)))))
             return
@@ -185,8 +201,36 @@ class Run:
     def records(self, make, count=lambda element: 1, look=lambda element: [element]):
         self.stream(make, count, RecordDigest(), look)
 
-    def columns(self, make, count, look):
-        self.stream(make, count, ArrayDigest(), look)
+    def columns(self, make, count, look, whole=False):
+        self.stream(make, count, ArrayDigest(), look, whole)
+
+    def mix_memory(self, keys_of, windows, key=None):
+        """The memory that a shuffle takes which mixes half as well as an exact one. keys_of(window): of the records of
+        two epochs, key(record); windows: what may be needed for that, the smallest first."""
+        key = key or record_key
+        from peers import frames
+        place = {key(record): i for i, record in enumerate(frames.payloads(self.shards("large")))}
+        before = memory_bytes()
+        for window in windows:
+            epochs, most = [], 0
+            iterator = iter(keys_of(window))
+            for _ in range(2):
+                epoch = {}
+                for position in range(len(place)):
+                    found = next(iterator, None)
+                    if found is None:
+                        break
+                    epoch.setdefault(place[found], position)
+                    if position % 100 == 0:
+                        most = max(most, memory_bytes() - before)
+                epochs.append(epoch)
+            del iterator
+            mixing = mixed(*epochs)
+            if mixing >= 0.5:
+                break
+        else:
+            sys.exit(f"it mixes {mixing:.2f} of what an exact shuffle does, with all that it has")
+        self.result.update(memory_bytes=most, mixing=mixing, window=window)
 
     def job(self, work, done=None, digest=None):
         """Work that has an end: work() does it, done how much that is (None: work sets it). digest():
@@ -212,6 +256,38 @@ class Run:
             done += each
             now = time.perf_counter()
         self.result.update(done=done, seconds=now - start, cpu_seconds=cpu_seconds() - cpu)
+
+
+def copying(count, look):
+    """count(element), which also copies the records to where a batch would have them."""
+    memory = memoryview(bytearray(16 << 20))
+
+    def count_and_copy(element):
+        for record in look(element):
+            memory[:len(record)] = record
+        return count(element)
+
+    return count_and_copy
+
+
+def record_key(record):
+    """The number in one of the large records."""
+    return int(re.search(rb"image/key\x12\x0c\x0a\x0a\x0a\x08(\d{8})", record)[1])
+
+
+def mixed(first, second):
+    """How well two epochs are mixed; {place in the files: position}. The lesser of two, each 1 for exact shuffles:
+    how far apart neighbours in the files come, and how far a record moves from one epoch to the next."""
+    third = len(first) / 3
+    apart = [abs(first[i] - first[i + 1]) for i in first if i + 1 in first]
+    moved = [abs(first[i] - second[i]) for i in first if i in second]
+    return min(sum(apart) / len(apart), sum(moved) / len(moved)) / third
+
+
+def windows(run):
+    """Of a shuffle, each twice the one before."""
+    records = run.count("large")
+    return [w for w in (125 << k for k in range(20)) if w < records] + [records]
 
 
 def endless(make):
@@ -266,7 +342,12 @@ def main(module):
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--rate", type=float, default=0, help="elements a second for the consumer")
     parser.add_argument("--cold", action="store_true", help="measure one epoch, from its start")
+    parser.add_argument("--used", action="store_true", help="copy each record, as into a batch")
     options = parser.parse_args()
+    if options.threads == 1:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    for name in getattr(module, "IMPORTS", []):
+        importlib.import_module(name)
     workload, _, variant = options.workload.partition(":")
     run = Run(options)
     module.WORKLOADS[workload][variant](run)

@@ -8,12 +8,18 @@ import subprocess
 import sys
 
 from peers import frames, protocol
-from peers.protocol import BATCH, FEATURES, IMAGE_BATCH, IMAGE_SIZE, WINDOW, get_by_number
+from peers.protocol import BATCH, FEATURES, IMAGE_BATCH, IMAGE_SIZE, SIZES, WINDOW, get_by_number
 
 NAME = "shardfeed"
 INSTALL = ["numpy", "pillow"]
+IMPORTS = ["shardfeed"]
 CRC = True
 FOLDERS = ["shardfeed"]
+
+
+def views(block):
+    """The records where they are, without a copy."""
+    return map(block.view, range(len(block)))
 
 
 def read(run, kind, check_crc=True):
@@ -23,7 +29,17 @@ def read(run, kind, check_crc=True):
         ds = sf.read(run.spec(kind), threads=run.threads, check_crc=check_crc)
         return iter((ds.repeat() if without_end else ds).with_options(threads=run.threads).blocks())
 
-    run.records(make, len, lambda block: block)
+    run.records(make, len, views)
+
+
+def read_singly(run, kind):
+    import shardfeed as sf
+
+    def make(without_end):
+        ds = sf.read(run.spec(kind), threads=run.threads)
+        return iter((ds.repeat() if without_end else ds).with_options(threads=run.threads))
+
+    run.records(make)
 
 
 def shuffle(run, kind, window):
@@ -33,7 +49,19 @@ def shuffle(run, kind, window):
         ds = sf.read(run.spec(kind), threads=run.threads).shuffle(1, window)
         return iter((ds.repeat() if without_end else ds).with_options(threads=run.threads).blocks())
 
-    run.records(make, len, lambda block: block)
+    run.records(make, len, views)
+
+
+def mix_memory(run, windows):
+    """With a budget that a user who wants little memory gives; the order does not depend on it."""
+    import shardfeed as sf
+
+    def keys(window):
+        ds = sf.read(run.spec("large"), threads=run.threads).shuffle(1, window).repeat(2)
+        for block in ds.with_options(threads=run.threads, budget_bytes=16 << 20).blocks():
+            yield from map(protocol.record_key, views(block))
+
+    run.mix_memory(keys, windows)
 
 
 def parsed(run, without_end, window=0, batch=BATCH):
@@ -48,7 +76,6 @@ def parsed(run, without_end, window=0, batch=BATCH):
 
 
 def parse(run):
-    import shardfeed  # noqa: F401  not part of what is timed
     run.columns(lambda without_end: iter(parsed(run, without_end)), lambda batch: len(batch["y"]),
                 lambda batch: batch)
 
@@ -123,7 +150,7 @@ def convert_pictures(run, *arguments):
 
 
 def convert_rows(run, kind):
-    convert(run, kind, f"{run.data}/rows.{kind}", run.count("rows"))
+    convert(run, kind, f"{run.data}/rows/rows.{kind}", run.count("rows"))
 
 
 def verify(run, kind):
@@ -133,27 +160,46 @@ def verify(run, kind):
 
 
 def first_batch(run):
-    import shardfeed  # noqa: F401
     run.job(lambda: next(iter(parsed(run, True, WINDOW["small"]))), 1)
 
 
-def resume(run):
-    import shardfeed  # noqa: F401
-    iterator = iter(parsed(run, True, WINDOW["small"], batch=16))
-    for _ in range(run.batches_before_resume):
+def go_on(run, make, batches):
+    """A state after so many batches, and the first batch from there."""
+    iterator = iter(make())
+    for _ in range(batches):
         next(iterator)
     state = iterator.state_dict()
-    expected = next(iterator)["x"]
+    expected = next(iterator)
     run.result["state_bytes"] = len(json.dumps(state))
     found = []
 
     def work():
-        again = iter(parsed(run, True, WINDOW["small"], batch=16))
+        again = iter(make())
         again.load_state_dict(state)
-        found.append(next(again)["x"])
+        found.append(next(again))
 
     run.job(work, 1)
-    run.result["same"] = bool((found[0] == expected).all())
+    return found[0], expected
+
+
+def resume(run):
+    found, expected = go_on(run, lambda: parsed(run, True, WINDOW["small"], batch=16),
+                            run.batches_before_resume)
+    run.result["same"] = bool((found["x"] == expected["x"]).all())
+
+
+def numbers(run, size):
+    import shardfeed as sf
+    return sf.read(run.spec(f"numbers_{size}"), threads=run.threads).shuffle(1).batch(BATCH)
+
+
+def open_numbers(run, size):
+    run.job(lambda: next(iter(numbers(run, size))), 1)
+
+
+def middle(run, size):
+    found, expected = go_on(run, lambda: numbers(run, size), run.count(f"numbers_{size}") // BATCH // 2)
+    run.result["same"] = list(found) == list(expected)
 
 
 def permute(run, count):
@@ -167,7 +213,8 @@ WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large"),
                    "CRC off": lambda run: read(run, "large", False)},
     "read_small": {"": lambda run: read(run, "small"),
-                   "CRC off": lambda run: read(run, "small", False)},
+                   "CRC off": lambda run: read(run, "small", False),
+                   "one by one": lambda run: read_singly(run, "small")},
     "read_large_gzip": {"": lambda run: read(run, "large_gzip"),
                         "its own GZIP": lambda run: read(run, "shardfeed/large_gzip")},
     "read_small_gzip": {"": lambda run: read(run, "small_gzip"),
@@ -185,6 +232,7 @@ WORKLOADS = {
               "seekable JPEG": lambda run: image(run, "shardfeed/seekable", False)},
     "image_antialiased": {"": lambda run: image(run, "large", True),
                           "seekable JPEG": lambda run: image(run, "shardfeed/seekable", True)},
+    "image_huge": {"": lambda run: image(run, "huge", True)},
     "image_paced": {"": lambda run: image(run, "large", True)},
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
@@ -197,6 +245,10 @@ WORKLOADS = {
     "verify_small": {"": lambda run: verify(run, "small")},
     "first_batch": {"": first_batch},
     "resume": {"": resume},
+    "mix_memory": {"window": lambda run: mix_memory(run, protocol.windows(run)),
+                   "exact": lambda run: mix_memory(run, [None])},
+    **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES},
+    **{f"middle_{size}": {"": lambda run, size=size: middle(run, size)} for size in SIZES},
     "permute_10k": {"": lambda run: permute(run, 10_000)},
     "permute_1m": {"": lambda run: permute(run, 1_000_000)},
     "permute_100m": {"": lambda run: permute(run, 100_000_000)},
@@ -205,11 +257,14 @@ WORKLOADS = {
 
 def prepare(run):
     """The indexes, the pictures as seekable JPEGs, and GZIP as shardfeed writes it."""
-    for kind in ("large", "small", "tokens", "large_gzip", "small_gzip"):
-        program(run, "index", run.spec(kind))
+    for kind in run.kinds():
+        if run.shards(kind):
+            program(run, "index", run.spec(kind))
     made = [("large", "seekable", ["--jpeg", "seekable"])]
     made += [(kind, kind, ["--compression", "gzip"]) for kind in ("large_gzip", "small_gzip")]
     for kind, name, how in made:
+        if kind not in run.kinds():
+            continue
         folder = run.folder(f"shardfeed/{name}")
         program(run, "convert", "tfrecord", run.spec(kind), f"{folder}/train@16", "--no-shuffle",
                 "--no-sync", "--overwrite", *how)

@@ -1,13 +1,15 @@
-"""SPDL: threads, its FFmpeg decoders, pictures decoded whole; it has no random crop. Needs FFmpeg's libraries."""
+"""SPDL: its FFmpeg decoders on threads, pictures decoded whole, for it has no random crop; and its threads with
+OpenCV. Needs FFmpeg's libraries."""
 
 import random
 import sys
 
 from peers import protocol
-from peers.protocol import IMAGE_BATCH, IMAGE_SIZE
+from peers.protocol import IMAGE_BATCH, IMAGE_SIZE, random_crop
 
 NAME = "SPDL"
-INSTALL = ["spdl", "spdl-io", "numpy"]
+INSTALL = ["spdl", "spdl-io", "opencv-python-headless", "numpy"]
+IMPORTS = ["spdl.io", "spdl.pipeline", "cv2"]
 CRC = False
 UNAVAILABLE = "FFmpeg's libraries are missing: apt-get install libavdevice59"
 
@@ -17,7 +19,20 @@ def available():
     return all(find_library(name) for name in ("avcodec", "avdevice", "avfilter", "avformat"))
 
 
-def image(run):
+def crop(path):
+    """Decoded whole by OpenCV, cut and resized (INTER_LINEAR)."""
+    import cv2
+    cv2.setNumThreads(0)
+    picture = cv2.imread(path)
+    height, width = picture.shape[:2]
+    x, y, w, h = random_crop(width, height, random)
+    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
+    if random.random() < 0.5:
+        picture = cv2.flip(picture, 1)
+    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+
+
+def image(run, crops=False):
     import spdl.io
     from spdl.pipeline import PipelineBuilder
     found = run.pictures()
@@ -36,14 +51,18 @@ def image(run):
                                            crop_width=IMAGE_SIZE, crop_height=IMAGE_SIZE,
                                            pix_fmt="rgb24")
 
-    def load(batch):
+    def load_whole(batch):
         buffer = spdl.io.load_image_batch(batch, width=None, height=None, pix_fmt=None,
                                           filter_desc=middle, strict=True)
         return spdl.io.to_numpy(buffer)
 
+    def load_crops(batch):
+        import numpy as np
+        return np.stack([crop(path) for path in batch])
+
     def make(without_end):
         pipeline = (PipelineBuilder().add_source(source(without_end))
-                    .pipe(load, concurrency=run.threads, output_order="completion").add_sink(2)
+                    .pipe(load_crops if crops else load_whole, concurrency=run.threads, output_order="completion").add_sink(2)
                     .build(num_threads=run.threads + 1))
         with pipeline.auto_stop():
             yield from pipeline.get_iterator(timeout=60)
@@ -52,8 +71,8 @@ def image(run):
 
 
 WORKLOADS = {
-    "image": {"whole pictures": image},
-    "image_paced": {"whole pictures": image},
+    "image": {"whole pictures": image, "OpenCV": lambda run: image(run, True)},
+    "image_paced": {"whole pictures": image, "OpenCV": lambda run: image(run, True)},
 }
 
 if __name__ == "__main__":

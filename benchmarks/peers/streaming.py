@@ -10,6 +10,7 @@ from peers.protocol import get_by_number
 
 NAME = "MosaicML Streaming"
 INSTALL = ["mosaicml-streaming"]
+IMPORTS = ["streaming"]
 CRC = False
 FOLDERS = ["streaming"]
 
@@ -23,7 +24,7 @@ def write_mds(records, folder):
 
 
 def prepare(run):
-    for kind in ("large", "small"):
+    for kind in {"large", "small"} & set(run.kinds()):
         write_mds(frames.payloads(run.shards(kind)), run.folder(f"streaming/{kind}"))
 
 
@@ -38,6 +39,12 @@ def read(run, kind, shuffle=False):
     ds = dataset(run, kind, shuffle)
     run.records(lambda without_end: protocol.endless(lambda: ds) if without_end else iter(ds),
                 look=lambda element: [element["record"]])
+
+
+def mix_memory(run):
+    ds = dataset(run, "large", True)
+    run.mix_memory(lambda _: (protocol.record_key(element["record"]) for element in protocol.endless(lambda: ds)),
+                   [None])
 
 
 def get(run, kind):
@@ -83,9 +90,9 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    "read_large_cold": {"": lambda run: read(run, "large")},
     "exact_large": {"py1e": lambda run: read(run, "large", True)},
     "exact_small": {"py1e": lambda run: read(run, "small", True)},
+    "mix_memory": {"py1e": mix_memory},
     "get_large": {"": lambda run: get(run, "large")},
     "get_small": {"": lambda run: get(run, "small")},
     "resume": {"": resume},

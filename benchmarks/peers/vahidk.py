@@ -3,10 +3,11 @@
 import sys
 
 from peers import protocol
-from peers.protocol import BATCH, WINDOW
+from peers.protocol import BATCH, SIZES, WINDOW
 
 NAME = "tfrecord (vahidk)"
 INSTALL = ["tfrecord", "numpy"]
+IMPORTS = ["tfrecord.reader"]
 CRC = False
 
 
@@ -30,6 +31,26 @@ def shuffle(run, kind):
 
     run.records(lambda without_end: protocol.endless(epoch) if without_end else epoch(),
                 look=lambda record: [record])
+
+
+def mix_memory(run):
+    from tfrecord.iterator_utils import shuffle_iterator
+
+    def keys(window):
+        for _ in range(2):
+            yield from map(protocol.record_key, shuffle_iterator(map(bytes, records(run, "large")), window))
+
+    run.mix_memory(keys, protocol.windows(run))
+
+
+def open_numbers(run, size):
+    from tfrecord.iterator_utils import shuffle_iterator
+
+    def work():
+        shuffled = shuffle_iterator(map(bytes, records(run, f"numbers_{size}")), WINDOW["small"])
+        return [next(shuffled) for _ in range(BATCH)]
+
+    run.job(work, 1)
 
 
 def parse(run):
@@ -59,10 +80,11 @@ WORKLOADS = {
     "read_small": {"": lambda run: read(run, "small")},
     "read_large_gzip": {"": lambda run: read(run, "large_gzip")},
     "read_small_gzip": {"": lambda run: read(run, "small_gzip")},
-    "read_large_cold": {"": lambda run: read(run, "large")},
     "shuffle_large": {"": lambda run: shuffle(run, "large")},
     "shuffle_small": {"": lambda run: shuffle(run, "small")},
     "parse": {"": parse},
+    "mix_memory": {"": mix_memory},
+    **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES},
 }
 
 if __name__ == "__main__":

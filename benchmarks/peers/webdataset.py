@@ -10,6 +10,7 @@ from peers.protocol import WINDOW
 
 NAME = "WebDataset"
 INSTALL = ["webdataset", "numpy"]
+IMPORTS = ["webdataset"]
 CRC = False
 FOLDERS = ["webdataset"]
 
@@ -31,17 +32,30 @@ def some(run, kind):
 
 
 def prepare(run):
-    for kind in ("large", "small"):
+    for kind in {"large", "small"} & set(run.kinds()):
         write_tars(some(run, kind), run.folder(f"webdataset/{kind}"))
 
 
-def read(run, kind, window=0):
+def dataset(run, kind, window):
     import webdataset
+    ds = webdataset.WebDataset(sorted(glob.glob(f"{run.data}/webdataset/{kind}/*.tar")),
+                               shardshuffle=16 if window else False, empty_check=False)
+    return ds.shuffle(window) if window else ds
 
+
+def mix_memory(run):
+    def keys(window):
+        ds = dataset(run, "large", window)
+        for _ in range(2):
+            for element in ds:
+                yield protocol.record_key(element["bin"])
+
+    run.mix_memory(keys, protocol.windows(run))
+
+
+def read(run, kind, window=0):
     def epoch():
-        ds = webdataset.WebDataset(sorted(glob.glob(f"{run.data}/webdataset/{kind}/*.tar")),
-                                   shardshuffle=16 if window else False, empty_check=False)
-        return iter(ds.shuffle(window) if window else ds)
+        return iter(dataset(run, kind, window))
 
     run.records(lambda without_end: protocol.endless(epoch) if without_end else epoch(),
                 look=lambda element: [element["bin"]])
@@ -65,9 +79,9 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    "read_large_cold": {"": lambda run: read(run, "large")},
     "shuffle_large": {"": lambda run: read(run, "large", WINDOW["large"])},
     "shuffle_small": {"": lambda run: read(run, "small", WINDOW["small"])},
+    "mix_memory": {"": mix_memory},
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
 }
