@@ -41,6 +41,9 @@ libdeflate_decompressor* ThreadDecompressor() {
   return decompressor.get();
 }
 
+// Data that would shrink by less than a part in so many are stored.
+constexpr size_t kStoredGain = 100;
+
 // Levels up to this one give way to the fastest where it does as well.
 constexpr int kMaxAdaptedLevel = 6;
 
@@ -75,7 +78,7 @@ int WorthwhileLevel(std::string_view bytes, int level) {
     std::memcpy(sample.data() + i * kSliceBytes, bytes.data() + begin, kSliceBytes);
   }
   const size_t deflated = DeflatedBytes(1, sample.data(), sample.size());
-  if (deflated > kSampleBytes - kSampleBytes / 200) return 0;
+  if (deflated > kSampleBytes - kSampleBytes / kStoredGain) return 0;
   if (!adapts || is_smaller(DeflatedBytes(level, sample.data(), sample.size()), deflated)) {
     return level;
   }
@@ -85,13 +88,18 @@ int WorthwhileLevel(std::string_view bytes, int level) {
 }  // namespace
 
 void AppendGzipMember(std::string_view bytes, int level, std::string* out) {
-  libdeflate_compressor* compressor = ThreadCompressor(WorthwhileLevel(bytes, level));
   const size_t begin = out->size();
-  const size_t bound = libdeflate_deflate_compress_bound(compressor, bytes.size());
+  const size_t bound = libdeflate_deflate_compress_bound(nullptr, bytes.size());
   out->resize(begin + kSizedMemberHeaderBytes + bound + kGzipTrailerBytes);
   char* member = out->data() + begin;
-  const size_t deflated = libdeflate_deflate_compress(compressor, bytes.data(), bytes.size(),
-                                                      member + kSizedMemberHeaderBytes, bound);
+  const auto deflate = [&](int at_level) {
+    return libdeflate_deflate_compress(ThreadCompressor(at_level), bytes.data(), bytes.size(),
+                                       member + kSizedMemberHeaderBytes, bound);
+  };
+  level = WorthwhileLevel(bytes, level);
+  size_t deflated = deflate(level);
+  // What hardly got smaller is read several times as fast when it is stored.
+  if (level > 0 && deflated > bytes.size() - bytes.size() / kStoredGain) deflated = deflate(0);
   const size_t size = kSizedMemberHeaderBytes + deflated + kGzipTrailerBytes;
   std::memcpy(member, kMemberStart, kMemberStartBytes);
   StoreLittleEndian<uint64_t>(size, member + kMemberStartBytes);
