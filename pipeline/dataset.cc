@@ -40,6 +40,11 @@ std::string NamesText(const RowSpec& spec) {
   return text;
 }
 
+// Of Dataset::Repeat, as a reader has them.
+std::optional<uint64_t> EpochsOf(uint64_t repeats) {
+  return repeats == 0 ? std::nullopt : std::optional(repeats);
+}
+
 // What decides which records come in which order, but for the rank, and for the batches that each
 // epoch is cut to: with other ranks, each has other batches.
 std::string ReaderText(const ReaderOptions& options) {
@@ -882,7 +887,7 @@ Dataset Dataset::Repeat(uint64_t epochs) const {
   if (node_->kind == Node::kShards && node_->reader.epochs == 1) {
     // Its threads go on from one epoch to the next.
     Node node = *node_;
-    node.reader.epochs = epochs == 0 ? std::nullopt : std::optional(epochs);
+    node.reader.epochs = EpochsOf(epochs);
     node.text += fmt::format(".repeat({})", epochs);
     return FromNode(std::move(node));
   }
@@ -1128,11 +1133,6 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   }
   if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
-  const auto repeat = [&context, epoch](std::shared_ptr<const Node> input, uint64_t epochs) {
-    return MakeRepeatStage(
-        [input = std::move(input), context](uint64_t e) { return Compile(input, context, e); },
-        epochs, epoch);
-  };
 
   ParallelSteps steps;
   steps.input_may_await = node->may_await;
@@ -1168,25 +1168,27 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
   std::reverse(row_steps.begin(), row_steps.end());
   const bool fuse = !row_steps.empty() &&
                     (on_rows || at->kind == Node::kRepeat || (batch != nullptr && !filters));
-  absl::StatusOr<std::unique_ptr<Stage>> input;
   if (!fuse) {
-    input =
-        at->kind == Node::kRepeat ? repeat(at->inputs[0], at->epochs) : Compile(at, context, epoch);
-  } else if (repeated == nullptr) {
+    repeated = at->kind == Node::kRepeat ? at : nullptr;
+    below = repeated ? at->inputs[0] : at;
+  }
+  absl::StatusOr<std::unique_ptr<Stage>> input;
+  if (repeated == nullptr) {
     input = Compile(below, context, epoch);
   } else if (below->kind == Node::kShards && below->reader.epochs == 1) {
     ReaderOptions reader = below->reader;
-    reader.epochs = repeated->epochs == 0 ? std::nullopt : std::optional(repeated->epochs);
+    reader.epochs = EpochsOf(repeated->epochs);
     input = MakeShardsStage(below->table, std::move(reader), epoch,
                             context->sources.at(below.get()), below.get(), context);
   } else {
-    input = repeat(below, repeated->epochs);
+    input = MakeRepeatStage([below, context](uint64_t e) { return Compile(below, context, e); },
+                            repeated->epochs, epoch);
   }
   if (!input.ok()) return input;
   std::unique_ptr<Stage> stage = *std::move(input);
   if (batch != nullptr) {
-    stage = MakeBatchStage(std::move(stage), fuse ? below->spec : at->spec, batch->batch_size,
-                           batch->drop_remainder, context->allocator);
+    stage = MakeBatchStage(std::move(stage), below->spec, batch->batch_size, batch->drop_remainder,
+                           context->allocator);
   }
   if (fuse) {
     absl::StatusOr<std::shared_ptr<const RowProgram>> program =

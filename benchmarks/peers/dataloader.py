@@ -1,11 +1,10 @@
 """PyTorch's DataLoader over files, two workers that stay, as its documentation and torchvision's references have
 it; and its order and state (torchdata's StatefulDataLoader)."""
 
-import random
 import sys
 
 from peers import protocol
-from peers.protocol import FEATURES, IMAGE_BATCH, IMAGE_SIZE, random_crop
+from peers.protocol import FEATURES, IMAGE_BATCH, IMAGE_SIZE, opencv_load
 
 NAME = "DataLoader"
 INSTALL = ["torch", "torchvision", "torchdata", "opencv-python-headless", "pillow", "numpy"]
@@ -26,19 +25,6 @@ class Pictures:
     def __getitem__(self, i):
         path, label = self.paths[i]
         return self.load(path), label
-
-
-def load_opencv(path):
-    """Whole, cut and resized (INTER_LINEAR)."""
-    import cv2
-    cv2.setNumThreads(0)
-    picture = cv2.imread(path)
-    height, width = picture.shape[:2]
-    x, y, w, h = random_crop(width, height, random)
-    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
-    if random.random() < 0.5:
-        picture = cv2.flip(picture, 1)
-    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
 
 
 class Torchvision:
@@ -139,11 +125,11 @@ def permute(run, count):
 
 
 WORKLOADS = {
-    "image": {"OpenCV": lambda run: image(run, lambda: load_opencv)},
+    "image": {"OpenCV": lambda run: image(run, lambda: opencv_load)},
     "image_antialiased": {"torchvision v2": lambda run: image(run, Torchvision),
                           "Pillow": lambda run: image(run, Pillow)},
     "image_paced": {"torchvision v2": lambda run: image(run, Torchvision),
-                    "OpenCV": lambda run: image(run, lambda: load_opencv)},
+                    "OpenCV": lambda run: image(run, lambda: opencv_load)},
     "resume": {"": resume},
     "permute_10k": {"": lambda run: permute(run, 10_000)},
     "permute_1m": {"": lambda run: permute(run, 1_000_000)},

@@ -3,11 +3,10 @@
 import glob
 import json
 import os
-import random
 import sys
 
 from peers import frames, protocol
-from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, random_crop
+from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, opencv_crop
 
 NAME = "Grain + ArrayRecord"
 INSTALL = ["grain", "array-record", "opencv-python-headless", "numpy"]
@@ -103,13 +102,7 @@ def decode(record):
     import numpy as np
     cv2.setNumThreads(0)
     begin = record.index(b"\xff\xd8")
-    picture = cv2.imdecode(np.frombuffer(record, np.uint8, offset=begin), cv2.IMREAD_COLOR)
-    height, width = picture.shape[:2]
-    x, y, w, h = random_crop(width, height, random)
-    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
-    if random.random() < 0.5:
-        picture = cv2.flip(picture, 1)
-    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+    return opencv_crop(cv2.imdecode(np.frombuffer(record, np.uint8, offset=begin), cv2.IMREAD_COLOR))
 
 
 def image(run):

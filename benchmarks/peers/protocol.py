@@ -16,6 +16,7 @@ import glob
 import importlib
 import json
 import os
+import random
 import re
 import resource
 import sys
@@ -298,7 +299,6 @@ def endless(make):
 
 def random_numbers(records, seed=0):
     """Lists of GET record numbers, without end."""
-    import random
     rng = random.Random(seed)
     while True:
         yield [rng.randrange(records) for _ in range(GET)]
@@ -328,6 +328,24 @@ def random_crop(width, height, rng):
             return rng.randint(0, width - w), rng.randint(0, height - h), w, h
     side = min(width, height)
     return (width - side) // 2, (height - side) // 2, side, side
+
+
+def opencv_crop(picture):
+    """A random crop of OpenCV's picture, mirrored or not, resized (INTER_LINEAR), as RGB."""
+    import cv2
+    height, width = picture.shape[:2]
+    x, y, w, h = random_crop(width, height, random)
+    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
+    if random.random() < 0.5:
+        picture = cv2.flip(picture, 1)
+    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+
+
+def opencv_load(path):
+    """The same of a file, decoded whole."""
+    import cv2
+    cv2.setNumThreads(0)
+    return opencv_crop(cv2.imread(path))
 
 
 def main(module):

@@ -5,7 +5,7 @@ import random
 import sys
 
 from peers import protocol
-from peers.protocol import IMAGE_BATCH, IMAGE_SIZE, random_crop
+from peers.protocol import IMAGE_BATCH, IMAGE_SIZE, opencv_load
 
 NAME = "SPDL"
 INSTALL = ["spdl", "spdl-io", "opencv-python-headless", "numpy"]
@@ -17,19 +17,6 @@ UNAVAILABLE = "FFmpeg's libraries are missing: apt-get install libavdevice59"
 def available():
     from ctypes.util import find_library
     return all(find_library(name) for name in ("avcodec", "avdevice", "avfilter", "avformat"))
-
-
-def crop(path):
-    """Decoded whole by OpenCV, cut and resized (INTER_LINEAR)."""
-    import cv2
-    cv2.setNumThreads(0)
-    picture = cv2.imread(path)
-    height, width = picture.shape[:2]
-    x, y, w, h = random_crop(width, height, random)
-    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
-    if random.random() < 0.5:
-        picture = cv2.flip(picture, 1)
-    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
 
 
 def image(run, crops=False):
@@ -58,7 +45,7 @@ def image(run, crops=False):
 
     def load_crops(batch):
         import numpy as np
-        return np.stack([crop(path) for path in batch])
+        return np.stack([opencv_load(path) for path in batch])
 
     def make(without_end):
         pipeline = (PipelineBuilder().add_source(source(without_end))

@@ -1,6 +1,5 @@
 #include "python/core/device.h"
 
-#include <atomic>
 #include <map>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
+#include "pipeline/fork_count.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
 #include "python/core/errors.h"
@@ -30,14 +30,11 @@ std::set<PyDeviceIterator*>& Open() {
   return *open;
 }
 
-// Between the process that loaded this and this one. CUDA does not work in a child: what the parent
-// has on a device is left alone there.
-std::atomic<int> forks = 0;
-
-// For a batch of this process.
+// For a batch of this process. CUDA does not work in a child after fork: what the parent has on a
+// device is left alone there.
 std::shared_ptr<DeviceBatch> NewBatch() {
-  return {new DeviceBatch(), [made = forks.load()](DeviceBatch* batch) {
-            if (made == forks) delete batch;
+  return {new DeviceBatch(), [made = ForkCount()](DeviceBatch* batch) {
+            if (made == ForkCount()) delete batch;
           }};
 }
 
@@ -137,10 +134,10 @@ DeviceArray::DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr d
       dtype_(dtype),
       shape_(std::move(shape)),
       lambda_(lambda),
-      forks_(forks) {}
+      forks_(ForkCount()) {}
 
 void DeviceArray::CheckNotForked() const {
-  if (forks_ != forks) {
+  if (forks_ != ForkCount()) {
     throw std::runtime_error(
         "this array was made before fork, and CUDA does not work in a child; take it to the host "
         "before, by numpy()");
@@ -380,7 +377,6 @@ void PyDeviceIterator::CloseAll() {
 }
 
 void PyDeviceIterator::AfterFork() {
-  ++forks;
   for (PyDeviceIterator* iterator : Open()) {
     iterator->forked_ = true;
     // Never destroyed: that would wait for threads that are not there.

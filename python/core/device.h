@@ -44,7 +44,7 @@ class DeviceArray {
   DType dtype_;
   std::vector<int64_t> shape_;
   float lambda_;
-  int forks_;  // of the process when it was made
+  uint64_t forks_;  // ForkCount() when it was made
 };
 
 // A run whose batches are on a device. As PyIterator: called with the GIL, which is let go of while

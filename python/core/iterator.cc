@@ -20,7 +20,7 @@ namespace nb = nanobind;
 constexpr size_t kElementsAhead = 4;
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr size_t kShortState = 1024;
-
+// After so many elements of others for which no state was asked, the next one is looked for ahead.
 constexpr uint64_t kStatesApart = 8;
 
 // Guarded by the GIL, which fork holds, too; by `mutex` where there is none.

@@ -498,8 +498,9 @@ class Dataset:
     # ---- Running
 
     def with_options(self, **options: Any) -> "Dataset":
-        """How iterators run: threads (of each stage), budget_bytes (of what is
-        held ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB), deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
+        """How iterators run: threads (of each stage), budget_bytes (of what is held
+        ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB),
+        deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
         (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
         True), tuning (these, as stats()["tuning"] of a run before has them)."""
         unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace",
