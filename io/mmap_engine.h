@@ -10,9 +10,10 @@
 
 namespace shardfeed {
 
-// Each result is a mapping of its own, unmapped when its buffer is let go. Nothing is copied; the
-// memory is the page cache's. A file that is cut while it is read is noticed when it is mapped, but
-// not later: touching what is gone raises SIGBUS.
+// Results are views of mappings of 16 MiB, which those that come one after another share; one is
+// unmapped when the last of their buffers is let go. Nothing is copied; the memory is the page
+// cache's. A file that is cut while it is read is noticed when a part is asked for, but not later:
+// touching what is gone raises SIGBUS.
 std::unique_ptr<Engine> MakeMmapEngine(std::string reason);
 
 }  // namespace shardfeed

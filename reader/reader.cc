@@ -72,8 +72,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
         options.order.kind == OrderSpec::Kind::kInterleave
             ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
             : 1;
-    // Streams side by side share the processor's caches.
-    const uint64_t most = streams > 4 ? ReadRun::kBlockBytes / 2 : ReadRun::kBlockBytes;
+    // Streams side by side share the processor's caches: what is read at once, and where it is read
+    // from, fits a core's.
+    const uint64_t most = streams > 4 ? ReadRun::kBlockBytes / 4 : ReadRun::kBlockBytes;
     const uint64_t bytes =
         std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));

@@ -350,6 +350,28 @@ TEST(UringEngine, ManyFilesOneAfterAnother) {
   }
 }
 
+TEST(MmapEngine, NeighboursShareAMapping) {
+  TestFolder folder;
+  const std::string bytes = RandomBytes(20 << 20, 1);
+  std::vector<ReadResult> results;
+  {
+    const auto file = *File::Open(folder.Write("f", bytes));
+    EngineOptions options;
+    options.kind = EngineKind::kMmap;
+    const auto engine = *MakeEngine(options);
+    engine->Submit(std::vector<ReadRequest>{
+        {file, 5000, 1 << 20, 0}, {file, 9 << 20, 7 << 20, 1}, {file, 12 << 20, 8 << 20, 2}});
+    engine->Wait(3, &results);
+  }
+  ASSERT_EQ(results.size(), 3);
+  EXPECT_EQ(results[0].buffer, results[1].buffer);
+  EXPECT_NE(results[1].buffer, results[2].buffer);
+  // Those that are left keep what they need.
+  results[0] = ReadResult();
+  EXPECT_EQ(results[1].data, std::string_view(bytes).substr(9 << 20, 7 << 20));
+  EXPECT_EQ(results[2].data, std::string_view(bytes).substr(12 << 20));
+}
+
 // ---- The choice
 
 TEST(EngineChoice, EnvironmentDecidesForAuto) {
