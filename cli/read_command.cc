@@ -10,6 +10,7 @@
 #include "io/engine_choice.h"
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
+#include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
 #include "shard/spec.h"
@@ -66,12 +67,11 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   const bool batches = flags.parse || flags.image > 0;
   ShardTableOptions opening;
   opening.threads = options.threads;
-  opening.stop = InterruptToken();
-  opening.build_indexes = false;
-  absl::StatusOr<std::shared_ptr<const ShardTable>> there = ShardTable::Open(*set, opening);
-  if (there.ok()) {
-    table = *std::move(there);
-  } else if (batches || flags.skip_to > 0 || !NeedNoTable(flags.order)) {
+  absl::StatusOr<std::shared_ptr<LazyShardTable>> lazy = LazyShardTable::Open(*set, opening);
+  if (!lazy.ok()) return ReportError(lazy.status());
+  if ((*lazy)->made()) {
+    table = *(*lazy)->Get();
+  } else if (flags.skip_to > 0 || !NeedNoTable(flags.order)) {
     absl::StatusOr<std::shared_ptr<const ShardTable>> made = OpenTable(flags.order, options);
     if (!made.ok()) return ReportError(made.status());
     table = *std::move(made);
@@ -102,7 +102,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   if (batches) {
     // Batches may be short at the end, unless ranks are to have as many.
     if (flags.order.world == 1) reading->batch = 1;
-    const Dataset shards = Dataset::Shards(*set, *std::move(reading));
+    const Dataset shards = Dataset::Shards(*std::move(lazy), *std::move(reading));
     const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
     return RunPipeline(
         rows.Batch(flags.order.batch),
@@ -126,9 +126,8 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     all -= std::min(all, flags.skip_to / flags.order.world);
     total = std::min(total, all);
   } else {
-    opening.build_indexes = true;
     absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
-        UnindexedReader::Open(*set, opening, *reading);
+        UnindexedReader::Open(*lazy, *reading, InterruptToken());
     if (!opened.ok()) return ReportError(opened.status());
     unindexed = *std::move(opened);
   }

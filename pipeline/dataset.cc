@@ -73,8 +73,7 @@ struct Dataset::Node {
   std::shared_ptr<const RowSpec> spec;
   bool batched = false;
 
-  std::shared_ptr<const ShardTable> table;  // kShards
-  std::shared_ptr<const ShardSet> set;      // may be null
+  std::shared_ptr<const LazyShardTable> table;  // kShards
   ReaderOptions reader;
   std::shared_ptr<const RowStep> row_step;  // kRowStep
   uint64_t epochs = 0;                      // kRepeat; 0: without end
@@ -111,10 +110,11 @@ const RowSpec& Dataset::spec() const {
 
 bool Dataset::batched() const { return node_ != nullptr && node_->batched; }
 
-std::shared_ptr<const ShardTable> Dataset::table() const {
+absl::StatusOr<std::shared_ptr<const ShardTable>> Dataset::table() const {
   const Node* node = node_.get();
   while (node != nullptr && node->inputs.size() == 1) node = node->inputs[0].get();
-  return node == nullptr ? nullptr : node->table;
+  if (node == nullptr || node->table == nullptr) return nullptr;
+  return node->table->Get();
 }
 
 std::string Dataset::Text() const {
@@ -129,7 +129,7 @@ std::string Dataset::Text() const {
   return text(*node_);
 }
 
-uint64_t Dataset::FingerprintOf(const Node& node, bool with_ranks) {
+absl::StatusOr<uint64_t> Dataset::FingerprintOf(const Node& node, bool with_ranks) {
   std::string all = Dataset(std::make_shared<const Node>(node)).Text();
   if (!with_ranks) {
     // A batch at the end has no part in where the chain stands: its size may change with the ranks.
@@ -139,20 +139,32 @@ uint64_t Dataset::FingerprintOf(const Node& node, bool with_ranks) {
       all.replace(all.rfind("." + end->text), end->text.size() + 1, ".batch");
     }
   }
+  absl::Status status;
   const std::function<void(const Node&)> add = [&](const Node& n) {
     if (n.table != nullptr) {
-      all += fmt::format(" {:016x} {}", n.table->fingerprint(), ReaderText(n.reader));
+      const absl::StatusOr<std::shared_ptr<const ShardTable>> table = n.table->Get();
+      status.Update(table.status());
+      if (!status.ok()) return;
+      all += fmt::format(" {:016x} {}", (*table)->fingerprint(), ReaderText(n.reader));
       if (with_ranks) all += fmt::format(" {}/{}", n.reader.rank, n.reader.world);
     }
     if (with_ranks) all += n.ranks;
     for (const auto& input : n.inputs) add(*input);
   };
   add(node);
+  if (!status.ok()) return status;
   return Hash(all);
 }
 
-uint64_t Dataset::Fingerprint() const {
-  return node_ == nullptr ? Hash(Text()) : FingerprintOf(*node_, /*with_ranks=*/false);
+bool Dataset::IndexesMade(const Node& node) {
+  if (node.table != nullptr) return node.table->made();
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [](const auto& input) { return IndexesMade(*input); });
+}
+
+absl::StatusOr<uint64_t> Dataset::Fingerprint() const {
+  if (!status_.ok()) return status_;
+  return FingerprintOf(*node_, /*with_ranks=*/false);
 }
 
 // ---- Sources
@@ -164,21 +176,22 @@ Dataset Dataset::Shards(const std::string& spec, ReaderOptions options) {
 }
 
 Dataset Dataset::Shards(const ShardSet& set, ReaderOptions options) {
-  absl::StatusOr<std::shared_ptr<const ShardTable>> table = ShardTable::Open(set);
+  absl::StatusOr<std::shared_ptr<LazyShardTable>> table = LazyShardTable::Open(set);
   if (!table.ok()) return Dataset(table.status());
-  Dataset ds = Shards(*std::move(table), std::move(options));
-  Node node = *ds.node_;
-  node.set = std::make_shared<const ShardSet>(set);
-  return FromNode(std::move(node));
+  return Shards(*std::move(table), std::move(options));
 }
 
 Dataset Dataset::Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
+  return Shards(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
+}
+
+Dataset Dataset::Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
   Node node;
   node.kind = Node::kShards;
   node.spec = RecordSpec();
   node.table = std::move(table);
   node.reader = std::move(options);
-  node.text = fmt::format("shards({} records)", node.table->num_records());
+  node.text = fmt::format("shards({} files)", node.table->num_shards());
   return FromNode(std::move(node));
 }
 
@@ -274,12 +287,12 @@ Dataset Dataset::ParseAll() const {
   while (source->kind != Node::kShards && source->inputs.size() == 1) {
     source = source->inputs[0].get();
   }
-  if (source->set == nullptr) {
+  if (source->table == nullptr || source->table->set().paths.empty()) {
     return Dataset(
         absl::InvalidArgumentError("parse: the features are known of shards alone that are named "
                                    "by a spec; name the features"));
   }
-  absl::StatusOr<Schema> schema = FindSchema(*source->set);
+  absl::StatusOr<Schema> schema = FindSchema(source->table->set());
   if (!schema.ok()) return Dataset(schema.status());
   KnownFeatures known = FeaturesOf(*schema);
   return Parse(std::move(known.features), std::move(known.feature_lists));
@@ -951,11 +964,12 @@ Dataset Dataset::CacheOnDisk(std::string folder, uint64_t max_bytes) const {
 
 Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
   if (!status_.ok()) return *this;
-  const ElementFileOptions options = {
-      .path = std::move(path),
-      .chain = fmt::format("{:016x}", FingerprintOf(*node_, /*with_ranks=*/true)),
-      .spec = node_->spec,
-      .max_bytes = max_bytes};
+  const absl::StatusOr<uint64_t> chain = FingerprintOf(*node_, /*with_ranks=*/true);
+  if (!chain.ok()) return Dataset(chain.status());
+  const ElementFileOptions options = {.path = std::move(path),
+                                      .chain = fmt::format("{:016x}", *chain),
+                                      .spec = node_->spec,
+                                      .max_bytes = max_bytes};
   return Kept("snapshot", {[options] { return MakeFileWriter(options); },
                            [options]() -> absl::StatusOr<std::shared_ptr<const StoredElements>> {
                              auto stored = OpenElementFile(options);
@@ -1261,10 +1275,7 @@ absl::StatusOr<std::unique_ptr<Iterator>> Dataset::Start(const RunOptions& optio
 }
 
 Iterator::Iterator(Dataset recipe, RunOptions options)
-    : recipe_(std::move(recipe)),
-      options_(std::move(options)),
-      fingerprint_(fmt::format("{:016x}", recipe_.Fingerprint())),
-      start_ns_(NowNs()) {}
+    : recipe_(std::move(recipe)), options_(std::move(options)), start_ns_(NowNs()) {}
 
 absl::Status Iterator::Open() {
   forks_ = ForkCount();
@@ -1372,17 +1383,32 @@ void Iterator::Advance(size_t elements) {
   queue_->Advance(elements);
 }
 
+absl::StatusOr<std::string> Iterator::Chain() const {
+  if (chain_.empty()) {
+    const absl::StatusOr<uint64_t> fingerprint = recipe_.Fingerprint();
+    if (!fingerprint.ok()) return fingerprint.status();
+    chain_ = fmt::format("{:016x}", *fingerprint);
+  }
+  return chain_;
+}
+
+bool Iterator::StateAtHand() const {
+  return !chain_.empty() || Dataset::IndexesMade(*recipe_.node_);
+}
+
 absl::StatusOr<std::string> Iterator::State() const {
   if (!context_->deterministic) {
     return absl::FailedPreconditionError(
         "batches are delivered as they are ready (deterministic = false), so there is no place to "
         "come back to");
   }
+  const absl::StatusOr<std::string> chain = Chain();
+  if (!chain.ok()) return chain.status();
   StateWords words;
   queue_->Save(&words);
   const nlohmann::ordered_json state = {{"format", "shardfeed pipeline state"},
                                         {"version", kStateVersion},
-                                        {"chain", fingerprint_},
+                                        {"chain", *chain},
                                         {"place", words}};
   return state.dump();
 }
@@ -1399,10 +1425,12 @@ absl::Status Iterator::Load(std::string_view text) {
         fmt::format("a pipeline's state of version {}; this shardfeed reads version {}",
                     state["version"].dump(), kStateVersion));
   }
-  if (state["chain"] != fingerprint_) {
+  const absl::StatusOr<std::string> chain = Chain();
+  if (!chain.ok()) return chain.status();
+  if (state["chain"] != *chain) {
     return absl::FailedPreconditionError(fmt::format(
         "the state belongs to another chain or other data: it was saved for {}, this one is {}",
-        state["chain"].get<std::string>(), fingerprint_));
+        state["chain"].get<std::string>(), *chain));
   }
   StateWords words;
   for (const auto& word : state["place"]) {

@@ -36,6 +36,7 @@
 #include "pipeline/run_context.h"
 #include "pipeline/sources.h"
 #include "pipeline/trace.h"
+#include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
 #include "shard/spec.h"
 
@@ -84,10 +85,13 @@ class Dataset {
  public:
   // ---- Sources
 
-  // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md.
+  // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md. Indexes that
+  // are missing are made when they are needed: with sequential and interleaved orders, while the
+  // first records are delivered.
   static Dataset Shards(const std::string& spec, ReaderOptions options = {});
   static Dataset Shards(const ShardSet& set, ReaderOptions options = {});
   static Dataset Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
+  static Dataset Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
   // A column of int64.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
   // The rows of a batch in memory.
@@ -202,13 +206,14 @@ class Dataset {
   const RowSpec& spec() const;
   // Its elements are batches.
   bool batched() const;
-  // The shards that the chain reads, where it has one source and that is shards; else null.
-  std::shared_ptr<const ShardTable> table() const;
-  // The chain as it would be written: "shards(train@64).shuffle(seed=1).parse(x, y).batch(1024)".
+  // The shards that the chain reads, where it has one source and that is shards; else null. Waits
+  // for their indexes; errors: as ShardTable::Open.
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table() const;
+  // The chain as it would be written: "shards(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // A number that changes with the data and with all of the chain that is not a function of the
-  // user's.
-  uint64_t Fingerprint() const;
+  // user's. Waits for the indexes of shards, as table().
+  absl::StatusOr<uint64_t> Fingerprint() const;
 
   absl::StatusOr<std::unique_ptr<Iterator>> Start(const RunOptions& options = {}) const;
 
@@ -218,6 +223,7 @@ class Dataset {
 
   friend class Iterator;
 
+  static bool IndexesMade(const Node& node);
   explicit Dataset(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
   static Dataset FromNode(Node node);
@@ -225,7 +231,7 @@ class Dataset {
   Dataset Mixed(const std::string& image_column, const std::string& label_column,
                 MixOptions options) const;
   Dataset Kept(std::string text, Keeping keeping) const;
-  static uint64_t FingerprintOf(const Node& node, bool with_ranks);
+  static absl::StatusOr<uint64_t> FingerprintOf(const Node& node, bool with_ranks);
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
@@ -291,8 +297,10 @@ class Iterator {
   const RowSpec& spec() const { return recipe_.spec(); }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
-  // bytes. FailedPrecondition: the run is not deterministic.
+  // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic.
   absl::StatusOr<std::string> State() const;
+  // Whether State would not wait.
+  bool StateAtHand() const;
   // Goes to a saved place. FailedPrecondition: the state is of another chain or other data.
   absl::Status Load(std::string_view state);
 
@@ -307,16 +315,18 @@ class Iterator {
   bool Forked() const;
   void Abandon();
   absl::Status OpenAgain();
+  // The recipe's fingerprint, as states have it.
+  absl::StatusOr<std::string> Chain() const;
   // Makes `work` ask the queue, with what Next and Peek have in common.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
   const Dataset recipe_;  // whose steps are keys in context_
   RunOptions options_;
-  const std::string fingerprint_;
   std::shared_ptr<RunContext> context_;
   std::unique_ptr<Autotuner> tuner_;
   std::unique_ptr<ElementQueue> queue_;
   uint64_t forks_ = 0;
+  mutable std::string chain_;  // once it was asked for
   Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;

@@ -7,6 +7,8 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "reader/reader.h"
+#include "reader/unindexed_reader.h"
 
 namespace shardfeed {
 namespace {
@@ -14,36 +16,60 @@ namespace {
 // Rows in a batch of sources that have them at hand.
 constexpr size_t kRows = 1024;
 
+// How the records at the positions of an order are named. Thread safe.
+class RecordNames {
+ public:
+  RecordNames(std::shared_ptr<const LazyShardTable> table, const ReaderOptions& options)
+      : table_(std::move(table)) {
+    options_.order = options.order;
+    options_.records = options.records;
+  }
+
+  std::string Name(uint64_t epoch, uint64_t position) {
+    std::call_once(once_, [&] { reader_ = Open(); });
+    if (!reader_.ok()) return std::string(reader_.status().message());
+    const ShardTable& table = (*reader_)->table();
+    const uint64_t record = (*reader_)->RecordAt(epoch, position);
+    const size_t shard = table.ShardOf(record);
+    const uint64_t number = record - table.begins()[shard];
+    const auto index = table.Index(shard);
+    if (!index.ok()) return fmt::format("{}: record {}", table.path(shard), number);
+    return fmt::format("{}: record {} at byte {}", table.path(shard), number,
+                       (*index)->Offset(number));
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Reader>> Open() const {
+    absl::StatusOr<std::shared_ptr<const ShardTable>> table = table_->Get();
+    if (!table.ok()) return table.status();
+    return Reader::Open(*std::move(table), options_);
+  }
+
+  const std::shared_ptr<const LazyShardTable> table_;
+  ReaderOptions options_;
+  std::once_flag once_;
+  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // which knows the order, and reads nothing
+};
+
 class ShardsStage : public Stage {
  public:
-  ShardsStage(std::shared_ptr<const ShardTable> table, std::unique_ptr<Reader> reader,
+  // One of the two readers, which is at the begin of the epoch.
+  ShardsStage(std::unique_ptr<Reader> reader, std::unique_ptr<UnindexedReader> unindexed,
               const ReaderOptions& options, uint64_t epoch, uint32_t source,
-              std::shared_ptr<StageCounters> counters, RunContext& context)
+              std::shared_ptr<StageCounters> counters)
       : reader_(std::move(reader)),
+        unindexed_(std::move(unindexed)),
         counters_(std::move(counters)),
         rank_(options.rank),
         world_(options.world),
         source_(source),
-        epoch_(epoch) {
-    if (epoch > 0) reader_->Seek(epoch, 0);
-    // Batches may be worked on when this is gone.
-    context.SetDescriber(source, [table = std::move(table), order = reader_->shared_order(),
-                                  selection = std::make_shared<const Selection>(
-                                      reader_->selection())](uint64_t e, uint64_t position) {
-      const uint64_t record = selection->RecordAt(order->ItemAt(e, position % order->size()));
-      const size_t shard = table->ShardOf(record);
-      const uint64_t number = record - table->begins()[shard];
-      const auto index = table->Index(shard);
-      if (!index.ok()) return fmt::format("{}: record {}", table->path(shard), number);
-      return fmt::format("{}: record {} at byte {}", table->path(shard), number,
-                         (*index)->Offset(number));
-    });
-  }
+        epoch_(epoch) {}
 
   absl::Status Next(Batch* out) override {
     auto block = std::make_shared<ReadBlock>();
     const auto start = std::chrono::steady_clock::now();
-    absl::Status status = reader_->Next(block.get());
+    absl::Status status =
+        reader_ != nullptr ? reader_->Next(block.get()) : unindexed_->Next(block.get());
     Count(block->records.size(), std::chrono::steady_clock::now() - start);
     *out = Batch();
     if (!status.ok() || block->records.empty()) return status;
@@ -66,24 +92,40 @@ class ShardsStage : public Stage {
     words->push_back(position_);
   }
   absl::Status Load(StateReader* words) override {
-    epoch_ = words->Read();
-    position_ = words->Read();
-    reader_->Seek(epoch_, position_);
-    return words->status();
+    const uint64_t epoch = words->Read();
+    const uint64_t position = words->Read();
+    if (!words->ok()) return words->status();
+    // Where the walk stands, no index is needed.
+    const bool there = epoch == epoch_ && position == position_;
+    if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();
+    absl::StatusOr<Reader*> reader = Indexed();
+    if (!reader.ok()) return reader.status();
+    (*reader)->Seek(epoch_ = epoch, position_ = position);
+    return absl::OkStatus();
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
-    // A block is of one epoch: behind an epoch's last record, of the next one.
-    if ((*state)[1] >= reader_->records_per_epoch() * world_) {
-      ++(*state)[0];
-      (*state)[1] = 0;
+    // A block is of one epoch: behind an epoch's last record, of the next one. What is delivered
+    // before there are indexes is of the first epoch.
+    if (reader_ != nullptr || unindexed_->indexed()) {
+      const absl::StatusOr<Reader*> reader = Indexed();
+      if (!reader.ok()) return false;
+      if ((*state)[1] >= (*reader)->records_per_epoch() * world_) {
+        ++(*state)[0];
+        (*state)[1] = 0;
+      }
     }
     (*state)[1] += elements * world_;
     return true;
   }
 
  private:
+  // Waits for the indexes.
+  absl::StatusOr<Reader*> Indexed() const {
+    return reader_ != nullptr ? reader_.get() : unindexed_->Indexed();
+  }
+
   void Count(uint64_t records, std::chrono::nanoseconds waited) {
-    const ReaderStats stats = reader_->stats();
+    const ReaderStats stats = reader_ != nullptr ? reader_->stats() : unindexed_->stats();
     counters_->batches += records > 0 ? 1 : 0;
     counters_->rows += records;
     counters_->bytes += stats.bytes - bytes_;
@@ -93,6 +135,7 @@ class ShardsStage : public Stage {
   }
 
   const std::unique_ptr<Reader> reader_;
+  const std::unique_ptr<UnindexedReader> unindexed_;
   const std::shared_ptr<StageCounters> counters_;
   uint64_t bytes_ = 0;  // that the reader has delivered
   const uint64_t rank_;
@@ -243,7 +286,7 @@ std::shared_ptr<const RowSpec> RecordSpec() {
   return *spec;
 }
 
-absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
+absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const LazyShardTable> table,
                                                        ReaderOptions options, uint64_t epoch,
                                                        uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context) {
@@ -267,10 +310,27 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Sha
     if (trace) trace->Add(std::string(what), begin_ns, end_ns, records);
     if (on_work) on_work(what, begin_ns, end_ns, records);
   };
-  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(table, options);
-  if (!reader.ok()) return reader.status();
-  return std::make_unique<ShardsStage>(std::move(table), *std::move(reader), options, epoch, source,
-                                       counters, *context);
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<UnindexedReader> unindexed;
+  if (epoch == 0 && !table->made() && UnindexedReader::CanRead(options)) {
+    absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
+        UnindexedReader::Open(table, options, context->stop.get_token());
+    if (!opened.ok()) return opened.status();
+    unindexed = *std::move(opened);
+  } else {
+    absl::StatusOr<std::shared_ptr<const ShardTable>> made = table->Get(context->stop.get_token());
+    if (!made.ok()) return made.status();
+    absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*std::move(made), options);
+    if (!opened.ok()) return opened.status();
+    reader = *std::move(opened);
+    if (epoch > 0) reader->Seek(epoch, 0);
+  }
+  // Batches may be worked on when the stage is gone.
+  context->SetDescriber(source,
+                        [names = std::make_shared<RecordNames>(std::move(table), options)](
+                            uint64_t e, uint64_t position) { return names->Name(e, position); });
+  return std::make_unique<ShardsStage>(std::move(reader), std::move(unindexed), options, epoch,
+                                       source, counters);
 }
 
 std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,

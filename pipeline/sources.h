@@ -11,7 +11,8 @@
 #include "absl/status/statusor.h"
 #include "pipeline/run_context.h"
 #include "pipeline/stage.h"
-#include "reader/reader.h"
+#include "reader/lazy_shard_table.h"
+#include "reader/reader_options.h"
 
 namespace shardfeed {
 
@@ -22,8 +23,9 @@ std::shared_ptr<const RowSpec> RecordSpec();
 //
 // The records of a dataset of shards, from epoch `epoch` on. Damaged records that the options have
 // skipped are Batch::damaged. `options.epochs` is the number of epochs; `key` tells the step from
-// others in `context`.
-absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const ShardTable> table,
+// others in `context`. Where indexes are missing, the first records come before they are made, if
+// the order allows it (UnindexedReader).
+absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const LazyShardTable> table,
                                                        ReaderOptions options, uint64_t epoch,
                                                        uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context);

@@ -23,11 +23,12 @@ bool UnindexedReader::CanRead(const ReaderOptions& options) {
   return options.order.kind != OrderSpec::Kind::kShuffle && !options.records;
 }
 
-UnindexedReader::UnindexedReader(ShardSet set, ReaderOptions options)
-    : set_(std::move(set)), options_(std::move(options)), table_(absl::UnknownError("")) {
+UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)
+    : table_(std::move(table)), options_(std::move(options)) {
   const bool interleave = options_.order.kind == OrderSpec::Kind::kInterleave;
-  slots_.resize(interleave ? std::min<uint64_t>(options_.order.cycle_length, set_.paths.size())
-                           : std::min<size_t>(1, set_.paths.size()));
+  const size_t shards = table_->set().paths.size();
+  slots_.resize(interleave ? std::min<uint64_t>(options_.order.cycle_length, shards)
+                           : std::min<size_t>(1, shards));
   budget_bytes_ = options_.budget_bytes > 0 ? options_.budget_bytes : kWalkBytes;
   next_position_ = options_.rank;
   stats_.threads = 1;
@@ -36,7 +37,7 @@ UnindexedReader::UnindexedReader(ShardSet set, ReaderOptions options)
 }
 
 absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
-    ShardSet set, const ShardTableOptions& opening, ReaderOptions options) {
+    std::shared_ptr<const LazyShardTable> table, ReaderOptions options, std::stop_token stop) {
   if (!CanRead(options)) {
     return absl::InvalidArgumentError(
         "shuffled and selected records need an index; make it with 'shardfeed index'");
@@ -46,14 +47,14 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
   if (!none.ok()) return none.status();
   absl::Status valid = Reader::Open(*none, options).status();
   if (!valid.ok()) return valid;
-  std::unique_ptr<UnindexedReader> reader(new UnindexedReader(std::move(set), std::move(options)));
+  std::unique_ptr<UnindexedReader> reader(
+      new UnindexedReader(std::move(table), std::move(options)));
   if (reader->slots_.empty()) reader->walk_ended_ = true;
   UnindexedReader* const self = reader.get();
   reader->stop_from_ = std::make_unique<std::stop_callback<std::function<void()>>>(
-      opening.stop, [self] { self->stop_.request_stop(); });
-  reader->indexing_ = std::thread([self, stoppable = opening]() mutable {
-    stoppable.stop = self->stop_.get_token();
-    self->table_ = ShardTable::Open(self->set_, stoppable);
+      std::move(stop), [self] { self->stop_.request_stop(); });
+  reader->indexing_ = std::thread([self] {
+    self->table_->Get(self->stop_.get_token()).IgnoreError();
     self->indexed_ = true;
   });
   return reader;
@@ -68,11 +69,12 @@ UnindexedReader::~UnindexedReader() {
 absl::StatusOr<Reader*> UnindexedReader::Indexed() {
   if (reader_ != nullptr) return reader_.get();
   if (!error_.ok()) return error_;
-  if (indexing_.joinable()) indexing_.join();
+  if (!indexed_) indexing_.join();
   slots_.clear();
   walked_.clear();
-  if (!table_.ok()) return error_ = table_.status();
-  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*table_, options_);
+  absl::StatusOr<std::shared_ptr<const ShardTable>> table = table_->Get(stop_.get_token());
+  if (!table.ok()) return error_ = table.status();
+  absl::StatusOr<std::unique_ptr<Reader>> reader = Reader::Open(*std::move(table), options_);
   if (!reader.ok()) return error_ = reader.status();
   reader_ = *std::move(reader);
   reader_->Seek(0, next_position_);
@@ -124,7 +126,7 @@ bool UnindexedReader::Walk() {
   while (out.records.size() < most && walked.frame_bytes < kBlockBytes) {
     Slot& slot = slots_[slot_];
     if (slot.reader == nullptr) {
-      if (next_shard_ == set_.paths.size()) {
+      if (next_shard_ == table_->set().paths.size()) {
         if (open_slots_ == 0) {
           walk_ended_ = true;
           break;
@@ -137,7 +139,7 @@ bool UnindexedReader::Walk() {
       reading.block_bytes = std::clamp<uint64_t>(budget_bytes_ / (4 * slots_.size()), kMinReadBytes,
                                                  kBlockBytes / (interleave ? 4 : 1));
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =
-          ShardReader::Open(set_.paths[next_shard_], reading);
+          ShardReader::Open(table_->set().paths[next_shard_], reading);
       if (!opened.ok()) {
         walk_ended_ = true;
         break;

@@ -14,10 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
-#include "reader/shard_table.h"
 #include "shard/shard_reader.h"
-#include "shard/spec.h"
 
 namespace shardfeed {
 
@@ -35,13 +34,14 @@ class UnindexedReader {
   // records are read.
   static bool CanRead(const ReaderOptions& options);
 
-  // InvalidArgument: not CanRead, or as Reader::Open.
-  static absl::StatusOr<std::unique_ptr<UnindexedReader>> Open(ShardSet set,
-                                                               const ShardTableOptions& opening,
-                                                               ReaderOptions options);
+  // `stop` ends the making of indexes, and with it Next, with Cancelled. InvalidArgument: not
+  // CanRead, or as Reader::Open.
+  static absl::StatusOr<std::unique_ptr<UnindexedReader>> Open(
+      std::shared_ptr<const LazyShardTable> table, ReaderOptions options,
+      std::stop_token stop = {});
   ~UnindexedReader();
 
-  // As Reader::Next; also errors of ShardTable::Open.
+  // As Reader::Next; also errors of LazyShardTable::Get.
   absl::Status Next(ReadBlock* block);
 
   // The Reader, which stands where Next has come to; waits for the indexes. Owned by this object,
@@ -67,16 +67,14 @@ class UnindexedReader {
     uint64_t frame_bytes = 0;
   };
 
-  UnindexedReader(ShardSet set, ReaderOptions options);
+  UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options);
   // Walks on until there is a block of records of this rank; false at the end, and where the walk
   // cannot go on.
   bool Walk();
   void NextSlot();
 
-  const ShardSet set_;
+  const std::shared_ptr<const LazyShardTable> table_;
   const ReaderOptions options_;
-  std::stop_source stop_;
-  std::unique_ptr<std::stop_callback<std::function<void()>>> stop_from_;
 
   // The walk.
   uint64_t budget_bytes_ = 0;
@@ -95,8 +93,9 @@ class UnindexedReader {
 
   std::unique_ptr<Reader> reader_;
   absl::Status error_;
-  absl::StatusOr<std::shared_ptr<const ShardTable>> table_;  // of indexing_ until indexed_
   std::atomic<bool> indexed_ = false;
+  std::stop_source stop_;
+  std::unique_ptr<std::stop_callback<std::function<void()>>> stop_from_;
   std::thread indexing_;
 };
 

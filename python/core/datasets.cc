@@ -383,9 +383,22 @@ void BindDatasets(nb::module_& m) {
       .def("spec", [](const Dataset& ds) { return SpecToPython(ds.spec()); })
       .def("batched", &Dataset::batched)
       .def("text", &Dataset::Text)
-      .def("fingerprint", &Dataset::Fingerprint)
+      .def("fingerprint",
+           [](const Dataset& ds) {
+             absl::StatusOr<uint64_t> fingerprint;
+             {
+               nb::gil_scoped_release release;
+               fingerprint = ds.Fingerprint();
+             }
+             return Check(std::move(fingerprint));
+           })
       .def("records", [](const Dataset& ds) -> std::optional<Records> {
-        if (auto table = ds.table()) return Records(std::move(table));
+        absl::StatusOr<std::shared_ptr<const ShardTable>> table;
+        {
+          nb::gil_scoped_release release;
+          table = ds.table();
+        }
+        if (auto shards = Check(std::move(table))) return Records(std::move(shards));
         return std::nullopt;
       });
 

@@ -82,15 +82,16 @@ struct PyIterator::Run {
         return absl::OkStatus();
       }
       passes = passes && next.batch.batched && next.batch.bytes() <= kSmallBytes;
-      next.passed = passes;
-      if (passes) {
+      // A state would wait for indexes that are being made.
+      next.passed = passes && it.StateAtHand();
+      if (next.passed) {
         it.Advance(1);
         if (absl::StatusOr<std::string> state = it.State(); state.ok()) {
           passes = state->size() <= kShortState;
           next.state = *std::move(state);
         }
       }
-      const bool more = passes;
+      const bool more = next.passed && passes;
       {
         std::lock_guard<std::mutex> lock(mutex);
         elements.push_back(std::move(next));

@@ -130,7 +130,7 @@ TEST(AugmentTest, TextAndFingerprintHaveAllParameters) {
                         "saturation=[1, 1], hue=[-0.1, 0.1]), RandomErasing(p=0.25, "
                         "scale=[0.02, 0.33], ratio=[0.3, 3.3], value=[0])], seed=3)"));
   const auto fingerprint = [&](std::vector<Augmentation> steps, uint64_t seed = 0) {
-    return ds.Augment("image", std::move(steps), seed).Fingerprint();
+    return *ds.Augment("image", std::move(steps), seed).Fingerprint();
   };
   const std::set<uint64_t> all = {
       fingerprint({RandAugment{}}),

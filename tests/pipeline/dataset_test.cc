@@ -12,6 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "io/engine_choice.h"
 #include "tests/pipeline/element_text.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/testing/files.h"
@@ -724,8 +725,7 @@ TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
   EXPECT_THAT(
       Collect(Dataset::Shards(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
       ElementsAre(R"({"x":[0.0,0.5]})"));
-  EXPECT_EQ(Parsed(Dataset::Shards(table)).Batch(2).Text(),
-            "shards(5 records).parse(n, x).batch(2)");
+  EXPECT_EQ(Parsed(Dataset::Shards(table)).Batch(2).Text(), "shards(3 files).parse(n, x).batch(2)");
 }
 
 TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
@@ -745,6 +745,59 @@ TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
   EXPECT_EQ(batch.Row<std::string_view>(1, 1)[0],
             "what a record has that has none of its own, longer than fits inside");
   EXPECT_EQ(batch.Row<int64_t>(0, 1)[0], 1);
+}
+
+TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
+  const auto table = Examples(500);
+  const ShardSet set = *ResolveSpec(folder_ / "e@3");
+  ReaderOptions options;
+  for (const EngineKind io : {EngineKind::kThreads, EngineKind::kUring}) {
+    options.io = io;
+    if (absl::IsUnavailable(MakeEngine({.kind = options.io}).status())) continue;
+    const auto chains = [&](const auto& shards) {
+      const Dataset ds = Parsed(Dataset::Shards(shards, options));
+      return std::vector<Dataset>{
+          ds.Batch(7),
+          ds.Repeat(2).Batch(300),
+          Parsed(Dataset::Shards(shards, options).InterleaveShards(2).Shard(1, 2)).Batch(7),
+          Parsed(Dataset::Shards(shards, options).Shuffle(3).Repeat(2)).Batch(50),
+          ds.Map({}, [](RowContext&) { return absl::OkStatus(); }).Take(120),
+          Dataset::Concatenate({ds, ds})};
+    };
+    const std::vector<Dataset> indexed = chains(table);
+    for (size_t i = 0; i < indexed.size(); ++i) {
+      const std::vector<std::string> all = Collect(indexed[i]);
+      for (const size_t stop : {size_t{0}, size_t{1}, all.size() - 1, all.size()}) {
+        std::filesystem::remove_all(folder_ / ".shardfeed");
+        auto it = Start(chains(set)[i]);
+        std::vector<std::string> some = Collect(*it, stop);
+        // The state goes on in either run.
+        const auto state = it->State();
+        ASSERT_OK(state);
+        for (std::string& element : Collect(*it)) some.push_back(std::move(element));
+        ASSERT_EQ(some, all);
+        for (const bool again : {false, true}) {
+          if (again) std::filesystem::remove_all(folder_ / ".shardfeed");
+          auto other = Start(again ? chains(set)[i] : indexed[i]);
+          ASSERT_OK(other->Load(*state));
+          ASSERT_EQ(Collect(*other), std::vector<std::string>(all.begin() + stop, all.end()));
+        }
+      }
+      EXPECT_EQ(*chains(set)[i].Fingerprint(), *indexed[i].Fingerprint());
+    }
+  }
+  std::filesystem::remove_all(folder_ / ".shardfeed");
+  EXPECT_EQ((*Parsed(Dataset::Shards(set)).table())->num_records(), 500);
+}
+
+TEST_F(ShardsTest, UnindexedShardsOfARunThatIsLeft) {
+  Examples(2000);
+  for (uint64_t elements : {0, 1, 1000}) {
+    std::filesystem::remove_all(folder_ / ".shardfeed");
+    auto it = Start(Parsed(Dataset::Shards(folder_ / "e@3")));
+    EXPECT_EQ(Collect(*it, elements).size(), elements);
+    it->Cancel();
+  }
 }
 
 TEST_F(ShardsTest, ReadingIsAStageOfTheStatistics) {

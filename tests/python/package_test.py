@@ -4,6 +4,7 @@ import gc
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -376,6 +377,28 @@ def test_lengths_are_exact(dataset, world, end):
                    base.repeat(2), parsed.batch(64).repeat(2), parsed.take(5), parsed.skip(300),
                    parsed.batch(10).shard(1, 2)]:
             assert len(ds) == sum(1 for _ in ds), ds
+
+
+@pytest.mark.parametrize("io", ["threads", "auto"])
+def test_shards_without_an_index_are_the_same(dataset, tmp_path, io):
+    indexed = numbers(sf.read(dataset).parse(SPEC).batch(7))
+
+    def unindexed():
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(pathlib.Path(dataset).parent, tmp_path / "copy",
+                        ignore=shutil.ignore_patterns(".shardfeed"))
+        return sf.read(tmp_path / "copy" / "train@4", io=io).parse(SPEC)
+
+    assert numbers(unindexed().batch(7)) == indexed
+    it = iter(unindexed().batch(7))
+    first = [int(n) for _ in range(3) for n in next(it)["n"]]
+    state = it.state_dict()
+    again = iter(unindexed().batch(7))
+    again.load_state_dict(state)
+    assert first + numbers(again) == indexed == first + numbers(it)
+    assert len(unindexed()) == RECORDS
+    assert [int(row["n"]) for row in unindexed().shard(1, 3)] == indexed[1:-1:3]
+    assert unindexed()[17]["n"] == indexed[17]
 
 
 def test_lengths_that_cannot_be_known(parsed):

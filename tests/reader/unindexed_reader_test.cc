@@ -37,10 +37,15 @@ std::vector<std::string> Drain(AnyReader& reader, uint64_t records = UINT64_MAX)
 
 class UnindexedReaderTest : public ::testing::Test {
  protected:
+  static std::shared_ptr<const LazyShardTable> Lazy(const ShardSet& set) {
+    auto table = LazyShardTable::Open(set);
+    EXPECT_OK(table);
+    return *std::move(table);
+  }
   // A reader of the shards, without any index.
   std::unique_ptr<UnindexedReader> Open(const ShardSet& set, const ReaderOptions& options) {
     std::filesystem::remove_all(folder_ / ".shardfeed");
-    auto reader = UnindexedReader::Open(set, {}, options);
+    auto reader = UnindexedReader::Open(Lazy(set), options);
     EXPECT_OK(reader);
     return *std::move(reader);
   }
@@ -153,14 +158,25 @@ TEST_F(UnindexedReaderTest, ErrorsOfTheIndexAreErrorsOfNext) {
   EXPECT_FAILS(reader->Indexed(), kNotFound, "none");
 }
 
+TEST_F(UnindexedReaderTest, StopsWhereTheRecordsEnd) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto reader = UnindexedReader::Open(Lazy(WriteShards(folder_, {100, 100})), ReaderOptions(),
+                                            stop.get_token());
+  ASSERT_OK(reader);
+  absl::Status status;
+  for (ReadBlock block; status.ok();) status = (*reader)->Next(&block);
+  EXPECT_TRUE(absl::IsCancelled(status));
+}
+
 TEST_F(UnindexedReaderTest, WrongOptionsAreRefused) {
   const ShardSet set = WriteShards(folder_, {5});
   ReaderOptions options;
   options.order.kind = OrderSpec::Kind::kShuffle;
-  EXPECT_FAILS(UnindexedReader::Open(set, {}, options), kInvalidArgument, "need an index");
+  EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "need an index");
   options = ReaderOptions();
   options.rank = 2;
-  EXPECT_FAILS(UnindexedReader::Open(set, {}, options), kInvalidArgument, "rank 2 of 1");
+  EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "rank 2 of 1");
 }
 
 }  // namespace
