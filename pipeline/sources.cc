@@ -1,6 +1,7 @@
 #include "pipeline/sources.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <utility>
@@ -63,7 +64,9 @@ class ShardsStage : public Stage {
         rank_(options.rank),
         world_(options.world),
         source_(source),
-        epoch_(epoch) {}
+        epoch_(epoch) {
+    if (reader_ != nullptr) end_position_ = reader_->records_per_epoch() * world_;
+  }
 
   absl::Status Next(Batch* out) override {
     auto block = std::make_shared<ReadBlock>();
@@ -73,6 +76,7 @@ class ShardsStage : public Stage {
     Count(block->records.size(), std::chrono::steady_clock::now() - start);
     *out = Batch();
     if (!status.ok() || block->records.empty()) return status;
+    if (end_position_ == UINT64_MAX && unindexed_->indexed()) Indexed().IgnoreError();
     const size_t n = block->records.size();
     epoch_ = block->epoch;
     position_ = block->position + n * block->stride - rank_;
@@ -104,15 +108,10 @@ class ShardsStage : public Stage {
     return absl::OkStatus();
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
-    // A block is of one epoch: behind an epoch's last record, of the next one. What is delivered
-    // before there are indexes is of the first epoch.
-    if (reader_ != nullptr || unindexed_->indexed()) {
-      const absl::StatusOr<Reader*> reader = Indexed();
-      if (!reader.ok()) return false;
-      if ((*state)[1] >= (*reader)->records_per_epoch() * world_) {
-        ++(*state)[0];
-        (*state)[1] = 0;
-      }
+    // A block is of one epoch: behind an epoch's last record, of the next one.
+    if ((*state)[1] >= end_position_) {
+      ++(*state)[0];
+      (*state)[1] = 0;
     }
     (*state)[1] += elements * world_;
     return true;
@@ -120,8 +119,11 @@ class ShardsStage : public Stage {
 
  private:
   // Waits for the indexes.
-  absl::StatusOr<Reader*> Indexed() const {
-    return reader_ != nullptr ? reader_.get() : unindexed_->Indexed();
+  absl::StatusOr<Reader*> Indexed() {
+    if (reader_ != nullptr) return reader_.get();
+    absl::StatusOr<Reader*> reader = unindexed_->Indexed();
+    if (reader.ok()) end_position_ = (*reader)->records_per_epoch() * world_;
+    return reader;
   }
 
   void Count(uint64_t records, std::chrono::nanoseconds waited) {
@@ -143,6 +145,9 @@ class ShardsStage : public Stage {
   const uint32_t source_;
   uint64_t epoch_;
   uint64_t position_ = 0;
+  // Of an epoch, of all ranks; UINT64_MAX while there are no indexes, when all that is delivered is
+  // of the first epoch. Advance may be called while another thread calls Next.
+  std::atomic<uint64_t> end_position_ = UINT64_MAX;
 };
 
 class RangeStage : public Stage {
