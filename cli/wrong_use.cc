@@ -47,11 +47,10 @@ std::string NamesOf(const CLI::App& command) {
 
 std::string Message(const CLI::App& command, const CLI::Error& error) {
   const std::string message = error.what();
-  if (error.get_name() == "ConversionError") {
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     const std::string_view start = "Could not convert: ";
     if (message.rfind(start, 0) != 0) return message;
-    const auto [option, given] =
-        OptionIn(std::string_view(message).substr(start.size()), command);
+    const auto [option, given] = OptionIn(std::string_view(message).substr(start.size()), command);
     if (option == nullptr || given.substr(0, 3) != " = ") return message;
     std::string said =
         fmt::format("{} '{}': {}", option->get_name(), given.substr(3), Wanted(*option));
@@ -62,18 +61,18 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
     }
     return said;
   }
-  if (error.get_name() == "ArgumentMismatch") {
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const auto [option, what] = OptionIn(message, command);
     if (option == nullptr || what.find("missing") == what.npos) return message;
     return fmt::format("{}: {}", option->get_name(), Wanted(*option));
   }
   const bool wants_command = command.get_require_subcommand_min() > 0;
-  if (wants_command && error.get_name() == "RequiredError") {
+  if (wants_command && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::string rest = CLI::detail::join(command.remaining(), " ");
     if (rest.empty()) return fmt::format("which one? There are: {}", NamesOf(command));
     return fmt::format("there is no '{}'; there are: {}", rest, NamesOf(command));
   }
-  if (error.get_name() == "ExtrasError") {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::string rest = message.substr(std::min(message.size(), message.find(": ") + 2));
     if (!rest.empty() && rest[0] == '-') return fmt::format("there is no {}", rest);
     return fmt::format("'{}' is too much", rest);
