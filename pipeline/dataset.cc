@@ -20,6 +20,8 @@ namespace shardfeed {
 namespace {
 
 constexpr int kStateVersion = 1;
+// Waits of the consumer that a trace tells of.
+constexpr uint64_t kTracedNs = 10'000;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -1331,7 +1333,6 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
   const uint64_t end = NowNs();
   wait_ns_ += end - start;
   if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
-  constexpr uint64_t kTracedNs = 10'000;
   if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, out->rows);
   if (error_.ok() && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
@@ -1356,6 +1357,18 @@ absl::Status Iterator::Peek(Batch* out) {
     *ready = queue.head().batched ? queue.head() : queue.head().Slice(queue.at(), queue.left());
     return status;
   });
+}
+
+std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
+  if (!error_.ok() || !repeated_.empty()) return true;
+  if (Forked()) return std::nullopt;
+  if (most.count() <= 0) return queue_->Await(most);
+  const uint64_t start = NowNs();
+  const std::optional<bool> there = queue_->Await(most);
+  const uint64_t end = NowNs();
+  wait_ns_ += end - start;
+  if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, 0);
+  return there;
 }
 
 void Iterator::Advance(size_t elements) {

@@ -10,6 +10,7 @@
 #ifndef SHARDFEED_PIPELINE_DATASET_H_
 #define SHARDFEED_PIPELINE_DATASET_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -271,8 +272,8 @@ struct IteratorStats {
   std::string verdict;
 };
 
-// One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be
-// called from any. May be destroyed at any time.
+// One run of a dataset. One thread at a time calls Next, Await, State and Load; Cancel and stats
+// may be called from any. May be destroyed at any time.
 //
 // In a child after fork, Next goes on from the same place with threads of the child's own, for
 // which the run must be deterministic. The parent's goes on as well.
@@ -288,7 +289,11 @@ class Iterator {
   absl::Status Peek(Batch* out);
   // Delivers so many of the elements that Peek gave.
   void Advance(size_t elements);
+  // Waits until Next and Peek need not wait: for elements, the end or an error. False: not within
+  // `most`. Nothing, and at once: the chain's last step cannot tell.
+  std::optional<bool> Await(std::chrono::nanoseconds most);
   const RowSpec& spec() const { return recipe_.spec(); }
+  bool batched() const { return recipe_.batched(); }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. FailedPrecondition: the run is not deterministic.

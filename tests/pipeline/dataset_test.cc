@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -939,6 +941,61 @@ TEST(RunTest, CancelEndsAWait) {
   Batch batch;
   EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
   canceller.join();
+}
+
+TEST(RunTest, AwaitWaitsNoLongerThanItIsTold) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  std::atomic<bool> open = false;
+  const auto slow = [&](RowContext& row) {
+    while (!open) std::this_thread::yield();
+    return row.In<int64_t>(0)[0] < 15;
+  };
+  // The last batch, of which nothing is left, is not waited for as one that comes.
+  const Dataset rows = Dataset::Range(0, 20);
+  for (bool deterministic : {true, false}) {
+    for (const Dataset& ds :
+         {rows.Filter(slow), rows.Batch(5).Unbatch().Filter(slow).Take(100).Skip(0)}) {
+      open = false;
+      const auto it = Start(ds, deterministic);
+      EXPECT_EQ(it->Await(milliseconds(0)), false);
+      EXPECT_EQ(it->Await(milliseconds(1)), false);
+      open = true;
+      Batch batch;
+      for (int64_t n = 0; n < 15; ++n) {
+        EXPECT_EQ(it->Await(hours(1)), true);
+        ASSERT_OK(it->Next(&batch));
+        if (deterministic) {
+          EXPECT_EQ(batch.Row<int64_t>(0, 0)[0], n);
+        }
+      }
+      EXPECT_EQ(it->Await(hours(1)), true);
+      ASSERT_OK(it->Next(&batch));
+      EXPECT_TRUE(batch.empty());
+    }
+  }
+  // Others cannot tell.
+  EXPECT_EQ(Start(rows)->Await(hours(1)), std::nullopt);
+  EXPECT_EQ(Start(Square(rows).Skip(3))->Await(hours(1)), std::nullopt);
+}
+
+TEST(RunTest, CancelAndErrorsEndAnAwait) {
+  std::atomic<bool> open = false;
+  const Dataset ds = Dataset::Range(0, 5).Map({}, [&](RowContext&) {
+    while (!open) std::this_thread::yield();
+    return absl::DataLossError("bad");
+  });
+  auto it = Start(ds);
+  std::thread canceller([&] { it->Cancel(); });
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
+  Batch batch;
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
+  canceller.join();
+  open = true;
+  it = Start(ds);
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "bad");
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
 }
 
 TEST(RunTest, StatisticsAddUp) {
