@@ -89,6 +89,7 @@ struct Dataset::Node {
   bool may_await = false;
   // Sources of kOther: makes the stage; `source` is its number.
   std::function<std::unique_ptr<Stage>(uint64_t epoch, uint32_t source)> make_source;
+  std::function<std::string(uint64_t position)> describe;  // may be empty: what its rows are called
   // Others of kOther: makes the stage, from those of the inputs or from what makes them.
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(std::shared_ptr<RunContext>, uint64_t epoch)>
       make;
@@ -195,7 +196,8 @@ Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, std::string na
   return FromNode(std::move(node));
 }
 
-Dataset Dataset::Rows(const shardfeed::Batch& rows) {
+Dataset Dataset::Rows(const shardfeed::Batch& rows,
+                      std::function<std::string(uint64_t row)> describe) {
   if (rows.spec == nullptr) {
     return Dataset(absl::InvalidArgumentError("rows: a batch without a spec"));
   }
@@ -207,6 +209,7 @@ Dataset Dataset::Rows(const shardfeed::Batch& rows) {
     copy.batched = false;
     return MakeRowsStage(std::move(copy), epoch, source);
   };
+  node.describe = std::move(describe);
   return FromNode(std::move(node));
 }
 
@@ -1133,7 +1136,15 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
     return MakeShardsStage(node->table, node->reader, epoch, source, node.get(),
                            std::move(context));
   }
-  if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
+  if (node->make_source) {
+    const uint32_t source = context->sources.at(node.get());
+    if (node->describe) {
+      context->SetDescriber(source, [describe = node->describe](uint64_t, uint64_t position) {
+        return describe(position);
+      });
+    }
+    return node->make_source(epoch, source);
+  }
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
 
   ParallelSteps steps;

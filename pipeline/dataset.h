@@ -91,8 +91,9 @@ class Dataset {
   static Dataset Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
   // A column of int64.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
-  // The rows of a batch in memory.
-  static Dataset Rows(const shardfeed::Batch& rows);
+  // The rows of a batch in memory. `describe`: what errors call row `row`, on any thread.
+  static Dataset Rows(const shardfeed::Batch& rows,
+                      std::function<std::string(uint64_t row)> describe = {});
   // What the functions that `make` makes give; each run makes its own. See MakeGeneratorStage.
   static Dataset FromGenerator(std::function<Generator()> make, RowSpec spec);
 

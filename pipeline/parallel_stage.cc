@@ -208,7 +208,7 @@ class ParallelStage : public Stage {
       return false;
     }
     return tasks_ahead_ < counters_->read_ahead ||
-           rows_ahead_ < kRowsAheadPerThread * counters_->workers;
+           (!steps_.input_may_await && rows_ahead_ < kRowsAheadPerThread * counters_->workers);
   }
 
   // Thread `number` of the stage.

@@ -30,13 +30,7 @@ class ShardsStage : public Stage {
     context.SetDescriber(source, [table = std::move(table), order = reader_->shared_order(),
                                   selection = std::make_shared<const Selection>(
                                       reader_->selection())](uint64_t e, uint64_t position) {
-      const uint64_t record = selection->RecordAt(order->ItemAt(e, position % order->size()));
-      const size_t shard = table->ShardOf(record);
-      const uint64_t number = record - table->begins()[shard];
-      const auto index = table->Index(shard);
-      if (!index.ok()) return fmt::format("{}: record {}", table->path(shard), number);
-      return fmt::format("{}: record {} at byte {}", table->path(shard), number,
-                         (*index)->Offset(number));
+      return table->NameOf(selection->RecordAt(order->ItemAt(e, position % order->size())));
     });
   }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -651,6 +652,21 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
                                                           return absl::OkStatus();
                                                         })),
       kAborted, "the batch that begins with element 6 of epoch 0: enough");
+}
+
+TEST(ErrorTest, RowsAreCalledAsTheirSourceSays) {
+  Batch rows;
+  rows.rows = 5;
+  rows.spec = std::make_shared<const RowSpec>(RowSpec{{"n", DType::kInt64, {}}});
+  AllocateFixedColumns(&rows);
+  auto* values = reinterpret_cast<int64_t*>(rows.columns[0].data);
+  std::iota(values, values + rows.rows, 0);
+  const Dataset ds =
+      Dataset::Rows(rows, [](uint64_t row) { return "picture " + std::to_string(10 * row); });
+  const auto fail = [](RowContext& row) {
+    return row.In<int64_t>(0)[0] == 3 ? absl::DataLossError("is black") : absl::OkStatus();
+  };
+  EXPECT_FAILS(FirstError(ds.Map({}, fail)), kDataLoss, "picture 30: is black");
 }
 
 TEST(ErrorTest, ChainsThatCannotBeSaySo) {
