@@ -23,6 +23,7 @@ import tempfile
 import time
 
 import environments
+from peers.limits import fio_rate
 
 PARTS = ("records", "pipeline", "jpeg", "image", "resample")
 
@@ -49,18 +50,6 @@ class Table:
         print(f"{what:<76} {median:8.2f} {unit:<6} {min(ratios):.2f} to {max(ratios):.2f}", flush=True)
 
 
-def fio(folder, pattern, block):
-    """Bytes/s of fio past the page cache, 32 requests deep; None where it is not installed. With what it has against
-    the kernel's work on each request, it is twice as fast here."""
-    if shutil.which("fio") is None:
-        return None
-    files = ":".join(sorted(glob.glob(f"{folder}/data-*")))
-    report = run_json("fio", "--name=read", f"--filename={files}", f"--rw={pattern}",
-                      f"--bs={block}", "--direct=1", "--ioengine=io_uring", "--iodepth=32",
-                      "--fixedbufs", "--registerfiles", "--readonly", "--output-format=json")
-    return report["jobs"][0]["read"]["bw_bytes"]
-
-
 def measure_reader(table, bench, data, made, rounds):
     for kind in ("large", "small"):
         for order in ("sequential", "interleave", "shuffle"):
@@ -72,7 +61,7 @@ def measure_reader(table, bench, data, made, rounds):
                                   ("exact", "randread", "112k")):
         ratios = []
         for _ in range(rounds):
-            reference = fio(f"{data}/large", pattern, block)
+            reference = fio_rate(sorted(glob.glob(f"{data}/large/data-*")), pattern, block)
             if reference is None:
                 print("fio is not installed: reading cold files is left out")
                 return

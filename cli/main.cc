@@ -5,6 +5,7 @@
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/wrong_use.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -54,9 +55,8 @@ int Run(int argc, char** argv) {
 #endif
   app.set_version_flag("--version", std::string("shardfeed ") + kVersion + build);
   app.require_subcommand(1);
-  app.failure_message([](const CLI::App* all, const CLI::Error& error) {
-    return "shardfeed: " + CLI::FailureMessage::simple(all, error);
-  });
+  app.failure_message(
+      [](const CLI::App* all, const CLI::Error& error) { return ExplainWrongUse(*all, error); });
   CommandOptions options;
   int exit = kExitDone;
   AddConvertCommand(app, options, &exit);

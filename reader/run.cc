@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -32,6 +33,12 @@ constexpr uint64_t kRampBlocks = 16;
 constexpr size_t kWakeBlocks = 4;
 // Records that are not needed are read all the same when less than this lies between two that are.
 constexpr uint64_t kMergeGapBytes = 32 << 10;
+// A run's first records, about so many, are read one by one: the first block of a shuffle has
+// records of nearly every piece in the window. Only where the window takes longer to read, which is
+// soon so in the page cache.
+constexpr uint64_t kSingleRecords = 4096;
+constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
+constexpr uint64_t kMinWindowBytes = 128 << 20;
 // Memory besides the records themselves.
 constexpr uint64_t kViewBytes = sizeof(std::string_view);
 constexpr uint64_t kUnitOverhead = 512;
@@ -73,7 +80,6 @@ class ThreadedRun : public ReadRun {
         plan_epoch_(epoch),
         plan_position_(position),
         first_epoch_(epoch),
-        first_position_(position),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
         pool_(options.buffers != nullptr
                   ? options.buffers
@@ -89,6 +95,13 @@ class ThreadedRun : public ReadRun {
     if (ramp_) {
       block_records_ = std::clamp<uint64_t>(
           kBlockBytes / std::max<uint64_t>(1, table_->mean_bytes()), 1, kMaxBlockRecords);
+    }
+    pieces_from_ = position;
+    const uint64_t mean = table_->mean_bytes();
+    const uint64_t least = choice_.engine.inline_reads ? kMinCachedWindowBytes : kMinWindowBytes;
+    if (whole_pieces_ && spec.kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
+        order_->span() * mean >= least && !AnyCompressed()) {
+      singly_until_ = position + kSingleRecords * options.world;
     }
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
@@ -266,7 +279,7 @@ class ThreadedRun : public ReadRun {
     Extents extents;
     uint64_t memory = 0;
     // Of the thread that plans.
-    uint64_t left = 0;                 // records that no block has asked for yet
+    uint64_t left = 0;                 // records that no block has asked for yet; see cut_units_
     uint64_t last_block = UINT64_MAX;  // that has asked for any
     // Thread that reads it only.
     std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
@@ -322,6 +335,14 @@ class ThreadedRun : public ReadRun {
 
   // ---- Planning
 
+  // Where a record cannot be read without those before it.
+  bool AnyCompressed() const {
+    for (size_t shard = 0; shard < table_->num_shards(); ++shard) {
+      if (table_->summary(shard).compression != Compression::kNone) return true;
+    }
+    return false;
+  }
+
   // A piece of the order; for compressed shards read in their order, one that begins at a restart
   // point, so that nothing is inflated twice.
   absl::StatusOr<OrderPiece> PieceOf(uint64_t item) const {
@@ -361,11 +382,15 @@ class ThreadedRun : public ReadRun {
     unit->begin = piece->begin;
     unit->end = piece->end;
     // Which positions of the piece are delivered, and by this rank?
-    const uint64_t from = plan_epoch_ == first_epoch_ ? first_position_ : 0;
+    const uint64_t from = plan_epoch_ == first_epoch_ ? pieces_from_ : 0;
     const uint64_t to = std::min(end_position_, order_->size());
     const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
     const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
-    if (!mine || piece->min_position < from || piece->max_position >= to) {
+    const bool cut = piece->min_position < from || piece->max_position >= to;
+    // Of small records all are read anyway, and to ask for each where it comes takes longer.
+    const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
+                              table_->mean_bytes() <= kMergeGapBytes);
+    if (!mine || !all) {
       for (uint64_t i = unit->begin; i < unit->end; ++i) {
         const uint64_t position = order_->PositionOf(plan_epoch_, i);
         if (position >= from && position < to && position % options_.world == options_.rank) {
@@ -375,6 +400,10 @@ class ThreadedRun : public ReadRun {
       if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
     }
     unit->left = unit->records();
+    if (mine && cut && all) {
+      unit->left = UINT64_MAX;
+      cut_units_.emplace(piece->max_position, unit);
+    }
     absl::Status status = absl::OkStatus();
     if (unit->needed.empty()) {
       status = AddExtents(unit->begin, unit->end, unit.get());
@@ -506,6 +535,7 @@ class ThreadedRun : public ReadRun {
       plan_position_ = options_.rank;
       if (end_position_ == 0) return nullptr;
       table_of_units_.clear();
+      cut_units_.clear();
       std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
     }
     if (options_.epochs && plan_epoch_ >= *options_.epochs) return nullptr;
@@ -530,7 +560,9 @@ class ThreadedRun : public ReadRun {
     if (options_.end == EpochEnd::kPad) block->out.padded = n - real;
 
     block->slices.reserve(n);
-    const uint64_t in_pieces = whole_pieces_ ? real : 0;
+    const bool singly = !whole_pieces_ || (plan_epoch_ == first_epoch_ &&
+                                           plan_position_ + n * stride <= singly_until_);
+    const uint64_t in_pieces = singly ? 0 : real;
     Unit* unit = nullptr;  // of the item before
     for (uint64_t i = 0; i < in_pieces; ++i) {
       const uint64_t item = items_[i];
@@ -565,6 +597,11 @@ class ThreadedRun : public ReadRun {
       AddNewUnit(*std::move(made), block.get());
     }
     plan_position_ += n * stride;
+    if (singly) pieces_from_ = plan_position_;
+    while (!cut_units_.empty() && cut_units_.begin()->first < plan_position_) {
+      EraseUnit(cut_units_.begin()->second.get());
+      cut_units_.erase(cut_units_.begin());
+    }
     return block;
   }
 
@@ -893,10 +930,15 @@ class ThreadedRun : public ReadRun {
   absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<Unit>, 1>> table_of_units_;
   static constexpr size_t kRecentUnits = 4096;
   std::vector<Unit*> recent_units_ = std::vector<Unit*>(kRecentUnits);
+  // Units of which not all records are delivered, by the last position that one of them may have:
+  // they leave the table behind it.
+  std::multimap<uint64_t, std::shared_ptr<Unit>> cut_units_;
+  // Blocks that end before it are of single records; pieces begin behind them. Of the first epoch.
+  uint64_t singly_until_ = 0;
+  uint64_t pieces_from_ = 0;
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
 
   const uint64_t first_epoch_;
-  const uint64_t first_position_;
   const std::shared_ptr<ByteBudget> budget_;
   const std::shared_ptr<BufferPool> pool_;
   const IoChoice choice_;

@@ -118,7 +118,7 @@ def image(run, kind, antialias):
 
 
 def first_batch(run):
-    run.job(lambda: next(iter(parsed(run, True, WINDOW["small"]))), 1)
+    run.job(lambda: protocol.begin(parsed(run, True, WINDOW["small"])), 1)
 
 
 WORKLOADS = {

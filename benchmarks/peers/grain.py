@@ -2,11 +2,10 @@
 
 import glob
 import json
-import os
 import sys
 
 from peers import frames, protocol
-from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, opencv_crop
+from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, opencv_record
 
 NAME = "Grain + ArrayRecord"
 INSTALL = ["grain", "array-record", "opencv-python-headless", "numpy"]
@@ -26,10 +25,7 @@ def prepare(run):
         of = kind.removesuffix("_single")
         if of not in run.kinds():
             continue
-        folder = run.folder(f"grain/{kind}")
-        for path in glob.glob(f"{folder}/*"):
-            os.remove(path)
-        write_shards(list(frames.payloads(run.shards(of))), folder, group)
+        write_shards(list(frames.payloads(run.shards(of))), run.fresh_folder(f"grain/{kind}"), group)
 
 
 def write_shards(records, folder, group):
@@ -96,17 +92,8 @@ def get(run, kind):
     get_by_number(run, len(found), found.__getitems__)
 
 
-def decode(record):
-    """The picture's bytes out of the Example, decoded by OpenCV, cut and resized (INTER_LINEAR)."""
-    import cv2
-    import numpy as np
-    cv2.setNumThreads(0)
-    begin = record.index(b"\xff\xd8")
-    return opencv_crop(cv2.imdecode(np.frombuffer(record, np.uint8, offset=begin), cv2.IMREAD_COLOR))
-
-
 def image(run):
-    run.columns(lambda without_end: iter(shuffled(run, "large", without_end).map(decode)
+    run.columns(lambda without_end: iter(shuffled(run, "large", without_end).map(opencv_record)
                                          .to_iter_dataset(options(run)).batch(IMAGE_BATCH)),
                 len, lambda batch: {"image": batch})
 
@@ -116,7 +103,7 @@ def numbers(run, kind, batch):
 
 
 def open_numbers(run, size):
-    run.job(lambda: next(numbers(run, f"numbers_{size}", BATCH)), 1)
+    run.job(lambda: protocol.begin(numbers(run, f"numbers_{size}", BATCH)), 1)
 
 
 def go_on(run, kind, batch, steps):
@@ -135,6 +122,7 @@ def go_on(run, kind, batch, steps):
         again = start()
         again.set_state(state)
         found.append(next(again))
+        return again
 
     run.job(work, 1)
     run.result["same"] = found[0] == expected
@@ -156,7 +144,7 @@ def permute(run, count):
 
 def write(run, kind):
     records = list(frames.payloads(run.shards(kind)))
-    folder = run.folder(f"grain/written/{kind}")
+    folder = run.fresh_folder(f"grain/written/{kind}")
 
     def digest():
         from array_record.python.array_record_module import ArrayRecordReader

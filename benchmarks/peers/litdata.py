@@ -1,23 +1,19 @@
-"""LitData: its chunks of 64 MB, read in this process."""
+"""LitData: its chunks of 64 MB, read in this process; pictures, and states, by its loader with two workers."""
 
-import os
-import shutil
 import sys
 
 from peers import frames, protocol
-from peers.protocol import get_by_number
+from peers.protocol import IMAGE_BATCH, get_by_number, opencv_record
 
 NAME = "LitData"
-INSTALL = ["litdata"]
-IMPORTS = ["litdata"]
+INSTALL = ["litdata", "torch", "opencv-python-headless"]
+IMPORTS = ["litdata", "torch", "cv2"]
 CRC = False
 FOLDERS = ["litdata"]
 
 
 def write_chunks(records, folder):
     from litdata.streaming.writer import BinaryWriter
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
     writer = BinaryWriter(folder, chunk_bytes=1 << 26)
     for i, record in enumerate(records):
         writer.add_item(i, record)
@@ -27,7 +23,7 @@ def write_chunks(records, folder):
 
 def prepare(run):
     for kind in {"large", "small"} & set(run.kinds()):
-        write_chunks(frames.payloads(run.shards(kind)), run.folder(f"litdata/{kind}"))
+        write_chunks(frames.payloads(run.shards(kind)), run.fresh_folder(f"litdata/{kind}"))
 
 
 def read(run, kind, shuffle=False):
@@ -53,9 +49,46 @@ def get(run, kind):
     get_by_number(run, len(ds), lambda numbers: [ds[i] for i in numbers])
 
 
+def loader(run, kind, batch, transform, **options):
+    from litdata import StreamingDataLoader, StreamingDataset
+    ds = StreamingDataset(f"{run.data}/litdata/{kind}", shuffle=True, transform=transform)
+    return StreamingDataLoader(ds, batch_size=batch, num_workers=run.threads, persistent_workers=True,
+                               prefetch_factor=4, **options)
+
+
+def image(run):
+    import torch
+    torch.set_num_threads(1)
+    made = loader(run, "large", IMAGE_BATCH, opencv_record)
+    run.columns(lambda without_end: protocol.endless(lambda: made) if without_end else iter(made),
+                len, lambda batch: {"image": batch.numpy()})
+
+
+def resume(run):
+    import pickle
+    first = loader(run, "small", 16, bytes, collate_fn=list)
+    iterator = iter(first)
+    for _ in range(run.batches_before_resume):
+        next(iterator)
+    state = first.state_dict()
+    expected = next(iterator)
+    run.result["state_bytes"] = len(pickle.dumps(state))
+    found = []
+
+    def work():
+        again = loader(run, "small", 16, bytes, collate_fn=list)
+        again.load_state_dict(state)
+        batch, going_on = protocol.begin(again)
+        found.append(batch)
+        return going_on
+
+    run.job(work, 1)
+    run.result["same"] = found[0] == expected
+
+
 def write(run, kind):
     records = list(frames.payloads(run.shards(kind)))
-    folder = run.folder("litdata/written")
+    folder = run.fresh_folder("litdata/written")
 
     def digest():
         from litdata import StreamingDataset
@@ -75,6 +108,9 @@ WORKLOADS = {
     "mix_memory": {"within chunks": mix_memory},
     "get_large": {"": lambda run: get(run, "large")},
     "get_small": {"": lambda run: get(run, "small")},
+    "image": {"OpenCV": image},
+    "image_paced": {"OpenCV": image},
+    "resume": {"": resume},
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
 }

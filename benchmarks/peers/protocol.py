@@ -19,6 +19,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import sys
 import time
 import zlib
@@ -155,6 +156,11 @@ class Run:
         os.makedirs(path, exist_ok=True)
         return path
 
+    def fresh_folder(self, name):
+        """The same, empty: to remove what a round before has left is no part of what is timed."""
+        shutil.rmtree(f"{self.data}/{name}", ignore_errors=True)
+        return self.folder(name)
+
     def pictures(self):
         """[(path, label)], as the class folders have them."""
         paths = sorted(glob.glob(f"{self.data}/pictures/*/*"))
@@ -235,13 +241,15 @@ class Run:
 
     def job(self, work, done=None, digest=None):
         """Work that has an end: work() does it, done how much that is (None: work sets it). digest():
-        of what it left."""
+        of what it left. What work() returns is let go when the time has been taken: of a first batch, what comes
+        after it is no part."""
         before = memory_bytes()
         cpu = cpu_seconds()
         start = time.perf_counter()
-        work()
+        kept = work()
         self.result.update(seconds=time.perf_counter() - start, cpu_seconds=cpu_seconds() - cpu,
                            memory_bytes=memory_bytes() - before)
+        del kept
         if done is not None:
             self.result["done"] = done
         if self.checking and digest:
@@ -289,6 +297,12 @@ def windows(run):
     """Of a shuffle, each twice the one before."""
     records = run.count("large")
     return [w for w in (125 << k for k in range(20)) if w < records] + [records]
+
+
+def begin(elements):
+    """Work whose end is the first element: (that, what goes on)."""
+    iterator = iter(elements)
+    return next(iterator), iterator
 
 
 def endless(make):
@@ -346,6 +360,16 @@ def opencv_load(path):
     import cv2
     cv2.setNumThreads(0)
     return opencv_crop(cv2.imread(path))
+
+
+def opencv_record(record):
+    """The same of the picture in an Example."""
+    import cv2
+    import numpy as np
+    cv2.setNumThreads(0)
+    record = bytes(record)
+    begin = record.index(b"\xff\xd8")
+    return opencv_crop(cv2.imdecode(np.frombuffer(record, np.uint8, offset=begin), cv2.IMREAD_COLOR))
 
 
 def main(module):

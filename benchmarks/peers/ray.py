@@ -3,14 +3,13 @@ write_tfrecords. It works on whole files: what is timed is a second epoch."""
 
 import glob
 import os
-import shutil
 import sys
 
 from peers import frames, protocol
-from peers.protocol import BATCH, IMAGE_BATCH
+from peers.protocol import BATCH, IMAGE_BATCH, opencv_record
 
 NAME = "Ray Data"
-INSTALL = ["ray[data]", "tensorflow-cpu==2.21.0", "crc32c", "pandas"]
+INSTALL = ["ray[data]", "tensorflow-cpu==2.21.0", "crc32c", "pandas", "opencv-python-headless"]
 IMPORTS = ["ray", "ray.data"]
 CRC = False
 SOME = 256
@@ -52,10 +51,26 @@ def parse(run):
                 lambda batch: {"x": np.stack(batch["x"]), "y": batch["y"]}, whole=True)
 
 
+def decode(batch):
+    import numpy as np
+    return {"image": np.stack([opencv_record(encoded) for encoded in batch["image/encoded"]])}
+
+
+def image(run):
+    """In the order of the files: its random_shuffle first reads everything."""
+    data = start(run)
+
+    def make(_):
+        ds = data.read_tfrecords(run.shards("large"))
+        ds = ds.map_batches(decode, batch_size=IMAGE_BATCH, batch_format="numpy")
+        return iter(ds.iter_batches(batch_size=IMAGE_BATCH, batch_format="numpy"))
+
+    run.columns(make, lambda batch: len(batch["image"]), lambda batch: batch, whole=True)
+
+
 def convert(run, kind):
     data = start(run)
-    folder = f"{run.data}/ray/converted"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = run.fresh_folder("ray/converted")
     read_rows = data.read_csv if kind == "csv" else data.read_json
     run.job(lambda: read_rows(f"{run.data}/rows/rows.{kind}").write_tfrecords(folder), run.count("rows"),
             lambda: frames.digest(sorted(glob.glob(f"{folder}/*"))))
@@ -67,6 +82,8 @@ WORKLOADS = {
     "read_large_1_thread": {},  # its processes are several anyway
     "parse": {"": parse},
     "parse_1_thread": {},
+    "image": {"OpenCV": image},
+    "image_1_thread": {},
     "convert_csv": {"": lambda run: convert(run, "csv")},
     "convert_jsonl": {"": lambda run: convert(run, "jsonl")},
 }

@@ -123,7 +123,7 @@ def program(run, *arguments):
 def write(run, kind, compression="none"):
     import shardfeed as sf
     found = list(frames.payloads(run.shards(kind)))
-    folder = run.folder("shardfeed/written")
+    folder = run.fresh_folder("shardfeed/written")
 
     def work():
         with sf.write(f"{folder}/train@16", compression=compression, threads=run.threads, sync=False,
@@ -139,7 +139,7 @@ def write(run, kind, compression="none"):
 
 
 def convert(run, kind, source, count, *arguments):
-    folder = run.folder("shardfeed/converted")
+    folder = run.fresh_folder("shardfeed/converted")
     run.job(lambda: program(run, "convert", kind, source, f"{folder}/train@16", "--no-sync",
                             "--overwrite", *arguments),
             count, lambda: frames.digest(sorted(glob.glob(f"{folder}/train-*-of-00016"))))
@@ -160,7 +160,7 @@ def verify(run, kind):
 
 
 def first_batch(run):
-    run.job(lambda: next(iter(parsed(run, True, WINDOW["small"]))), 1)
+    run.job(lambda: protocol.begin(parsed(run, True, WINDOW["small"])), 1)
 
 
 def go_on(run, make, batches):
@@ -177,6 +177,7 @@ def go_on(run, make, batches):
         again = iter(make())
         again.load_state_dict(state)
         found.append(next(again))
+        return again
 
     run.job(work, 1)
     return found[0], expected
@@ -194,7 +195,7 @@ def numbers(run, size):
 
 
 def open_numbers(run, size):
-    run.job(lambda: next(iter(numbers(run, size))), 1)
+    run.job(lambda: protocol.begin(numbers(run, size)), 1)
 
 
 def middle(run, size):

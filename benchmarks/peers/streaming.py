@@ -1,23 +1,21 @@
-"""MosaicML Streaming: MDS shards, read in place."""
+"""MosaicML Streaming: MDS shards, read in place; pictures by DataLoader with two workers and OpenCV."""
 
 import json
 import os
-import shutil
 import sys
 
 from peers import frames, protocol
-from peers.protocol import get_by_number
+from peers.protocol import IMAGE_BATCH, get_by_number, opencv_record
 
 NAME = "MosaicML Streaming"
-INSTALL = ["mosaicml-streaming"]
-IMPORTS = ["streaming"]
+INSTALL = ["mosaicml-streaming", "opencv-python-headless"]
+IMPORTS = ["streaming", "torch", "cv2"]
 CRC = False
 FOLDERS = ["streaming"]
 
 
 def write_mds(records, folder):
     from streaming import MDSWriter
-    shutil.rmtree(folder, ignore_errors=True)
     with MDSWriter(out=folder, columns={"record": "bytes"}, size_limit=1 << 26) as writer:
         for record in records:
             writer.write({"record": record})
@@ -25,7 +23,7 @@ def write_mds(records, folder):
 
 def prepare(run):
     for kind in {"large", "small"} & set(run.kinds()):
-        write_mds(frames.payloads(run.shards(kind)), run.folder(f"streaming/{kind}"))
+        write_mds(frames.payloads(run.shards(kind)), run.fresh_folder(f"streaming/{kind}"))
 
 
 def dataset(run, kind, shuffle=False):
@@ -52,6 +50,23 @@ def get(run, kind):
     get_by_number(run, len(ds), lambda numbers: [ds[i]["record"] for i in numbers])
 
 
+def image(run):
+    import streaming
+    import torch
+    torch.set_num_threads(1)
+    streaming.base.util.clean_stale_shared_memory()
+
+    class Pictures(streaming.StreamingDataset):
+        def __getitem__(self, i):
+            return opencv_record(super().__getitem__(i)["record"])
+
+    ds = Pictures(local=f"{run.data}/streaming/large", shuffle=True, shuffle_algo="py1e", batch_size=IMAGE_BATCH)
+    loader = torch.utils.data.DataLoader(ds, IMAGE_BATCH, num_workers=run.threads, persistent_workers=True,
+                                         prefetch_factor=4)
+    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
+                len, lambda batch: {"image": batch.numpy()})
+
+
 def resume(run):
     ds = dataset(run, "small", True)
     iterator = iter(ds)
@@ -67,7 +82,9 @@ def resume(run):
     def work():
         again = dataset(run, "small", True)
         again.load_state_dict(state)
-        found.append(next(iter(again))["record"])
+        first, going_on = protocol.begin(again)
+        found.append(first["record"])
+        return going_on
 
     run.job(work, 1)
     run.result["same"] = found[0] == expected
@@ -75,7 +92,7 @@ def resume(run):
 
 def write(run, kind):
     records = list(frames.payloads(run.shards(kind)))
-    folder = f"{run.data}/streaming/written"
+    folder = run.fresh_folder("streaming/written")
 
     def digest():
         import streaming
@@ -95,6 +112,8 @@ WORKLOADS = {
     "mix_memory": {"py1e": mix_memory},
     "get_large": {"": lambda run: get(run, "large")},
     "get_small": {"": lambda run: get(run, "small")},
+    "image": {"OpenCV": image},
+    "image_paced": {"OpenCV": image},
     "resume": {"": resume},
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},

@@ -163,7 +163,7 @@ def image(run, kind, antialias):
 def write(run, kind, compression=""):
     import tensorflow as tf
     found = list(frames.payloads(run.shards(kind)))
-    folder = run.folder("tf_data/written")
+    folder = run.fresh_folder("tf_data/written")
     paths = [f"{folder}/train-{i:05d}-of-00016" for i in range(16)]
 
     def work():
@@ -204,7 +204,7 @@ def write_examples(examples, folder):
 def convert_pictures(run):
     import PIL.Image
     found = run.pictures()
-    folder = run.folder("tf_data/converted")
+    folder = run.fresh_folder("tf_data/converted")
 
     def examples():
         for path, label in found:
@@ -228,7 +228,7 @@ def convert_rows(run, kind):
     import csv
     import json
     kinds = {"id": int, "day": int, "flag": int, "price": float, "score": float}
-    folder = run.folder("tf_data/converted")
+    folder = run.fresh_folder("tf_data/converted")
     done = []
 
     def examples():
@@ -260,7 +260,7 @@ def verify(run, kind, singly=False):
 
 
 def first_batch(run):
-    run.job(lambda: next(iter(parsed(run, True, WINDOW["small"]))), 1)
+    run.job(lambda: protocol.begin(parsed(run, True, WINDOW["small"])), 1)
 
 
 def go_on(run, make, steps, look):
@@ -280,6 +280,7 @@ def go_on(run, make, steps, look):
         again = iter(make())
         tf.train.Checkpoint(iterator=again).read(path).assert_consumed()
         found.append(look(next(again)))
+        return again
 
     run.job(work, 1)
     run.result["same"] = bool((found[0] == expected).all())
@@ -297,7 +298,7 @@ def numbers(run, size):
 
 
 def open_numbers(run, size):
-    run.job(lambda: next(iter(numbers(run, size))), 1)
+    run.job(lambda: protocol.begin(numbers(run, size)), 1)
 
 
 def middle(run, size):

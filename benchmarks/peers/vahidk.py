@@ -1,14 +1,24 @@
-"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow; it checks no CRC."""
+"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow; it checks no CRC. Pictures by DataLoader
+with two workers, which share each shard by its index, and OpenCV."""
 
 import sys
 
-from peers import protocol
-from peers.protocol import BATCH, SIZES, WINDOW
+from peers import frames, protocol
+from peers.protocol import BATCH, IMAGE_BATCH, SIZES, WINDOW, opencv_record
 
 NAME = "tfrecord (vahidk)"
-INSTALL = ["tfrecord", "numpy"]
-IMPORTS = ["tfrecord.reader"]
+INSTALL = ["tfrecord", "torch", "opencv-python-headless", "numpy"]
+IMPORTS = ["tfrecord.reader", "torch", "cv2"]
 CRC = False
+
+
+def prepare(run):
+    """Indexes of the pictures."""
+    if "large" not in run.kinds():
+        return
+    for path in run.shards("large"):
+        with open(f"{path}.tfindex", "w") as file:
+            file.writelines(f"{offset} {length + 16}\n" for _, offset, length in frames.frames([path]))
 
 
 def records(run, kind):
@@ -48,7 +58,7 @@ def open_numbers(run, size):
 
     def work():
         shuffled = shuffle_iterator(map(bytes, records(run, f"numbers_{size}")), WINDOW["small"])
-        return [next(shuffled) for _ in range(BATCH)]
+        return [next(shuffled) for _ in range(BATCH)], shuffled
 
     run.job(work, 1)
 
@@ -75,6 +85,20 @@ def parse(run):
                 lambda batch: len(batch["y"]), lambda batch: batch)
 
 
+def image(run):
+    import torch
+    from tfrecord.torch.dataset import TFRecordDataset
+    torch.set_num_threads(1)
+    ds = torch.utils.data.ChainDataset([
+        TFRecordDataset(path, f"{path}.tfindex", {"image/encoded": "byte"}, shuffle_queue_size=WINDOW["large"],
+                        transform=lambda row: opencv_record(row["image/encoded"]))
+        for path in run.shards("large")])
+    loader = torch.utils.data.DataLoader(ds, IMAGE_BATCH, num_workers=run.threads, persistent_workers=True,
+                                         prefetch_factor=4)
+    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
+                len, lambda batch: {"image": batch.numpy()})
+
+
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
@@ -83,6 +107,8 @@ WORKLOADS = {
     "shuffle_large": {"": lambda run: shuffle(run, "large")},
     "shuffle_small": {"": lambda run: shuffle(run, "small")},
     "parse": {"": parse},
+    "image": {"OpenCV": image},
+    "image_paced": {"OpenCV": image},
     "mix_memory": {"": mix_memory},
     **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES},
 }

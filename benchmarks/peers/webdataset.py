@@ -1,24 +1,20 @@
-"""WebDataset: tars, one file a record."""
+"""WebDataset: tars, one file a record; pictures by its loader with two workers and OpenCV."""
 
 import glob
-import os
-import shutil
 import sys
 
 from peers import frames, protocol
-from peers.protocol import WINDOW
+from peers.protocol import IMAGE_BATCH, WINDOW, opencv_record
 
 NAME = "WebDataset"
-INSTALL = ["webdataset", "numpy"]
-IMPORTS = ["webdataset"]
+INSTALL = ["webdataset", "torch", "opencv-python-headless", "numpy"]
+IMPORTS = ["webdataset", "torch", "cv2"]
 CRC = False
 FOLDERS = ["webdataset"]
 
 
 def write_tars(records, folder):
     import webdataset
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
     with webdataset.ShardWriter(f"{folder}/%05d.tar", maxcount=-(-len(records) // 16),
                                 maxsize=1 << 40, verbose=0) as writer:
         for i, record in enumerate(records):
@@ -33,7 +29,7 @@ def some(run, kind):
 
 def prepare(run):
     for kind in {"large", "small"} & set(run.kinds()):
-        write_tars(some(run, kind), run.folder(f"webdataset/{kind}"))
+        write_tars(some(run, kind), run.fresh_folder(f"webdataset/{kind}"))
 
 
 def dataset(run, kind, window):
@@ -61,9 +57,21 @@ def read(run, kind, window=0):
                 look=lambda element: [element["bin"]])
 
 
+def image(run):
+    import numpy as np
+    import torch
+    import webdataset
+    torch.set_num_threads(1)
+    ds = dataset(run, "large", WINDOW["large"]).map(lambda element: opencv_record(element["bin"]))
+    loader = webdataset.WebLoader(ds.batched(IMAGE_BATCH, collation_fn=np.stack), batch_size=None,
+                                  num_workers=run.threads, persistent_workers=True, prefetch_factor=4)
+    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
+                len, lambda batch: {"image": np.asarray(batch)})
+
+
 def write(run, kind):
     records = some(run, kind)
-    folder = run.folder(f"webdataset/written/{kind}")
+    folder = run.fresh_folder(f"webdataset/written/{kind}")
 
     def digest():
         import tarfile
@@ -82,6 +90,8 @@ WORKLOADS = {
     "shuffle_large": {"": lambda run: read(run, "large", WINDOW["large"])},
     "shuffle_small": {"": lambda run: read(run, "small", WINDOW["small"])},
     "mix_memory": {"": mix_memory},
+    "image": {"OpenCV": image},
+    "image_paced": {"OpenCV": image},
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
 }

@@ -372,5 +372,5 @@ def test_output_below_a_file_is_refused(tmp_path):
 def test_unknown_words_are_told_beside_the_known(command, flag, words):
     result = harness.run(command, "x", flag, "other")
     assert result.status == USAGE
-    assert result.err == (f"shardfeed: {flag}: other not in {words}\n"
-                          "Run with --help for more information.\n")
+    assert result.err == (f"shardfeed: {command}: {flag}: other not in {words}\n"
+                          f"Run 'shardfeed {command} --help' for what there is.\n")

@@ -383,6 +383,45 @@ TEST_F(ReaderTest, SeekGoesAnywhere) {
   }
 }
 
+// A window of more than 8 MiB, whose first records are read one by one, from anywhere on.
+TEST_F(ReaderTest, LargeWindows) {
+  constexpr uint64_t kMany = 90'000;
+  constexpr uint64_t kBad = 40'000;
+  const ShardSet set = WriteShards(folder_, {kMany / 3, kMany / 3, kMany / 3}, 200);
+  OpenTable(set);
+  std::string shard = testing::ReadBytes(set.paths[1]);
+  shard[shard.find(RecordText(kBad, 200))] ^= 1;
+  folder_.Write("d-00001-of-00003", shard);
+  for (uint64_t world : {1, 2, 3}) {
+    ReaderOptions options;
+    options.order.kind = OrderSpec::Kind::kShuffle;
+    options.order.window = kMany - 1000;
+    options.world = world;
+    options.rank = world - 1;
+    options.batch = 64;
+    options.epochs = 2;
+    options.threads = 2;
+    options.damage.skip = true;
+    const auto reader = MakeReader(OpenTable(set), options);
+    ASSERT_TRUE(reader->memory_plan().whole_chunks);
+    const uint64_t bad = reader->order().PositionOf(0, kBad);
+    for (uint64_t start : {world == 2 ? 0 : bad + 1, kMany - 500}) {
+      reader->Seek(0, start);
+      const auto all = Drain(*reader);
+      ASSERT_OK(all);
+      const uint64_t first = all->records.size() - reader->records_per_epoch();
+      EXPECT_LE(start + first * world, kMany);
+      for (size_t i = 0; i < all->records.size(); ++i) {
+        const uint64_t position = all->positions[i] % 1'000'000;
+        ASSERT_EQ(position, all->positions[i < first ? 0 : first] % 1'000'000 +
+                                (i < first ? i : i - first) * world);
+        const uint64_t record = reader->RecordAt(i < first ? 0 : 1, position);
+        ASSERT_EQ(all->records[i], record == kBad ? "" : RecordText(record, 200));
+      }
+    }
+  }
+}
+
 // ---- Damage
 
 TEST_F(ReaderTest, DamageIsAnErrorThatTellsWhere) {
