@@ -20,6 +20,8 @@ namespace shardfeed {
 namespace {
 
 constexpr int kStateVersion = 1;
+// Waits of the consumer that a trace tells of.
+constexpr uint64_t kTracedNs = 10'000;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -86,6 +88,7 @@ struct Dataset::Node {
   bool may_await = false;
   // Sources of kOther: makes the stage; `source` is its number.
   std::function<std::unique_ptr<Stage>(uint64_t epoch, uint32_t source)> make_source;
+  std::function<std::string(uint64_t position)> describe;  // may be empty: what its rows are called
   // Others of kOther: makes the stage, from those of the inputs or from what makes them.
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(std::shared_ptr<RunContext>, uint64_t epoch)>
       make;
@@ -206,7 +209,8 @@ Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step, std::string na
   return FromNode(std::move(node));
 }
 
-Dataset Dataset::Rows(const shardfeed::Batch& rows) {
+Dataset Dataset::Rows(const shardfeed::Batch& rows,
+                      std::function<std::string(uint64_t row)> describe) {
   if (rows.spec == nullptr) {
     return Dataset(absl::InvalidArgumentError("rows: a batch without a spec"));
   }
@@ -218,6 +222,7 @@ Dataset Dataset::Rows(const shardfeed::Batch& rows) {
     copy.batched = false;
     return MakeRowsStage(std::move(copy), epoch, source);
   };
+  node.describe = std::move(describe);
   return FromNode(std::move(node));
 }
 
@@ -1145,7 +1150,15 @@ absl::StatusOr<std::unique_ptr<Stage>> Dataset::Compile(const std::shared_ptr<co
     return MakeShardsStage(node->table, node->reader, epoch, source, node.get(),
                            std::move(context));
   }
-  if (node->make_source) return node->make_source(epoch, context->sources.at(node.get()));
+  if (node->make_source) {
+    const uint32_t source = context->sources.at(node.get());
+    if (node->describe) {
+      context->SetDescriber(source, [describe = node->describe](uint64_t, uint64_t position) {
+        return describe(position);
+      });
+    }
+    return node->make_source(epoch, source);
+  }
   if (node->kind == Node::kOther) return node->make(std::move(context), epoch);
 
   ParallelSteps steps;
@@ -1342,7 +1355,6 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
   const uint64_t end = NowNs();
   wait_ns_ += end - start;
   if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
-  constexpr uint64_t kTracedNs = 10'000;
   if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, out->rows);
   if (error_.ok() && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
@@ -1367,6 +1379,18 @@ absl::Status Iterator::Peek(Batch* out) {
     *ready = queue.head().batched ? queue.head() : queue.head().Slice(queue.at(), queue.left());
     return status;
   });
+}
+
+std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
+  if (!error_.ok() || !repeated_.empty()) return true;
+  if (Forked()) return std::nullopt;
+  if (most.count() <= 0) return queue_->Await(most);
+  const uint64_t start = NowNs();
+  const std::optional<bool> there = queue_->Await(most);
+  const uint64_t end = NowNs();
+  wait_ns_ += end - start;
+  if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, 0);
+  return there;
 }
 
 void Iterator::Advance(size_t elements) {

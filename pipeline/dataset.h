@@ -10,6 +10,7 @@
 #ifndef SHARDFEED_PIPELINE_DATASET_H_
 #define SHARDFEED_PIPELINE_DATASET_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -94,8 +95,9 @@ class Dataset {
   static Dataset Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
   // A column of int64.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
-  // The rows of a batch in memory.
-  static Dataset Rows(const shardfeed::Batch& rows);
+  // The rows of a batch in memory. `describe`: what errors call row `row`, on any thread.
+  static Dataset Rows(const shardfeed::Batch& rows,
+                      std::function<std::string(uint64_t row)> describe = {});
   // What the functions that `make` makes give; each run makes its own. See MakeGeneratorStage.
   static Dataset FromGenerator(std::function<Generator()> make, RowSpec spec);
 
@@ -277,8 +279,8 @@ struct IteratorStats {
   std::string verdict;
 };
 
-// One run of a dataset. One thread at a time calls Next, State and Load; Cancel and stats may be
-// called from any. May be destroyed at any time.
+// One run of a dataset. One thread at a time calls Next, Await, State and Load; Cancel and stats
+// may be called from any. May be destroyed at any time.
 //
 // In a child after fork, Next goes on from the same place with threads of the child's own, for
 // which the run must be deterministic. The parent's goes on as well.
@@ -294,7 +296,11 @@ class Iterator {
   absl::Status Peek(Batch* out);
   // Delivers so many of the elements that Peek gave.
   void Advance(size_t elements);
+  // Waits until Next and Peek need not wait: for elements, the end or an error. False: not within
+  // `most`. Nothing, and at once: the chain's last step cannot tell.
+  std::optional<bool> Await(std::chrono::nanoseconds most);
   const RowSpec& spec() const { return recipe_.spec(); }
+  bool batched() const { return recipe_.batched(); }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic.

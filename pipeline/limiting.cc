@@ -22,6 +22,9 @@ class TakeStage : public Stage {
     taken_ += out->num_elements();
     return status;
   }
+  std::optional<bool> Await(std::chrono::nanoseconds most) override {
+    return taken_ == count_ ? true : queue_.Await(most);
+  }
   void Save(StateWords* words) const override {
     words->push_back(taken_);
     queue_.Save(words);
@@ -52,6 +55,9 @@ class SkipStage : public Stage {
       left_ -= n;
     }
     return queue_.Take(SIZE_MAX, out);
+  }
+  std::optional<bool> Await(std::chrono::nanoseconds most) override {
+    return left_ > 0 ? std::nullopt : queue_.Await(most);
   }
   void Save(StateWords* words) const override {
     words->push_back(left_);

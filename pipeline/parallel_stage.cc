@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -23,9 +24,10 @@ constexpr size_t kTaskBatches = 8;
 constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
 
+using Clock = std::chrono::steady_clock;
+
 uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
 }
 
@@ -50,51 +52,24 @@ class ParallelStage : public Stage {
     *out = Batch();
     Start();
     std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      const auto ready = [&] {
-        if (jobs_.empty()) return ended_;
-        if (jobs_.front()->done) return true;
-        return !context_->deterministic && num_done_ > 0;
-      };
-      if (!ready()) {
-        const uint64_t start = NowNs();
-        const bool in_time = done_.wait(lock, context_->stop.get_token(), ready);
-        counters_->wait_out_ns += NowNs() - start;
-        if (!in_time) return absl::CancelledError("the run was cancelled");
-      }
-      if (jobs_.empty()) return input_status_;
-      auto it = jobs_.begin();
-      if (!context_->deterministic) {
-        it = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->done; });
-      }
-      std::unique_ptr<Job> job = std::move(*it);
-      jobs_.erase(it);
-      --num_done_;
-      if (job->ends_task) --tasks_ahead_;
-      rows_ahead_ -= job->rows;
-      AddBytesAhead(-static_cast<int64_t>(job->bytes));
-      counters_->ready = num_done_;
-      NoteLevel();
-      const int workers = counters_->workers;
-      const bool more_work = workers > workers_seen_;
-      workers_seen_ = workers;
-      if (!job->status.ok()) return job->status;
-      state_ = std::move(job->after);
-      const bool room = job->ends_task || jobs_.size() < 2;
-      const bool drained = job->output.empty();
-      if (!drained) *out = std::move(job->output);
-      Recycle(*job);
-      lock.unlock();
-      if (room) work_.notify_one();
-      if (more_work) parked_.notify_all();
-      if (!drained) {
-        counters_->batches += 1;
-        counters_->rows += out->rows;
-        return absl::OkStatus();
-      }
-      // Filters left nothing of it.
-      lock.lock();
+    if (!AwaitDone(lock, Clock::time_point::max())) {
+      return absl::CancelledError("the run was cancelled");
     }
+    if (jobs_.empty()) return input_status_;
+    const std::unique_ptr<Job> job = TakeDone(lock);
+    if (!job->status.ok()) return job->status;
+    *out = std::move(job->output);
+    counters_->batches += 1;
+    counters_->rows += out->rows;
+    return absl::OkStatus();
+  }
+
+  std::optional<bool> Await(std::chrono::nanoseconds most) override {
+    Start();
+    const Clock::time_point deadline =
+        most.count() > 0 ? Clock::now() + most : Clock::time_point::min();
+    std::unique_lock<std::mutex> lock(mutex_);
+    return AwaitDone(lock, deadline) || context_->stop.stop_requested();
   }
 
   void Save(StateWords* words) const override {
@@ -174,6 +149,58 @@ class ParallelStage : public Stage {
     threads_.clear();
   }
 
+  // Called with mutex_ held. A job that is to be delivered now, if it is done; else the end.
+  std::deque<std::unique_ptr<Job>>::iterator FindDone() {
+    if (context_->deterministic) {
+      return !jobs_.empty() && jobs_.front()->done ? jobs_.begin() : jobs_.end();
+    }
+    if (num_done_ == 0) return jobs_.end();
+    return std::find_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->done; });
+  }
+
+  // Waits until there is such a job with a batch or an error, or an end without jobs. Those of
+  // which filters left nothing are passed. False: not before `deadline`, or the run was cancelled.
+  bool AwaitDone(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
+    const auto ready = [&] { return jobs_.empty() ? ended_ : FindDone() != jobs_.end(); };
+    while (true) {
+      if (!ready()) {
+        const Clock::time_point start = Clock::now();
+        if (start >= deadline) return false;
+        const bool in_time = done_.wait_until(lock, context_->stop.get_token(), deadline, ready);
+        counters_->wait_out_ns += (Clock::now() - start).count();
+        if (!in_time) return false;
+      }
+      if (jobs_.empty()) return true;
+      const Job& job = **FindDone();
+      if (!job.status.ok() || !job.output.empty()) return true;
+      TakeDone(lock);
+      lock.lock();
+    }
+  }
+
+  // Takes that job, and lets go of the lock: there may be room for more.
+  std::unique_ptr<Job> TakeDone(std::unique_lock<std::mutex>& lock) {
+    const auto it = FindDone();
+    std::unique_ptr<Job> job = std::move(*it);
+    jobs_.erase(it);
+    --num_done_;
+    if (job->ends_task) --tasks_ahead_;
+    rows_ahead_ -= job->rows;
+    AddBytesAhead(-static_cast<int64_t>(job->bytes));
+    counters_->ready = num_done_;
+    NoteLevel();
+    const int workers = counters_->workers;
+    const bool more_work = workers > workers_seen_;
+    workers_seen_ = workers;
+    if (job->status.ok()) state_ = std::move(job->after);
+    const bool room = job->ends_task || jobs_.size() < 2;
+    Recycle(*job);
+    lock.unlock();
+    if (room) work_.notify_one();
+    if (more_work) parked_.notify_all();
+    return job;
+  }
+
   bool MayPull() const {
     if (pulling_ || ended_) return false;
     if (jobs_.size() < 2) return true;
@@ -181,7 +208,7 @@ class ParallelStage : public Stage {
       return false;
     }
     return tasks_ahead_ < counters_->read_ahead ||
-           rows_ahead_ < kRowsAheadPerThread * counters_->workers;
+           (!steps_.input_may_await && rows_ahead_ < kRowsAheadPerThread * counters_->workers);
   }
 
   // Thread `number` of the stage.

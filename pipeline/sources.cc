@@ -29,14 +29,7 @@ class RecordNames {
   std::string Name(uint64_t epoch, uint64_t position) {
     std::call_once(once_, [&] { reader_ = Open(); });
     if (!reader_.ok()) return std::string(reader_.status().message());
-    const ShardTable& table = (*reader_)->table();
-    const uint64_t record = (*reader_)->RecordAt(epoch, position);
-    const size_t shard = table.ShardOf(record);
-    const uint64_t number = record - table.begins()[shard];
-    const auto index = table.Index(shard);
-    if (!index.ok()) return fmt::format("{}: record {}", table.path(shard), number);
-    return fmt::format("{}: record {} at byte {}", table.path(shard), number,
-                       (*index)->Offset(number));
+    return (*reader_)->table().NameOf((*reader_)->RecordAt(epoch, position));
   }
 
  private:

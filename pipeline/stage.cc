@@ -23,16 +23,23 @@ absl::Status ElementQueue::Fill() {
   return absl::OkStatus();
 }
 
+std::optional<bool> ElementQueue::Await(std::chrono::nanoseconds most) {
+  if (ended_ || left() > 0) return true;
+  // Behind what is to be dropped, Fill asks more than once.
+  return skip_ > 0 ? std::nullopt : input_->Await(most);
+}
+
 absl::Status ElementQueue::Take(size_t elements, Batch* out) {
   *out = Batch();
   absl::Status status = Fill();
   if (!status.ok() || ended_) return status;
   const size_t n = std::min(elements, left());
   if (at_ == 0 && n == head_.num_elements()) {
-    *out = head_;
-  } else {
-    *out = head_.Slice(at_, n);
+    // Whoever drops it gives its memory back.
+    *out = std::exchange(head_, Batch());
+    return absl::OkStatus();
   }
+  *out = head_.Slice(at_, n);
   at_ += n;
   return absl::OkStatus();
 }

@@ -3,8 +3,10 @@
 #ifndef SHARDFEED_PIPELINE_STAGE_H_
 #define SHARDFEED_PIPELINE_STAGE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -50,6 +52,10 @@ class Stage {
   // After an error the stage is not to be used any more.
   virtual absl::Status Next(Batch* out) = 0;
 
+  // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
+  // Nothing, and at once: this stage cannot tell.
+  virtual std::optional<bool> Await(std::chrono::nanoseconds /*most*/) { return std::nullopt; }
+
   // Where the stage stands: behind the last batch that Next delivered.
   virtual void Save(StateWords* words) const = 0;
   virtual absl::Status Load(StateReader* words) = 0;
@@ -66,6 +72,8 @@ class ElementQueue {
 
   // Makes sure that there is an element, unless the input has ended.
   absl::Status Fill();
+  // Waits until Fill need not wait, as Stage::Await.
+  std::optional<bool> Await(std::chrono::nanoseconds most);
   // Behind Fill: whether there is none.
   bool ended() const { return ended_; }
   // The batch that holds the next element, as its element number at().

@@ -101,6 +101,14 @@ size_t ShardTable::ShardOf(uint64_t record) const {
   return std::upper_bound(begin_.begin(), begin_.end(), record) - begin_.begin() - 1;
 }
 
+std::string ShardTable::NameOf(uint64_t record) const {
+  const size_t shard = ShardOf(record);
+  const uint64_t number = record - begin_[shard];
+  const auto index = Index(shard);
+  if (!index.ok()) return fmt::format("{}: record {}", path(shard), number);
+  return fmt::format("{}: record {} at byte {}", path(shard), number, (*index)->Offset(number));
+}
+
 absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard) const {
   const Shard& known = shards_[shard];
   if (known.built != nullptr) return known.built;

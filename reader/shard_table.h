@@ -56,6 +56,9 @@ class ShardTable {
   const std::vector<uint64_t>& begins() const { return begin_; }
   size_t ShardOf(uint64_t record) const;
   const std::string& path(size_t shard) const { return shards_[shard].path; }
+  // "train-00001-of-00010: record 17 at byte 4242"; without the byte where the index is not to be
+  // had. For messages.
+  std::string NameOf(uint64_t record) const;
   const IndexSummary& summary(size_t shard) const { return shards_[shard].summary; }
   RecordRange RangeOf(size_t shard) const {
     return {begin_[shard], begin_[shard + 1] - begin_[shard]};

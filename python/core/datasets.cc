@@ -149,7 +149,7 @@ void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare,
 class Records {
  public:
   explicit Records(std::shared_ptr<const ShardTable> table)
-      : access_(std::make_unique<RandomAccess>(std::move(table))) {}
+      : access_(std::make_shared<const RandomAccess>(std::move(table))) {}
 
   uint64_t size() const { return access_->num_records(); }
   BytesArray Get(const std::vector<uint64_t>& numbers, int threads) const {
@@ -162,6 +162,24 @@ class Records {
     const std::string_view* data = records->records.data();
     return {std::move(records), data, {static_cast<int64_t>(numbers.size())}};
   }
+  // The records with these numbers, as a chain's source.
+  Dataset Rows(std::vector<uint64_t> numbers) const {
+    absl::StatusOr<RecordSet> set;
+    {
+      nb::gil_scoped_release release;
+      set = access_->Get(numbers);
+    }
+    auto records = std::make_shared<RecordSet>(Check(std::move(set)));
+    Batch batch;
+    batch.rows = numbers.size();
+    batch.spec = RecordSpec();
+    batch.columns = {{reinterpret_cast<char*>(records->records.data())}};
+    batch.memory = {std::move(records)};
+    return Made(
+        Dataset::Rows(batch, [access = access_, numbers = std::move(numbers)](uint64_t row) {
+          return access->table().NameOf(numbers[row]);
+        }));
+  }
   // (path, record in the shard, byte of its frame)
   nb::tuple Place(uint64_t number) const {
     const ShardTable& table = access_->table();
@@ -173,7 +191,7 @@ class Records {
   }
 
  private:
-  std::unique_ptr<RandomAccess> access_;
+  std::shared_ptr<const RandomAccess> access_;
 };
 
 }  // namespace
@@ -206,6 +224,7 @@ void BindDatasets(nb::module_& m) {
   nb::class_<Records>(m, "Records")
       .def("__len__", &Records::size)
       .def("get", &Records::Get)
+      .def("rows", &Records::Rows)
       .def("place", &Records::Place);
 
   nb::class_<Dataset>(m, "Dataset")

@@ -1,6 +1,7 @@
 #include "python/core/iterator.h"
 
 #include <deque>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -182,9 +183,23 @@ void PyIterator::AskAhead() {
   Ask();
 }
 
+PyIterator::Element PyIterator::TakeHere() {
+  Element element;
+  absl::Status status;
+  if (run_->iterator->batched()) {
+    status = run_->iterator->Next(&element.batch);
+    element.passed = true;
+  } else {
+    status = run_->iterator->Peek(&element.batch);
+  }
+  Check(status);
+  return element;
+}
+
 PyIterator::Element PyIterator::Take() {
   while (true) {
     absl::Status status;
+    bool busy = false;
     {
       std::lock_guard<std::mutex> lock(run_->mutex);
       if (!run_->elements.empty()) {
@@ -192,23 +207,28 @@ PyIterator::Element PyIterator::Take() {
         run_->elements.pop_front();
         return element;
       }
-      if (!run_->busy) {
+      busy = run_->busy;
+      if (!busy) {
         if (run_->ended) return Element();
         status = std::exchange(run_->status, absl::OkStatus());
       }
     }
     Check(status);
-    bool idle = false;
-    {
+    if (busy) {
       nb::gil_scoped_release release;
       std::unique_lock<std::mutex> lock(run_->mutex);
-      idle = !run_->busy && run_->elements.empty();
-      if (!idle) {
-        run_->changed.wait_for(lock, kSignalInterval,
-                               [this] { return !run_->busy || !run_->elements.empty(); });
+      run_->changed.wait_for(lock, kSignalInterval,
+                             [this] { return !run_->busy || !run_->elements.empty(); });
+    } else {
+      std::optional<bool> there = run_->iterator->Await(std::chrono::nanoseconds(0));
+      if (there == false) {
+        nb::gil_scoped_release release;
+        there = run_->iterator->Await(kSignalInterval);
       }
+      if (there == true) return TakeHere();
+      asks_ = !there.has_value();
+      if (asks_) Ask();
     }
-    if (idle) Ask();
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
 }
@@ -235,7 +255,7 @@ nb::object PyIterator::Next() {
       batch_rows_ += batch.rows;
     }
     // Whoever wants a state with each element would wait for the next one there.
-    if (element.passed || ++elements_since_state_ > kStatesApart) AskAhead();
+    if (asks_ && (element.passed || ++elements_since_state_ > kStatesApart)) AskAhead();
     return BatchToPython(std::move(batch), form_.bare, form_.writable);
   }
   num_rows_ = batch.rows;

@@ -29,10 +29,11 @@ struct ElementForm {
 // All functions are called with the GIL and let it go while they wait; those of one iterator may be
 // called from several threads, one after another.
 //
-// The run is asked on a thread of its own, so that the one that waits can look for signals (Ctrl-C)
-// now and then: an interrupted call leaves its work under way, and the next call takes what it
-// gives. The next elements are looked for when one is handed out: small ones come as quickly as
-// threads change. In a child after fork, where the run's threads are not, all functions raise.
+// Where the run can wait for a while only, the caller's thread takes elements itself, and looks for
+// signals (Ctrl-C) in between. Other runs are asked on a thread of their own: an interrupted call
+// leaves its work under way, and the next call takes what it gives. There, the next elements are
+// looked for when one is handed out: small ones come as quickly as threads change. In a child after
+// fork, where the run's threads are not, all functions raise.
 class PyIterator {
  public:
   PyIterator(std::unique_ptr<Iterator> run, ElementForm form);
@@ -61,6 +62,8 @@ class PyIterator {
   void Ask();
   // The same if that one is not being looked for, and few are there.
   void AskAhead();
+  // What the run has at hand.
+  Element TakeHere();
   // The next element that is there, without the GIL until it is.
   Element Take();
   // Waits for the work, without the GIL; raises what a signal handler raises.
@@ -71,6 +74,7 @@ class PyIterator {
   const ElementForm form_;
   std::atomic<bool> closed_ = false;
   bool forked_ = false;
+  bool asks_ = false;  // the run was last asked on its thread
   // Rows that stand ready, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;

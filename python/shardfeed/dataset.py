@@ -40,6 +40,8 @@ _UNKNOWN = {
 
 
 def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
+    if method == "records":
+        return arguments[0].rows(arguments[1])
     if method == "rows":
         return CoreDataset.rows(*arguments[:2])
     if method in ("shards", "range", "from_generator"):
@@ -673,11 +675,10 @@ class Dataset:
         if ds._method != "shards":
             raise TypeError(f"{self!r} has no elements by number: only sf.read has, and parse, "
                             f"decode_image, map and select behind it; {ds._text} has not")
-        records = ds._records.get(numbers, 0)
         if not steps:
-            return records
-        found = Dataset("rows", ([("record", "bytes", (), False)], [records], len(records)), [],
-                        f"records({len(records)})", "record")
+            return ds._records.get(numbers, 0)
+        found = Dataset("records", (ds._records, list(numbers)), [], f"records({len(numbers)})",
+                        "record")
         for step in reversed(steps):
             # What parse_all found out is known by its columns.
             method, arguments = step._method, step._arguments

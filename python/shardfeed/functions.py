@@ -184,22 +184,26 @@ class GeneratorFunction(RowFunction):
     """fn() gives an iterable of elements; a call begins a run of it, which is a function that gives
     the next rows' columns, None at the end."""
 
-    # So many rows at a time, or those of so many seconds.
+    # So many rows at a time, or those of so many seconds. Few at first: whoever takes few elements
+    # has few drawn ahead.
     ROWS = 64
     SECONDS = 0.02
 
     def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
         elements = iter(self.fn())
+        most = 1
 
         def more() -> Optional[List[Any]]:
+            nonlocal most
             rows: List[List[Any]] = []
             end = time.monotonic() + self.SECONDS
             for element in elements:
                 rows.append(self.row(element))
-                if len(rows) == self.ROWS or time.monotonic() >= end:
+                if len(rows) == most or time.monotonic() >= end:
                     break
             if not rows:
                 return None
+            most = min(2 * most, self.ROWS)
             return [self._column(spec, [row[i] for row in rows])
                     for i, spec in enumerate(self.outputs)]
 

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <new>
+#include <numeric>
+#include <optional>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -652,6 +655,21 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
       kAborted, "the batch that begins with element 6 of epoch 0: enough");
 }
 
+TEST(ErrorTest, RowsAreCalledAsTheirSourceSays) {
+  Batch rows;
+  rows.rows = 5;
+  rows.spec = std::make_shared<const RowSpec>(RowSpec{{"n", DType::kInt64, {}}});
+  AllocateFixedColumns(&rows);
+  auto* values = reinterpret_cast<int64_t*>(rows.columns[0].data);
+  std::iota(values, values + rows.rows, 0);
+  const Dataset ds =
+      Dataset::Rows(rows, [](uint64_t row) { return "picture " + std::to_string(10 * row); });
+  const auto fail = [](RowContext& row) {
+    return row.In<int64_t>(0)[0] == 3 ? absl::DataLossError("is black") : absl::OkStatus();
+  };
+  EXPECT_FAILS(FirstError(ds.Map({}, fail)), kDataLoss, "picture 30: is black");
+}
+
 TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   const Dataset range = Dataset::Range(0, 10);
   const auto fails = [](const Dataset& ds, std::string_view message) {
@@ -992,6 +1010,61 @@ TEST(RunTest, CancelEndsAWait) {
   Batch batch;
   EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
   canceller.join();
+}
+
+TEST(RunTest, AwaitWaitsNoLongerThanItIsTold) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  std::atomic<bool> open = false;
+  const auto slow = [&](RowContext& row) {
+    while (!open) std::this_thread::yield();
+    return row.In<int64_t>(0)[0] < 15;
+  };
+  // The last batch, of which nothing is left, is not waited for as one that comes.
+  const Dataset rows = Dataset::Range(0, 20);
+  for (bool deterministic : {true, false}) {
+    for (const Dataset& ds :
+         {rows.Filter(slow), rows.Batch(5).Unbatch().Filter(slow).Take(100).Skip(0)}) {
+      open = false;
+      const auto it = Start(ds, deterministic);
+      EXPECT_EQ(it->Await(milliseconds(0)), false);
+      EXPECT_EQ(it->Await(milliseconds(1)), false);
+      open = true;
+      Batch batch;
+      for (int64_t n = 0; n < 15; ++n) {
+        EXPECT_EQ(it->Await(hours(1)), true);
+        ASSERT_OK(it->Next(&batch));
+        if (deterministic) {
+          EXPECT_EQ(batch.Row<int64_t>(0, 0)[0], n);
+        }
+      }
+      EXPECT_EQ(it->Await(hours(1)), true);
+      ASSERT_OK(it->Next(&batch));
+      EXPECT_TRUE(batch.empty());
+    }
+  }
+  // Others cannot tell.
+  EXPECT_EQ(Start(rows)->Await(hours(1)), std::nullopt);
+  EXPECT_EQ(Start(Square(rows).Skip(3))->Await(hours(1)), std::nullopt);
+}
+
+TEST(RunTest, CancelAndErrorsEndAnAwait) {
+  std::atomic<bool> open = false;
+  const Dataset ds = Dataset::Range(0, 5).Map({}, [&](RowContext&) {
+    while (!open) std::this_thread::yield();
+    return absl::DataLossError("bad");
+  });
+  auto it = Start(ds);
+  std::thread canceller([&] { it->Cancel(); });
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
+  Batch batch;
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
+  canceller.join();
+  open = true;
+  it = Start(ds);
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "bad");
+  EXPECT_EQ(it->Await(std::chrono::hours(1)), true);
 }
 
 TEST(RunTest, StatisticsAddUp) {

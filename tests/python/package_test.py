@@ -716,6 +716,34 @@ def test_elements_by_number(dataset, parsed):
         ds.shuffle(1)[0]
     path, record, offset = ds.place(251)
     assert path.endswith("train-00001-of-00004") and record == 1 and offset > 0
+    # Errors name it as they do when it comes by iterating.
+    with pytest.raises(Exception, match=f"train-00001-of-00004: record 1 at byte {offset}: "):
+        ds.parse({"n": sf.float32})[[251, 7]]
+
+
+def test_generators_are_not_drawn_far_ahead():
+    drawn = []
+
+    def slowly():
+        for i in range(1000):
+            drawn.append(i)
+            time.sleep(0.03)
+            yield {"n": i}
+
+    def quickly():
+        for i in range(1000):
+            drawn.append(i)
+            yield {"n": i}
+
+    declared = {"n": sf.int64}
+    for make, most in ((slowly, 10), (quickly, 70)):
+        ds = sf.from_generator(make, declared).map(lambda row: row, output=declared)
+        drawn.clear()
+        with ds.start(threads=2) as it:
+            assert next(it)["n"] == 0
+            time.sleep(1)
+            assert len(drawn) <= most
+            assert [next(it)["n"] for _ in range(20)] == list(range(1, 21))
 
 
 def test_datasets_can_be_pickled(parsed):
