@@ -17,7 +17,7 @@ std::pair<const CLI::Option*, std::string_view> OptionIn(std::string_view messag
   size_t length = 0;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
-    if (name.size() > length && message.substr(0, name.size()) == name) {
+    if (name.size() > length && message.starts_with(name)) {
       found = option;
       length = name.size();
     }
@@ -29,11 +29,11 @@ std::pair<const CLI::Option*, std::string_view> OptionIn(std::string_view messag
 std::string Wanted(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::string name = option.get_name();
-  if (type.rfind("UINT", 0) == 0) {
+  if (type.starts_with("UINT")) {
     return fmt::format("expected a whole number from 0 on, as in {} 7", name);
   }
-  if (type.rfind("INT", 0) == 0) return fmt::format("expected a whole number, as in {} 7", name);
-  if (type.rfind("FLOAT", 0) == 0) return fmt::format("expected a number, as in {} 0.5", name);
+  if (type.starts_with("INT")) return fmt::format("expected a whole number, as in {} 7", name);
+  if (type.starts_with("FLOAT")) return fmt::format("expected a number, as in {} 0.5", name);
   return fmt::format("expected a value: {}", option.get_description());
 }
 
@@ -49,9 +49,9 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
   const std::string message = error.what();
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     const std::string_view start = "Could not convert: ";
-    if (message.rfind(start, 0) != 0) return message;
+    if (!message.starts_with(start)) return message;
     const auto [option, given] = OptionIn(std::string_view(message).substr(start.size()), command);
-    if (option == nullptr || given.substr(0, 3) != " = ") return message;
+    if (option == nullptr || !given.starts_with(" = ")) return message;
     std::string said =
         fmt::format("{} '{}': {}", option->get_name(), given.substr(3), Wanted(*option));
     // It may be what comes next: `read --shuffle out/train@4`.

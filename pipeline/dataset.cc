@@ -20,8 +20,6 @@ namespace shardfeed {
 namespace {
 
 constexpr int kStateVersion = 1;
-// Waits of the consumer that a trace tells of.
-constexpr uint64_t kTracedNs = 10'000;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -1338,6 +1336,15 @@ absl::Status Iterator::OpenAgain() {
   return status.ok() ? reader.status() : status;
 }
 
+uint64_t Iterator::EndWait(uint64_t start_ns, size_t rows) {
+  constexpr uint64_t kTracedNs = 10'000;  // shorter waits are not traced
+  const uint64_t end = NowNs();
+  wait_ns_ += end - start_ns;
+  if (options_.trace && end - start_ns > kTracedNs)
+    options_.trace->Add("next", start_ns, end, rows);
+  return end;
+}
+
 absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*)) {
   *out = Batch();
   if (!error_.ok()) return error_;
@@ -1352,10 +1359,8 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
     error_ = work(*queue_, out);
     if (options_.headspace && error_.ok()) repeated_ = *out;
   }
-  const uint64_t end = NowNs();
-  wait_ns_ += end - start;
+  const uint64_t end = EndWait(start, out->rows);
   if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
-  if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, out->rows);
   if (error_.ok() && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
     *out = Batch();
@@ -1387,9 +1392,7 @@ std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
   if (most.count() <= 0) return queue_->Await(most);
   const uint64_t start = NowNs();
   const std::optional<bool> there = queue_->Await(most);
-  const uint64_t end = NowNs();
-  wait_ns_ += end - start;
-  if (options_.trace && end - start > kTracedNs) options_.trace->Add("next", start, end, 0);
+  EndWait(start, 0);
   return there;
 }
 

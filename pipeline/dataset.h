@@ -225,7 +225,6 @@ class Dataset {
 
   friend class Iterator;
 
-  static bool IndexesMade(const Node& node);
   explicit Dataset(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
   static Dataset FromNode(Node node);
@@ -234,6 +233,7 @@ class Dataset {
                 MixOptions options) const;
   Dataset Kept(std::string text, Keeping keeping) const;
   static absl::StatusOr<uint64_t> FingerprintOf(const Node& node, bool with_ranks);
+  static bool IndexesMade(const Node& node);
   Dataset WithRowStep(std::shared_ptr<const RowStep> step, std::string text) const;
   static absl::StatusOr<std::unique_ptr<Stage>> Compile(const std::shared_ptr<const Node>& node,
                                                         std::shared_ptr<RunContext> context,
@@ -323,6 +323,8 @@ class Iterator {
   absl::Status OpenAgain();
   // The recipe's fingerprint, as states have it.
   absl::StatusOr<std::string> Chain() const;
+  // Counts a wait of the consumer, which is over now, for so many rows; gives the time.
+  uint64_t EndWait(uint64_t start_ns, size_t rows);
   // Makes `work` ask the queue, with what Next and Peek have in common.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 

@@ -65,12 +65,9 @@ def image(run, load):
     torch.set_num_threads(1)
     dataset = Pictures(picture_paths(run), load())
 
-    def make(without_end):
-        loader = torch.utils.data.DataLoader(dataset, IMAGE_BATCH, shuffle=True, num_workers=run.threads,
-                                             persistent_workers=True, prefetch_factor=4)
-        return protocol.endless(lambda: loader) if without_end else iter(loader)
-
-    run.columns(make, lambda batch: len(batch[0]),
+    loader = torch.utils.data.DataLoader(dataset, IMAGE_BATCH, shuffle=True, num_workers=run.threads,
+                                         persistent_workers=True, prefetch_factor=4)
+    run.columns(protocol.epochs(lambda: loader), lambda batch: len(batch[0]),
                 lambda batch: {"image": batch[0].numpy(), "label": batch[1].numpy()})
 
 
@@ -107,17 +104,14 @@ def resume(run):
     state = first.state_dict()
     expected = next(iterator)[1]
     run.result["state_bytes"] = len(pickle.dumps(state))
-    found = []
 
     def work():
         again = loader()
         again.load_state_dict(state)
-        first, going_on = protocol.begin(again)
-        found.append(first[1])
-        return going_on
+        return protocol.begin(again)
 
-    run.job(work, 1)
-    run.result["same"] = bool((found[0] == expected).all())
+    found, _ = run.job(work, 1)
+    run.result["same"] = bool((found[1] == expected).all())
 
 
 def permute(run, count):

@@ -51,7 +51,7 @@ def image(run):
                     pipelines={"image": [RandomResizedCropRGBImageDecoder((IMAGE_SIZE, IMAGE_SIZE)),
                                          RandomHorizontalFlip(), ToTensor()],
                                "label": [IntDecoder(), ToTensor()]})
-    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
+    run.columns(protocol.epochs(lambda: loader),
                 lambda batch: len(batch[0]), lambda batch: {"image": batch[0].numpy()})
 
 

@@ -29,8 +29,7 @@ def prepare(run):
 def read(run, kind, shuffle=False):
     from litdata import StreamingDataset
     ds = StreamingDataset(f"{run.data}/litdata/{kind}", shuffle=shuffle)
-    run.records(lambda without_end: protocol.endless(lambda: ds) if without_end else iter(ds),
-                look=lambda element: [element])
+    run.records(protocol.epochs(lambda: ds), look=lambda element: [element])
 
 
 def mix_memory(run):
@@ -60,8 +59,7 @@ def image(run):
     import torch
     torch.set_num_threads(1)
     made = loader(run, "large", IMAGE_BATCH, opencv_record)
-    run.columns(lambda without_end: protocol.endless(lambda: made) if without_end else iter(made),
-                len, lambda batch: {"image": batch.numpy()})
+    run.columns(protocol.epochs(lambda: made), len, lambda batch: {"image": batch.numpy()})
 
 
 def resume(run):
@@ -73,17 +71,14 @@ def resume(run):
     state = first.state_dict()
     expected = next(iterator)
     run.result["state_bytes"] = len(pickle.dumps(state))
-    found = []
 
     def work():
         again = loader(run, "small", 16, bytes, collate_fn=list)
         again.load_state_dict(state)
-        batch, going_on = protocol.begin(again)
-        found.append(batch)
-        return going_on
+        return protocol.begin(again)
 
-    run.job(work, 1)
-    run.result["same"] = found[0] == expected
+    found, _ = run.job(work, 1)
+    run.result["same"] = found == expected
 
 
 def write(run, kind):

@@ -241,19 +241,19 @@ class Run:
 
     def job(self, work, done=None, digest=None):
         """Work that has an end: work() does it, done how much that is (None: work sets it). digest():
-        of what it left. What work() returns is let go when the time has been taken: of a first batch, what comes
-        after it is no part."""
+        of what it left. Gives what work() returns, so that of a first batch, what comes after it is let go when the
+        time has been taken."""
         before = memory_bytes()
         cpu = cpu_seconds()
         start = time.perf_counter()
         kept = work()
         self.result.update(seconds=time.perf_counter() - start, cpu_seconds=cpu_seconds() - cpu,
                            memory_bytes=memory_bytes() - before)
-        del kept
         if done is not None:
             self.result["done"] = done
         if self.checking and digest:
             self.result["digest"] = digest()
+        return kept
 
     def until(self, work, each):
         """The same work, of `each` records, over and over."""
@@ -309,6 +309,11 @@ def endless(make):
     """Epoch after epoch, for those who know no repeat."""
     while True:
         yield from make()
+
+
+def epochs(make):
+    """What Run.records and Run.columns want, of those: make() is one epoch."""
+    return lambda without_end: endless(make) if without_end else iter(make())
 
 
 def random_numbers(records, seed=0):

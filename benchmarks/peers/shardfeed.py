@@ -126,8 +126,7 @@ def write(run, kind, compression="none"):
     folder = run.fresh_folder("shardfeed/written")
 
     def work():
-        with sf.write(f"{folder}/train@16", compression=compression, threads=run.threads, sync=False,
-                      overwrite=True) as writer:
+        with sf.write(f"{folder}/train@16", compression=compression, threads=run.threads, sync=False) as writer:
             for record in found:
                 writer.write(record)
 
@@ -141,8 +140,8 @@ def write(run, kind, compression="none"):
 def convert(run, kind, source, count, *arguments):
     folder = run.fresh_folder("shardfeed/converted")
     run.job(lambda: program(run, "convert", kind, source, f"{folder}/train@16", "--no-sync",
-                            "--overwrite", *arguments),
-            count, lambda: frames.digest(sorted(glob.glob(f"{folder}/train-*-of-00016"))))
+                            *arguments), count,
+            lambda: frames.digest(sorted(glob.glob(f"{folder}/train-*-of-00016"))))
 
 
 def convert_pictures(run, *arguments):
@@ -171,16 +170,14 @@ def go_on(run, make, batches):
     state = iterator.state_dict()
     expected = next(iterator)
     run.result["state_bytes"] = len(json.dumps(state))
-    found = []
 
     def work():
         again = iter(make())
         again.load_state_dict(state)
-        found.append(next(again))
-        return again
+        return protocol.begin(again)
 
-    run.job(work, 1)
-    return found[0], expected
+    found, _ = run.job(work, 1)
+    return found, expected
 
 
 def resume(run):

@@ -35,8 +35,7 @@ def dataset(run, kind, shuffle=False):
 
 def read(run, kind, shuffle=False):
     ds = dataset(run, kind, shuffle)
-    run.records(lambda without_end: protocol.endless(lambda: ds) if without_end else iter(ds),
-                look=lambda element: [element["record"]])
+    run.records(protocol.epochs(lambda: ds), look=lambda element: [element["record"]])
 
 
 def mix_memory(run):
@@ -63,8 +62,7 @@ def image(run):
     ds = Pictures(local=f"{run.data}/streaming/large", shuffle=True, shuffle_algo="py1e", batch_size=IMAGE_BATCH)
     loader = torch.utils.data.DataLoader(ds, IMAGE_BATCH, num_workers=run.threads, persistent_workers=True,
                                          prefetch_factor=4)
-    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
-                len, lambda batch: {"image": batch.numpy()})
+    run.columns(protocol.epochs(lambda: loader), len, lambda batch: {"image": batch.numpy()})
 
 
 def resume(run):
@@ -77,17 +75,14 @@ def resume(run):
     expected = next(iterator)["record"]
     del iterator, ds
     run.result["state_bytes"] = len(json.dumps(state))
-    found = []
 
     def work():
         again = dataset(run, "small", True)
         again.load_state_dict(state)
-        first, going_on = protocol.begin(again)
-        found.append(first["record"])
-        return going_on
+        return protocol.begin(again)
 
-    run.job(work, 1)
-    run.result["same"] = found[0] == expected
+    found, _ = run.job(work, 1)
+    run.result["same"] = found["record"] == expected
 
 
 def write(run, kind):

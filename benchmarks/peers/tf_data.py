@@ -274,16 +274,14 @@ def go_on(run, make, steps, look):
     path = tf.train.Checkpoint(iterator=iterator).write(f"{folder}/state")
     expected = look(next(iterator))
     run.result["state_bytes"] = sum(map(os.path.getsize, glob.glob(f"{folder}/state*")))
-    found = []
 
     def work():
         again = iter(make())
         tf.train.Checkpoint(iterator=again).read(path).assert_consumed()
-        found.append(look(next(again)))
-        return again
+        return look(next(again)), again
 
-    run.job(work, 1)
-    run.result["same"] = bool((found[0] == expected).all())
+    found, _ = run.job(work, 1)
+    run.result["same"] = bool((found == expected).all())
 
 
 def resume(run):

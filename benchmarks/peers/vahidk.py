@@ -28,8 +28,7 @@ def records(run, kind):
 
 
 def read(run, kind):
-    run.records(lambda without_end: protocol.endless(lambda: records(run, kind)) if without_end
-                else records(run, kind), look=lambda record: [bytes(record)])
+    run.records(protocol.epochs(lambda: records(run, kind)), look=lambda record: [bytes(record)])
 
 
 def shuffle(run, kind):
@@ -39,8 +38,7 @@ def shuffle(run, kind):
         # What it gives is a view of a buffer that is used again.
         return shuffle_iterator(map(bytes, records(run, kind)), WINDOW[kind])
 
-    run.records(lambda without_end: protocol.endless(epoch) if without_end else epoch(),
-                look=lambda record: [record])
+    run.records(protocol.epochs(epoch), look=lambda record: [record])
 
 
 def mix_memory(run):
@@ -81,8 +79,7 @@ def parse(run):
         if batch:
             yield {name: np.stack([row[name] for row in batch]) for name in ("x", "y")}
 
-    run.columns(lambda without_end: protocol.endless(batches) if without_end else batches(),
-                lambda batch: len(batch["y"]), lambda batch: batch)
+    run.columns(protocol.epochs(batches), lambda batch: len(batch["y"]), lambda batch: batch)
 
 
 def image(run):
@@ -95,8 +92,7 @@ def image(run):
         for path in run.shards("large")])
     loader = torch.utils.data.DataLoader(ds, IMAGE_BATCH, num_workers=run.threads, persistent_workers=True,
                                          prefetch_factor=4)
-    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
-                len, lambda batch: {"image": batch.numpy()})
+    run.columns(protocol.epochs(lambda: loader), len, lambda batch: {"image": batch.numpy()})
 
 
 WORKLOADS = {

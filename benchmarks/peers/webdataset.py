@@ -53,8 +53,7 @@ def read(run, kind, window=0):
     def epoch():
         return iter(dataset(run, kind, window))
 
-    run.records(lambda without_end: protocol.endless(epoch) if without_end else epoch(),
-                look=lambda element: [element["bin"]])
+    run.records(protocol.epochs(epoch), look=lambda element: [element["bin"]])
 
 
 def image(run):
@@ -65,8 +64,7 @@ def image(run):
     ds = dataset(run, "large", WINDOW["large"]).map(lambda element: opencv_record(element["bin"]))
     loader = webdataset.WebLoader(ds.batched(IMAGE_BATCH, collation_fn=np.stack), batch_size=None,
                                   num_workers=run.threads, persistent_workers=True, prefetch_factor=4)
-    run.columns(lambda without_end: protocol.endless(lambda: loader) if without_end else iter(loader),
-                len, lambda batch: {"image": np.asarray(batch)})
+    run.columns(protocol.epochs(lambda: loader), len, lambda batch: {"image": np.asarray(batch)})
 
 
 def write(run, kind):
