@@ -1120,9 +1120,7 @@ TEST(RunTest, TheShareOfTheProcessorsIsKept) {
 }
 
 TEST(RunTest, AForkedChildGoesOnByItself) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer starts no threads after fork";
-#endif
+  SKIP_WHERE_THREADS_HINDER_FORK();
   const Dataset ds = Ragged(Odd(Square(Dataset::Range(0, 10000))))
                          .Shuffle(1, 50)
                          .BucketByLength("values", {1, 3}, {5, 9, 30})

@@ -75,9 +75,7 @@ TEST_F(LazyShardTableTest, ErrorsStay) {
 }
 
 TEST_F(LazyShardTableTest, AForkedChildMakesItsOwn) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no threads after fork";
-#endif
+  SKIP_WHERE_THREADS_HINDER_FORK();
   const auto lazy = Open(WriteShards(folder_, {200, 300}));
   const pid_t child = ::fork();
   if (child == 0) {

@@ -620,9 +620,7 @@ TEST_F(ReaderTest, SlowConsumerKeepsTheBudget) {
 }
 
 TEST_F(ReaderTest, ForkedChildGoesOnByItself) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer cannot follow threads that are started after fork";
-#endif
+  SKIP_WHERE_THREADS_HINDER_FORK();
   const auto table = OpenTable(WriteShards(folder_, kSizes));
   ReaderOptions options;
   options.threads = 2;

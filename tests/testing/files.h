@@ -41,6 +41,16 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
     EXPECT_THAT(std::string(status_.message()), ::testing::HasSubstr(text));  \
   } while (false)
 
+// For tests that fork beside running threads. ThreadSanitizer starts no threads in a child;
+// AddressSanitizer's allocator (g++ 12) may be locked by another thread at that moment, and then
+// stays locked in the child, which waits forever.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SKIP_WHERE_THREADS_HINDER_FORK() \
+  GTEST_SKIP() << "no fork beside running threads under a sanitizer"
+#else
+#define SKIP_WHERE_THREADS_HINDER_FORK() static_cast<void>(0)
+#endif
+
 // A folder of the test's own, empty at first, removed with it.
 class TestFolder {
  public:
