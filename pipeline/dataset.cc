@@ -1340,8 +1340,9 @@ uint64_t Iterator::EndWait(uint64_t start_ns, size_t rows) {
   constexpr uint64_t kTracedNs = 10'000;  // shorter waits are not traced
   const uint64_t end = NowNs();
   wait_ns_ += end - start_ns;
-  if (options_.trace && end - start_ns > kTracedNs)
+  if (options_.trace && end - start_ns > kTracedNs) {
     options_.trace->Add("next", start_ns, end, rows);
+  }
   return end;
 }
 

@@ -50,10 +50,7 @@ def mix_memory(run):
 
 
 def read(run, kind, window=0):
-    def epoch():
-        return iter(dataset(run, kind, window))
-
-    run.records(protocol.epochs(epoch), look=lambda element: [element["bin"]])
+    run.records(protocol.epochs(lambda: dataset(run, kind, window)), look=lambda element: [element["bin"]])
 
 
 def image(run):
