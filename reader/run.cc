@@ -485,7 +485,8 @@ class ThreadedRun : public ReadRun {
     for (const Extent& extent : unit->extents) {
       unit->memory += sizeof(Extent) + sizeof(ReadResult);
       if (extent.compressed()) {
-        unit->memory += extent.bytes + kBlockBytes;
+        // Deflated and inflated, each with a bit more.
+        unit->memory += 2 * (extent.bytes + kBlockBytes);
       } else if (SharesBuffer(*unit)) {
         bytes += extent.bytes;
       } else {

@@ -1,11 +1,16 @@
 #include "reader/unit.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
 
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "shard/shard_reader.h"
+#include "tfrecord/decompress.h"
 #include "tfrecord/gzip_members.h"
+#include "tfrecord/inflate_between.h"
 
 namespace shardfeed {
 namespace {
@@ -28,47 +33,92 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
   return FrameDefect::kNone;
 }
 
-// How much more than an extent may be inflated for it, since members are inflated whole.
-constexpr uint64_t kMemberSlack = 1 << 20;
+// How much more than an extent may be read and inflated for it, since that begins at restart
+// points.
+constexpr uint64_t kInflateSlack = 1 << 20;
 
-// The extent's frames, for one in GZIP members that tell their size: these are read and inflated at
-// once. False when it is not one, or anything is wrong; then nothing is changed.
-bool InflateMembers(const File& file, const Extent& extent, BufferPool& pool,
-                    std::shared_ptr<Buffer>* buffer, std::string_view* frames,
-                    uint64_t* bytes_read) {
-  const RestartPoint restart = extent.index->RestartBefore(extent.offset);
-  const IndexSummary& summary = extent.index->summary();
-  if (summary.compression != Compression::kGzip || !restart.at_header || restart.bits != 0) {
-    return false;
-  }
-  const uint64_t stream_end = extent.index->RestartAtOrAfter(extent.offset + extent.bytes);
-  const uint64_t inflated = stream_end - restart.stream_offset;
-  const uint64_t file_end = stream_end == summary.stream_bytes
-                                ? summary.shard_bytes
-                                : extent.index->RestartBefore(stream_end).file_offset;
-  // An index is not believed: its claims must be such that a sound one could make them.
-  if (inflated > extent.bytes + kMemberSlack || file_end > file.size() ||
-      restart.file_offset >= file_end ||
-      file_end - restart.file_offset > extent.bytes + kMemberSlack) {
-    return false;
-  }
-  thread_local std::string compressed;
-  compressed.resize(file_end - restart.file_offset);
-  if (!file.ReadExactlyAt(restart.file_offset, absl::MakeSpan(compressed)).ok()) return false;
-  *buffer = pool.Allocate(inflated);
-  uint64_t filled = 0;
-  for (std::string_view rest = compressed; !rest.empty();) {
-    const std::optional<uint64_t> size = SizedMemberBytes(rest);
-    if (!size || *size > rest.size()) return false;
-    const absl::StatusOr<size_t> n = InflateMember(
-        rest.substr(0, *size), absl::MakeSpan((*buffer)->data() + filled, inflated - filled));
+// Whether a member that tells its size starts there.
+bool SizedMemberAt(const File& file, const RestartPoint& point) {
+  std::array<char, kSizedMemberHeaderBytes> header;
+  return point.at_header && file.ReadExactlyAt(point.file_offset, absl::MakeSpan(header)).ok() &&
+         SizedMemberBytes({header.data(), header.size()}).has_value();
+}
+
+bool InflateSizedMembers(std::string_view members, absl::Span<char> dst) {
+  while (!members.empty()) {
+    const std::optional<uint64_t> size = SizedMemberBytes(members);
+    if (!size || *size > members.size()) return false;
+    const absl::StatusOr<size_t> n = InflateMember(members.substr(0, *size), dst);
     if (!n.ok()) return false;
-    filled += *n;
-    rest.remove_prefix(*size);
+    dst.remove_prefix(*n);
+    members.remove_prefix(*size);
   }
-  if (filled != inflated) return false;
-  *bytes_read += compressed.size();
-  *frames = {(*buffer)->data() + (extent.offset - restart.stream_offset), extent.bytes};
+  return dst.empty();
+}
+
+// Inflates `dst.size()` bytes of content from `point` on, by zlib.
+bool InflateFrom(std::shared_ptr<const File> file, const IndexSummary& summary,
+                 const RestartPoint& point, absl::Span<char> dst, uint64_t* bytes_read) {
+  const uint64_t begin = point.file_offset - (point.bits > 0 ? 1 : 0);
+  FileSource source(std::move(file), begin, summary.shard_bytes);
+  const auto content = MakeDecompressor(summary.compression, &source, point);
+  while (!dst.empty()) {
+    const absl::StatusOr<size_t> n = content->Read(dst);
+    if (!n.ok() || *n == 0) return false;
+    dst.remove_prefix(*n);
+  }
+  *bytes_read += content->file_offset() - begin;
+  return true;
+}
+
+// The extent's frames, read and inflated at once: GZIP members that tell their size, or what lies
+// between the restart points of GZIP and ZLIB that others wrote, and from the last one on what is
+// left. False when there is nothing to do at once, or anything is wrong.
+bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent, BufferPool& pool,
+                   std::shared_ptr<Buffer>* buffer, std::string_view* frames,
+                   uint64_t* bytes_read) {
+  const ShardIndex& index = *extent.index;
+  const IndexSummary& summary = index.summary();
+  if (summary.compression == Compression::kSnappy) return false;
+  const uint64_t end = extent.offset + extent.bytes;
+  const RestartPoint from = index.RestartBefore(extent.offset);
+  const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
+  const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
+  // The end of a shard is a point at which another member could start.
+  const RestartPoint to =
+      stream_end == summary.stream_bytes
+          ? RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = stream_end}
+          : index.RestartBefore(stream_end);
+  // An index is not believed: its claims must be such that a sound one could make them.
+  const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
+  if (to.stream_offset <= from.stream_offset || to.file_offset <= begin ||
+      to.file_offset > file->size()) {
+    return false;
+  }
+  const uint64_t inflated = to.stream_offset - from.stream_offset;
+  const uint64_t deflated = to.file_offset - begin;
+  if (inflated > extent.bytes + kInflateSlack || deflated > extent.bytes + kInflateSlack) {
+    return false;
+  }
+  const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
+  const std::shared_ptr<Buffer> room =
+      pool.Allocate(kInflateRoomBefore + deflated + kInflateRoomBehind);
+  char* const bytes = room->data() + kInflateRoomBefore;
+  if (!file->ReadExactlyAt(begin, {bytes, deflated}).ok()) return false;
+  *buffer = pool.Allocate(from.window.size() + inflated + rest);
+  char* const content = (*buffer)->data() + from.window.size();
+  if (sized) {
+    if (!InflateSizedMembers({bytes, deflated}, {content, inflated})) return false;
+  } else if (!InflateBetween(summary.compression, from, to,
+                             {room->data(), kInflateRoomBefore + deflated + kInflateRoomBehind},
+                             {(*buffer)->data(), from.window.size() + inflated})
+                  .ok()) {
+    return false;
+  }
+  uint64_t read = deflated;
+  if (rest > 0 && !InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
+  *bytes_read += read;
+  *frames = {content + (extent.offset - from.stream_offset), extent.bytes};
   return true;
 }
 
@@ -171,7 +221,7 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
   if (const auto file = table.OpenFile(extent.shard); file.ok()) {
     std::shared_ptr<Buffer> buffer;
     std::string_view frames;
-    if (InflateMembers(**file, extent, pool, &buffer, &frames, bytes_read)) {
+    if (InflateAtOnce(*file, extent, pool, &buffer, &frames, bytes_read)) {
       const size_t payloads_before = payloads->size();
       const size_t damaged_before = damaged->size();
       CheckExtent(table, extent, frames, check, payloads, damaged);

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "tfrecord/little_endian.h"
+#include "tfrecord/thread_decompressor.h"
 
 namespace shardfeed {
 namespace {
@@ -24,21 +25,12 @@ constexpr uint64_t kMaxExpansion = 1032;
 struct FreeCompressor {
   void operator()(libdeflate_compressor* c) const { libdeflate_free_compressor(c); }
 };
-struct FreeDecompressor {
-  void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
-};
 
 libdeflate_compressor* ThreadCompressor(int level) {
   thread_local std::array<std::unique_ptr<libdeflate_compressor, FreeCompressor>, 13> compressors;
   level = std::clamp(level, 0, 12);
   if (!compressors[level]) compressors[level].reset(libdeflate_alloc_compressor(level));
   return compressors[level].get();
-}
-
-libdeflate_decompressor* ThreadDecompressor() {
-  thread_local std::unique_ptr<libdeflate_decompressor, FreeDecompressor> decompressor;
-  if (!decompressor) decompressor.reset(libdeflate_alloc_decompressor());
-  return decompressor.get();
 }
 
 // Data that would shrink by less than a part in so many are stored.

@@ -10,6 +10,7 @@
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/string_view.h"
 #include "nanobind/stl/vector.h"
+#include "python/core/gil.h"
 #include "python/core/shared_object.h"
 
 namespace shardfeed::python {
@@ -231,7 +232,7 @@ nb::tuple BytesArray::Joined() const {
   const size_t n = size();
   memory->offsets.resize(n + 1);
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     int64_t at = 0;
     for (size_t i = 0; i < n; ++i) {
       memory->offsets[i] = at;

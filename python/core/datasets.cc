@@ -16,6 +16,7 @@
 #include "python/core/errors.h"
 #include "python/core/fields.h"
 #include "python/core/functions.h"
+#include "python/core/gil.h"
 #include "python/core/iterator.h"
 #include "python/core/pictures.h"
 #include "reader/random_access.h"
@@ -74,7 +75,7 @@ Dataset Shards(const std::vector<std::string>& specs,
   absl::Status status;
   std::optional<Dataset> ds;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
     status = set.status();
     if (status.ok()) ds = Dataset::Shards(*set, std::move(options));
@@ -139,7 +140,7 @@ void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare,
   const bool headspace = options.headspace;
   absl::StatusOr<std::unique_ptr<Iterator>> run;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     run = ds.Start(options);
   }
   new (self) PyIterator(Check(std::move(run)), ElementForm{bare, writable && !headspace, blocks});
@@ -155,7 +156,7 @@ class Records {
   BytesArray Get(const std::vector<uint64_t>& numbers, int threads) const {
     absl::StatusOr<RecordSet> set;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       set = access_->Get(numbers, threads);
     }
     auto records = std::make_shared<RecordSet>(Check(std::move(set)));
@@ -166,7 +167,7 @@ class Records {
   Dataset Rows(std::vector<uint64_t> numbers) const {
     absl::StatusOr<RecordSet> set;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       set = access_->Get(numbers);
     }
     auto records = std::make_shared<RecordSet>(Check(std::move(set)));
@@ -250,7 +251,7 @@ void BindDatasets(nb::module_& m) {
            [](const Dataset& ds) {
              std::optional<Dataset> parsed;
              {
-               nb::gil_scoped_release release;
+               const GilRelease release;
                parsed = ds.ParseAll();
              }
              return Made(*std::move(parsed));
@@ -406,7 +407,7 @@ void BindDatasets(nb::module_& m) {
            [](const Dataset& ds) {
              absl::StatusOr<uint64_t> fingerprint;
              {
-               nb::gil_scoped_release release;
+               const GilRelease release;
                fingerprint = ds.Fingerprint();
              }
              return Check(std::move(fingerprint));
@@ -414,7 +415,7 @@ void BindDatasets(nb::module_& m) {
       .def("records", [](const Dataset& ds) -> std::optional<Records> {
         absl::StatusOr<std::shared_ptr<const ShardTable>> table;
         {
-          nb::gil_scoped_release release;
+          const GilRelease release;
           table = ds.table();
         }
         if (auto shards = Check(std::move(table))) return Records(std::move(shards));

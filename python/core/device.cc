@@ -15,6 +15,7 @@
 #include "python/core/datasets.h"
 #include "python/core/errors.h"
 #include "python/core/fields.h"
+#include "python/core/gil.h"
 #include "python/core/iterator.h"
 #include "python/core/shared_object.h"
 #include "python/core/turn.h"
@@ -117,7 +118,7 @@ void Start(PyDeviceIterator* self, const Dataset& ds, nb::dict options, nb::dict
   RunOptions run_options = RunOptionsFromPython(std::move(run));
   absl::StatusOr<std::unique_ptr<DeviceIterator>> it;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     it = DeviceIterator::Start(ds, std::move(device), std::move(run_options));
   }
   new (self) PyDeviceIterator(Check(std::move(it)));
@@ -232,7 +233,7 @@ nb::object DeviceArray::ToHost() const {
   const nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<char*>(p); });
   absl::Status status;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     const CudaContextScope scope(*batch_->device());
     const CudaDriver& driver = batch_->device()->driver();
     // The per-thread stream is another in each thread.
@@ -266,7 +267,7 @@ void PyDeviceIterator::CheckOpen() const {
         "this iterator was made before fork, and CUDA does not work in a child; make one there, "
         "before the parent uses CUDA");
   }
-  if (closed_) throw nb::value_error("the iterator is closed");
+  if (closed_) RaiseClosed();
 }
 
 nb::object PyDeviceIterator::Next(uintptr_t stream) {
@@ -278,7 +279,7 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
   while (true) {
     bool there = false;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       there = run->Await(kSignalInterval);
     }
     if (there) break;
@@ -287,7 +288,7 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
   const std::shared_ptr<DeviceBatch> batch = NewBatch();
   absl::Status status;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     status = run->Next(batch.get(), StreamOf(stream));
   }
   CheckOpen();
@@ -323,7 +324,7 @@ void PyDeviceIterator::Load(const std::string& state) {
   CheckOpen();
   absl::Status status;
   {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     status = run_->Load(state);
   }
   Check(status);
@@ -363,7 +364,7 @@ void PyDeviceIterator::Close() {
   Open().erase(this);
   {
     // Functions in Python that run for it need the GIL to end.
-    nb::gil_scoped_release release;
+    const GilRelease release;
     run_->Cancel();
     // Another thread's call ends now.
     std::lock_guard<std::timed_mutex> turn(use_);
@@ -429,7 +430,7 @@ void BindDevice(nb::module_& m) {
   m.def("check_device", [](int device) {
     absl::StatusOr<std::string> name;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       name = CudaDevice::NameOf(device);
     }
     return Check(std::move(name));

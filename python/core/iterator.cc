@@ -8,6 +8,7 @@
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/core/errors.h"
+#include "python/core/gil.h"
 #include "python/core/shared_object.h"
 #include "python/core/turn.h"
 
@@ -133,7 +134,7 @@ void PyIterator::CheckOpen() const {
         "this iterator was made before fork, and its threads are not in this process; make one "
         "here: iter(dataset)");
   }
-  if (closed_) throw nb::value_error("the iterator is closed");
+  if (closed_) RaiseClosed();
 }
 
 void PyIterator::Settle() {
@@ -144,7 +145,7 @@ void PyIterator::Settle() {
   }
   while (true) {
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       std::unique_lock<std::mutex> lock(run_->mutex);
       if (run_->changed.wait_for(lock, kSignalInterval, [this] { return !run_->busy; })) return;
     }
@@ -192,6 +193,7 @@ PyIterator::Element PyIterator::TakeHere() {
   } else {
     status = run_->iterator->Peek(&element.batch);
   }
+  if (!status.ok()) CheckOpen();
   Check(status);
   return element;
 }
@@ -213,16 +215,17 @@ PyIterator::Element PyIterator::Take() {
         status = std::exchange(run_->status, absl::OkStatus());
       }
     }
+    if (!status.ok()) CheckOpen();
     Check(status);
     if (busy) {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       std::unique_lock<std::mutex> lock(run_->mutex);
       run_->changed.wait_for(lock, kSignalInterval,
                              [this] { return !run_->busy || !run_->elements.empty(); });
     } else {
       std::optional<bool> there = run_->iterator->Await(std::chrono::nanoseconds(0));
       if (there == false) {
-        nb::gil_scoped_release release;
+        const GilRelease release;
         there = run_->iterator->Await(kSignalInterval);
       }
       if (there == true) return TakeHere();
@@ -360,7 +363,7 @@ void PyIterator::Close() {
   }
   {
     // Functions in Python that run for it need the GIL to end.
-    nb::gil_scoped_release release;
+    const GilRelease release;
     run_->iterator->Cancel();
     {
       std::lock_guard<std::mutex> lock(run_->mutex);

@@ -6,6 +6,7 @@
 #include "python/core/datasets.h"
 #include "python/core/device.h"
 #include "python/core/errors.h"
+#include "python/core/gil.h"
 #include "python/core/iterator.h"
 #include "python/core/shared_object.h"
 #include "python/core/writing.h"
@@ -20,10 +21,13 @@ NB_MODULE(_core, m) {
   BindWriting(m);
   BindDevice(m);
   m.def("close_all", [] {
+    BeginExit();
     PyIterator::CloseAll();
     PyDeviceIterator::CloseAll();
+    EndExit();
   });
   m.def("after_fork", [] {
+    ForgetWaitingThreads();
     PyIterator::AfterFork();
     PyDeviceIterator::AfterFork();
   });

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "nanobind/nanobind.h"
+#include "python/core/gil.h"
 
 namespace shardfeed::python {
 
@@ -20,7 +21,7 @@ class Turn {
   explicit Turn(std::timed_mutex& mutex) : mutex_(mutex) {
     while (true) {
       {
-        nanobind::gil_scoped_release release;
+        const GilRelease release;
         if (mutex_.try_lock_for(kSignalInterval)) return;
       }
       if (PyErr_CheckSignals() != 0) throw nanobind::python_error();

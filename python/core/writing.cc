@@ -12,6 +12,7 @@
 #include "nanobind/stl/string.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
+#include "python/core/gil.h"
 #include "shard/writer.h"
 #include "tfrecord/example_builder.h"
 
@@ -157,7 +158,7 @@ class Writer {
     options.sync = sync;
     absl::StatusOr<std::unique_ptr<DatasetWriter>> writer;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       writer = DatasetWriter::Create(output, options);
     }
     writer_ = Check(std::move(writer));
@@ -224,7 +225,7 @@ class Writer {
     manifest.made_by = made_by_;
     absl::StatusOr<Manifest> finished;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       finished = writer_->Finish(std::move(manifest));
       writer_.reset();
     }
@@ -237,7 +238,7 @@ class Writer {
   }
 
   void Abort() {
-    nb::gil_scoped_release release;
+    const GilRelease release;
     writer_.reset();
   }
 
@@ -275,7 +276,7 @@ class Writer {
   void Put(std::string_view record) {
     absl::Status status;
     {
-      nb::gil_scoped_release release;
+      const GilRelease release;
       status = writer_->Write(record);
     }
     Check(status);

@@ -951,6 +951,8 @@ print([e["value"] for e in it])
 
 @pytest.mark.parametrize("end", ["pass", "os._exit(0)", "sys.exit(0)", "it.close()", "del it",
                                  "threading.Thread(target=lambda: list(it), daemon=True).start()",
+                                 "for _ in range(9):\n"
+                                 "    threading.Thread(target=lambda: list(it), daemon=True).start()",
                                  "keep = [it]; keep.append(keep); del it"])
 def test_the_process_ends_whatever_runs(dataset, end):
     code = """
@@ -962,7 +964,8 @@ for _ in range(3):
     next(it)
 print("end", flush=True)
 """ + end
-    assert run_python(code, dataset, timeout=30) == "end"
+    done = python(code, dataset, timeout=30)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "end", "")
 
 
 def test_children_after_fork(dataset):

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "shard/index_build.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/testing/files.h"
 
@@ -58,6 +60,21 @@ std::unique_ptr<Reader> MakeReader(const std::shared_ptr<const ShardTable>& tabl
   auto reader = Reader::Open(table, options);
   EXPECT_OK(reader);
   return reader.ok() ? *std::move(reader) : nullptr;
+}
+
+// As zlib compresses by itself, in small blocks. `window_bits` 31: GZIP, 15: ZLIB.
+std::string Deflate(const std::string& content, int window_bits) {
+  z_stream stream = {};
+  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, /*memLevel=*/1, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, content.size()) + 100, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+  stream.avail_in = content.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
 }
 
 std::vector<OrderSpec> Orders() {
@@ -154,6 +171,64 @@ TEST_F(ReaderTest, CompressedShards) {
         ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(0, i * world), 200));
       }
     }
+  }
+}
+
+// As TensorFlow compresses them: each shard is one member, and records lie across restart points.
+TEST_F(ReaderTest, ShardsThatOthersCompressed) {
+  for (int window_bits : {31, 15}) {  // GZIP, ZLIB
+    uint64_t number = 0;
+    for (size_t s = 0; s < kSizes.size(); ++s) {
+      std::string content;
+      for (uint64_t i = 0; i < kSizes[s]; ++i) AppendFrame(RecordText(number++, 3000), &content);
+      const std::string path = folder_ / ShardName("d", s, kSizes.size(), "");
+      folder_.Write(ShardName("d", s, kSizes.size(), ""), Deflate(content, window_bits));
+      IndexBuildOptions index;
+      index.restart_interval = 20'000;
+      ASSERT_OK(WriteIndex(path, index));
+    }
+    const auto table = OpenTable(*ResolveSpec(folder_ / fmt::format("d@{}", kSizes.size())));
+    for (OrderSpec order : Orders()) {
+      for (uint64_t chunk : {10, 100}) {
+        order.chunk = chunk;
+        ReaderOptions options;
+        options.order = order;
+        options.threads = 2;
+        const auto reader = MakeReader(table, options);
+        const auto all = Drain(*reader);
+        ASSERT_OK(all);
+        ASSERT_EQ(all->records.size(), kRecords);
+        for (size_t i = 0; i < kRecords; ++i) {
+          ASSERT_EQ(all->records[i], RecordText(reader->RecordAt(0, i), 3000));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReaderTest, DamageInShardsThatOthersCompressed) {
+  std::string content;
+  for (uint64_t i = 0; i < 200; ++i) AppendFrame(RecordText(i, 3000), &content);
+  std::string shard = Deflate(content, 31);
+  folder_.Write("d-00000-of-00001", shard);
+  IndexBuildOptions index;
+  index.restart_interval = 20'000;
+  ASSERT_OK(WriteIndex(folder_ / "d-00000-of-00001", index));
+  shard[shard.size() / 2] ^= 1;
+  folder_.Write("d-00000-of-00001", shard);
+  const auto table = OpenTable(*ResolveSpec(folder_ / "d@1"));
+  EXPECT_FAILS(Drain(*MakeReader(table, {})), kDataLoss, "d-00000-of-00001: record");
+  ReaderOptions options;
+  options.damage.skip = true;
+  const auto all = Drain(*MakeReader(table, options));
+  ASSERT_OK(all);
+  ASSERT_EQ(all->records.size(), 200);
+  EXPECT_GT(all->damaged.size(), 0);
+  EXPECT_LT(all->damaged.size(), 150);
+  for (uint64_t i = 0, d = 0; i < 200; ++i) {
+    const bool damaged = d < all->damaged.size() && all->damaged[d] == i;
+    if (damaged) ++d;
+    EXPECT_EQ(all->records[i], damaged ? "" : RecordText(i, 3000));
   }
 }
 

@@ -4,12 +4,15 @@
 #include <zlib.h>
 
 #include <random>
+#include <set>
+#include <utility>
 
 #include "tests/testing/files.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/detect.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/gzip_members.h"
+#include "tfrecord/inflate_between.h"
 #include "tfrecord/zlib_stream.h"
 
 namespace shardfeed {
@@ -28,10 +31,11 @@ std::string Content(size_t size) {
   return content;
 }
 
-// By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib.
-std::string Deflate(std::string_view content, int window_bits) {
+// By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib. A lower `memory_level`
+// makes smaller blocks.
+std::string Deflate(std::string_view content, int window_bits, int memory_level = 9) {
   z_stream stream = {};
-  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 9, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, memory_level, Z_DEFAULT_STRATEGY);
   std::string out(deflateBound(&stream, content.size()) + 100, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
   stream.avail_in = content.size();
@@ -175,6 +179,104 @@ TEST_P(EveryForm, StartsAtEachRestartPoint) {
     absl::StatusOr<std::string> found = Decompress(GetParam().compression, bytes, point);
     ASSERT_OK(found);
     EXPECT_TRUE(*found == content.substr(point.stream_offset)) << point.stream_offset;
+  }
+}
+
+// The points at least `interval` bytes apart, and the end.
+std::vector<RestartPoint> PointsAndEnd(Compression compression, std::string_view bytes,
+                                       uint64_t interval) {
+  std::vector<RestartPoint> points;
+  DecompressOptions options;
+  options.restart_interval = interval;
+  options.on_restart_point = [&](RestartPoint point) { points.push_back(point); };
+  const absl::StatusOr<std::string> content = Decompress(compression, bytes, {}, options);
+  EXPECT_OK(content);
+  points.push_back({.file_offset = bytes.size(), .stream_offset = content->size()});
+  return points;
+}
+
+// What lies between two points, by InflateBetween.
+absl::StatusOr<std::string> Between(Compression compression, std::string_view bytes,
+                                    const RestartPoint& from, const RestartPoint& to) {
+  const uint64_t begin = from.file_offset - (from.bits > 0);
+  std::string room = std::string(kInflateRoomBefore, 'x') +
+                     std::string(bytes.substr(begin, to.file_offset - begin)) +
+                     std::string(kInflateRoomBehind, 'x');
+  std::string content(from.window.size() + to.stream_offset - from.stream_offset, '\0');
+  const absl::Status status =
+      InflateBetween(compression, from, to, absl::MakeSpan(room), absl::MakeSpan(content));
+  if (!status.ok()) return status;
+  return content.substr(from.window.size());
+}
+
+TEST_P(EveryForm, InflatesBetweenPointsOrSaysNo) {
+  if (GetParam().compression == Compression::kSnappy) GTEST_SKIP() << "is not deflated";
+  const std::string content = Content(200000);
+  const std::string bytes = GetParam().write(content);
+  const std::vector<RestartPoint> points = PointsAndEnd(GetParam().compression, bytes, 20000);
+  ASSERT_GT(points.size(), 3);
+  for (size_t i = 0; i < points.size(); ++i) {
+    for (size_t j = i + 1; j < points.size(); ++j) {
+      const auto found = Between(GetParam().compression, bytes, points[i], points[j]);
+      if (found.ok()) {
+        EXPECT_TRUE(*found == content.substr(points[i].stream_offset, found->size()));
+      } else {
+        // Several members are more than one stretch.
+        EXPECT_EQ(GetParam().compression, Compression::kGzip);
+        EXPECT_NE(GetParam().name, "GzipOneMember");
+      }
+    }
+  }
+}
+
+// Deflate's blocks begin and end at any bit.
+TEST(InflateBetween, FromAnyBitToAnyBit) {
+  const std::string content = Content(100000);
+  for (const auto& [compression, window_bits] :
+       {std::pair{Compression::kGzip, 31}, {Compression::kZlib, 15}}) {
+    const std::string bytes = Deflate(content, window_bits, /*memory_level=*/1);
+    const std::vector<RestartPoint> points = PointsAndEnd(compression, bytes, 300);
+    std::set<std::pair<int, int>> bits;
+    for (size_t i = 0; i + 1 < points.size(); ++i) {
+      for (size_t j : {i + 1, (i + points.size()) / 2, points.size() - 1}) {
+        const auto found = Between(compression, bytes, points[i], points[j]);
+        ASSERT_OK(found);
+        ASSERT_TRUE(*found == content.substr(points[i].stream_offset, found->size())) << i << j;
+        bits.insert({points[i].bits, points[j].bits});
+      }
+    }
+    EXPECT_EQ(bits.size(), 64);
+  }
+}
+
+// Nothing that is damaged runs over, and a member that lies between whole is checked.
+TEST(InflateBetween, DamageIsDataLossOrShows) {
+  const std::string content = Content(60000);
+  for (const auto& [compression, window_bits] :
+       {std::pair{Compression::kGzip, 31}, {Compression::kZlib, 15}}) {
+    const std::string bytes = Deflate(content, window_bits, /*memory_level=*/1);
+    const std::vector<RestartPoint> points = PointsAndEnd(compression, bytes, 5000);
+    for (size_t at = 10; at < bytes.size(); at += 211) {
+      std::string damaged = bytes;
+      damaged[at] ^= 0x10;
+      EXPECT_FAILS(Between(compression, damaged, points[0], points.back()), kDataLoss, "damaged");
+      for (size_t i = 0; i + 1 < points.size(); ++i) {
+        (void)Between(compression, damaged, points[i], points[i + 1]);
+      }
+    }
+    RestartPoint wrong = points[1];
+    wrong.bits = (wrong.bits + 1) % 8;
+    EXPECT_FAILS(Between(compression, bytes, points[0], wrong), kDataLoss, "damaged");
+    wrong = points[1];
+    wrong.at_header = true;
+    EXPECT_FAILS(Between(compression, bytes, wrong, points[2]), kDataLoss, "damaged");
+    wrong = points[1];
+    wrong.stream_offset += 1;
+    EXPECT_FAILS(Between(compression, bytes, points[0], wrong), kDataLoss, "damaged");
+    // A trailer that is not there.
+    wrong = points.back();
+    wrong.file_offset -= 3;
+    EXPECT_FAILS(Between(compression, bytes, points[1], wrong), kDataLoss, "damaged");
   }
 }
 

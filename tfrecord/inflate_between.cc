@@ -1,0 +1,166 @@
+#include "tfrecord/inflate_between.h"
+
+#include <libdeflate.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#include "tfrecord/little_endian.h"
+#include "tfrecord/thread_decompressor.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kWindowBytes = 32 << 10;
+constexpr size_t kStoredHeaderBytes = 5;
+constexpr size_t kMaxFillerBytes = 16;
+static_assert(kStoredHeaderBytes + kWindowBytes + kMaxFillerBytes <= kInflateRoomBefore);
+
+// Bits as deflate packs them: the lowest of a byte first.
+class BitWriter {
+ public:
+  void Put(uint64_t value, int count) {
+    for (int i = 0; i < count; ++i, ++bits_) {
+      bytes_[bits_ / 8] |= static_cast<unsigned char>((value >> i & 1) << bits_ % 8);
+    }
+  }
+  const unsigned char* bytes() const { return bytes_.data(); }
+  size_t whole_bytes() const { return bits_ / 8; }
+
+ private:
+  std::array<unsigned char, kMaxFillerBytes> bytes_ = {};
+  size_t bits_ = 0;
+};
+
+// A block with fixed codes and no content: 10 bits.
+void PutEmptyFixedBlock(bool last, BitWriter* out) {
+  out->Put(last ? 1 : 0, 1);
+  out->Put(1, 2);  // fixed codes
+  out->Put(0, 7);  // end of block
+}
+
+// A block with codes of its own and no content: 91 bits, an odd number.
+void PutEmptyDynamicBlock(BitWriter* out) {
+  out->Put(0, 1);
+  out->Put(2, 2);   // dynamic codes
+  out->Put(0, 5);   // 257 literals and lengths
+  out->Put(0, 5);   // 1 distance
+  out->Put(14, 4);  // 18 lengths of the code of code lengths, 3 bits each:
+  // 1 for symbol 18 (many zeros, the third in their order) and symbol 1 (the eighteenth).
+  out->Put(uint64_t{1} << 6 | uint64_t{1} << 51, 54);
+  out->Put(0, 1);                         // literal 0 has a code of one bit,
+  out->Put(1, 1), out->Put(138 - 11, 7);  // 138 have none,
+  out->Put(1, 1), out->Put(117 - 11, 7);  // 117 neither,
+  out->Put(0, 1);                         // the end of a block one of one bit,
+  out->Put(0, 1);                         // and so has the one distance.
+  out->Put(1, 1);                         // end of block
+}
+
+// Puts before `file_bytes`, whose first `from` may begin inside of, what makes them a deflate
+// stream: returns its first byte.
+char* PutBefore(const RestartPoint& from, char* file_bytes) {
+  BitWriter filler;
+  const int low_bits = from.bits > 0 ? 8 - from.bits : 0;  // of the first byte, which are not ours
+  if (low_bits % 2 != 0) PutEmptyDynamicBlock(&filler);
+  const int even_bits = (low_bits % 2 != 0 ? low_bits - 91 : low_bits) & 7;
+  for (int i = 0; i < even_bits / 2; ++i) PutEmptyFixedBlock(false, &filler);
+  const size_t whole = filler.whole_bytes();
+  if (low_bits > 0) {
+    const unsigned char high = static_cast<unsigned char>(*file_bytes) >> low_bits << low_bits;
+    *file_bytes = static_cast<char>(high | filler.bytes()[whole]);
+  }
+  char* at = file_bytes - whole;
+  std::memcpy(at, filler.bytes(), whole);
+  at -= from.window.size();
+  std::memcpy(at, from.window.data(), from.window.size());
+  at -= kStoredHeaderBytes;
+  const auto size = static_cast<uint16_t>(from.window.size());
+  at[0] = 0;  // stored, not the last
+  StoreLittleEndian<uint16_t>(size, at + 1);
+  StoreLittleEndian<uint16_t>(static_cast<uint16_t>(~size), at + 3);
+  return at;
+}
+
+// Ends the stream at `to`, up to whose file_offset, here `end`, its bytes go. Returns the new end.
+char* PutBehind(const RestartPoint& to, char* end) {
+  BitWriter last;
+  if (to.bits > 0) {
+    const int ours = 8 - to.bits;
+    --end;
+    last.Put(static_cast<unsigned char>(*end), ours);
+  }
+  PutEmptyFixedBlock(true, &last);
+  constexpr size_t kBytes = 3;  // at most 7 + 10 bits
+  const size_t bytes = to.bits > 0 ? kBytes : kBytes - 1;
+  std::memcpy(end, last.bytes(), bytes);
+  return end + bytes;
+}
+
+// Size of the header of a member or stream, as zlib finds it; 0 for none.
+size_t HeaderBytes(Compression compression, const char* bytes, size_t size) {
+  z_stream zlib = {};
+  if (inflateInit2(&zlib, compression == Compression::kGzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) {
+    throw std::bad_alloc();
+  }
+  zlib.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes));
+  const auto given = static_cast<uInt>(std::min<size_t>(size, 1 << 20));
+  zlib.avail_in = given;
+  Bytef none;
+  zlib.next_out = &none;
+  // Z_BLOCK stops behind the header.
+  const int result = inflate(&zlib, Z_BLOCK);
+  const bool read = result == Z_OK && (zlib.data_type & 128) != 0;
+  inflateEnd(&zlib);
+  return read ? given - zlib.avail_in : 0;
+}
+
+absl::Status Damaged() {
+  return absl::DataLossError("the deflated data is damaged, or not one stretch of one member");
+}
+
+}  // namespace
+
+absl::Status InflateBetween(Compression compression, const RestartPoint& from,
+                            const RestartPoint& to, absl::Span<char> room, absl::Span<char> dst) {
+  const bool gzip = compression == Compression::kGzip;
+  char* const file_bytes = room.data() + kInflateRoomBefore;
+  char* const file_end = room.data() + room.size() - kInflateRoomBehind;
+  size_t used = 0;
+  size_t written = 0;
+  if (from.at_header && to.at_header) {
+    const auto inflate = gzip ? libdeflate_gzip_decompress_ex : libdeflate_zlib_decompress_ex;
+    const libdeflate_result result =
+        inflate(ThreadDecompressor(), file_bytes, file_end - file_bytes, dst.data(), dst.size(),
+                &used, &written);
+    return result == LIBDEFLATE_SUCCESS && written == dst.size() && file_bytes + used == file_end
+               ? absl::OkStatus()
+               : Damaged();
+  }
+  const ptrdiff_t trailer_bytes = to.at_header ? (gzip ? 8 : 4) : 0;
+  if (from.window.size() > kWindowBytes || file_end - file_bytes <= trailer_bytes) {
+    return Damaged();
+  }
+  char* begin;
+  if (from.at_header) {
+    const size_t header = HeaderBytes(compression, file_bytes, file_end - file_bytes);
+    if (header == 0) return Damaged();
+    begin = file_bytes + header;
+  } else {
+    begin = PutBefore(from, file_bytes);
+  }
+  char* const end = to.at_header ? file_end - trailer_bytes : PutBehind(to, file_end);
+  const libdeflate_result result = libdeflate_deflate_decompress_ex(
+      ThreadDecompressor(), begin, end - begin, dst.data(), dst.size(), &used, &written);
+  // The trailer, of content that was not seen whole, must be there.
+  if (result != LIBDEFLATE_SUCCESS || written != dst.size() ||
+      (to.at_header && begin + used != end)) {
+    return Damaged();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,14 @@
+// libdeflate's state for inflating, one for each thread that asks.
+
+#ifndef SHARDFEED_TFRECORD_THREAD_DECOMPRESSOR_H_
+#define SHARDFEED_TFRECORD_THREAD_DECOMPRESSOR_H_
+
+#include <libdeflate.h>
+
+namespace shardfeed {
+
+libdeflate_decompressor* ThreadDecompressor();
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_TFRECORD_THREAD_DECOMPRESSOR_H_
