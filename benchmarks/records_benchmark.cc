@@ -318,7 +318,8 @@ void Read(const std::string& folder, const std::string& order, int threads) {
   fmt::print(
       "{{\"records\": {}, \"io\": \"{}\", \"crc_loop\": {}, \"read\": {}, "
       "\"crc_loop_processor\": {}, \"read_processor\": {}}}\n",
-      records, stats.io, List(loop), List(read), List(loop_processor), List(read_processor));
+      records / kEpochs, stats.io, List(loop), List(read), List(loop_processor),
+      List(read_processor));
 }
 
 void Cold(const std::string& folder, const std::string& order, int threads) {
