@@ -361,7 +361,7 @@ class ThreadedRun : public ReadRun {
     const uint64_t restart =
         std::min(index.RestartAtOrAfter(offset), index.summary().stream_bytes) == offset
             ? offset
-            : index.RestartBefore(offset).stream_offset;
+            : index.RestartBefore(offset, /*with_window=*/false).stream_offset;
     const uint64_t cell = restart / kBlockBytes * kBlockBytes;
     const auto first_at = [&](uint64_t bytes) {
       if (bytes >= index.summary().stream_bytes) return index.records();

@@ -85,10 +85,10 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
   const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
   // The end of a shard is a point at which another member could start.
-  const RestartPoint to =
+  RestartPoint to =
       stream_end == summary.stream_bytes
           ? RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = stream_end}
-          : index.RestartBefore(stream_end);
+          : index.RestartBefore(stream_end, /*with_window=*/false);
   // An index is not believed: its claims must be such that a sound one could make them.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
   if (to.stream_offset <= from.stream_offset || to.file_offset <= begin ||
@@ -116,6 +116,10 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
     return false;
   }
   uint64_t read = deflated;
+  if (rest > 0 && !to.at_header) {
+    const uint64_t before = std::min<uint64_t>(kDeflateWindowBytes, from.window.size() + inflated);
+    to.window.assign(content + inflated - before, before);
+  }
   if (rest > 0 && !InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
   *bytes_read += read;
   *frames = {content + (extent.offset - from.stream_offset), extent.bytes};

@@ -28,7 +28,6 @@ constexpr size_t kGroupHeaderBytes = 17;  // base, step, width
 constexpr size_t kRestartBytes = 32;
 // Zeros after the groups, so that a packed number can be loaded as two words wherever it ends.
 constexpr size_t kPadding = 16;
-constexpr size_t kMaxWindow = 32 << 10;
 constexpr size_t kFlushBytes = 1 << 20;
 // Small indexes, of which there may be a hundred thousand, are cheaper to read than to map.
 constexpr off_t kReadNotMapped = 64 << 10;
@@ -313,7 +312,7 @@ uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
                                    : summary_.stream_bytes;
 }
 
-RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset) const {
+RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window) const {
   const char* points = bytes_.data() + restart_offset_;
   uint64_t low = 0;
   uint64_t high = num_restart_points_;
@@ -331,9 +330,10 @@ RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset) const {
   const uint32_t window_bytes = LoadLittleEndian<uint32_t>(entry + 24);
   point.bits = entry[28] & 7;
   point.at_header = entry[29] != 0;
+  if (!with_window) return point;
   if (window_bytes > 0 && window_offset <= bytes_.size() &&
       window_bytes <= bytes_.size() - window_offset) {
-    uLongf size = kMaxWindow;
+    uLongf size = kDeflateWindowBytes;
     point.window.resize(size);
     uncompress(reinterpret_cast<Bytef*>(point.window.data()), &size,
                reinterpret_cast<const Bytef*>(bytes_.data() + window_offset), window_bytes);

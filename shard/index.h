@@ -51,8 +51,8 @@ class ShardIndex {
   // The record whose frame holds byte `offset` of the stream, which is below stream_bytes.
   uint64_t RecordAt(uint64_t offset) const;
 
-  // Compressed shards: the last point at or before `stream_offset`, with its window.
-  RestartPoint RestartBefore(uint64_t stream_offset) const;
+  // Compressed shards: the last point at or before `stream_offset`. Its window takes some time.
+  RestartPoint RestartBefore(uint64_t stream_offset, bool with_window = true) const;
   // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
   uint64_t RestartAtOrAfter(uint64_t stream_offset) const;
   uint64_t num_restart_points() const { return num_restart_points_; }

@@ -16,8 +16,6 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kWindowBytes = 32 << 10;
-
 // What the decoders share: input, and decoded content that waits to be read.
 class BlockDecompressor : public Decompressor {
  public:
@@ -238,7 +236,7 @@ class DeflateDecompressor : public BlockDecompressor {
       point.file_offset = input_.offset();
       point.bits = zlib_.data_type & 7;
       point.at_header = false;
-      point.window.resize(kWindowBytes);
+      point.window.resize(kDeflateWindowBytes);
       uInt size = 0;
       inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
       point.window.resize(size);

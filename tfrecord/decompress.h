@@ -15,6 +15,9 @@
 
 namespace shardfeed {
 
+// How far back deflated data can refer to.
+inline constexpr size_t kDeflateWindowBytes = 32 << 10;
+
 // A place in a compressed file from which decompression can start.
 struct RestartPoint {
   // In the file; the first byte that is needed whole.

@@ -15,10 +15,9 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kWindowBytes = 32 << 10;
 constexpr size_t kStoredHeaderBytes = 5;
 constexpr size_t kMaxFillerBytes = 16;
-static_assert(kStoredHeaderBytes + kWindowBytes + kMaxFillerBytes <= kInflateRoomBefore);
+static_assert(kStoredHeaderBytes + kDeflateWindowBytes + kMaxFillerBytes <= kInflateRoomBefore);
 
 // Bits as deflate packs them: the lowest of a byte first.
 class BitWriter {
@@ -141,7 +140,7 @@ absl::Status InflateBetween(Compression compression, const RestartPoint& from,
                : Damaged();
   }
   const ptrdiff_t trailer_bytes = to.at_header ? (gzip ? 8 : 4) : 0;
-  if (from.window.size() > kWindowBytes || file_end - file_bytes <= trailer_bytes) {
+  if (from.window.size() > kDeflateWindowBytes || file_end - file_bytes <= trailer_bytes) {
     return Damaged();
   }
   char* begin;
