@@ -370,6 +370,8 @@ class ThreadedRun : public ReadRun {
     };
     const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
     const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kBlockBytes));
+    // Restart points that make no sense: any piece is as good.
+    if (item < begin || item >= end) return order_->PieceOf(plan_epoch_, item);
     return OrderPiece{begin, end, order_->PositionOf(plan_epoch_, begin),
                       order_->PositionOf(plan_epoch_, end - 1)};
   }
@@ -486,7 +488,7 @@ class ThreadedRun : public ReadRun {
       unit->memory += sizeof(Extent) + sizeof(ReadResult);
       if (extent.compressed()) {
         // Deflated and inflated, each with a bit more.
-        unit->memory += 2 * (extent.bytes + kBlockBytes);
+        unit->memory += extent.bytes + kBlockBytes;
       } else if (SharesBuffer(*unit)) {
         bytes += extent.bytes;
       } else {

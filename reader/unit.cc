@@ -37,6 +37,20 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
 // points.
 constexpr uint64_t kInflateSlack = 1 << 20;
 
+// Where a record of an extent stands in it.
+struct FrameRange {
+  uint64_t begin = 0;
+  uint64_t size = 0;
+};
+
+// Of its i-th record; an empty one where the index makes no sense.
+FrameRange FrameIn(const Extent& extent, uint64_t i) {
+  const uint64_t begin = extent.index->Offset(extent.first_record + i) - extent.offset;
+  const uint64_t end = extent.index->Offset(extent.first_record + i + 1) - extent.offset;
+  if (begin > end || end > extent.bytes) return {};
+  return {begin, end - begin};
+}
+
 // Whether a member that tells its size starts there.
 bool SizedMemberAt(const File& file, const RestartPoint& point) {
   std::array<char, kSizedMemberHeaderBytes> header;
@@ -81,7 +95,7 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const IndexSummary& summary = index.summary();
   if (summary.compression == Compression::kSnappy) return false;
   const uint64_t end = extent.offset + extent.bytes;
-  const RestartPoint from = index.RestartBefore(extent.offset);
+  RestartPoint from = index.RestartBefore(extent.offset, /*with_window=*/false);
   const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
   const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
   // The end of a shard is a point at which another member could start.
@@ -91,16 +105,18 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
           : index.RestartBefore(stream_end, /*with_window=*/false);
   // An index is not believed: its claims must be such that a sound one could make them.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
-  if (to.stream_offset <= from.stream_offset || to.file_offset <= begin ||
-      to.file_offset > file->size()) {
+  if (extent.offset < from.stream_offset || to.stream_offset <= from.stream_offset ||
+      to.file_offset <= begin || to.file_offset > file->size()) {
     return false;
   }
   const uint64_t inflated = to.stream_offset - from.stream_offset;
   const uint64_t deflated = to.file_offset - begin;
-  if (inflated > extent.bytes + kInflateSlack || deflated > extent.bytes + kInflateSlack) {
+  const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
+  if (inflated + rest > extent.bytes + kInflateSlack || deflated > extent.bytes + kInflateSlack ||
+      inflated + rest > (file->size() - begin) * kMaxDeflateRatio) {
     return false;
   }
-  const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
+  if (!from.at_header) from = index.RestartBefore(extent.offset);
   const std::shared_ptr<Buffer> room =
       pool.Allocate(kInflateRoomBefore + deflated + kInflateRoomBehind);
   char* const bytes = room->data() + kInflateRoomBefore;
@@ -153,7 +169,13 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
         extent.index = *std::move(index);
       }
       extent.offset = extent.index->Offset(begin);
-      extent.bytes = extent.index->Offset(begin + n) - extent.offset;
+      const uint64_t end = extent.index->Offset(begin + n);
+      if (end < extent.offset || end > extent.index->summary().stream_bytes) {
+        return absl::DataLossError(
+            fmt::format("{}: its index makes no sense at record {}; make it anew: shardfeed index",
+                        table.path(shard), begin));
+      }
+      extent.bytes = end - extent.offset;
       extents->push_back(std::move(extent));
     }
     records -= n;
@@ -180,9 +202,8 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   for (uint64_t w = 0; w < n; ++w) {
     const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
-    const uint64_t begin = extent.index->Offset(extent.first_record + i) - extent.offset;
-    const uint64_t end = extent.index->Offset(extent.first_record + i + 1) - extent.offset;
-    const FrameDefect defect = CheckFrame(bytes.substr(begin, end - begin), check, &records);
+    const FrameRange frame = FrameIn(extent, i);
+    const FrameDefect defect = CheckFrame(bytes.substr(frame.begin, frame.size), check, &records);
     if (defect == FrameDefect::kNone) {
       payloads->push_back(records[0].payload);
     } else {
@@ -199,17 +220,17 @@ void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   for (uint64_t w = 0; w < n; ++w) {
     const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
-    const uint64_t begin = extent.index->Offset(extent.first_record + i);
-    const uint64_t end = extent.index->Offset(extent.first_record + i + 1);
-    std::shared_ptr<Buffer> buffer = Buffer::Allocate(end - begin);
+    const FrameRange frame = FrameIn(extent, i);
+    std::shared_ptr<Buffer> buffer = Buffer::Allocate(frame.size);
     const absl::Status read =
-        file.ok() ? (*file)->ReadExactlyAt(begin, absl::MakeSpan(buffer->data(), end - begin))
+        file.ok() ? (*file)->ReadExactlyAt(extent.offset + frame.begin,
+                                           absl::MakeSpan(buffer->data(), frame.size))
                   : file.status();
     if (!read.ok()) {
       AddDamaged(table, extent, i, std::string(read.message()), payloads, damaged);
       continue;
     }
-    const FrameDefect defect = CheckFrame({buffer->data(), end - begin}, check, &scratch);
+    const FrameDefect defect = CheckFrame({buffer->data(), frame.size}, check, &scratch);
     if (defect != FrameDefect::kNone) {
       AddDamaged(table, extent, i, FrameDefectName(defect), payloads, damaged);
       continue;

@@ -19,9 +19,6 @@ constexpr char kMemberStart[] = "\x1f\x8b\x08\x04\0\0\0\0\0\xff\x0c\0SF\x08\0";
 constexpr size_t kMemberStartBytes = sizeof(kMemberStart) - 1;
 static_assert(kMemberStartBytes + 8 == kSizedMemberHeaderBytes);
 
-// Deflate cannot expand by more than this.
-constexpr uint64_t kMaxExpansion = 1032;
-
 struct FreeCompressor {
   void operator()(libdeflate_compressor* c) const { libdeflate_free_compressor(c); }
 };
@@ -160,7 +157,7 @@ absl::Status InflateMember(std::string_view member, std::string* out) {
   uint64_t inflated = member.size() < kSizedMemberHeaderBytes + kGzipTrailerBytes
                           ? 0
                           : LoadLittleEndian<uint32_t>(member.data() + member.size() - 4);
-  const uint64_t most = member.size() * kMaxExpansion;
+  const uint64_t most = member.size() * kMaxDeflateRatio;
   absl::Status status = absl::DataLossError("the deflated data is damaged");
   for (; inflated <= most; inflated += uint64_t{1} << 32) {
     out->resize(begin + inflated);

@@ -25,6 +25,8 @@ namespace shardfeed {
 // Size of the header that AppendGzipMember writes.
 inline constexpr size_t kSizedMemberHeaderBytes = 24;
 inline constexpr size_t kGzipTrailerBytes = 8;
+// Deflate cannot make more bytes of one.
+inline constexpr uint64_t kMaxDeflateRatio = 1032;
 
 // Appends one member with the whole of `bytes` to `out`. `level` 1 (fast) to 12 (small), as
 // libdeflate has them; 6 compares with zlib's default. Bytes that look compressed already are

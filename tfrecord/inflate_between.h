@@ -1,6 +1,6 @@
 // The content between two restart points of a GZIP or ZLIB shard, inflated at once.
 //
-// libdeflate inflates half again as fast as zlib, but knows whole deflate streams only. What lies
+// libdeflate inflates faster than zlib, but knows whole deflate streams only. What lies
 // between two points is made one in place (RFC 1951, section 3.2): the content that it refers to is
 // put before it as a stored block, blocks without content lead to the bit at which it starts, and
 // an empty last block ends it.

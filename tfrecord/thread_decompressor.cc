@@ -1,6 +1,7 @@
 #include "tfrecord/thread_decompressor.h"
 
 #include <memory>
+#include <new>
 
 namespace shardfeed {
 
@@ -8,8 +9,9 @@ libdeflate_decompressor* ThreadDecompressor() {
   struct Free {
     void operator()(libdeflate_decompressor* d) const { libdeflate_free_decompressor(d); }
   };
-  thread_local const std::unique_ptr<libdeflate_decompressor, Free> decompressor(
-      libdeflate_alloc_decompressor());
+  thread_local std::unique_ptr<libdeflate_decompressor, Free> decompressor;
+  if (!decompressor) decompressor.reset(libdeflate_alloc_decompressor());
+  if (!decompressor) throw std::bad_alloc();
   return decompressor.get();
 }
 

@@ -136,6 +136,7 @@ Dataset Rows(nb::sequence spec, nb::sequence columns) {
 // Iterator.__init__
 void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare, bool writable,
            bool blocks) {
+  const IteratorChange change(/*makes=*/true);
   RunOptions options = RunOptionsFromPython(std::move(run_options));
   const bool headspace = options.headspace;
   absl::StatusOr<std::unique_ptr<Iterator>> run;

@@ -114,6 +114,7 @@ DeviceOptions OptionsFromPython(nb::dict fields, nb::dict normalize) {
 // Iterator.__init__
 void Start(PyDeviceIterator* self, const Dataset& ds, nb::dict options, nb::dict normalize,
            nb::dict run) {
+  const IteratorChange change(/*makes=*/true);
   DeviceOptions device = OptionsFromPython(std::move(options), std::move(normalize));
   RunOptions run_options = RunOptionsFromPython(std::move(run));
   absl::StatusOr<std::unique_ptr<DeviceIterator>> it;
@@ -272,10 +273,10 @@ void PyDeviceIterator::CheckOpen() const {
 
 nb::object PyDeviceIterator::Next(uintptr_t stream) {
   CheckOpen();
-  const Turn turn(use_);
+  const Turn turn(*use_);
   CheckOpen();
-  DropObjects();
   const std::shared_ptr<DeviceIterator> run = run_;
+  DropObjects();
   while (true) {
     bool there = false;
     {
@@ -313,20 +314,24 @@ nb::object PyDeviceIterator::Next(uintptr_t stream) {
 
 std::string PyDeviceIterator::State() {
   CheckOpen();
-  const Turn turn(use_);
+  const Turn turn(*use_);
   CheckOpen();
-  return Check(run_->State());
+  absl::StatusOr<std::string> state = run_->State();
+  if (!state.ok()) CheckOpen();
+  return Check(std::move(state));
 }
 
 void PyDeviceIterator::Load(const std::string& state) {
   CheckOpen();
-  const Turn turn(use_);
+  const Turn turn(*use_);
   CheckOpen();
+  const std::shared_ptr<DeviceIterator> run = run_;
   absl::Status status;
   {
     const GilRelease release;
-    status = run_->Load(state);
+    status = run->Load(state);
   }
+  if (!status.ok()) CheckOpen();
   Check(status);
 }
 
@@ -360,15 +365,19 @@ nb::dict PyDeviceIterator::Stats() {
 
 void PyDeviceIterator::Close() {
   if (closed_ || forked_) return;
+  const IteratorChange change(/*makes=*/false);
   closed_ = true;
   Open().erase(this);
+  // Once the GIL is gone, another thread may drop this iterator.
+  std::shared_ptr<DeviceIterator> run = std::move(run_);
+  const std::shared_ptr<std::timed_mutex> use = use_;
   {
     // Functions in Python that run for it need the GIL to end.
     const GilRelease release;
-    run_->Cancel();
+    run->Cancel();
     // Another thread's call ends now.
-    std::lock_guard<std::timed_mutex> turn(use_);
-    run_.reset();
+    std::lock_guard<std::timed_mutex> turn(*use);
+    run.reset();
   }
   DropObjects();
 }

@@ -71,7 +71,7 @@ class PyDeviceIterator {
 
   // Shared with the thread whose call it is.
   std::shared_ptr<DeviceIterator> run_;
-  std::timed_mutex use_;
+  const std::shared_ptr<std::timed_mutex> use_ = std::make_shared<std::timed_mutex>();
   bool closed_ = false;
   bool forked_ = false;
 };

@@ -12,12 +12,29 @@ std::atomic<bool> exit_ended = false;
 std::atomic<std::thread::id> exiting_thread;
 // Threads that wait for the GIL, or are about to.
 std::atomic<int> returning = 0;
+std::atomic<int> changing = 0;
+
+// How often CloseAtExit looks, at least a millisecond apart.
+constexpr int kPatience = 1000;
+
+// In a daemon thread, which others than the exiting one are by then.
+bool ComesTooLate() { return exit_begun && std::this_thread::get_id() != exiting_thread; }
+
+void LetOthersRun() {
+  const nanobind::gil_scoped_release release;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+[[noreturn]] void RaiseSystemExit() {
+  PyErr_SetNone(PyExc_SystemExit);
+  throw nanobind::python_error();
+}
 
 }  // namespace
 
 GilRelease::~GilRelease() {
   ++returning;
-  if (exit_ended && std::this_thread::get_id() != exiting_thread) {
+  if (exit_ended && ComesTooLate()) {
     --returning;
     while (true) std::this_thread::sleep_for(std::chrono::hours(1));
   }
@@ -25,24 +42,35 @@ GilRelease::~GilRelease() {
   --returning;
 }
 
-void BeginExit() { exit_begun = true; }
-
-void EndExit() {
-  exiting_thread = std::this_thread::get_id();
-  exit_ended = true;
-  // Who has not seen that gets it now.
-  while (returning > 0) {
-    nanobind::gil_scoped_release release;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+IteratorChange::IteratorChange(bool makes) {
+  if (makes && ComesTooLate()) RaiseSystemExit();
+  ++changing;
 }
 
-void ForgetWaitingThreads() { returning = 0; }
+IteratorChange::~IteratorChange() { --changing; }
+
+void CloseAtExit(const std::function<void()>& close_all) {
+  exiting_thread = std::this_thread::get_id();
+  exit_begun = true;
+  close_all();
+  // Making one may take minutes, where there are no indexes: the exit does not wait for that.
+  for (int i = 0; changing > 0 && i < kPatience; ++i) {
+    LetOthersRun();
+    close_all();
+  }
+  exit_ended = true;
+  // Who has not seen that gets it now.
+  while (returning > 0) LetOthersRun();
+}
+
+void ForgetThreads() {
+  returning = 0;
+  changing = 0;
+}
 
 void RaiseClosed() {
-  if (!exit_begun) throw nanobind::value_error("the iterator is closed");
-  PyErr_SetNone(PyExc_SystemExit);
-  throw nanobind::python_error();
+  if (ComesTooLate()) RaiseSystemExit();
+  throw nanobind::value_error("the iterator is closed");
 }
 
 }  // namespace shardfeed::python

@@ -3,13 +3,15 @@
 #ifndef SHARDFEED_PYTHON_CORE_GIL_H_
 #define SHARDFEED_PYTHON_CORE_GIL_H_
 
+#include <functional>
+
 #include "nanobind/nanobind.h"
 
 namespace shardfeed::python {
 
-// Lets the GIL go while it lives. A daemon thread whose interpreter has ended meanwhile stays in
-// the destructor for good: Python would end it there by pthread_exit, which unwinds its stack, and
-// C++ aborts where that meets a destructor.
+// Lets the GIL go while it lives. A daemon thread whose interpreter is ending stays in the
+// destructor for good: Python would end it there by pthread_exit, which unwinds its stack, and C++
+// aborts where that meets a destructor.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -21,17 +23,26 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
-// What an exit handler of Python calls before and after it closes all iterators, with the GIL.
-void BeginExit();
-// From here on the calling thread alone gets the GIL back.
-void EndExit();
+// While a thread makes or ends an iterator, with the GIL. Raises SystemExit in a daemon thread that
+// comes too late to make one.
+class IteratorChange {
+ public:
+  explicit IteratorChange(bool makes);
+  ~IteratorChange();
+  IteratorChange(const IteratorChange&) = delete;
+  IteratorChange& operator=(const IteratorChange&) = delete;
+};
 
-// In a child of fork, in which threads that waited are not.
-void ForgetWaitingThreads();
+// For an exit handler of Python, with the GIL: calls `close_all` until no iterator is being made or
+// ended elsewhere, for some seconds at most. Afterwards the calling thread alone gets the GIL back.
+void CloseAtExit(const std::function<void()>& close_all);
 
-// What a call of a closed iterator raises: ValueError, and SystemExit from BeginExit on. Only
-// daemon threads are left then, and a traceback of theirs would hold stderr while Python flushes
-// it, upon which it aborts.
+// In a child of fork, in which other threads are not.
+void ForgetThreads();
+
+// What a call of a closed iterator raises: ValueError, and SystemExit in daemon threads once the
+// interpreter ends. A traceback of theirs would hold stderr while Python flushes it, upon which it
+// aborts.
 [[noreturn]] void RaiseClosed();
 
 }  // namespace shardfeed::python

@@ -276,7 +276,9 @@ std::string PyIterator::State() {
   if (!state_.empty()) return state_;
   elements_since_state_ = 0;
   Settle();
-  return Check(run->iterator->State());
+  absl::StatusOr<std::string> state = run->iterator->State();
+  if (!state.ok()) CheckOpen();
+  return Check(std::move(state));
 }
 
 void PyIterator::Load(const std::string& state) {
@@ -297,6 +299,7 @@ void PyIterator::Load(const std::string& state) {
     return it.Load(state);
   });
   Settle();
+  if (!run->status.ok()) CheckOpen();
   Check(run->status);
 }
 
@@ -357,26 +360,30 @@ nb::dict PyIterator::Stats() {
 
 void PyIterator::Close() {
   if (forked_ || closed_.exchange(true)) return;
+  const IteratorChange change(/*makes=*/false);
   {
     nb::ft_lock_guard guard(Open().mutex);
     Open().all.erase(this);
   }
+  rows_ = RowViews();
+  num_rows_ = at_ = 0;
+  // Once the GIL is gone, another thread may drop this iterator.
+  const std::shared_ptr<Run> run = run_;
   {
     // Functions in Python that run for it need the GIL to end.
     const GilRelease release;
-    run_->iterator->Cancel();
+    run->iterator->Cancel();
     {
-      std::lock_guard<std::mutex> lock(run_->mutex);
-      run_->stopping = true;
-      run_->changed.notify_all();
+      std::lock_guard<std::mutex> lock(run->mutex);
+      run->stopping = true;
+      run->changed.notify_all();
     }
-    if (run_->thread.joinable()) run_->thread.join();
+    if (run->thread.joinable()) run->thread.join();
     // Another thread's call ends now, with an error.
-    std::lock_guard<std::timed_mutex> turn(run_->use);
-    run_->iterator.reset();
-    run_->elements.clear();
+    std::lock_guard<std::timed_mutex> turn(run->use);
+    run->iterator.reset();
+    run->elements.clear();
   }
-  rows_ = RowViews();
   DropObjects();
 }
 

@@ -21,13 +21,13 @@ NB_MODULE(_core, m) {
   BindWriting(m);
   BindDevice(m);
   m.def("close_all", [] {
-    BeginExit();
-    PyIterator::CloseAll();
-    PyDeviceIterator::CloseAll();
-    EndExit();
+    CloseAtExit([] {
+      PyIterator::CloseAll();
+      PyDeviceIterator::CloseAll();
+    });
   });
   m.def("after_fork", [] {
-    ForgetWaitingThreads();
+    ForgetThreads();
     PyIterator::AfterFork();
     PyDeviceIterator::AfterFork();
   });

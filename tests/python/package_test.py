@@ -968,6 +968,41 @@ print("end", flush=True)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "end", "")
 
 
+def test_exit_handlers_find_iterators_closed(dataset):
+    code = """
+import atexit, sys
+def look():
+    try:
+        next(it)
+    except ValueError as error:
+        print(error)
+atexit.register(look)  # runs after the package's
+import shardfeed as sf
+it = iter(sf.read(sys.argv[1]).parse({"n": sf.int64}).batch(8))
+next(it)
+"""
+    assert run_python(code, dataset) == "the iterator is closed"
+
+
+def test_threads_that_make_iterators_while_the_program_ends(dataset):
+    code = """
+import sys, threading, shardfeed as sf
+ds = sf.read(sys.argv[1]).parse({"n": sf.int64}).map(lambda e: {"n": e["n"] + 1}).batch(8)
+begun = threading.Semaphore(0)
+def make():
+    begun.release()
+    while True:
+        next(iter(ds))
+for _ in range(4):
+    threading.Thread(target=make, daemon=True).start()
+for _ in range(4):
+    begun.acquire()
+print("end", flush=True)
+"""
+    done = python(code, dataset, timeout=30)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "end", "")
+
+
 def test_children_after_fork(dataset):
     code = """
 import os, sys, shardfeed as sf

@@ -42,13 +42,13 @@ package(default_visibility = ["//visibility:public"])
 
 genrule(
     name = "message",
-    outs = ["message.cc"],
+    outs = ["message.h"],
     cmd = "echo '%s' >&2; exit 1",
 )
 
 cc_library(
     name = "nanobind",
-    srcs = [":message"],
+    hdrs = [":message"],  # made before what includes nanobind is compiled
 )
 """
 
