@@ -117,26 +117,28 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
     return false;
   }
   if (!from.at_header) from = index.RestartBefore(extent.offset);
-  const std::shared_ptr<Buffer> room =
-      pool.Allocate(kInflateRoomBefore + deflated + kInflateRoomBehind);
+  const uint64_t room_bytes = kInflateRoomBefore + deflated + kInflateRoomBehind;
+  const std::shared_ptr<Buffer> room = pool.Allocate(room_bytes);
   char* const bytes = room->data() + kInflateRoomBefore;
   if (!file->ReadExactlyAt(begin, {bytes, deflated}).ok()) return false;
   *buffer = pool.Allocate(from.window.size() + inflated + rest);
   char* const content = (*buffer)->data() + from.window.size();
   if (sized) {
     if (!InflateSizedMembers({bytes, deflated}, {content, inflated})) return false;
-  } else if (!InflateBetween(summary.compression, from, to,
-                             {room->data(), kInflateRoomBefore + deflated + kInflateRoomBehind},
+  } else if (!InflateBetween(summary.compression, from, to, {room->data(), room_bytes},
                              {(*buffer)->data(), from.window.size() + inflated})
                   .ok()) {
     return false;
   }
   uint64_t read = deflated;
-  if (rest > 0 && !to.at_header) {
-    const uint64_t before = std::min<uint64_t>(kDeflateWindowBytes, from.window.size() + inflated);
-    to.window.assign(content + inflated - before, before);
+  if (rest > 0) {
+    if (!to.at_header) {
+      const uint64_t before =
+          std::min<uint64_t>(kDeflateWindowBytes, from.window.size() + inflated);
+      to.window.assign(content + inflated - before, before);
+    }
+    if (!InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
   }
-  if (rest > 0 && !InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
   *bytes_read += read;
   *frames = {content + (extent.offset - from.stream_offset), extent.bytes};
   return true;

@@ -271,6 +271,11 @@ void PyDeviceIterator::CheckOpen() const {
   if (closed_) RaiseClosed();
 }
 
+void PyDeviceIterator::CheckCall(const absl::Status& status) const {
+  if (!status.ok()) CheckOpen();
+  Check(status);
+}
+
 nb::object PyDeviceIterator::Next(uintptr_t stream) {
   CheckOpen();
   const Turn turn(*use_);
@@ -317,8 +322,8 @@ std::string PyDeviceIterator::State() {
   const Turn turn(*use_);
   CheckOpen();
   absl::StatusOr<std::string> state = run_->State();
-  if (!state.ok()) CheckOpen();
-  return Check(std::move(state));
+  CheckCall(state.status());
+  return *std::move(state);
 }
 
 void PyDeviceIterator::Load(const std::string& state) {
@@ -331,8 +336,7 @@ void PyDeviceIterator::Load(const std::string& state) {
     const GilRelease release;
     status = run->Load(state);
   }
-  if (!status.ok()) CheckOpen();
-  Check(status);
+  CheckCall(status);
 }
 
 nb::dict PyDeviceIterator::Stats() {

@@ -68,6 +68,8 @@ class PyDeviceIterator {
 
  private:
   void CheckOpen() const;
+  // Raises the error of a call: that it was closed meanwhile, if it was.
+  void CheckCall(const absl::Status& status) const;
 
   // Shared with the thread whose call it is.
   std::shared_ptr<DeviceIterator> run_;

@@ -137,6 +137,11 @@ void PyIterator::CheckOpen() const {
   if (closed_) RaiseClosed();
 }
 
+void PyIterator::CheckCall(const absl::Status& status) const {
+  if (!status.ok()) CheckOpen();
+  Check(status);
+}
+
 void PyIterator::Settle() {
   {
     // Nobody holds it for long, or waits for the GIL meanwhile.
@@ -193,8 +198,7 @@ PyIterator::Element PyIterator::TakeHere() {
   } else {
     status = run_->iterator->Peek(&element.batch);
   }
-  if (!status.ok()) CheckOpen();
-  Check(status);
+  CheckCall(status);
   return element;
 }
 
@@ -215,8 +219,7 @@ PyIterator::Element PyIterator::Take() {
         status = std::exchange(run_->status, absl::OkStatus());
       }
     }
-    if (!status.ok()) CheckOpen();
-    Check(status);
+    CheckCall(status);
     if (busy) {
       const GilRelease release;
       std::unique_lock<std::mutex> lock(run_->mutex);
@@ -277,8 +280,8 @@ std::string PyIterator::State() {
   elements_since_state_ = 0;
   Settle();
   absl::StatusOr<std::string> state = run->iterator->State();
-  if (!state.ok()) CheckOpen();
-  return Check(std::move(state));
+  CheckCall(state.status());
+  return *std::move(state);
 }
 
 void PyIterator::Load(const std::string& state) {
@@ -299,8 +302,7 @@ void PyIterator::Load(const std::string& state) {
     return it.Load(state);
   });
   Settle();
-  if (!run->status.ok()) CheckOpen();
-  Check(run->status);
+  CheckCall(run->status);
 }
 
 nb::dict StatsToPython(const IteratorStats& stats) {

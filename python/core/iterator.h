@@ -69,6 +69,8 @@ class PyIterator {
   // Waits for the work, without the GIL; raises what a signal handler raises.
   void Settle();
   void CheckOpen() const;
+  // Raises the error of a call: that it was closed meanwhile, if it was.
+  void CheckCall(const absl::Status& status) const;
 
   std::shared_ptr<Run> run_;
   const ElementForm form_;

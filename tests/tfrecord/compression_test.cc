@@ -1,12 +1,12 @@
 #include "tfrecord/compression.h"
 
 #include <snappy.h>
-#include <zlib.h>
 
 #include <random>
 #include <set>
 #include <utility>
 
+#include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/detect.h"
@@ -17,6 +17,8 @@
 
 namespace shardfeed {
 namespace {
+
+using testing::Deflate;
 
 // Compressible, but not trivially.
 std::string Content(size_t size) {
@@ -29,22 +31,6 @@ std::string Content(size_t size) {
   }
   content.resize(size);
   return content;
-}
-
-// By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib. A lower `memory_level`
-// makes smaller blocks.
-std::string Deflate(std::string_view content, int window_bits, int memory_level = 9) {
-  z_stream stream = {};
-  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, memory_level, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&stream, content.size()) + 100, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = content.size();
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = out.size();
-  deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 std::string Members(std::string_view content, size_t member) {
@@ -229,11 +215,14 @@ TEST_P(EveryForm, InflatesBetweenPointsOrSaysNo) {
   }
 }
 
+// GZIP and ZLIB, with zlib's window bits for each.
+constexpr std::pair<Compression, int> kDeflated[] = {{Compression::kGzip, 31},
+                                                     {Compression::kZlib, 15}};
+
 // Deflate's blocks begin and end at any bit.
 TEST(InflateBetween, FromAnyBitToAnyBit) {
   const std::string content = Content(100000);
-  for (const auto& [compression, window_bits] :
-       {std::pair{Compression::kGzip, 31}, {Compression::kZlib, 15}}) {
+  for (const auto& [compression, window_bits] : kDeflated) {
     const std::string bytes = Deflate(content, window_bits, /*memory_level=*/1);
     const std::vector<RestartPoint> points = PointsAndEnd(compression, bytes, 300);
     std::set<std::pair<int, int>> bits;
@@ -252,8 +241,7 @@ TEST(InflateBetween, FromAnyBitToAnyBit) {
 // Nothing that is damaged runs over, and a member that lies between whole is checked.
 TEST(InflateBetween, DamageIsDataLossOrShows) {
   const std::string content = Content(60000);
-  for (const auto& [compression, window_bits] :
-       {std::pair{Compression::kGzip, 31}, {Compression::kZlib, 15}}) {
+  for (const auto& [compression, window_bits] : kDeflated) {
     const std::string bytes = Deflate(content, window_bits, /*memory_level=*/1);
     const std::vector<RestartPoint> points = PointsAndEnd(compression, bytes, 5000);
     for (size_t at = 10; at < bytes.size(); at += 211) {
