@@ -36,6 +36,9 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
 // How much more than an extent may be read and inflated for it, since that begins at restart
 // points.
 constexpr uint64_t kInflateSlack = 1 << 20;
+// Of that, what is inflated behind an extent, up to where a block of deflated data ends. Where that
+// is further, zlib inflates what is left from the restart point before.
+constexpr uint64_t kMostBehind = 256 << 10;
 
 // Where a record of an extent stands in it.
 struct FrameRange {
@@ -102,7 +105,10 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   RestartPoint to =
       stream_end == summary.stream_bytes
           ? RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = stream_end}
-          : index.RestartBefore(stream_end, /*with_window=*/false);
+          : index.EndAtOrAfter(stream_end);
+  if (to.stream_offset > stream_end + kMostBehind) {
+    to = index.RestartBefore(stream_end, /*with_window=*/false);
+  }
   // An index is not believed: its claims must be such that a sound one could make them.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
   if (extent.offset < from.stream_offset || to.stream_offset <= from.stream_offset ||
@@ -125,7 +131,9 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   char* const content = (*buffer)->data() + from.window.size();
   if (sized) {
     if (!InflateSizedMembers({bytes, deflated}, {content, inflated})) return false;
-  } else if (!InflateBetween(summary.compression, from, to, {room->data(), room_bytes},
+  } else if (!InflateBetween(summary.compression, from, to,
+                             index.BlocksBetween(from.stream_offset, to.stream_offset),
+                             {room->data(), room_bytes},
                              {(*buffer)->data(), from.window.size() + inflated})
                   .ok()) {
     return false;

@@ -26,6 +26,8 @@ constexpr size_t kHeaderCrcAt = 84;
 constexpr size_t kGroupRecords = 128;
 constexpr size_t kGroupHeaderBytes = 17;  // base, step, width
 constexpr size_t kRestartBytes = 32;
+constexpr size_t kBlocksAt = 30;  // in a restart point: number of blocks
+constexpr size_t kBlockBytes = 8;
 // Zeros after the groups, so that a packed number can be loaded as two words wherever it ends.
 constexpr size_t kPadding = 16;
 constexpr size_t kFlushBytes = 1 << 20;
@@ -33,6 +35,12 @@ constexpr size_t kFlushBytes = 1 << 20;
 constexpr off_t kReadNotMapped = 64 << 10;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
+uint32_t Load32(const char* at) { return LoadLittleEndian<uint32_t>(at); }
+
+// A restart point inside deflated data, as the block that starts there.
+DeflateBlock PlaceOf(const RestartPoint& point) {
+  return {8 * point.file_offset - point.bits, point.stream_offset};
+}
 
 // Number `i` of those packed in `width` bits each from `packed` on.
 uint64_t Unpack(const char* packed, size_t i, int width) {
@@ -115,6 +123,20 @@ void IndexBuilder::AddRestartPoint(const RestartPoint& point) {
   restarts_.push_back(static_cast<char>(point.at_header ? 1 : 0));
   AppendLittleEndian(uint16_t{0}, &restarts_);
   windows_ += window;
+  last_restart_ = PlaceOf(point);
+}
+
+void IndexBuilder::AddDeflateBlock(const DeflateBlock& block) {
+  if (restarts_.empty()) return;
+  char* const count_at = restarts_.data() + restarts_.size() - kRestartBytes + kBlocksAt;
+  const auto count = LoadLittleEndian<uint16_t>(count_at);
+  const uint64_t bits = block.bit - last_restart_.bit;
+  const uint64_t bytes = block.offset - last_restart_.offset;
+  // What does not fit is left out: it only makes reading faster.
+  if (count == UINT16_MAX || bits > UINT32_MAX || bytes > UINT32_MAX) return;
+  AppendLittleEndian(static_cast<uint32_t>(bits), &windows_);
+  AppendLittleEndian(static_cast<uint32_t>(bytes), &windows_);
+  StoreLittleEndian(static_cast<uint16_t>(count + 1), count_at);
 }
 
 absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
@@ -213,17 +235,17 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
     return Damaged(name, "not an index of a shard");
   }
   const char* header = head.data();
-  if (LoadLittleEndian<uint32_t>(header + kHeaderCrcAt) != Crc32c(head.substr(0, kHeaderCrcAt))) {
+  if (Load32(header + kHeaderCrcAt) != Crc32c(head.substr(0, kHeaderCrcAt))) {
     return Damaged(name, "the index's header is damaged");
   }
-  const uint32_t compression = LoadLittleEndian<uint32_t>(header + 8);
+  const uint32_t compression = Load32(header + 8);
   if (compression > static_cast<uint32_t>(Compression::kSnappy)) {
     return Damaged(name, "the index names an unknown compression");
   }
   if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is cut");
   IndexSummary summary;
   summary.compression = static_cast<Compression>(compression);
-  summary.records_digest = LoadLittleEndian<uint32_t>(header + 12);
+  summary.records_digest = Load32(header + 12);
   summary.shard_bytes = Load64(header + 16);
   summary.stream_bytes = Load64(header + 24);
   summary.records = Load64(header + 32);
@@ -253,7 +275,7 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   directory_offset_ = Load64(header + 48);
   restart_offset_ = Load64(header + 56);
   num_restart_points_ = Load64(header + 64);
-  if (LoadLittleEndian<uint32_t>(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
+  if (Load32(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
     return damaged("the index's CRC does not match its content");
   }
   // With the CRCs right, only a wrong writer can have made these wrong; they are cheap to check.
@@ -296,7 +318,7 @@ uint64_t ShardIndex::RecordAt(uint64_t offset) const {
   return low;
 }
 
-uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
+uint64_t ShardIndex::FirstRestartFrom(uint64_t stream_offset) const {
   const char* points = bytes_.data() + restart_offset_;
   uint64_t low = 0;
   uint64_t high = num_restart_points_;
@@ -308,8 +330,75 @@ uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
       high = middle;
     }
   }
-  return low < num_restart_points_ ? Load64(points + low * kRestartBytes + 8)
-                                   : summary_.stream_bytes;
+  return low;
+}
+
+uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
+  const uint64_t point = FirstRestartFrom(stream_offset);
+  return point < num_restart_points_
+             ? Load64(bytes_.data() + restart_offset_ + point * kRestartBytes + 8)
+             : summary_.stream_bytes;
+}
+
+RestartPoint ShardIndex::PointAt(uint64_t number) const {
+  const char* entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
+  return {.file_offset = Load64(entry),
+          .stream_offset = Load64(entry + 8),
+          .bits = entry[28] & 7,
+          .at_header = entry[29] != 0};
+}
+
+std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t point) const {
+  const char* entry = bytes_.data() + restart_offset_ + point * kRestartBytes;
+  const std::string_view windows =
+      bytes_.substr(restart_offset_ + num_restart_points_ * kRestartBytes);
+  const uint64_t window = Load64(entry + 16);
+  const uint64_t window_bytes = Load32(entry + 24);
+  const uint64_t count = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
+  std::vector<DeflateBlock> blocks;
+  if (window > windows.size() || window_bytes + count * kBlockBytes > windows.size() - window) {
+    return blocks;
+  }
+  const DeflateBlock start = PlaceOf(PointAt(point));
+  const char* block = windows.data() + window + window_bytes;
+  blocks.reserve(count);
+  for (uint64_t i = 0; i < count; ++i, block += kBlockBytes) {
+    blocks.push_back({start.bit + Load32(block), start.offset + Load32(block + 4)});
+  }
+  return blocks;
+}
+
+std::vector<DeflateBlock> ShardIndex::BlocksBetween(uint64_t from, uint64_t to) const {
+  std::vector<DeflateBlock> blocks;
+  const uint64_t first = FirstRestartFrom(from);
+  for (uint64_t point = first; point < num_restart_points_; ++point) {
+    const RestartPoint start = PointAt(point);
+    if (start.stream_offset >= to) break;
+    if (point > first) {
+      if (start.at_header) return {};
+      blocks.push_back(PlaceOf(start));
+    }
+    for (const DeflateBlock& block : BlocksBehind(point)) {
+      if (block.offset < to) blocks.push_back(block);
+    }
+  }
+  return blocks;
+}
+
+RestartPoint ShardIndex::EndAtOrAfter(uint64_t stream_offset) const {
+  const uint64_t next = FirstRestartFrom(stream_offset);
+  if (next > 0) {
+    for (const DeflateBlock& block : BlocksBehind(next - 1)) {
+      if (block.offset < stream_offset) continue;
+      const uint64_t file_offset = (block.bit + 7) / 8;
+      return {.file_offset = file_offset,
+              .stream_offset = block.offset,
+              .bits = static_cast<int>(8 * file_offset - block.bit),
+              .at_header = false};
+    }
+  }
+  if (next < num_restart_points_) return PointAt(next);
+  return {.file_offset = summary_.shard_bytes, .stream_offset = summary_.stream_bytes};
 }
 
 RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window) const {
@@ -320,17 +409,13 @@ RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window)
     const uint64_t middle = low + (high - low) / 2;
     (Load64(points + middle * kRestartBytes + 8) <= stream_offset ? low : high) = middle;
   }
-  RestartPoint point;
-  if (low >= num_restart_points_) return point;  // none: from the beginning
+  if (low >= num_restart_points_) return {};  // none: from the beginning
+  RestartPoint point = PointAt(low);
+  if (!with_window) return point;
   const char* entry = points + low * kRestartBytes;
-  point.file_offset = Load64(entry);
-  point.stream_offset = Load64(entry + 8);
   const uint64_t window_offset =
       restart_offset_ + num_restart_points_ * kRestartBytes + Load64(entry + 16);
-  const uint32_t window_bytes = LoadLittleEndian<uint32_t>(entry + 24);
-  point.bits = entry[28] & 7;
-  point.at_header = entry[29] != 0;
-  if (!with_window) return point;
+  const uint32_t window_bytes = Load32(entry + 24);
   if (window_bytes > 0 && window_offset <= bytes_.size() &&
       window_bytes <= bytes_.size() - window_offset) {
     uLongf size = kDeflateWindowBytes;

@@ -56,6 +56,13 @@ class ShardIndex {
   // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
   uint64_t RestartAtOrAfter(uint64_t stream_offset) const;
   uint64_t num_restart_points() const { return num_restart_points_; }
+  // The deflate blocks known to start between a restart point and `to`, both in the stream; bits
+  // and bytes count from the beginning of the file and of the stream. Not to be believed; empty
+  // where a member or stream ends between the two.
+  std::vector<DeflateBlock> BlocksBetween(uint64_t from, uint64_t to) const;
+  // Where inflating can end that goes up to `stream_offset`: the first block known or restart point
+  // at or behind it, without its window, or the end of the shard.
+  RestartPoint EndAtOrAfter(uint64_t stream_offset) const;
 
   // The file's bytes, for tests and for comparing.
   std::string_view bytes() const { return bytes_; }
@@ -63,6 +70,12 @@ class ShardIndex {
  private:
   ShardIndex() = default;
   absl::Status Parse(const std::string& name);
+  // Number of the first restart point at or behind it.
+  uint64_t FirstRestartFrom(uint64_t stream_offset) const;
+  // The restart point of that number, without its window.
+  RestartPoint PointAt(uint64_t number) const;
+  // The blocks known to start between it and the next one.
+  std::vector<DeflateBlock> BlocksBehind(uint64_t point) const;
 
   std::string owned_;
   void* mapping_ = nullptr;
@@ -87,6 +100,8 @@ class IndexBuilder {
   // The next record's frame. Frames stand one after another from byte 0 of the stream.
   absl::Status AddFrame(uint64_t frame_bytes);
   void AddRestartPoint(const RestartPoint& point);
+  // One that starts behind the last restart point.
+  void AddDeflateBlock(const DeflateBlock& block);
 
   // `summary.records` and `summary.stream_bytes` are filled in. Returns the bytes of an index in
   // memory, an empty string for one in a file (which is not synced).
@@ -106,6 +121,7 @@ class IndexBuilder {
   std::vector<uint64_t> group_;      // frame sizes
   std::vector<uint64_t> directory_;  // where each group starts
   std::string restarts_;
+  DeflateBlock last_restart_;
   std::string windows_;
   uint64_t records_ = 0;
   uint64_t stream_bytes_ = 0;

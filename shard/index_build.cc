@@ -197,6 +197,9 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
   reading.decompress.on_restart_point = [&](const RestartPoint& point) {
     builder->AddRestartPoint(point);
   };
+  reading.decompress.on_deflate_block = [&](const DeflateBlock& block) {
+    builder->AddDeflateBlock(block);
+  };
   absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(path, reading);
   if (!reader.ok()) return reader.status();
   IndexSummary summary;

@@ -142,6 +142,8 @@ class DeflateDecompressor : public BlockDecompressor {
           fmt::format("bytes follow the last GZIP member, at byte {}", input_.offset()));
     }
     began_ = true;
+    last_block_.reset();
+    if (RestartPointDue()) last_block_ = stream_offset_;
     EmitHeaderPointIfDue();
     if (gzip_) {
       absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
@@ -231,7 +233,13 @@ class DeflateDecompressor : public BlockDecompressor {
                                            : (zlib_.msg ? zlib_.msg : "not deflated data"));
     }
     const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
+    if (want_blocks && block_ended && last_block_ && options_.on_deflate_block &&
+        !RestartPointDue() && stream_offset_ - *last_block_ >= kDeflateBlockInterval) {
+      last_block_ = stream_offset_;
+      options_.on_deflate_block({8 * input_.offset() - (zlib_.data_type & 7), stream_offset_});
+    }
     if (want_blocks && block_ended && RestartPointDue()) {
+      last_block_ = stream_offset_;
       RestartPoint point;
       point.file_offset = input_.offset();
       point.bits = zlib_.data_type & 7;
@@ -260,6 +268,8 @@ class DeflateDecompressor : public BlockDecompressor {
   bool began_ = false;
   bool inflating_ = false;
   bool raw_ = false;
+  // Where the last block or restart point was; none in a member that starts between two points.
+  std::optional<uint64_t> last_block_;
   absl::Status error_;  // what stopped the inflating
   z_stream zlib_ = {};
 };

@@ -18,6 +18,9 @@ namespace shardfeed {
 // How far back deflated data can refer to.
 inline constexpr size_t kDeflateWindowBytes = 32 << 10;
 
+// Content between two blocks that are told of: less than a block has where nothing is repeated.
+inline constexpr uint64_t kDeflateBlockInterval = 8 << 10;
+
 // A place in a compressed file from which decompression can start.
 struct RestartPoint {
   // In the file; the first byte that is needed whole.
@@ -35,11 +38,21 @@ struct RestartPoint {
   std::string window;
 };
 
+// Where a block of deflated data starts. What the numbers count from is said where they are used.
+struct DeflateBlock {
+  uint64_t bit = 0;     // of the compressed data, lowest of a byte first
+  uint64_t offset = 0;  // of the content, in bytes
+};
+
 struct DecompressOptions {
   // Called for a point each time that at least `restart_interval` bytes of content (in members and
   // blocks that bring no header: of content and compressed data) have passed since the last one.
   // The first point is the beginning. The call comes before the content at the point is delivered.
   std::function<void(RestartPoint)> on_restart_point;
+  // Called along with it for blocks of deflated data that start between two restart points of one
+  // member, at least kDeflateBlockInterval bytes of content after the point or block before. Bits
+  // and bytes count from the file's and the content's beginning.
+  std::function<void(DeflateBlock)> on_deflate_block;
   uint64_t restart_interval = 4 << 20;
 };
 

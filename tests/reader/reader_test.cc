@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <random>
 #include <set>
 #include <thread>
 #include <vector>
@@ -185,6 +186,71 @@ TEST_F(ReaderTest, ShardsThatOthersCompressed) {
         options.order = order;
         options.threads = 2;
         ExpectAll(table, options, 3000);
+      }
+    }
+  }
+}
+
+// Data that deflate hardly shrinks is inflated block by block; where an index is wrong about the
+// blocks, it takes longer.
+TEST_F(ReaderTest, ShardsThatOthersCompressedToNoUse) {
+  std::mt19937 random(1);
+  std::vector<std::string> records;
+  for (uint64_t i = 0; i < 300; ++i) {
+    std::string record(random() % 6000, '\0');
+    for (char& c : record) c = static_cast<char>(random() % 240);
+    records.push_back(std::move(record));
+  }
+  std::vector<uint64_t> ends;
+  std::string content;
+  for (const std::string& record : records) {
+    AppendFrame(record, &content);
+    ends.push_back(content.size());
+  }
+  for (int window_bits : {31, 15}) {  // GZIP, ZLIB
+    const std::string path =
+        folder_.Write("d-00000-of-00001", Deflate(content, window_bits, /*memory_level=*/8));
+    IndexBuildOptions build;
+    build.restart_interval = 200'000;
+    const auto sound = BuildIndex(path, build);
+    ASSERT_OK(sound);
+    ASSERT_GT((*sound)->num_restart_points(), 3);
+    ASSERT_GT((*sound)->BlocksBetween(0, content.size()).size(), 20);
+    for (int lies = 0; lies < 10; ++lies) {
+      IndexBuilder builder;
+      for (size_t i = 0; i < ends.size(); ++i) {
+        EXPECT_OK(builder.AddFrame(ends[i] - (i == 0 ? 0 : ends[i - 1])));
+      }
+      for (uint64_t at = 0; at < content.size();) {
+        const uint64_t next = (*sound)->RestartAtOrAfter(at + 1);
+        builder.AddRestartPoint((*sound)->RestartBefore(at));
+        for (DeflateBlock block : (*sound)->BlocksBetween(at, next)) {
+          if (lies > 0 && random() % 20 == 0) block.bit += random() % 100;
+          if (lies > 0 && random() % 20 == 0) block.offset -= random() % 100'000;
+          builder.AddDeflateBlock(block);
+        }
+        at = next;
+      }
+      const auto bytes = builder.Finish((*sound)->summary());
+      ASSERT_OK(bytes);
+      if (lies == 0) {
+        EXPECT_EQ(*bytes, (*sound)->bytes());
+      }
+      std::filesystem::create_directories(std::filesystem::path(IndexPath(path)).parent_path());
+      std::ofstream(IndexPath(path), std::ios::binary) << *bytes;
+      for (OrderSpec order : Orders()) {
+        order.chunk = 200;
+        ReaderOptions options;
+        options.order = order;
+        options.threads = 2;
+        options.check = lies % 2 == 0 ? CrcCheck::kAll : CrcCheck::kNone;
+        const auto reader = MakeReader(OpenTable(*ResolveSpec(folder_ / "d@1")), options);
+        const auto all = Drain(*reader);
+        ASSERT_OK(all);
+        ASSERT_EQ(all->records.size(), records.size());
+        for (size_t i = 0; i < records.size(); ++i) {
+          ASSERT_TRUE(all->records[i] == records[reader->RecordAt(0, i)]) << i;
+        }
       }
     }
   }

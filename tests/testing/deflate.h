@@ -12,9 +12,10 @@ namespace shardfeed::testing {
 
 // By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib. A lower `memory_level`
 // makes smaller blocks.
-inline std::string Deflate(std::string_view content, int window_bits, int memory_level = 9) {
+inline std::string Deflate(std::string_view content, int window_bits, int memory_level = 9,
+                           int strategy = Z_DEFAULT_STRATEGY) {
   z_stream stream = {};
-  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, memory_level, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, memory_level, strategy);
   std::string out(deflateBound(&stream, content.size()) + 100, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
   stream.avail_in = content.size();

@@ -170,11 +170,15 @@ TEST_P(EveryForm, StartsAtEachRestartPoint) {
 
 // The points at least `interval` bytes apart, and the end.
 std::vector<RestartPoint> PointsAndEnd(Compression compression, std::string_view bytes,
-                                       uint64_t interval) {
+                                       uint64_t interval,
+                                       std::vector<DeflateBlock>* blocks = nullptr) {
   std::vector<RestartPoint> points;
   DecompressOptions options;
   options.restart_interval = interval;
   options.on_restart_point = [&](RestartPoint point) { points.push_back(point); };
+  if (blocks != nullptr) {
+    options.on_deflate_block = [=](DeflateBlock block) { blocks->push_back(block); };
+  }
   const absl::StatusOr<std::string> content = Decompress(compression, bytes, {}, options);
   EXPECT_OK(content);
   points.push_back({.file_offset = bytes.size(), .stream_offset = content->size()});
@@ -183,14 +187,15 @@ std::vector<RestartPoint> PointsAndEnd(Compression compression, std::string_view
 
 // What lies between two points, by InflateBetween.
 absl::StatusOr<std::string> Between(Compression compression, std::string_view bytes,
-                                    const RestartPoint& from, const RestartPoint& to) {
+                                    const RestartPoint& from, const RestartPoint& to,
+                                    absl::Span<const DeflateBlock> blocks = {}) {
   const uint64_t begin = from.file_offset - (from.bits > 0);
   std::string room = std::string(kInflateRoomBefore, 'x') +
                      std::string(bytes.substr(begin, to.file_offset - begin)) +
                      std::string(kInflateRoomBehind, 'x');
   std::string content(from.window.size() + to.stream_offset - from.stream_offset, '\0');
   const absl::Status status =
-      InflateBetween(compression, from, to, absl::MakeSpan(room), absl::MakeSpan(content));
+      InflateBetween(compression, from, to, blocks, absl::MakeSpan(room), absl::MakeSpan(content));
   if (!status.ok()) return status;
   return content.substr(from.window.size());
 }
@@ -235,6 +240,74 @@ TEST(InflateBetween, FromAnyBitToAnyBit) {
       }
     }
     EXPECT_EQ(bits.size(), 64);
+  }
+}
+
+// Data that deflate hardly shrinks, with the blocks that lie between the points.
+TEST(InflateBetween, KnownBlocks) {
+  std::mt19937 random(1);
+  std::string content(400'000, '\0');
+  for (char& c : content) c = static_cast<char>(random() % 240);
+  content.replace(200'000, 1000, content, 190'000, 1000);
+  for (const auto& [compression, window_bits] : kDeflated) {
+    const std::string bytes = Deflate(content, window_bits, /*memory_level=*/8);
+    ASSERT_GT(bytes.size(), content.size() * 9 / 10);
+    std::vector<DeflateBlock> blocks;
+    const std::vector<RestartPoint> points = PointsAndEnd(compression, bytes, 70'000, &blocks);
+    ASSERT_GT(points.size(), 4);
+    ASSERT_GT(blocks.size(), 2 * points.size());
+    const auto between = [&](size_t i, size_t j) {
+      std::vector<DeflateBlock> some;
+      for (const DeflateBlock& block : blocks) {
+        if (block.offset > points[i].stream_offset && block.offset < points[j].stream_offset) {
+          some.push_back(block);
+        }
+      }
+      return some;
+    };
+    const size_t last = points.size() - 1;
+    for (size_t i = 0; i < last; ++i) {
+      for (size_t j = i + 1; j < points.size(); ++j) {
+        const auto found = Between(compression, bytes, points[i], points[j], between(i, j));
+        ASSERT_OK(found);
+        EXPECT_TRUE(*found == content.substr(points[i].stream_offset, found->size())) << i << j;
+        // Wrong places are found out.
+        std::vector<DeflateBlock> lie = between(i, j);
+        lie[random() % lie.size()].bit += random() % 100'000;
+        lie[random() % lie.size()].offset -= random() % 100'000;
+        EXPECT_TRUE(*Between(compression, bytes, points[i], points[j], lie) == *found);
+      }
+    }
+    for (size_t at = 10; at < bytes.size(); at += 3001) {
+      std::string damaged = bytes;
+      damaged[at] ^= 0x10;
+      EXPECT_FAILS(Between(compression, damaged, points[0], points[last], between(0, last)),
+                   kDataLoss, "damaged");
+    }
+    std::string damaged = bytes;
+    damaged.back() ^= 0x10;  // of the trailer
+    EXPECT_FAILS(Between(compression, damaged, points[0], points[last], between(0, last)),
+                 kDataLoss, "damaged");
+  }
+}
+
+// A member that starts between two points: nothing is told of the blocks of the second.
+TEST(Decompress, TellsBlocksOfOneMemberOnly) {
+  const std::string content = Content(300'000);
+  const std::string first = Deflate(content, 31, 1);
+  for (const uint64_t interval : {200'000, 10'000'000}) {
+    std::vector<DeflateBlock> blocks;
+    const auto points =
+        PointsAndEnd(Compression::kGzip, first + Deflate(content, 31, 1), interval, &blocks);
+    ASSERT_FALSE(blocks.empty());
+    for (const DeflateBlock& block : blocks) {
+      const bool in_second = block.offset >= content.size();
+      EXPECT_EQ(in_second, block.bit >= 8 * first.size());
+      if (in_second) {
+        EXPECT_EQ(interval, 200'000);
+      }
+      for (const RestartPoint& point : points) EXPECT_NE(point.stream_offset, block.offset);
+    }
   }
 }
 

@@ -1,0 +1,529 @@
+#include "tfrecord/inflate_blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "tfrecord/little_endian.h"
+
+namespace shardfeed {
+namespace {
+
+// Blocks inflated side by side: what hides the waiting, with tables that fit the first-level cache.
+constexpr int kLanes = 6;
+// Literals taken from one load of 57 bits or more.
+constexpr int kGroup = 4;
+
+// With more copies than one in so many bytes of content, libdeflate is faster; so many bytes may
+// have more.
+constexpr ptrdiff_t kBytesPerMatch = 40;
+constexpr ptrdiff_t kBytesOfAnyKind = 256 << 10;
+constexpr ptrdiff_t kMatchesOfAnyContent = 256;
+
+constexpr int kMaxCodeBits = 15;
+constexpr int kLiteralTableBits = 10;
+constexpr int kDistanceTableBits = 8;
+constexpr int kLengthTableBits = 7;  // of the code lengths' code, which has no longer ones
+static_assert(kGroup * kLiteralTableBits <= 57);
+
+constexpr int kLiterals = 256;
+constexpr int kEndOfBlock = 256;
+constexpr int kMaxSymbols = 288;
+
+// An entry of a table: the code's length in its lowest bits, so that it is a shift count as it is;
+// the symbol (of lengths, less 256) in its second byte; and flags above, so that the sum of a
+// group's entries tells its length and whether any is flagged.
+constexpr uint32_t kLengthMask = 63;
+constexpr uint32_t kNotLiteral = 1 << 24;
+constexpr uint32_t kLong = 1 << 25;  // longer than the table's bits, or no code
+constexpr uint32_t kFlags = 0xff000000;
+static_assert(kGroup * kMaxCodeBits <= kLengthMask && kGroup * (kNotLiteral | kLong) <= kFlags);
+constexpr uint32_t SymbolOf(uint32_t entry) { return entry >> 8 & 0xff; }
+
+// A canonical Huffman code: a table for short codes, what finds the symbols of long ones.
+template <int kTableBits>
+struct HuffmanCode {
+  std::array<uint32_t, 1 << kTableBits> table;
+  std::array<uint16_t, kMaxCodeBits + 1> count;  // of codes of each length
+  std::array<uint16_t, kMaxSymbols> symbols;     // in the order of their codes
+};
+
+// Builds it from the length of each symbol's code. `literals`: it is of literals and lengths. False
+// when the lengths make no code, or one that leaves some bits without meaning; that is allowed only
+// where there is one symbol, or none (section 3.2.7, of distances).
+template <int kTableBits>
+bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTableBits>* code) {
+  code->count.fill(0);
+  for (const uint8_t length : lengths) ++code->count[length];
+  const size_t used = lengths.size() - code->count[0];
+  code->count[0] = 0;
+  std::array<uint16_t, kMaxCodeBits + 2> next;  // place in `symbols` of the next one of a length
+  next[1] = 0;
+  int unused = 1;
+  for (int bits = 1; bits <= kMaxCodeBits; ++bits) {
+    next[bits + 1] = next[bits] + code->count[bits];
+    unused = 2 * unused - code->count[bits];
+    if (unused < 0) return false;
+  }
+  if (unused > 0 && used > 1) return false;
+  for (size_t symbol = 0; symbol < lengths.size(); ++symbol) {
+    if (lengths[symbol] > 0) code->symbols[next[lengths[symbol]]++] = static_cast<uint16_t>(symbol);
+  }
+  // The table for codes of up to so many bits, which is doubled for each more: what a code does not
+  // say any more is the same in both halves.
+  uint32_t* const table = code->table.data();
+  table[0] = kNotLiteral | kLong;
+  uint32_t reversed = 0;  // the next code, first bit lowest, as the data has it
+  size_t at = 0;
+  for (uint32_t bits = 1; bits <= kTableBits; ++bits) {
+    std::copy_n(table, size_t{1} << (bits - 1), table + (size_t{1} << (bits - 1)));
+    for (int i = 0; i < code->count[bits]; ++i) {
+      const uint32_t symbol = code->symbols[at++];
+      const uint32_t entry = literals && symbol >= kLiterals
+                                 ? bits | (symbol - kLiterals) << 8 | kNotLiteral
+                                 : bits | symbol << 8;
+      table[reversed] = entry;
+      uint32_t bit = 1U << (bits - 1);
+      for (; (reversed & bit) != 0; bit >>= 1) reversed ^= bit;
+      reversed |= bit;
+    }
+  }
+  return true;
+}
+
+// Bits of the data that were loaded, the next one lowest.
+struct LoadedBits {
+  uint64_t bits;
+  int used = 0;
+
+  uint32_t Take(int count) {
+    const uint64_t value = bits & ((uint64_t{1} << count) - 1);
+    bits >>= count;
+    used += count;
+    return static_cast<uint32_t>(value);
+  }
+};
+
+// The next symbol; of lengths, 256 and more. -1: no code.
+template <int kTableBits>
+int TakeSymbol(const HuffmanCode<kTableBits>& code, LoadedBits* loaded) {
+  const uint32_t entry = code.table[loaded->bits & (code.table.size() - 1)];
+  if ((entry & kLong) == 0) {
+    loaded->Take(entry & kLengthMask);
+    return static_cast<int>(SymbolOf(entry) + ((entry & kNotLiteral) != 0 ? kLiterals : 0));
+  }
+  // Codes of one length follow each other, the first after those of the length before.
+  uint32_t value = 0;
+  uint32_t first = 0;
+  uint32_t at = 0;
+  for (int length = 1; length <= kMaxCodeBits; ++length) {
+    value = value << 1 | loaded->Take(1);
+    const uint32_t count = code.count[length];
+    if (value - first < count) return code.symbols[at + (value - first)];
+    at += count;
+    first = (first + count) << 1;
+  }
+  return -1;
+}
+
+// Section 3.2.5: what a length's or a distance's symbol starts at, and how many bits are added.
+struct Range {
+  uint16_t base;
+  uint8_t bits;
+};
+constexpr std::array<Range, 29> kLengths = {
+    {{3, 0},  {4, 0},  {5, 0},  {6, 0},   {7, 0},   {8, 0},   {9, 0},   {10, 0},  {11, 1}, {13, 1},
+     {15, 1}, {17, 1}, {19, 2}, {23, 2},  {27, 2},  {31, 2},  {35, 3},  {43, 3},  {51, 3}, {59, 3},
+     {67, 4}, {83, 4}, {99, 4}, {115, 4}, {131, 5}, {163, 5}, {195, 5}, {227, 5}, {258, 0}}};
+constexpr std::array<Range, 30> kDistances = {
+    {{1, 0},     {2, 0},     {3, 0},     {4, 0},      {5, 1},      {7, 1},
+     {9, 2},     {13, 2},    {17, 3},    {25, 3},     {33, 4},     {49, 4},
+     {65, 5},    {97, 5},    {129, 6},   {193, 6},    {257, 7},    {385, 7},
+     {513, 8},   {769, 8},   {1025, 9},  {1537, 9},   {2049, 10},  {3073, 10},
+     {4097, 11}, {6145, 11}, {8193, 12}, {12289, 12}, {16385, 13}, {24577, 13}}};
+constexpr std::array<uint8_t, 19> kLengthsOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                                   11, 4,  12, 3, 13, 2, 14, 1, 15};
+
+// A copy that is still to be made: `length` bytes to `to`, from `distance` bytes before.
+struct Match {
+  char* to;
+  uint16_t length;
+  uint16_t distance;
+};
+
+// What inflates one block after another.
+struct alignas(64) Lane {
+  HuffmanCode<kLiteralTableBits> literals;
+  HuffmanCode<kDistanceTableBits> distances;
+  std::vector<Match> matches;
+  size_t stretch = 0;  // the one it is in
+  bool in_last_block = false;
+};
+
+// Where a lane stands.
+struct Cursor {
+  uint64_t bit = 0;  // of the data
+  char* out = nullptr;
+};
+
+enum class Step { kGo, kDone, kBad };
+
+class BlocksInflater {
+ public:
+  BlocksInflater(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
+                 absl::Span<char> dst, size_t window)
+      : data_(data.data()),
+        end_bit_(8 * uint64_t{data.size()}),
+        ends_stream_(ends_stream),
+        window_(dst.data()),
+        stretches_(blocks.size() - 1),
+        matches_left_(std::min<ptrdiff_t>(dst.size() - window, kBytesOfAnyKind) / kBytesPerMatch +
+                      kMatchesOfAnyContent) {
+    for (size_t i = 0; i < stretches_.size(); ++i) {
+      stretches_[i].begin = {blocks[i].bit, dst.data() + window + blocks[i].offset};
+      stretches_[i].end = {blocks[i + 1].bit, dst.data() + window + blocks[i + 1].offset};
+    }
+  }
+
+  bool Run(absl::Span<Lane> lanes) {
+    std::array<Lane*, kLanes> busy;
+    std::array<Cursor, kLanes> cursors;
+    int n = 0;
+    for (Lane& lane : lanes) {
+      lane.matches.clear();
+      busy[n] = &lane;
+      const Step step = EnterStretch(lane, &cursors[n]);
+      if (step == Step::kBad) return false;
+      if (step == Step::kGo) ++n;
+    }
+    while (n > 0) {
+      Step step = Step::kGo;
+      const int i = Decode(n, busy.data(), cursors.data(), &step);
+      if (step == Step::kBad) return false;
+      --n;
+      std::swap(busy[i], busy[n]);
+      std::swap(cursors[i], cursors[n]);
+    }
+    return true;
+  }
+
+ private:
+  // What lies between two of the places given.
+  struct Stretch {
+    Cursor begin;
+    Cursor end;
+    const std::vector<Match>* matches = nullptr;
+    size_t first_match = 0;
+    size_t end_match = 0;
+    bool decoded = false;
+  };
+
+  // 57 bits or more from `bit` <= end_bit_ on; behind the end come those of the slack.
+  uint64_t BitsFrom(uint64_t bit) const {
+    return LoadLittleEndian<uint64_t>(data_ + (bit >> 3)) >> (bit & 7);
+  }
+
+  // Decodes in `n` lanes until one of them is done, or the data is bad. Returns which one.
+  int Decode(int n, Lane* const* lanes, Cursor* cursors, Step* step) {
+    switch (n) {
+      case 1:
+        return DecodeSideBySide<1>(lanes, cursors, step);
+      case 2:
+        return DecodeSideBySide<2>(lanes, cursors, step);
+      case 3:
+        return DecodeSideBySide<3>(lanes, cursors, step);
+      case 4:
+        return DecodeSideBySide<4>(lanes, cursors, step);
+      case 5:
+        return DecodeSideBySide<5>(lanes, cursors, step);
+      default:
+        return DecodeSideBySide<kLanes>(lanes, cursors, step);
+    }
+  }
+
+  template <int n>
+  int DecodeSideBySide(Lane* const* lanes, Cursor* cursors, Step* step) {
+    // Copies, which the compiler can keep in registers.
+    std::array<uint64_t, n> bit;
+    std::array<char*, n> out;
+    std::array<const uint32_t*, n> table;
+    for (int i = 0; i < n; ++i) {
+      bit[i] = cursors[i].bit;
+      out[i] = cursors[i].out;
+      table[i] = lanes[i]->literals.table.data();
+    }
+    // What a lane does whose next group is not all literals, or may not be decoded unseen.
+    const auto decode_symbols = [&](int i) {
+      Cursor cursor = {bit[i], out[i]};
+      *step = DecodeSymbols(*lanes[i], &cursor);
+      bit[i] = cursor.bit;
+      out[i] = cursor.out;
+      return *step == Step::kGo;
+    };
+    int stopped = -1;
+    while (stopped < 0) {
+      uint64_t groups = UINT64_MAX;
+      int least = 0;
+      for (int i = 0; i < n; ++i) {
+        const uint64_t safe = SafeGroups(*lanes[i], {bit[i], out[i]});
+        if (safe < groups) {
+          groups = safe;
+          least = i;
+        }
+      }
+      if (groups == 0 && !decode_symbols(least)) stopped = least;
+      for (; groups > 0; --groups) {
+#pragma GCC unroll 8
+        for (int i = 0; i < n; ++i) {
+          uint64_t bits = BitsFrom(bit[i]);
+          uint64_t sum = 0;
+#pragma GCC unroll 8
+          for (int k = 0; k < kGroup; ++k) {
+            const uint64_t entry = table[i][bits & ((1 << kLiteralTableBits) - 1)];
+            bits >>= entry & kLengthMask;
+            sum += entry;
+            out[i][k] = static_cast<char>(entry >> 8);
+          }
+          if ((sum & kFlags) == 0) [[likely]] {
+            bit[i] += sum & kLengthMask;
+            out[i] += kGroup;
+            continue;
+          }
+          if (!decode_symbols(i)) {
+            stopped = i;
+            break;
+          }
+          groups = std::min(groups, SafeGroups(*lanes[i], {bit[i], out[i]}) + 1);
+        }
+        if (stopped >= 0) break;
+      }
+    }
+    for (int i = 0; i < n; ++i) cursors[i] = {bit[i], out[i]};
+    return stopped;
+  }
+
+  // How many groups of literals can be decoded without a look at the ends.
+  uint64_t SafeGroups(const Lane& lane, const Cursor& at) const {
+    if (at.bit > end_bit_) return 0;
+    return std::min<uint64_t>((stretches_[lane.stretch].end.out - at.out) / kGroup,
+                              (end_bit_ - at.bit) / (kGroup * kLiteralTableBits));
+  }
+
+  // Decodes as many symbols as a group has, or up to the first that is no literal. Where a block
+  // ends, enters the next one.
+  [[gnu::noinline]] Step DecodeSymbols(Lane& lane, Cursor* at) {
+    char* const end = stretches_[lane.stretch].end.out;
+    for (int k = 0; k < kGroup; ++k) {
+      if (at->bit > end_bit_) return Step::kBad;
+      LoadedBits loaded = {BitsFrom(at->bit)};  // a symbol takes 15 + 5 + 15 + 13 at most
+      const int symbol = TakeSymbol(lane.literals, &loaded);
+      if (symbol >= 0 && symbol < kLiterals) {
+        if (at->out == end) return Step::kBad;
+        *at->out++ = static_cast<char>(symbol);
+        at->bit += loaded.used;
+        continue;
+      }
+      if (symbol == kEndOfBlock) {
+        at->bit += loaded.used;
+        return EnterBlock(lane, at);
+      }
+      const size_t which = symbol - kEndOfBlock - 1;
+      if (symbol < 0 || which >= kLengths.size()) return Step::kBad;
+      const size_t length = kLengths[which].base + loaded.Take(kLengths[which].bits);
+      const int distance_symbol = TakeSymbol(lane.distances, &loaded);
+      if (distance_symbol < 0 || static_cast<size_t>(distance_symbol) >= kDistances.size()) {
+        return Step::kBad;
+      }
+      const Range& range = kDistances[distance_symbol];
+      const size_t distance = range.base + loaded.Take(range.bits);
+      if (length > static_cast<size_t>(end - at->out) ||
+          distance > static_cast<size_t>(at->out - window_)) {
+        return Step::kBad;
+      }
+      if (--matches_left_ < 0) return Step::kBad;
+      lane.matches.push_back(
+          {at->out, static_cast<uint16_t>(length), static_cast<uint16_t>(distance)});
+      at->out += length;
+      at->bit += loaded.used;
+      return Step::kGo;
+    }
+    return Step::kGo;
+  }
+
+  // Enters the next stretch that nobody has entered.
+  Step EnterStretch(Lane& lane, Cursor* at) {
+    if (next_stretch_ == stretches_.size()) return Step::kDone;
+    lane.stretch = next_stretch_++;
+    lane.in_last_block = false;
+    Stretch& stretch = stretches_[lane.stretch];
+    stretch.matches = &lane.matches;
+    stretch.first_match = stretch.end_match = lane.matches.size();
+    *at = stretch.begin;
+    return EnterBlock(lane, at);
+  }
+
+  // Whether the stretch that `lane` is in ends as it should.
+  bool EndsWell(const Lane& lane, const Cursor& at) const {
+    const bool last = ends_stream_ && lane.stretch + 1 == stretches_.size();
+    return at.out == stretches_[lane.stretch].end.out && lane.in_last_block == last;
+  }
+
+  // Enters the block that starts where `at` is, or those behind it, until one has symbols.
+  Step EnterBlock(Lane& lane, Cursor* at) {
+    while (true) {
+      Stretch& stretch = stretches_[lane.stretch];
+      if (lane.in_last_block) at->bit = (at->bit + 7) & ~uint64_t{7};
+      if (at->bit == stretch.end.bit) {
+        if (!EndsWell(lane, *at)) return Step::kBad;
+        stretch.end_match = lane.matches.size();
+        stretch.decoded = true;
+        CopyMatches();
+        matches_left_ += (stretch.end.out - stretch.begin.out) / kBytesPerMatch;
+        return EnterStretch(lane, at);
+      }
+      if (at->bit > stretch.end.bit || lane.in_last_block) return Step::kBad;
+      LoadedBits loaded = {BitsFrom(at->bit)};
+      lane.in_last_block = loaded.Take(1) != 0;
+      const uint32_t type = loaded.Take(2);
+      at->bit += 3;
+      switch (type) {
+        case 0:
+          if (!CopyStored(stretch, at)) return Step::kBad;
+          break;
+        case 1:
+          return FixedCodes(lane) ? Step::kGo : Step::kBad;
+        case 2:
+          return ReadCodes(lane, at) ? Step::kGo : Step::kBad;
+        default:
+          return Step::kBad;
+      }
+    }
+  }
+
+  // A block that is stored as it is: section 3.2.4.
+  bool CopyStored(const Stretch& stretch, Cursor* at) const {
+    constexpr size_t kHeader = 4;
+    const uint64_t header = (at->bit + 7) / 8;
+    const uint64_t end = end_bit_ / 8;
+    if (header > end || end - header < kHeader) return false;
+    const auto size = LoadLittleEndian<uint16_t>(data_ + header);
+    const auto inverse = LoadLittleEndian<uint16_t>(data_ + header + 2);
+    if ((size ^ inverse) != 0xffff || size > end - header - kHeader ||
+        size > stretch.end.out - at->out) {
+      return false;
+    }
+    std::memcpy(at->out, data_ + header + kHeader, size);
+    at->out += size;
+    at->bit = 8 * (header + kHeader + size);
+    return true;
+  }
+
+  // Section 3.2.6.
+  static bool FixedCodes(Lane& lane) {
+    std::array<uint8_t, kMaxSymbols> lengths;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
+    }
+    std::array<uint8_t, 32> distances;
+    distances.fill(5);
+    return BuildCode(lengths, /*literals=*/true, &lane.literals) &&
+           BuildCode(distances, /*literals=*/false, &lane.distances);
+  }
+
+  // Section 3.2.7.
+  bool ReadCodes(Lane& lane, Cursor* at) const {
+    if (at->bit > end_bit_) return false;
+    LoadedBits head = {BitsFrom(at->bit)};
+    const size_t literals = head.Take(5) + 257;
+    const size_t distances = head.Take(5) + 1;
+    const size_t code_lengths = head.Take(4) + 4;
+    at->bit += head.used;
+    if (literals > 286 || distances > kDistances.size() || at->bit > end_bit_) return false;
+    std::array<uint8_t, kLengthsOrder.size()> code = {};
+    LoadedBits loaded = {BitsFrom(at->bit)};
+    for (size_t i = 0; i < code_lengths; ++i) {
+      code[kLengthsOrder[i]] = static_cast<uint8_t>(loaded.Take(3));
+    }
+    at->bit += loaded.used;
+    HuffmanCode<kLengthTableBits> code_of_lengths;
+    if (!BuildCode(code, /*literals=*/false, &code_of_lengths)) return false;
+    std::array<uint8_t, 286 + kDistances.size()> lengths;
+    const size_t all = literals + distances;
+    for (size_t i = 0; i < all;) {
+      if (at->bit > end_bit_) return false;
+      loaded = {BitsFrom(at->bit)};
+      const int symbol = TakeSymbol(code_of_lengths, &loaded);
+      size_t times = 1;
+      uint8_t length = 0;
+      if (symbol < 0) return false;
+      if (symbol < 16) {
+        length = static_cast<uint8_t>(symbol);
+      } else if (symbol == 16) {
+        if (i == 0) return false;
+        length = lengths[i - 1];
+        times = 3 + loaded.Take(2);
+      } else if (symbol == 17) {
+        times = 3 + loaded.Take(3);
+      } else {
+        times = 11 + loaded.Take(7);
+      }
+      if (times > all - i) return false;
+      std::fill_n(lengths.begin() + i, times, length);
+      i += times;
+      at->bit += loaded.used;
+    }
+    const absl::Span<const uint8_t> both(lengths.data(), all);
+    return lengths[kEndOfBlock] > 0 &&
+           BuildCode(both.first(literals), /*literals=*/true, &lane.literals) &&
+           BuildCode(both.subspan(literals), /*literals=*/false, &lane.distances);
+  }
+
+  // In the order of the content: what a copy needs is there by then.
+  void CopyMatches() {
+    for (; copied_ < stretches_.size() && stretches_[copied_].decoded; ++copied_) {
+      const Stretch& stretch = stretches_[copied_];
+      for (size_t i = stretch.first_match; i < stretch.end_match; ++i) {
+        const Match& match = (*stretch.matches)[i];
+        const char* from = match.to - match.distance;
+        if (match.distance >= match.length) {
+          std::memcpy(match.to, from, match.length);
+        } else {
+          for (size_t k = 0; k < match.length; ++k) match.to[k] = from[k];
+        }
+      }
+    }
+  }
+
+  const char* const data_;
+  const uint64_t end_bit_;
+  const bool ends_stream_;
+  const char* const window_;
+  std::vector<Stretch> stretches_;
+  size_t next_stretch_ = 0;
+  size_t copied_ = 0;  // stretches whose matches are copied
+  ptrdiff_t matches_left_;
+};
+
+}  // namespace
+
+bool InflateBlocks(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
+                   absl::Span<char> dst, size_t window) {
+  const size_t content = dst.size() - window;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].bit > 8 * uint64_t{data.size()} || blocks[i].offset > content ||
+        (i > 0 &&
+         (blocks[i].bit <= blocks[i - 1].bit || blocks[i].offset < blocks[i - 1].offset))) {
+      return false;
+    }
+  }
+  if (blocks.size() < 2 || blocks.front().offset != 0 || blocks.back().offset != content) {
+    return false;
+  }
+  thread_local std::array<Lane, kLanes> lanes;
+  return BlocksInflater(data, blocks, ends_stream, dst, window).Run(absl::MakeSpan(lanes));
+}
+
+}  // namespace shardfeed
