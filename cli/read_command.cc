@@ -203,10 +203,13 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
                FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
                stats.threads);
     fmt::print("order: {}\n", described);
-    fmt::print(
-        "io: {} ({}); {} read, {:.2f} times what was delivered; {} reads, up to {} at once\n",
-        stats.io, stats.io_reason, FormatSize(stats.bytes_read), amplification,
-        FormatCount(stats.reads), stats.max_queue_depth);
+    // Compressed shards are read by the threads that inflate them, one piece each.
+    const std::string reads = stats.reads == 0
+                                  ? ""
+                                  : fmt::format("; {} reads, up to {} at once",
+                                                FormatCount(stats.reads), stats.max_queue_depth);
+    fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io,
+               stats.io_reason, FormatSize(stats.bytes_read), amplification, reads);
     if (!stats.io_registered.empty()) {
       fmt::print("registered with the ring: {}\n", stats.io_registered);
     }

@@ -51,7 +51,7 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
   if (counts_and_symbols.empty()) return false;
   if (counts_and_symbols == source) return true;
   is_dc = dc;
-  has_runs = false;
+  run_bits = 0;
   source.clear();
   lookup.fill(0);
   limit.fill(0);
@@ -75,22 +75,33 @@ bool JpegEntropyDecoder::Table::Build(std::string_view counts_and_symbols, bool 
   return true;
 }
 
-void JpegEntropyDecoder::Table::BuildRuns() {
-  for (uint32_t i = 0; i < runs.size(); ++i) {
-    uint32_t used = 0;
-    uint32_t advance = 0;
-    while (true) {
-      const uint32_t rest = i << used & (runs.size() - 1);
-      const uint32_t entry = lookup[rest >> (kRunBits - kLookupBits)];
-      const uint32_t all = advance + (entry >> 8 & 0xff);
-      // Behind an end of a block stands another block.
-      if (entry == 0 || used + (entry & 0xff) > kRunBits || advance >= kEndOfBlock) break;
-      used += entry & 0xff;
-      advance = all;
+void JpegEntropyDecoder::Table::BuildRuns(int bits) {
+  // Of n bits from 2^n on, for each n: what a symbol leaves of them has its run already.
+  std::array<uint16_t, 2 << kMaxRunBits> of_bits;
+  for (int n = 0; n <= bits; ++n) {
+    uint16_t* const of_n = &of_bits[size_t{1} << n];
+    for (uint32_t i = 0; i < 1U << n;) {
+      const uint32_t entry =
+          lookup[n < kLookupBits ? i << (kLookupBits - n) : i >> (n - kLookupBits)];
+      const uint32_t used = entry & 0xff;
+      if (entry == 0 || used > static_cast<uint32_t>(n)) {
+        of_n[i++] = 0;
+        continue;
+      }
+      const uint32_t rests = 1U << (n - used);
+      const uint16_t* const of_rest = &of_bits[rests];
+      const uint32_t advance = entry >> 8 & 0xff;
+      const auto first = static_cast<uint16_t>(used | advance << 4);
+      for (uint32_t rest = 0; rest < rests; ++rest) {
+        // Behind an end of a block stands another block.
+        of_n[i + rest] =
+            static_cast<uint16_t>(first + (advance >= kEndOfBlock ? 0 : of_rest[rest]));
+      }
+      i += rests;
     }
-    runs[i] = static_cast<uint16_t>(used | advance << 4);
   }
-  has_runs = true;
+  std::copy_n(&of_bits[size_t{1} << bits], size_t{1} << bits, runs.begin());
+  run_bits = bits;
 }
 
 uint32_t JpegEntropyDecoder::Table::EntryOf(int length, int symbol) const {
@@ -103,13 +114,18 @@ uint32_t JpegEntropyDecoder::Table::EntryOf(int length, int symbol) const {
 }
 
 uint32_t JpegEntropyDecoder::Table::Find(uint32_t bits) const {
-  for (int length = 1; length <= 16; ++length) {
-    if (bits >= limit[length]) continue;
-    const auto index =
-        static_cast<size_t>(offset[length] + static_cast<int32_t>(bits >> (16 - length)));
-    return EntryOf(length, static_cast<uint8_t>(source[index]));
+  int length = 1;
+  if (bits < limit[kLookupBits]) {
+    while (bits >= limit[length]) ++length;
+  } else {
+    // Nearly always: a code too long for `lookup`. Its length is counted without branches.
+    length += kLookupBits;
+    for (int l = kLookupBits + 1; l <= 16; ++l) length += bits >= limit[l] ? 1 : 0;
+    if (length > 16) return 0;
   }
-  return 0;
+  const auto index =
+      static_cast<size_t>(offset[length] + static_cast<int32_t>(bits >> (16 - length)));
+  return EntryOf(length, static_cast<uint8_t>(source[index]));
 }
 
 // Afterwards there are at least 56 bits.
@@ -152,12 +168,12 @@ inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
 }
 
 // Those of a block behind its first one. False: the block is damaged.
-inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
+inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, int run_bits, Bits* bits) {
   uint32_t k = 1;
   while (true) {
     bits->Refill();
-    for (int i = 0; i < 56 / kRunBits; ++i) {
-      const uint32_t run = ac.runs[bits->Peek(kRunBits)];
+    for (int i = 0; i < 56 / kMaxRunBits; ++i) {
+      const uint32_t run = ac.runs[bits->Peek(run_bits)];
       const uint32_t next = k + (run >> 4);
       // A block may be complete within the run: then what follows is of the next one.
       if (run == 0 || (next > 63 && next - kEndOfBlock > 63)) break;
@@ -195,7 +211,7 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
 
     const Table& ac = *block.ac;
     if (kStore ? block.mean_only && uses_runs_ : uses_runs_) {
-      if (!SkipCoefficients(ac, &bits)) return false;
+      if (!SkipCoefficients(ac, run_bits_, &bits)) return false;
       continue;
     }
     int k = 1;
@@ -257,6 +273,7 @@ bool JpegEntropyDecoder::Start(std::string_view jpeg, const JpegLayout& layout) 
   next_ = 0;
   unwanted_ = 0;
   any_mean_only_ = false;
+  run_bits_ = num_mcus_ < kMcusOfLargePicture ? kRunBits : kMaxRunBits;
   UseRuns(/*build=*/false);
   if (restart_interval_ > 0) restarts_.Start(jpeg, layout.scan_begin);
   StartInterval(layout.scan_begin);
@@ -272,11 +289,12 @@ void JpegEntropyDecoder::UseRuns(bool build) {
   uses_runs_ = true;
   for (Table& table : tables_[1]) {
     const auto uses = [&](const Block& block) { return block.ac == &table; };
-    if (table.has_runs || std::none_of(blocks_.begin(), blocks_.begin() + num_blocks_, uses)) {
+    if (table.run_bits == run_bits_ ||
+        std::none_of(blocks_.begin(), blocks_.begin() + num_blocks_, uses)) {
       continue;
     }
     if (build) {
-      table.BuildRuns();
+      table.BuildRuns(run_bits_);
     } else {
       uses_runs_ = false;
     }

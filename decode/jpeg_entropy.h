@@ -44,10 +44,14 @@ class JpegEntropyDecoder {
 
   static constexpr int kEndOfBlock = 128;
 
-  // What nobody wants is looked up several symbols at a time, as many as end within so many bits.
+  // What nobody wants is looked up several symbols at a time, as many as end within so many bits:
+  // more in large pictures, whose tables need not leave room in the first-level cache for much
+  // else.
   static constexpr int kRunBits = 12;
-  // Making those tables takes as long as they save in so many MCUs.
-  static constexpr uint64_t kMcusWithoutRuns = 1024;
+  static constexpr int kMaxRunBits = 14;
+  static constexpr uint64_t kMcusOfLargePicture = 8192;  // 1448 x 1448 pixels
+  // Making those tables takes about as long as they save in so many MCUs.
+  static constexpr uint64_t kMcusWithoutRuns = 128;
 
   struct Table {
     bool is_dc = false;
@@ -60,17 +64,17 @@ class JpegEntropyDecoder {
     // code to have the index of its symbol.
     std::array<uint32_t, 17> limit;
     std::array<int32_t, 17> offset;
-    // By the next kRunBits bits: in the lowest 4 bits, how many of them are of symbols and
+    // By the next `run_bits` bits: in the lowest 4 bits, how many of them are of symbols and
     // coefficients that end within them; above, how far these go together, no further than one end
     // of a block.
-    std::array<uint16_t, 1 << kRunBits> runs;
-    bool has_runs = false;
+    std::array<uint16_t, 1 << kMaxRunBits> runs;
+    int run_bits = 0;  // 0: not made yet
 
     bool Build(std::string_view counts_and_symbols, bool is_dc);
     // What `lookup` would have for the next 16 bits; 0: they begin with no code.
     uint32_t Find(uint32_t bits) const;
     uint32_t EntryOf(int length, int symbol) const;
-    void BuildRuns();
+    void BuildRuns(int bits);
   };
 
   // The bits to come, from the highest of `buffer` on.
@@ -106,7 +110,7 @@ class JpegEntropyDecoder {
   void CountUnwanted();
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
-  static bool SkipCoefficients(const Table& ac, Bits* bits);
+  static bool SkipCoefficients(const Table& ac, int run_bits, Bits* bits);
 
   std::string_view jpeg_;
   RestartMarkers restarts_;
@@ -118,6 +122,7 @@ class JpegEntropyDecoder {
   bool any_mean_only_ = false;
   uint64_t unwanted_ = 0;  // MCUs of which not all was wanted
   bool uses_runs_ = false;
+  int run_bits_ = kRunBits;
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};

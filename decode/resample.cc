@@ -185,6 +185,13 @@ HWY_EXPORT(MixColumnsOf);
 
 namespace {
 
+// As std::floor and std::lround, which are calls on processors of any age.
+int64_t Floor(double x) {
+  const auto whole = static_cast<int64_t>(x);
+  return whole - (x < static_cast<double>(whole) ? 1 : 0);
+}
+int32_t Round(float x) { return static_cast<int32_t>(x + (x < 0 ? -0.5f : 0.5f)); }
+
 float Triangle(float x) { return std::max(0.0f, 1.0f - std::abs(x)); }
 
 float Cubic(float x, float a) {
@@ -220,17 +227,17 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     int64_t first;
     exact.clear();
     if (interpolation == Interpolation::kNearest) {
-      first = std::clamp<int64_t>(static_cast<int64_t>(std::floor(center)), 0, last);
+      first = std::clamp<int64_t>(Floor(center), 0, last);
       exact.push_back(1);
     } else if (interpolation == Interpolation::kArea) {
-      first = std::clamp<int64_t>(static_cast<int64_t>(std::floor(left)), 0, last);
+      first = std::clamp<int64_t>(Floor(left), 0, last);
       for (int64_t k = first; k <= last && (k == first || k < left + scale); ++k) {
         const double part = std::min<double>(k + 1, left + scale) - std::max<double>(k, left);
         exact.push_back(static_cast<float>(std::max(part, 0.0)));
       }
     } else {
-      const auto lo = static_cast<int64_t>(std::floor(center - support + 0.5));
-      const auto hi = static_cast<int64_t>(std::floor(center + support + 0.5));
+      const auto lo = Floor(center - support + 0.5);
+      const auto hi = Floor(center + support + 0.5);
       first = std::clamp<int64_t>(lo, 0, last);
       exact.assign(std::clamp<int64_t>(hi, first + 1, last + 1) - first, 0);
       for (int64_t k = lo; k < hi; ++k) {
@@ -256,14 +263,14 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     int32_t total = 0;
     size_t largest = 0;
     for (size_t k = 0; k < count; ++k) {
-      const auto w = static_cast<int32_t>(std::lround(exact[begin_at + k] * factor));
+      const auto w = Round(exact[begin_at + k] * factor);
       total += w;
       if (exact[begin_at + k] > exact[begin_at + largest]) largest = k;
       // The largest may still be too large by the rounding of the others; see below.
       taps->weights.push_back(static_cast<int16_t>(std::min(w, 32767)));
     }
     int16_t& w = taps->weights[taps->offset[i] + largest];
-    const auto exact_w = static_cast<int32_t>(std::lround(exact[begin_at + largest] * factor));
+    const auto exact_w = Round(exact[begin_at + largest] * factor);
     w = static_cast<int16_t>(std::min(exact_w + one - total, 32767));
   }
 }

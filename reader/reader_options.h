@@ -90,9 +90,9 @@ struct ReaderStats {
   uint64_t records = 0;          // delivered
   uint64_t bytes = 0;            // of their frames
   uint64_t bytes_read = 0;       // from files
-  uint64_t reads = 0;            // requests
+  uint64_t reads = 0;            // requests, of raw shards
   uint64_t skipped = 0;          // damaged records
-  std::string io;                // "threads", "uring", "mmap"
+  std::string io;                // "threads", "uring", "mmap"; "pread": compressed shards
   std::string io_reason;         // why
   std::string io_registered;     // as EngineStats has it
   uint64_t max_queue_depth = 0;  // requests in flight at once

@@ -843,6 +843,7 @@ class ThreadedRun : public ReadRun {
       unit.ready = true;
       unit.status = status;
       stats_.bytes_read += inflated;
+      if (inflated > 0 && stats_.io.empty()) stats_.io = "pread";  // see InflateExtent
       for (Block* block : unit.waiting) {
         if (--block->units_missing == 0) complete.push_back(block);
       }

@@ -91,6 +91,22 @@ def test_read_delivers_everything(dataset, io, order):
         assert key in report
 
 
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_compressed_shards_are_read_by_who_inflates(tmp_path, compression):
+    # What deflate does not shrink: its index says where blocks start.
+    records = [os.urandom(5000) for _ in range(300)]
+    options = tf.io.TFRecordOptions(compression_type=compression)
+    with tf.io.TFRecordWriter(str(tmp_path / "d-00000-of-00001"), options) as writer:
+        for record in records:
+            writer.write(record)
+    succeed("index", tmp_path)
+    result = succeed("read", tmp_path / "d@1", "--epochs", "2")
+    assert "600 records" in result.out.decode()
+    assert "io: pread (" in result.out.decode()
+    assert "at once" not in result.out.decode()
+    succeed("verify", tmp_path)
+
+
 def test_environment_chooses_the_engine(dataset):
     env = {**os.environ, "SHARDFEED_IO": "mmap"}
     assert succeed("read", dataset, "--json", env=env).json["io"] == "mmap"
