@@ -91,11 +91,11 @@ void JpegEntropyDecoder::Table::BuildRuns(int bits) {
       const uint32_t rests = 1U << (n - used);
       const uint16_t* const of_rest = &of_bits[rests];
       const uint32_t advance = entry >> 8 & 0xff;
-      const auto first = static_cast<uint16_t>(used | advance << 4);
+      const bool end = advance >= kEndOfBlock;
+      const auto first = static_cast<uint16_t>(used | (end ? kEndOfRun : advance) << 4);
       for (uint32_t rest = 0; rest < rests; ++rest) {
         // Behind an end of a block stands another block.
-        of_n[i + rest] =
-            static_cast<uint16_t>(first + (advance >= kEndOfBlock ? 0 : of_rest[rest]));
+        of_n[i + rest] = static_cast<uint16_t>(first + (end ? 0 : of_rest[rest]));
       }
       i += rests;
     }
@@ -176,7 +176,7 @@ inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, int run_bits, 
       const uint32_t run = ac.runs[bits->Peek(run_bits)];
       const uint32_t next = k + (run >> 4);
       // A block may be complete within the run: then what follows is of the next one.
-      if (run == 0 || (next > 63 && next - kEndOfBlock > 63)) break;
+      if (run == 0 || (next > 63 && next - kEndOfRun > 63)) break;
       k = next;
       bits->Consume(static_cast<int>(run & 15));
       if (k > 63) return true;

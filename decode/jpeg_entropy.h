@@ -49,6 +49,9 @@ class JpegEntropyDecoder {
   // else.
   static constexpr int kRunBits = 12;
   static constexpr int kMaxRunBits = 14;
+  // More than symbols of so many bits can go: 16 coefficients each, from the 63rd at most.
+  static constexpr int kEndOfRun = 512;
+  static_assert(63 + 16 * kMaxRunBits < kEndOfRun && kEndOfRun + 16 * kMaxRunBits < 1 << 12);
   static constexpr uint64_t kMcusOfLargePicture = 8192;  // 1448 x 1448 pixels
   // Making those tables takes about as long as they save in so many MCUs.
   static constexpr uint64_t kMcusWithoutRuns = 128;
@@ -65,8 +68,8 @@ class JpegEntropyDecoder {
     std::array<uint32_t, 17> limit;
     std::array<int32_t, 17> offset;
     // By the next `run_bits` bits: in the lowest 4 bits, how many of them are of symbols and
-    // coefficients that end within them; above, how far these go together, no further than one end
-    // of a block.
+    // coefficients that end within them; above, how far these go together, and kEndOfRun if the
+    // last of them is the end of a block.
     std::array<uint16_t, 1 << kMaxRunBits> runs;
     int run_bits = 0;  // 0: not made yet
 

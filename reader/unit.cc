@@ -36,8 +36,8 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
 // How much more than an extent may be read and inflated for it, since that begins at restart
 // points.
 constexpr uint64_t kInflateSlack = 1 << 20;
-// Of that, what is inflated behind an extent, up to where a block of deflated data ends. Where that
-// is further, zlib inflates what is left from the restart point before.
+// And behind it, up to where a block of deflated data ends. Where that is further, zlib inflates
+// what is left from the restart point before.
 constexpr uint64_t kMostBehind = 256 << 10;
 
 // Where a record of an extent stands in it.
@@ -106,8 +106,11 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
       stream_end == summary.stream_bytes
           ? RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = stream_end}
           : index.EndAtOrAfter(stream_end);
-  if (to.stream_offset > stream_end + kMostBehind) {
-    to = index.RestartBefore(stream_end, /*with_window=*/false);
+  if (stream_end != summary.stream_bytes) {
+    // Not behind where another member starts.
+    RestartPoint before = index.RestartBefore(stream_end, /*with_window=*/false);
+    const bool member = before.at_header && before.stream_offset > from.stream_offset;
+    if (member || to.stream_offset > stream_end + kMostBehind) to = std::move(before);
   }
   // An index is not believed: its claims must be such that a sound one could make them.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
@@ -118,7 +121,8 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const uint64_t inflated = to.stream_offset - from.stream_offset;
   const uint64_t deflated = to.file_offset - begin;
   const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
-  if (inflated + rest > extent.bytes + kInflateSlack || deflated > extent.bytes + kInflateSlack ||
+  constexpr uint64_t kSlack = kInflateSlack + kMostBehind;
+  if (inflated + rest > extent.bytes + kSlack || deflated > extent.bytes + kSlack ||
       inflated + rest > (file->size() - begin) * kMaxDeflateRatio) {
     return false;
   }

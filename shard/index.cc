@@ -370,6 +370,8 @@ std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t point) const {
 
 std::vector<DeflateBlock> ShardIndex::BlocksBetween(uint64_t from, uint64_t to) const {
   std::vector<DeflateBlock> blocks;
+  // A sound index has no more: memory is not asked for what another one says.
+  const uint64_t most = (to - std::min(from, to)) / kDeflateBlockInterval;
   const uint64_t first = FirstRestartFrom(from);
   for (uint64_t point = first; point < num_restart_points_; ++point) {
     const RestartPoint start = PointAt(point);
@@ -381,6 +383,7 @@ std::vector<DeflateBlock> ShardIndex::BlocksBetween(uint64_t from, uint64_t to) 
     for (const DeflateBlock& block : BlocksBehind(point)) {
       if (block.offset < to) blocks.push_back(block);
     }
+    if (blocks.size() > most) return {};
   }
   return blocks;
 }

@@ -53,7 +53,8 @@ struct HuffmanCode {
 
 // Builds it from the length of each symbol's code. `literals`: it is of literals and lengths. False
 // when the lengths make no code, or one that leaves some bits without meaning; that is allowed only
-// where there is one symbol, or none (section 3.2.7, of distances).
+// where there is one symbol, of one bit, or none, as where a block has one distance or none
+// (section 3.2.7).
 template <int kTableBits>
 bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTableBits>* code) {
   code->count.fill(0);
@@ -68,7 +69,7 @@ bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTa
     unused = 2 * unused - code->count[bits];
     if (unused < 0) return false;
   }
-  if (unused > 0 && used > 1) return false;
+  if (unused > 0 && (used > 1 || code->count[1] != used)) return false;
   for (size_t symbol = 0; symbol < lengths.size(); ++symbol) {
     if (lengths[symbol] > 0) code->symbols[next[lengths[symbol]]++] = static_cast<uint16_t>(symbol);
   }
@@ -161,6 +162,7 @@ struct alignas(64) Lane {
   std::vector<Match> matches;
   size_t stretch = 0;  // the one it is in
   bool in_last_block = false;
+  bool has_fixed_codes = false;
 };
 
 // Where a lane stands.
@@ -195,7 +197,9 @@ class BlocksInflater {
     for (Lane& lane : lanes) {
       lane.matches.clear();
       busy[n] = &lane;
-      const Step step = EnterStretch(lane, &cursors[n]);
+      lane.has_fixed_codes = false;
+      const Step step =
+          EnterStretch(lane, &cursors[n]) ? EnterBlock(lane, &cursors[n]) : Step::kDone;
       if (step == Step::kBad) return false;
       if (step == Step::kGo) ++n;
     }
@@ -353,16 +357,16 @@ class BlocksInflater {
     return Step::kGo;
   }
 
-  // Enters the next stretch that nobody has entered.
-  Step EnterStretch(Lane& lane, Cursor* at) {
-    if (next_stretch_ == stretches_.size()) return Step::kDone;
+  // Enters the next stretch that nobody has entered, not yet its first block. False: there is none.
+  bool EnterStretch(Lane& lane, Cursor* at) {
+    if (next_stretch_ == stretches_.size()) return false;
     lane.stretch = next_stretch_++;
     lane.in_last_block = false;
     Stretch& stretch = stretches_[lane.stretch];
     stretch.matches = &lane.matches;
     stretch.first_match = stretch.end_match = lane.matches.size();
     *at = stretch.begin;
-    return EnterBlock(lane, at);
+    return true;
   }
 
   // Whether the stretch that `lane` is in ends as it should.
@@ -382,7 +386,8 @@ class BlocksInflater {
         stretch.decoded = true;
         CopyMatches();
         matches_left_ += (stretch.end.out - stretch.begin.out) / kBytesPerMatch;
-        return EnterStretch(lane, at);
+        if (!EnterStretch(lane, at)) return Step::kDone;
+        continue;
       }
       if (at->bit > stretch.end.bit || lane.in_last_block) return Step::kBad;
       LoadedBits loaded = {BitsFrom(at->bit)};
@@ -423,6 +428,8 @@ class BlocksInflater {
 
   // Section 3.2.6.
   static bool FixedCodes(Lane& lane) {
+    if (lane.has_fixed_codes) return true;
+    lane.has_fixed_codes = true;
     std::array<uint8_t, kMaxSymbols> lengths;
     for (size_t i = 0; i < lengths.size(); ++i) {
       lengths[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
@@ -436,6 +443,7 @@ class BlocksInflater {
   // Section 3.2.7.
   bool ReadCodes(Lane& lane, Cursor* at) const {
     if (at->bit > end_bit_) return false;
+    lane.has_fixed_codes = false;
     LoadedBits head = {BitsFrom(at->bit)};
     const size_t literals = head.Take(5) + 257;
     const size_t distances = head.Take(5) + 1;

@@ -1,5 +1,6 @@
 #include "tests/decode/jpeg_pictures.h"
 
+#include <cmath>
 #include <csetjmp>
 #include <cstdlib>
 #include <random>
@@ -143,6 +144,14 @@ std::string MakeJpeg(const JpegSpec& spec) {
     for (int x = 0; x < spec.width; ++x) {
       for (int c = 0; c < components; ++c) {
         // Noise in some places only, so that blocks are full here and nearly empty there.
+        if (spec.last_coefficient_only) {
+          const auto wave = [](int i) { return std::cos((2 * i + 1) * 7 * M_PI / 16); };
+          const int block = (x / 8 * 7 + y / 8 * 5) % 6;
+          const double height = (block % 2 == 0 ? 30 : -30) * (1 + block / 2);
+          row[size_t(x) * components + c] =
+              static_cast<JSAMPLE>(std::lround(128 + height * wave(x % 8) * wave(y % 8)));
+          continue;
+        }
         const int noise = (x / 24 + y / 24) % 3 == 0 ? static_cast<int>(random() % 128) : 0;
         row[size_t(x) * components + c] =
             static_cast<uint8_t>((x * (c + 1) + y * (3 - c % 3)) / 2 % 200 + noise / (c + 1));

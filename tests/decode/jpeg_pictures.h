@@ -34,6 +34,9 @@ struct JpegSpec {
   // APPn and COM segments: marker and content.
   std::vector<std::pair<int, std::string>> segments;
   uint32_t seed = 1;
+  // Instead of noise: blocks of which only the last coefficient is not 0. For grey ones of low
+  // quality.
+  bool last_coefficient_only = false;
 };
 
 // Noise over gradients: all lengths of codes, and neighbours that differ.

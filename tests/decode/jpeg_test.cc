@@ -17,6 +17,7 @@ namespace shardfeed {
 namespace {
 
 using ::testing::AnyOf;
+using testing::Coefficients;
 using testing::DecodeByLibjpeg;
 using testing::FindMarker;
 using testing::JpegSpec;
@@ -244,6 +245,23 @@ TEST_F(JpegTest, CropsOfLargePicturesArePartsOfTheWhole) {
                     fmt::format("{} quality {}", NameOf(sampling), quality));
       }
     }
+  }
+}
+
+// Sixteen zeros are one bit there: many of them are no end of a block.
+TEST_F(JpegTest, CropsOfBlocksWithTheLastCoefficientOnlyArePartsOfTheWhole) {
+  for (const int side : {496, 904}) {
+    const std::string jpeg = MakeJpeg({.width = side,
+                                       .height = side,
+                                       .sampling = {{1, 1}},
+                                       .quality = 50,
+                                       .optimized = true,
+                                       .last_coefficient_only = true});
+    const std::vector<int16_t> coefficients = Coefficients(jpeg);
+    for (size_t i = 1; i < coefficients.size(); ++i) {
+      ASSERT_EQ(coefficients[i] != 0, i % 64 == 63) << i;
+    }
+    ExpectCrops(jpeg, decoder_, JpegPath::kSkipped, 20, fmt::format("{} x {}", side, side));
   }
 }
 

@@ -94,50 +94,67 @@ TEST(ShardIndex, FindsTheRestartPointBefore) {
 }
 
 TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
+  constexpr uint64_t kMillion = 1'000'000;
   IndexBuilder builder;
-  EXPECT_OK(builder.AddFrame(50'000));
+  EXPECT_OK(builder.AddFrame(5 * kMillion));
   builder.AddDeflateBlock({5, 5});  // of no point
   builder.AddRestartPoint({.window = "window"});
-  builder.AddDeflateBlock({1003, 100});
-  builder.AddDeflateBlock({2004, 200});
+  builder.AddDeflateBlock({1003, 10'000});
+  builder.AddDeflateBlock({2004, 20'000});
   builder.AddRestartPoint(
-      {.file_offset = 1000, .stream_offset = 10'000, .bits = 3, .at_header = false});
-  builder.AddDeflateBlock({9000, 11'000});
-  builder.AddDeflateBlock({uint64_t{1} << 40, 12'000});  // too far to be told
-  builder.AddRestartPoint({.file_offset = 2000, .stream_offset = 20'000});
-  for (int i = 0; i < 70'000; ++i) builder.AddDeflateBlock({17'000, 20'001});
+      {.file_offset = 1000, .stream_offset = kMillion, .bits = 3, .at_header = false});
+  builder.AddDeflateBlock({9000, kMillion + 10'000});
+  builder.AddDeflateBlock({uint64_t{1} << 40, kMillion + 20'000});  // too far to be told
+  builder.AddRestartPoint({.file_offset = 2000, .stream_offset = 2 * kMillion});
   const auto bytes = builder.Finish({.shard_bytes = 99});
   ASSERT_OK(bytes);
   const auto opened = ShardIndex::FromBytes(*bytes, "test");
   ASSERT_OK(opened);
   const ShardIndex& index = **opened;
+  using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
   const auto between = [&](uint64_t from, uint64_t to) {
-    std::vector<std::pair<uint64_t, uint64_t>> found;
+    Pairs found;
     for (const DeflateBlock& block : index.BlocksBetween(from, to)) {
       found.emplace_back(block.bit, block.offset);
     }
     return found;
   };
-  using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
+  const Pairs first = {{1003, 10'000}, {2004, 20'000}};
+  Pairs all = first;
+  all.insert(all.end(), {{7997, kMillion}, {9000, kMillion + 10'000}});
   EXPECT_EQ(index.RestartBefore(0).window, "window");
-  EXPECT_EQ(between(0, 10'000), (Pairs{{1003, 100}, {2004, 200}}));
-  EXPECT_EQ(between(0, 20'000), (Pairs{{1003, 100}, {2004, 200}, {7997, 10'000}, {9000, 11'000}}));
-  EXPECT_EQ(between(10'000, 20'000), (Pairs{{9000, 11'000}}));
-  EXPECT_EQ(between(10'000, 50'000), Pairs());  // another member starts there
-  EXPECT_EQ(between(20'000, 50'000).size(), 65'535);
-  EXPECT_EQ(between(50'000, 60'000), Pairs());
+  EXPECT_EQ(between(0, kMillion), first);
+  EXPECT_EQ(between(0, 2 * kMillion), all);
+  EXPECT_EQ(between(kMillion, 2 * kMillion), (Pairs{{9000, kMillion + 10'000}}));
+  EXPECT_EQ(between(kMillion, 5 * kMillion), Pairs());  // another member starts there
+  EXPECT_EQ(between(5 * kMillion, 6 * kMillion), Pairs());
   EXPECT_EQ(IndexOf({100})->BlocksBetween(0, 100).size(), 0);
   // Where to end: at a block, a restart point, the end of the shard.
   const auto end = [&](uint64_t offset) {
     const RestartPoint point = index.EndAtOrAfter(offset);
     return std::tuple(point.file_offset, point.bits, point.stream_offset, point.at_header);
   };
-  EXPECT_EQ(end(100), std::tuple(126, 5, 100, false));
-  EXPECT_EQ(end(101), std::tuple(251, 4, 200, false));
-  EXPECT_EQ(end(201), std::tuple(1000, 3, 10'000, false));
-  EXPECT_EQ(end(10'000), std::tuple(1000, 3, 10'000, false));
-  EXPECT_EQ(end(11'001), std::tuple(2000, 0, 20'000, true));
-  EXPECT_EQ(end(20'002), std::tuple(99, 0, 50'000, true));
+  EXPECT_EQ(end(10'000), std::tuple(126, 5, 10'000, false));
+  EXPECT_EQ(end(10'001), std::tuple(251, 4, 20'000, false));
+  EXPECT_EQ(end(20'001), std::tuple(1000, 3, kMillion, false));
+  EXPECT_EQ(end(kMillion), std::tuple(1000, 3, kMillion, false));
+  EXPECT_EQ(end(kMillion + 10'001), std::tuple(2000, 0, 2 * kMillion, true));
+  EXPECT_EQ(end(2 * kMillion + 1), std::tuple(99, 0, 5 * kMillion, true));
+}
+
+// No memory is asked for more of them than there can be.
+TEST(ShardIndex, DoesNotTellMoreBlocksThanThereCanBe) {
+  IndexBuilder builder;
+  EXPECT_OK(builder.AddFrame(100'000));
+  for (uint64_t point = 0; point < 100; ++point) {
+    builder.AddRestartPoint({.stream_offset = 50'000, .at_header = point == 0});
+    for (int i = 0; i < 70'000; ++i) builder.AddDeflateBlock({17, 50'001});
+  }
+  const auto bytes = builder.Finish({.shard_bytes = 99});
+  ASSERT_OK(bytes);
+  const auto index = ShardIndex::FromBytes(*bytes, "test");
+  ASSERT_OK(index);
+  EXPECT_EQ((*index)->BlocksBetween(50'000, 100'000).capacity(), 0);
 }
 
 TEST(ShardIndex, EveryFlippedByteIsFound) {

@@ -221,6 +221,61 @@ TEST(InflateBlocks, WrongPlacesAreBad) {
   EXPECT_EQ(Inflate(twice, more, 2 * size), "bad");
 }
 
+// Many blocks without content: each is a place here.
+TEST(InflateBlocks, EmptyBlocks) {
+  constexpr std::string_view kStored("\0\0\0\xff\xff", 5);
+  std::string data;
+  std::vector<DeflateBlock> blocks;
+  for (int i = 0; i < 200'000; ++i) {
+    blocks.push_back({8 * data.size(), 0});
+    data += kStored;
+  }
+  blocks.push_back({8 * data.size(), 0});
+  data += std::string("\x01\x03\0\xfc\xff", 5) + "abc";
+  blocks.push_back({8 * data.size(), 3});
+  EXPECT_EQ(Inflate(data, blocks, 3), "abc");
+}
+
+// One code of two bits leaves bits without meaning: zlib takes it for damage, too.
+TEST(InflateBlocks, IncompleteCodesAreBad) {
+  const auto with_distance_code = [](int bits) {
+    std::string data(20, '\0');
+    int at = 0;
+    const auto put = [&](uint64_t value, int count) {
+      for (int i = 0; i < count; ++i, ++at) data[at / 8] |= (value >> i & 1) << at % 8;
+    };
+    put(1, 1), put(2, 2), put(0, 5), put(0, 5), put(14, 4);
+    // Codes of two bits for 0, 1, 2 and 18: their places in the order of code lengths.
+    for (const int symbol : {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1}) {
+      put(symbol <= 2 || symbol == 18 ? 2 : 0, 3);
+    }
+    const auto code = [&](int code_bits) { put((code_bits & 1) << 1 | code_bits >> 1, 2); };
+    code(1);                    // literal 0: a code of one bit
+    code(3), put(138 - 11, 7);  // 138 without
+    code(3), put(117 - 11, 7);  // and 117
+    code(1);                    // the end of a block: one bit
+    code(bits);                 // one distance
+    put(0, 1), put(1, 1);       // literal 0, the end
+    data.resize((at + 7) / 8);
+    return data;
+  };
+  for (const int bits : {0, 1, 2}) {
+    const std::string data = with_distance_code(bits);
+    EXPECT_EQ(Inflate(data, {{{0, 0}, {8 * data.size(), 1}}}, 1),
+              bits == 2 ? "bad" : std::string(1, '\0'))
+        << bits;
+    z_stream stream = {};
+    inflateInit2(&stream, kRaw);
+    char out;
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
+    stream.avail_in = data.size();
+    stream.next_out = reinterpret_cast<Bytef*>(&out);
+    stream.avail_out = 1;
+    EXPECT_EQ(inflate(&stream, Z_FINISH), bits == 2 ? Z_DATA_ERROR : Z_STREAM_END) << bits;
+    inflateEnd(&stream);
+  }
+}
+
 // A copy may reach back to the first byte of the window and no further.
 TEST(InflateBlocks, CopiesFromTheWindow) {
   const std::string window = Noise(32'000, 0);  // zlib's deflate goes back 32,506 bytes at most
