@@ -168,12 +168,12 @@ inline int32_t JpegEntropyDecoder::Bits::Coefficient(int skip, int size) const {
 }
 
 // Those of a block behind its first one. False: the block is damaged.
-inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, int run_bits, Bits* bits) {
+inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
   uint32_t k = 1;
   while (true) {
     bits->Refill();
     for (int i = 0; i < 56 / kMaxRunBits; ++i) {
-      const uint32_t run = ac.runs[bits->Peek(run_bits)];
+      const uint32_t run = ac.runs[bits->Peek(ac.run_bits)];
       const uint32_t next = k + (run >> 4);
       // A block may be complete within the run: then what follows is of the next one.
       if (run == 0 || (next > 63 && next - kEndOfRun > 63)) break;
@@ -211,7 +211,7 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
 
     const Table& ac = *block.ac;
     if (kStore ? block.mean_only && uses_runs_ : uses_runs_) {
-      if (!SkipCoefficients(ac, run_bits_, &bits)) return false;
+      if (!SkipCoefficients(ac, &bits)) return false;
       continue;
     }
     int k = 1;

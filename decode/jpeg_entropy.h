@@ -113,7 +113,7 @@ class JpegEntropyDecoder {
   void CountUnwanted();
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
-  static bool SkipCoefficients(const Table& ac, int run_bits, Bits* bits);
+  static bool SkipCoefficients(const Table& ac, Bits* bits);
 
   std::string_view jpeg_;
   RestartMarkers restarts_;

@@ -185,7 +185,7 @@ HWY_EXPORT(MixColumnsOf);
 
 namespace {
 
-// As std::floor and std::lround, which are calls on processors of any age.
+// As std::floor and std::lround, which are calls where SSE 4.1 may be missing.
 int64_t Floor(double x) {
   const auto whole = static_cast<int64_t>(x);
   return whole - (x < static_cast<double>(whole) ? 1 : 0);

@@ -88,6 +88,19 @@ bool InflateFrom(std::shared_ptr<const File> file, const IndexSummary& summary,
   return true;
 }
 
+// Where to end what is inflated from `from` up to `stream_end`, or before that.
+RestartPoint EndOf(const ShardIndex& index, const RestartPoint& from, uint64_t stream_end) {
+  const IndexSummary& summary = index.summary();
+  if (stream_end == summary.stream_bytes) {
+    // The end of a shard is a point at which another member could start.
+    return {.file_offset = summary.shard_bytes, .stream_offset = stream_end};
+  }
+  const RestartPoint end = index.EndAtOrAfter(stream_end);
+  const RestartPoint before = index.RestartBefore(stream_end, /*with_window=*/false);
+  const bool in_another_member = before.at_header && before.stream_offset > from.stream_offset;
+  return in_another_member || end.stream_offset > stream_end + kMostBehind ? before : end;
+}
+
 // The extent's frames, read and inflated at once: GZIP members that tell their size, or what lies
 // between the restart points of GZIP and ZLIB that others wrote, and from the last one on what is
 // left. False when there is nothing to do at once, or anything is wrong.
@@ -101,17 +114,7 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   RestartPoint from = index.RestartBefore(extent.offset, /*with_window=*/false);
   const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
   const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
-  // The end of a shard is a point at which another member could start.
-  RestartPoint to =
-      stream_end == summary.stream_bytes
-          ? RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = stream_end}
-          : index.EndAtOrAfter(stream_end);
-  if (stream_end != summary.stream_bytes) {
-    // Not behind where another member starts.
-    RestartPoint before = index.RestartBefore(stream_end, /*with_window=*/false);
-    const bool member = before.at_header && before.stream_offset > from.stream_offset;
-    if (member || to.stream_offset > stream_end + kMostBehind) to = std::move(before);
-  }
+  RestartPoint to = EndOf(index, from, stream_end);
   // An index is not believed: its claims must be such that a sound one could make them.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
   if (extent.offset < from.stream_offset || to.stream_offset <= from.stream_offset ||

@@ -333,11 +333,13 @@ uint64_t ShardIndex::FirstRestartFrom(uint64_t stream_offset) const {
   return low;
 }
 
+uint64_t ShardIndex::LastRestartUpTo(uint64_t stream_offset) const {
+  return std::max<uint64_t>(FirstRestartFrom(stream_offset + 1), 1) - 1;
+}
+
 uint64_t ShardIndex::RestartAtOrAfter(uint64_t stream_offset) const {
   const uint64_t point = FirstRestartFrom(stream_offset);
-  return point < num_restart_points_
-             ? Load64(bytes_.data() + restart_offset_ + point * kRestartBytes + 8)
-             : summary_.stream_bytes;
+  return point < num_restart_points_ ? PointAt(point).stream_offset : summary_.stream_bytes;
 }
 
 RestartPoint ShardIndex::PointAt(uint64_t number) const {
@@ -348,19 +350,25 @@ RestartPoint ShardIndex::PointAt(uint64_t number) const {
           .at_header = entry[29] != 0};
 }
 
-std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t point) const {
-  const char* entry = bytes_.data() + restart_offset_ + point * kRestartBytes;
+std::string_view ShardIndex::WindowOf(uint64_t number, uint64_t* blocks) const {
+  const char* entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
   const std::string_view windows =
       bytes_.substr(restart_offset_ + num_restart_points_ * kRestartBytes);
-  const uint64_t window = Load64(entry + 16);
-  const uint64_t window_bytes = Load32(entry + 24);
-  const uint64_t count = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
-  std::vector<DeflateBlock> blocks;
-  if (window > windows.size() || window_bytes + count * kBlockBytes > windows.size() - window) {
-    return blocks;
+  const uint64_t offset = Load64(entry + 16);
+  const uint64_t size = Load32(entry + 24);
+  if (offset > windows.size() || size > windows.size() - offset) return {};
+  if (blocks != nullptr) {
+    const uint64_t count = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
+    if (count * kBlockBytes <= windows.size() - offset - size) *blocks = count;
   }
-  const DeflateBlock start = PlaceOf(PointAt(point));
-  const char* block = windows.data() + window + window_bytes;
+  return windows.substr(offset, size);
+}
+
+std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t number) const {
+  uint64_t count = 0;
+  const char* block = WindowOf(number, &count).end();
+  const DeflateBlock start = PlaceOf(PointAt(number));
+  std::vector<DeflateBlock> blocks;
   blocks.reserve(count);
   for (uint64_t i = 0; i < count; ++i, block += kBlockBytes) {
     blocks.push_back({start.bit + Load32(block), start.offset + Load32(block + 4)});
@@ -372,7 +380,7 @@ std::vector<DeflateBlock> ShardIndex::BlocksBetween(uint64_t from, uint64_t to) 
   std::vector<DeflateBlock> blocks;
   // A sound index has no more: memory is not asked for what another one says.
   const uint64_t most = (to - std::min(from, to)) / kDeflateBlockInterval;
-  const uint64_t first = FirstRestartFrom(from);
+  const uint64_t first = LastRestartUpTo(from);
   for (uint64_t point = first; point < num_restart_points_; ++point) {
     const RestartPoint start = PointAt(point);
     if (start.stream_offset >= to) break;
@@ -405,26 +413,16 @@ RestartPoint ShardIndex::EndAtOrAfter(uint64_t stream_offset) const {
 }
 
 RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window) const {
-  const char* points = bytes_.data() + restart_offset_;
-  uint64_t low = 0;
-  uint64_t high = num_restart_points_;
-  while (low + 1 < high) {
-    const uint64_t middle = low + (high - low) / 2;
-    (Load64(points + middle * kRestartBytes + 8) <= stream_offset ? low : high) = middle;
-  }
-  if (low >= num_restart_points_) return {};  // none: from the beginning
-  RestartPoint point = PointAt(low);
+  if (num_restart_points_ == 0) return {};  // from the beginning
+  const uint64_t number = LastRestartUpTo(stream_offset);
+  RestartPoint point = PointAt(number);
   if (!with_window) return point;
-  const char* entry = points + low * kRestartBytes;
-  const uint64_t window_offset =
-      restart_offset_ + num_restart_points_ * kRestartBytes + Load64(entry + 16);
-  const uint32_t window_bytes = Load32(entry + 24);
-  if (window_bytes > 0 && window_offset <= bytes_.size() &&
-      window_bytes <= bytes_.size() - window_offset) {
+  const std::string_view window = WindowOf(number);
+  if (!window.empty()) {
     uLongf size = kDeflateWindowBytes;
     point.window.resize(size);
     uncompress(reinterpret_cast<Bytef*>(point.window.data()), &size,
-               reinterpret_cast<const Bytef*>(bytes_.data() + window_offset), window_bytes);
+               reinterpret_cast<const Bytef*>(window.data()), window.size());
     point.window.resize(size);
   }
   return point;

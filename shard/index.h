@@ -72,10 +72,15 @@ class ShardIndex {
   absl::Status Parse(const std::string& name);
   // Number of the first restart point at or behind it.
   uint64_t FirstRestartFrom(uint64_t stream_offset) const;
+  // Number of the last one at or before it; 0 if none is.
+  uint64_t LastRestartUpTo(uint64_t stream_offset) const;
   // The restart point of that number, without its window.
   RestartPoint PointAt(uint64_t number) const;
+  // Its window, compressed, and how many blocks stand behind that. Empty and unchanged where they
+  // are not all in the index.
+  std::string_view WindowOf(uint64_t number, uint64_t* blocks = nullptr) const;
   // The blocks known to start between it and the next one.
-  std::vector<DeflateBlock> BlocksBehind(uint64_t point) const;
+  std::vector<DeflateBlock> BlocksBehind(uint64_t number) const;
 
   std::string owned_;
   void* mapping_ = nullptr;

@@ -142,8 +142,7 @@ class DeflateDecompressor : public BlockDecompressor {
           fmt::format("bytes follow the last GZIP member, at byte {}", input_.offset()));
     }
     began_ = true;
-    last_block_.reset();
-    if (RestartPointDue()) last_block_ = stream_offset_;
+    last_block_ = RestartPointDue() ? std::optional(stream_offset_) : std::nullopt;
     EmitHeaderPointIfDue();
     if (gzip_) {
       absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
@@ -233,12 +232,8 @@ class DeflateDecompressor : public BlockDecompressor {
                                            : (zlib_.msg ? zlib_.msg : "not deflated data"));
     }
     const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
-    if (want_blocks && block_ended && last_block_ && options_.on_deflate_block &&
-        !RestartPointDue() && stream_offset_ - *last_block_ >= kDeflateBlockInterval) {
-      last_block_ = stream_offset_;
-      options_.on_deflate_block({8 * input_.offset() - (zlib_.data_type & 7), stream_offset_});
-    }
-    if (want_blocks && block_ended && RestartPointDue()) {
+    if (!want_blocks || !block_ended) return absl::OkStatus();
+    if (RestartPointDue()) {
       last_block_ = stream_offset_;
       RestartPoint point;
       point.file_offset = input_.offset();
@@ -249,6 +244,10 @@ class DeflateDecompressor : public BlockDecompressor {
       inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
       point.window.resize(size);
       EmitRestartPoint(std::move(point));
+    } else if (last_block_ && options_.on_deflate_block &&
+               stream_offset_ - *last_block_ >= kDeflateBlockInterval) {
+      last_block_ = stream_offset_;
+      options_.on_deflate_block({8 * input_.offset() - (zlib_.data_type & 7), stream_offset_});
     }
     return absl::OkStatus();
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_blocks.h"
 #include "tfrecord/little_endian.h"
 #include "tfrecord/thread_decompressor.h"
@@ -125,6 +126,13 @@ size_t HeaderBytes(Compression compression, const char* bytes, size_t size) {
 // there are copies everywhere.
 bool HardlyShrank(size_t deflated, size_t inflated) { return deflated >= inflated - inflated / 4; }
 
+// Of what stands before `to`, in bytes.
+size_t TrailerBytes(Compression compression, const RestartPoint& to) {
+  constexpr size_t kZlibTrailerBytes = 4;
+  if (!to.at_header) return 0;
+  return compression == Compression::kGzip ? kGzipTrailerBytes : kZlibTrailerBytes;
+}
+
 // The trailer at `trailer` of a member or stream that was inflated whole.
 bool TrailerIsRight(Compression compression, const char* trailer, absl::Span<const char> content) {
   if (compression == Compression::kGzip) {
@@ -143,7 +151,7 @@ bool InflateBlocksBetween(Compression compression, const RestartPoint& from, con
                           absl::Span<char> dst) {
   const size_t header =
       from.at_header ? HeaderBytes(compression, file_bytes.data(), file_bytes.size()) : 0;
-  const size_t trailer = !to.at_header ? 0 : compression == Compression::kGzip ? 8 : 4;
+  const size_t trailer = TrailerBytes(compression, to);
   if ((from.at_header && header == 0) || file_bytes.size() < header + trailer) return false;
   // All places, counted from the first of the bytes and of the content.
   const uint64_t first_bit = 8 * (from.file_offset - (from.bits > 0 ? 1 : 0));
@@ -194,8 +202,8 @@ absl::Status InflateBetween(Compression compression, const RestartPoint& from,
                ? absl::OkStatus()
                : Damaged();
   }
-  const ptrdiff_t trailer_bytes = to.at_header ? (gzip ? 8 : 4) : 0;
-  if (file_end - file_bytes <= trailer_bytes) return Damaged();
+  const size_t trailer_bytes = TrailerBytes(compression, to);
+  if (deflated <= trailer_bytes) return Damaged();
   char* begin;
   if (from.at_header) {
     const size_t header = HeaderBytes(compression, file_bytes, file_end - file_bytes);

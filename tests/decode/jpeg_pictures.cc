@@ -143,7 +143,6 @@ std::string MakeJpeg(const JpegSpec& spec) {
     const int y = static_cast<int>(encoder.next_scanline);
     for (int x = 0; x < spec.width; ++x) {
       for (int c = 0; c < components; ++c) {
-        // Noise in some places only, so that blocks are full here and nearly empty there.
         if (spec.last_coefficient_only) {
           const auto wave = [](int i) { return std::cos((2 * i + 1) * 7 * M_PI / 16); };
           const int block = (x / 8 * 7 + y / 8 * 5) % 6;
@@ -152,6 +151,7 @@ std::string MakeJpeg(const JpegSpec& spec) {
               static_cast<JSAMPLE>(std::lround(128 + height * wave(x % 8) * wave(y % 8)));
           continue;
         }
+        // Noise in some places only, so that blocks are full here and nearly empty there.
         const int noise = (x / 24 + y / 24) % 3 == 0 ? static_cast<int>(random() % 128) : 0;
         row[size_t(x) * components + c] =
             static_cast<uint8_t>((x * (c + 1) + y * (3 - c % 3)) / 2 % 200 + noise / (c + 1));

@@ -80,6 +80,11 @@ void ExpectAll(const std::shared_ptr<const ShardTable>& table, const ReaderOptio
   }
 }
 
+void PutIndex(const std::string& shard, std::string_view bytes) {
+  std::filesystem::create_directories(std::filesystem::path(IndexPath(shard)).parent_path());
+  std::ofstream(IndexPath(shard), std::ios::binary) << bytes;
+}
+
 std::vector<OrderSpec> Orders() {
   OrderSpec sequential;
   OrderSpec small_chunks;
@@ -236,8 +241,7 @@ TEST_F(ReaderTest, ShardsThatOthersCompressedToNoUse) {
       if (lies == 0) {
         EXPECT_EQ(*bytes, (*sound)->bytes());
       }
-      std::filesystem::create_directories(std::filesystem::path(IndexPath(path)).parent_path());
-      std::ofstream(IndexPath(path), std::ios::binary) << *bytes;
+      PutIndex(path, *bytes);
       for (OrderSpec order : Orders()) {
         order.chunk = 200;
         ReaderOptions options;
@@ -286,8 +290,7 @@ TEST_F(ReaderTest, LyingIndexesOfCompressedShards) {
     for (const RestartPoint& point : lies) builder.AddRestartPoint(point);
     const auto bytes = builder.Finish((*sound)->summary());
     ASSERT_OK(bytes);
-    std::filesystem::create_directories(std::filesystem::path(IndexPath(path)).parent_path());
-    std::ofstream(IndexPath(path), std::ios::binary) << *bytes;
+    PutIndex(path, *bytes);
     for (const uint64_t chunk : {1, 7, 100}) {
       for (const CrcCheck check : {CrcCheck::kAll, CrcCheck::kNone}) {
         ReaderOptions options;

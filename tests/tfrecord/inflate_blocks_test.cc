@@ -46,7 +46,7 @@ std::string Skewed(size_t size) {
 }
 
 // All places where zlib finds that a block starts, and the end.
-std::vector<DeflateBlock> BlocksOf(std::string_view data, size_t* content) {
+std::vector<DeflateBlock> BlocksOf(std::string_view data) {
   std::vector<DeflateBlock> blocks = {{0, 0}};
   std::string out(1 << 16, '\0');
   z_stream stream = {};
@@ -63,9 +63,8 @@ std::vector<DeflateBlock> BlocksOf(std::string_view data, size_t* content) {
     }
   }
   EXPECT_EQ(result, Z_STREAM_END);
-  *content = stream.total_out;
+  blocks.push_back({8 * data.size(), stream.total_out});
   inflateEnd(&stream);
-  blocks.push_back({8 * data.size(), *content});
   return blocks;
 }
 
@@ -109,8 +108,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(InflateBlocksOf, GivesTheContentBack) {
   const std::string content = GetParam().content();
   const std::string data = Deflate(content, kRaw, GetParam().memory_level, GetParam().strategy);
-  size_t size = 0;
-  const std::vector<DeflateBlock> blocks = BlocksOf(data, &size);
+  const std::vector<DeflateBlock> blocks = BlocksOf(data);
+  const size_t size = blocks.back().offset;
   ASSERT_EQ(size, content.size());
   EXPECT_TRUE(Inflate(data, blocks, size) == content);
   // Any number of blocks may lie between two places.
@@ -128,21 +127,18 @@ TEST(InflateBlocks, GivesUpWhereMuchRepeats) {
   for (const std::string& content :
        {Noise(1'000'000, 0.1), Skewed(1'000'000), noise + Skewed(900'000)}) {
     const std::string data = Deflate(content, kRaw);
-    size_t size = 0;
-    EXPECT_EQ(Inflate(data, BlocksOf(data, &size), content.size()), "bad");
+    EXPECT_EQ(Inflate(data, BlocksOf(data), content.size()), "bad");
   }
   const std::string content = noise + Skewed(20'000) + noise;
   const std::string data = Deflate(content, kRaw);
-  size_t size = 0;
-  EXPECT_TRUE(Inflate(data, BlocksOf(data, &size), content.size()) == content);
+  EXPECT_TRUE(Inflate(data, BlocksOf(data), content.size()) == content);
 }
 
 // From one block to another, with the content before as the window.
 TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
   const std::string content = GetParam().content();
   const std::string data = Deflate(content, kRaw, GetParam().memory_level, GetParam().strategy);
-  size_t size = 0;
-  const std::vector<DeflateBlock> blocks = BlocksOf(data, &size);
+  const std::vector<DeflateBlock> blocks = BlocksOf(data);
   std::mt19937 random(1);
   for (int times = 0; times < 40 && blocks.size() > 2; ++times) {
     const size_t from = random() % (blocks.size() - 1);
@@ -168,8 +164,8 @@ TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
 TEST_P(InflateBlocksOf, DamageIsFoundOrShows) {
   const std::string content = GetParam().content().substr(0, 60'000);
   const std::string data = Deflate(content, kRaw, 1, GetParam().strategy);
-  size_t size = 0;
-  const std::vector<DeflateBlock> blocks = BlocksOf(data, &size);
+  const std::vector<DeflateBlock> blocks = BlocksOf(data);
+  const size_t size = blocks.back().offset;
   std::mt19937 random(2);
   for (int times = 0; times < 300; ++times) {
     std::string damaged = data;
@@ -192,8 +188,8 @@ TEST_P(InflateBlocksOf, DamageIsFoundOrShows) {
 TEST(InflateBlocks, WrongPlacesAreBad) {
   const std::string content = Noise(300'000);
   const std::string data = Deflate(content, kRaw, 4);
-  size_t size = 0;
-  const std::vector<DeflateBlock> blocks = BlocksOf(data, &size);
+  const std::vector<DeflateBlock> blocks = BlocksOf(data);
+  const size_t size = blocks.back().offset;
   ASSERT_GT(blocks.size(), 10);
   EXPECT_EQ(Inflate(data, {}, size), "bad");
   EXPECT_EQ(Inflate(data, {blocks.data(), 1}, 0), "bad");
@@ -281,8 +277,7 @@ TEST(InflateBlocks, CopiesFromTheWindow) {
   const std::string window = Noise(32'000, 0);  // zlib's deflate goes back 32,506 bytes at most
   const std::string all = window + window.substr(0, 200) + Noise(5000, 0).substr(4000);
   const std::string data = Deflate(all, kRaw, 1);
-  size_t size = 0;
-  const std::vector<DeflateBlock> blocks = BlocksOf(data, &size);
+  const std::vector<DeflateBlock> blocks = BlocksOf(data);
   size_t last = 0;  // block that starts inside the window
   while (blocks[last + 1].offset <= window.size()) ++last;
   const uint64_t byte = blocks[last].bit / 8;
