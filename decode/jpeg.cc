@@ -122,7 +122,8 @@ class JpegDecoder::Impl {
   size_t row_bytes_ = 0;
   uint32_t mcus_per_row_ = 0;  // of the original
   Range mcu_columns_;          // of the small picture in the original
-  uint32_t mcu_row_ = 0;       // which libjpeg asks for next, in the original
+  Range mcu_rows_;
+  uint32_t mcu_row_ = 0;  // which libjpeg asks for next, in the original
   uint32_t mcu_column_ = 0;
   bool entropy_failed_ = false;
 };
@@ -206,20 +207,20 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
       ++mcu_columns_.end;
     }
   }
-  const Range rows = mcus(crop_.y, crop_.height, layout.mcu_height, layout.mcu_rows);
+  mcu_rows_ = mcus(crop_.y, crop_.height, layout.mcu_height, layout.mcu_rows);
   const auto size = [](Range range, uint32_t mcu_size, uint32_t whole) {
     return std::min(range.end * mcu_size, whole) - range.begin * mcu_size;
   };
   WriteHeader(layout, size(mcu_columns_, layout.mcu_width, layout.frame.width),
-              size(rows, layout.mcu_height, layout.frame.height));
+              size(mcu_rows_, layout.mcu_height, layout.frame.height));
   mcus_per_row_ = layout.mcus_per_row;
-  mcu_row_ = rows.begin;
+  mcu_row_ = mcu_rows_.begin;
   mcu_column_ = mcu_columns_.begin;
   entropy_failed_ = false;
   // From here on the crop is told in the small picture.
   const JpegCrop crop = crop_;
   crop_.x -= mcu_columns_.begin * layout.mcu_width / denominator;
-  crop_.y -= rows.begin * layout.mcu_height / denominator;
+  crop_.y -= mcu_rows_.begin * layout.mcu_height / denominator;
   const bool decoded = DecodeSmallPicture();
   crop_ = crop;
   return decoded;
@@ -318,6 +319,9 @@ bool JpegDecoder::Impl::DecodeSmallPicture() {
   for (int i = 0; i < decoder_.num_components; ++i) {
     if (decoder_.comp_info[i].DCT_scaled_size == 1) entropy_.WantMeansOnly(i);
   }
+  const uint64_t mcu_columns = mcu_columns_.end - mcu_columns_.begin;
+  entropy_.WantFewOf(uint64_t{mcu_rows_.end} * mcus_per_row_,
+                     mcu_columns * (mcu_rows_.end - mcu_rows_.begin));
   if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
   const bool done = ReadRows(crop_.x);
   jpeg_abort_decompress(&decoder_);

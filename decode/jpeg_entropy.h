@@ -9,10 +9,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 
+#include "decode/jpeg_huffman.h"
 #include "decode/jpeg_layout.h"
+#include "decode/jpeg_skimmer.h"
 #include "decode/restart_markers.h"
 
 namespace shardfeed {
@@ -35,68 +36,61 @@ class JpegEntropyDecoder {
   // Of that component the first coefficient of each block is enough, until Start.
   void WantMeansOnly(int component);
 
+  // After WantMeansOnly: of the MCUs before `end` so many are wanted. That makes it faster where it
+  // is few.
+  void WantFewOf(uint64_t end, uint64_t num_wanted);
+
  private:
-  // Codes up to this length are looked up at once, if they and their coefficient take no more than
-  // kMaxSymbolBits: nearly all do. Three such symbols are decoded for each look at how many bits
-  // there are.
-  static constexpr int kLookupBits = 9;
-  static constexpr int kMaxSymbolBits = 18;
-
-  static constexpr int kEndOfBlock = 128;
-
-  // What nobody wants is looked up several symbols at a time, as many as end within so many bits:
-  // more in large pictures, whose tables need not leave room in the first-level cache for much
-  // else.
+  // Of AC coefficients that nobody wants, codes are looked up several at a time, as many as end
+  // within so many bits.
   static constexpr int kRunBits = 12;
-  static constexpr int kMaxRunBits = 14;
-  // More than symbols of so many bits can go: 16 coefficients each, from the 63rd at most.
+  // More than codes of so many bits can go: 16 coefficients each, from the 63rd at most.
   static constexpr int kEndOfRun = 512;
-  static_assert(63 + 16 * kMaxRunBits < kEndOfRun && kEndOfRun + 16 * kMaxRunBits < 1 << 12);
-  static constexpr uint64_t kMcusOfLargePicture = 8192;  // 1448 x 1448 pixels
+  static_assert(63 + 16 * kRunBits < kEndOfRun && kEndOfRun + 16 * kRunBits < 1 << 12);
   // Making those tables takes about as long as they save in so many MCUs.
   static constexpr uint64_t kMcusWithoutRuns = 128;
+  // And a skimmer's.
+  static constexpr uint64_t kMinMcusToSkim = 2048;
+
+  struct RunFormat {
+    using Run = uint16_t;
+    static Run Of(int used, int advance, bool end) {
+      return static_cast<Run>(used | (end ? kEndOfRun : advance) << 4);
+    }
+  };
 
   struct Table {
-    bool is_dc = false;
-    std::string source;  // the counts and symbols it is made from
-    // By the next kLookupBits bits, in the bytes from the lowest: the bits of the code and of its
-    // coefficient together; 1 + the zeros before the coefficient, or kEndOfBlock; the bits of the
-    // coefficient, which is 0 if there are none; the bits of the code. All zero: a longer one.
-    std::array<uint32_t, 1 << kLookupBits> lookup;
-    // Of the codes of each length: one more than the last, filled up to 16 bits; what to add to a
-    // code to have the index of its symbol.
-    std::array<uint32_t, 17> limit;
-    std::array<int32_t, 17> offset;
-    // By the next `run_bits` bits: in the lowest 4 bits, how many of them are of symbols and
+    JpegHuffmanTable codes;
+    // By the next kRunBits bits: in the lowest 4 bits, how many of them are of codes and
     // coefficients that end within them; above, how far these go together, and kEndOfRun if the
     // last of them is the end of a block.
-    std::array<uint16_t, 1 << kMaxRunBits> runs;
-    int run_bits = 0;  // 0: not made yet
+    std::array<uint16_t, 1 << kRunBits> runs;
+    bool has_runs = false;
 
-    bool Build(std::string_view counts_and_symbols, bool is_dc);
-    // What `lookup` would have for the next 16 bits; 0: they begin with no code.
-    uint32_t Find(uint32_t bits) const;
-    uint32_t EntryOf(int length, int symbol) const;
-    void BuildRuns(int bits);
+    void BuildRuns();
   };
 
   // The bits to come, from the highest of `buffer` on.
-  struct Bits {
+  struct PlainBits {
     uint64_t buffer = 0;
     int count = 0;
-    int padding = 0;  // of `count`: zeros that stand for data that is not there
     const uint8_t* at = nullptr;
-    const uint8_t* end = nullptr;
 
     void Refill();
-    void RefillSlowly();
     uint32_t Peek(int n) const { return static_cast<uint32_t>(buffer >> (64 - n)); }
-    // The coefficient whose `size` bits stand behind `skip` others; 0 for no bits.
-    int32_t Coefficient(int skip, int size) const;
     void Consume(int n) {
       buffer <<= n;
       count -= n;
     }
+  };
+
+  // Those of data with stuffed bytes.
+  struct Bits : PlainBits {
+    int padding = 0;  // of `count`: zeros that stand for data that is not there
+    const uint8_t* end = nullptr;
+
+    void Refill();
+    void RefillSlowly();
   };
 
   struct Block {
@@ -111,9 +105,12 @@ class JpegEntropyDecoder {
   bool JumpTo(uint64_t number);
   void UseRuns(bool build);
   void CountUnwanted();
+  bool DecodeSkimmed(uint64_t number, int16_t (*const* blocks)[64]);
   template <bool kStore>
   bool DecodeMcu(int16_t (*const* blocks)[64]);
   static bool SkipCoefficients(const Table& ac, Bits* bits);
+  template <bool kStore, typename AnyBits>
+  static bool DecodeCoefficients(const JpegHuffmanTable& ac, AnyBits* bits, int16_t* coefficients);
 
   std::string_view jpeg_;
   RestartMarkers restarts_;
@@ -125,7 +122,9 @@ class JpegEntropyDecoder {
   bool any_mean_only_ = false;
   uint64_t unwanted_ = 0;  // MCUs of which not all was wanted
   bool uses_runs_ = false;
-  int run_bits_ = kRunBits;
+  JpegSkimmer skimmer_;
+  bool skims_ = false;
+  size_t scan_begin_ = 0;
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};
