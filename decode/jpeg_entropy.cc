@@ -107,8 +107,9 @@ inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
 
 // The AC coefficients of a block. False: the block is damaged.
 template <bool kStore, typename AnyBits>
-inline bool JpegEntropyDecoder::DecodeCoefficients(const Huffman& ac, AnyBits* bits,
-                                                   int16_t* coefficients) {
+[[gnu::always_inline]] inline bool JpegEntropyDecoder::DecodeCoefficients(const Huffman& ac,
+                                                                          AnyBits* bits,
+                                                                          int16_t* coefficients) {
   int k = 1;
   const auto take = [&](Huffman::Symbol symbol) __attribute__((always_inline)) {
     k += Huffman::AdvanceOf(symbol);

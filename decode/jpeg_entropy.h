@@ -43,7 +43,7 @@ class JpegEntropyDecoder {
  private:
   // Of AC coefficients that nobody wants, codes are looked up several at a time, as many as end
   // within so many bits.
-  static constexpr int kRunBits = 12;
+  static constexpr int kRunBits = 13;
   // More than codes of so many bits can go: 16 coefficients each, from the 63rd at most.
   static constexpr int kEndOfRun = 512;
   static_assert(63 + 16 * kRunBits < kEndOfRun && kEndOfRun + 16 * kRunBits < 1 << 12);

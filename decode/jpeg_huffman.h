@@ -16,14 +16,14 @@ namespace shardfeed {
 struct JpegHuffmanTable {
   // Codes up to this length are looked up at once, if they and their coefficient take no more than
   // kMaxSymbolBits: nearly all do.
-  static constexpr int kLookupBits = 9;
+  static constexpr int kLookupBits = 10;
   static constexpr int kMaxSymbolBits = 18;
 
   static constexpr int kEndOfBlock = 128;
 
-  // A code and the coefficient behind it, in the bytes from the lowest: their bits together; 1 + the
-  // zeros before the coefficient, or kEndOfBlock; the bits of the coefficient, which is 0 if there
-  // are none; the bits of the code. 0: none.
+  // A code and the coefficient behind it, in the bytes from the lowest: their bits together; 1 +
+  // the zeros before the coefficient, or kEndOfBlock; the bits of the coefficient, which is 0 if
+  // there are none; the bits of the code. 0: none.
   using Symbol = uint32_t;
   static int BitsOf(Symbol symbol) { return static_cast<int>(symbol & 0xff); }
   static int AdvanceOf(Symbol symbol) { return static_cast<int>(symbol >> 8 & 0xff); }

@@ -89,8 +89,8 @@ bool JpegSkimmer::Unstuff(size_t size) {
   size += kPadding;
   while (num < size) {
     const size_t room = std::min(size - num, data_.size() - at);
-    const auto* const ff = static_cast<const uint8_t*>(
-        room == 0 ? nullptr : std::memchr(data + at, 0xff, room));
+    const auto* const ff =
+        static_cast<const uint8_t*>(room == 0 ? nullptr : std::memchr(data + at, 0xff, room));
     const size_t plain = ff == nullptr ? room : static_cast<size_t>(ff - (data + at));
     std::copy_n(data + at, plain, &bytes_[num]);
     at += plain;
@@ -122,8 +122,7 @@ bool JpegSkimmer::Step(State* state, const Block& block) const {
   *state += static_cast<State>(JpegHuffmanTable::BitsOf(symbol)) << kBitsShift;
   if (is_dc) {
     if (size > kMaxDifferenceBits) return false;
-    const int32_t difference =
-        JpegCoefficient(bits, JpegHuffmanTable::CodeLengthOf(symbol), size);
+    const int32_t difference = JpegCoefficient(bits, JpegHuffmanTable::CodeLengthOf(symbol), size);
     *state += (State{1} << kCountShift) + static_cast<State>(difference + kBias);
     return true;
   }
@@ -281,12 +280,15 @@ bool JpegSkimmer::SkimStretch() {
     // As long as streams have room for, and what is left has, if all is as it was so far.
     const double mcu_bytes = static_cast<double>(source_ + 1) / static_cast<double>(first_);
     const double room = mcu_bytes * (kStreams * kMaxFound / 2) / static_cast<double>(num_blocks_);
-    const double left = mcu_bytes * static_cast<double>(end_ > first_ ? end_ - first_ : 1) * 17 / 16;
-    size = std::clamp(static_cast<size_t>(std::min({room, left, 1e9})), kStreams * kMinStreamBytes, size);
+    const double left =
+        mcu_bytes * static_cast<double>(end_ > first_ ? end_ - first_ : 1) * 17 / 16;
+    size = std::clamp(static_cast<size_t>(std::min({room, left, 1e9})), kStreams * kMinStreamBytes,
+                      size);
   }
   at_end_ = Unstuff(size + kSlackBytes);
   const int num_streams = limit_ / 8 >= kStreams * kMinStreamBytes ? kStreams : 1;
-  const uint64_t stream_bits = std::min<uint64_t>(8 * size, limit_) / static_cast<uint64_t>(num_streams);
+  const uint64_t stream_bits =
+      std::min<uint64_t>(8 * size, limit_) / static_cast<uint64_t>(num_streams);
   std::array<Stream, kStreams> streams;
   streams[0].right = true;
   for (int i = 0; i < num_streams; ++i) {

@@ -148,7 +148,8 @@ TEST_F(JpegSkimmerTest, FindsWhatDecodingFinds) {
   using Sampling = std::vector<std::pair<int, int>>;
   for (const Sampling& sampling :
        {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}, {1, 1}, {1, 1}},
-        Sampling{{4, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}}, Sampling{{2, 1}, {1, 1}, {1, 1}, {2, 1}}}) {
+        Sampling{{4, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}},
+        Sampling{{2, 1}, {1, 1}, {1, 1}, {2, 1}}}) {
     for (int quality : {1, 50, 92, 100}) {
       for (bool optimized : {false, true}) {
         SCOPED_TRACE(fmt::format("{} blocks, quality {}, optimized {}", sampling.size(), quality,
@@ -186,8 +187,12 @@ TEST_F(JpegSkimmerTest, FindsWhatLibjpegFinds) {
 // Blocks of few bits fill up the room for what is found; all alike, they may never synchronise.
 TEST_F(JpegSkimmerTest, BlocksMayBeShortOrLong) {
   for (const JpegSpec& spec :
-       {JpegSpec{.width = 2000, .height = 1500, .sampling = {{1, 1}}, .quality = 50,
-                 .optimized = true, .last_coefficient_only = true},
+       {JpegSpec{.width = 2000,
+       .height = 1500,
+       .sampling = {{1, 1}},
+       .quality = 50,
+       .optimized = true,
+       .last_coefficient_only = true},
         JpegSpec{.width = 4000, .height = 3000, .quality = 1, .optimized = true}}) {
     ASSERT_NO_FATAL_FAILURE(Use(MakeJpeg(spec)));
     const Reference reference = Decode();
