@@ -1,7 +1,6 @@
 #include "decode/jpeg_entropy.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace shardfeed {
@@ -218,8 +217,14 @@ void JpegEntropyDecoder::WantFewOf(uint64_t end, uint64_t num_wanted) {
   const auto num_whole =
       static_cast<uint64_t>(std::count_if(blocks_.begin(), blocks_.begin() + num_blocks_,
                                           [](const Block& block) { return !block.mean_only; }));
+  // Where all components share tables, streams do not meet.
+  const bool streams_meet =
+      num_blocks_ == 1 ||
+      std::any_of(blocks_.begin(), blocks_.begin() + num_blocks_, [this](const Block& block) {
+        return block.dc != blocks_[0].dc || block.ac != blocks_[0].ac;
+      });
   // Skimming takes about half as long as decoding, which comes after it.
-  skims_ = restart_interval_ == 0 && end >= kMinMcusToSkim &&
+  skims_ = restart_interval_ == 0 && end >= kMinMcusToSkim && streams_meet &&
            num_wanted * num_whole < end * static_cast<uint64_t>(num_blocks_) * 2 / 5;
   if (!skims_) return;
   std::array<JpegSkimmer::Block, JpegSkimmer::kMaxBlocks> blocks;

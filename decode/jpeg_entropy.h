@@ -115,7 +115,7 @@ class JpegEntropyDecoder {
   std::string_view jpeg_;
   RestartMarkers restarts_;
   std::array<std::array<Table, 4>, 2> tables_;
-  std::array<Block, 10> blocks_;
+  std::array<Block, JpegSkimmer::kMaxBlocks> blocks_;
   int num_blocks_ = 0;
   uint32_t restart_interval_ = 0;
   uint64_t num_mcus_ = 0;

@@ -39,7 +39,7 @@ struct JpegHuffmanTable {
   std::array<uint32_t, 17> limit;
   std::array<int32_t, 17> offset;
 
-  // False: no such table can be.
+  // False: no such table can be. For DC or AC, the same for all that are built in it.
   bool Build(std::string_view counts_and_symbols, bool is_dc);
   // Of the next 16 bits, whether or not `lookup` has it. 0: they begin with no code.
   Symbol Find(uint32_t bits) const;

@@ -7,6 +7,7 @@ namespace shardfeed {
 
 void JpegSkimmer::Runs::Build(const JpegHuffmanTable& dc, const JpegHuffmanTable& ac) {
   if (dc.source == dc_source && ac.source == ac_source) return;
+  // Of kRunBits and of fewer.
   const auto of_fewer = std::make_unique_for_overwrite<uint32_t[]>(2 * kInBlock);
   BuildJpegRuns<RunFormat>(ac, kRunBits, of_fewer.get());
   for (uint32_t i = 0; i < kInBlock; ++i) {
@@ -35,8 +36,9 @@ void JpegSkimmer::Runs::Build(const JpegHuffmanTable& dc, const JpegHuffmanTable
 
 void JpegSkimmer::Start(std::string_view data, const Block* blocks, int num_blocks, uint64_t end) {
   if (bytes_ == nullptr) {
-    bytes_ = std::make_unique_for_overwrite<uint8_t[]>(kStreams * kStreamBytes + kSlackBytes +
-                                                       2 * kPadding);
+    constexpr size_t kBytes = kStreams * kStreamBytes + kSlackBytes + 2 * kPadding;
+    bytes_ = std::make_unique_for_overwrite<uint8_t[]>(kBytes);
+    stuffed_.reserve(kBytes);
     found_ = std::make_unique_for_overwrite<State[]>(kStreams * kMaxFound);
     begins_ = std::make_unique_for_overwrite<uint32_t[]>(kStreams * kMaxFound + 1);
     means_ = std::make_unique_for_overwrite<int16_t[]>(kStreams * kMaxFound);
@@ -80,7 +82,7 @@ bool JpegSkimmer::Find(uint64_t number) {
   return true;
 }
 
-// Fills `bytes_` from `source_` on. Returns whether the data ends in it.
+// Fills `bytes_` from `source_` on with so many and kPadding. Returns whether the data ends there.
 bool JpegSkimmer::Unstuff(size_t size) {
   const auto* const data = reinterpret_cast<const uint8_t*>(data_.data());
   stuffed_.clear();
