@@ -220,11 +220,24 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
   const bool cubic = interpolation == Interpolation::kBicubic;
   const double support = (cubic ? 2 : 1) * stretch;
   const float a = antialias ? -0.5f : -0.75f;
+  const auto one = static_cast<int32_t>(1) << WeightBits(interpolation);
   std::vector<float> exact;
   for (uint32_t i = 0; i < out; ++i) {
     const double left = begin + i * scale;
     const double center = begin + (i + 0.5) * scale;
     int64_t first;
+    if (interpolation == Interpolation::kBilinear && !antialias) {
+      // The two pixels around the centre, or the one at the edge: made many times, and quickly.
+      const double at = std::clamp(center - 0.5, 0.0, static_cast<double>(last));
+      first = Floor(at);
+      const auto second = Round(static_cast<float>((at - static_cast<double>(first)) * one));
+      taps->first[i] = static_cast<uint32_t>(first);
+      taps->count[i] = second > 0 ? 2 : 1;
+      taps->offset[i] = static_cast<uint32_t>(taps->weights.size());
+      taps->weights.push_back(static_cast<int16_t>(std::min(one - second, 32767)));
+      if (second > 0) taps->weights.push_back(static_cast<int16_t>(std::min(second, 32767)));
+      continue;
+    }
     exact.clear();
     if (interpolation == Interpolation::kNearest) {
       first = std::clamp<int64_t>(Floor(center), 0, last);
@@ -255,7 +268,6 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     while (count > 1 && exact[begin_at + count - 1] == 0) --count;
     float sum = 0;
     for (size_t k = 0; k < count; ++k) sum += exact[begin_at + k];
-    const auto one = static_cast<int32_t>(1) << WeightBits(interpolation);
     const float factor = sum == 0 ? 0 : static_cast<float>(one) / sum;
     taps->first[i] = static_cast<uint32_t>(first + begin_at);
     taps->count[i] = static_cast<uint32_t>(count);
