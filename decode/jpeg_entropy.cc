@@ -40,10 +40,6 @@ bool HasFf(uint64_t bytes) {
   return ((~bytes - 0x0101010101010101) & bytes & 0x8080808080808080) != 0;
 }
 
-int32_t CoefficientOf(uint64_t bits, Huffman::Symbol symbol) {
-  return JpegCoefficient(bits, Huffman::CodeLengthOf(symbol), Huffman::SizeOf(symbol));
-}
-
 }  // namespace
 
 // Afterwards there are at least 56 bits.
@@ -114,7 +110,7 @@ template <bool kStore, typename AnyBits>
     k += Huffman::AdvanceOf(symbol);
     if (kStore) {
       coefficients[kNaturalOrder[k - 1]] =
-          static_cast<int16_t>(CoefficientOf(bits->buffer, symbol));
+          static_cast<int16_t>(JpegCoefficient(bits->buffer, symbol));
     }
     bits->Consume(Huffman::BitsOf(symbol));
     return k < 64;
@@ -156,7 +152,7 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
       return false;
     // Wraps around in damaged data.
     uint32_t& last_dc = last_dc_[block.component];
-    last_dc += static_cast<uint32_t>(CoefficientOf(bits.buffer, difference));
+    last_dc += static_cast<uint32_t>(JpegCoefficient(bits.buffer, difference));
     bits.Consume(Huffman::BitsOf(difference));
     if (kStore) coefficients[0] = static_cast<int16_t>(last_dc);
     const bool skip = uses_runs_ && (!kStore || block.mean_only);

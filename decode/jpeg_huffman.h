@@ -59,14 +59,14 @@ inline uint64_t LoadJpegBits(const uint8_t* at) {
   return __builtin_bswap64(bits);
 }
 
-// The coefficient that stands behind `skip` bits, in so many bits; 0 for no bits. `bits` are those
-// to come, from the highest on.
-inline int32_t JpegCoefficient(uint64_t bits, int skip, int size) {
+// The coefficient of that symbol, with which `bits`, from the highest on, begin; 0 if it has none.
+inline int32_t JpegCoefficient(uint64_t bits, JpegHuffmanTable::Symbol symbol) {
   // The values of each size are, in order of their bits, the negative ones and then the positive
   // ones: the bits of a negative one are those of its magnitude, inverted.
-  bits <<= skip;
+  bits <<= JpegHuffmanTable::CodeLengthOf(symbol);
   const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
-  const uint64_t magnitude = (bits ^ static_cast<uint64_t>(negative)) >> 1 >> (63 - size);
+  const uint64_t magnitude =
+      (bits ^ static_cast<uint64_t>(negative)) >> 1 >> (63 - JpegHuffmanTable::SizeOf(symbol));
   return static_cast<int32_t>((magnitude ^ static_cast<uint64_t>(negative)) -
                               static_cast<uint64_t>(negative));
 }

@@ -24,8 +24,7 @@ void JpegSkimmer::Runs::Build(const JpegHuffmanTable& dc, const JpegHuffmanTable
       continue;
     }
     const uint32_t rests = 1U << (kRunBits - used);
-    const int32_t difference =
-        JpegCoefficient(uint64_t{bits} << 48, JpegHuffmanTable::CodeLengthOf(symbol), size);
+    const int32_t difference = JpegCoefficient(uint64_t{bits} << 48, symbol);
     const uint32_t first =
         RunFormat::Of(used, 1, /*end=*/false) + static_cast<uint32_t>(difference + kBias);
     for (uint32_t rest = 0; rest < rests; ++rest) of_bits[i++] = first + of_fewer[rests + rest];
@@ -124,7 +123,7 @@ bool JpegSkimmer::Step(State* state, const Block& block) const {
   *state += static_cast<State>(JpegHuffmanTable::BitsOf(symbol)) << kBitsShift;
   if (is_dc) {
     if (size > kMaxDifferenceBits) return false;
-    const int32_t difference = JpegCoefficient(bits, JpegHuffmanTable::CodeLengthOf(symbol), size);
+    const int32_t difference = JpegCoefficient(bits, symbol);
     *state += (State{1} << kCountShift) + static_cast<State>(difference + kBias);
     return true;
   }
@@ -282,10 +281,8 @@ bool JpegSkimmer::SkimStretch() {
     // As long as streams have room for, and what is left has, if all is as it was so far.
     const double mcu_bytes = static_cast<double>(source_ + 1) / static_cast<double>(first_);
     const double room = mcu_bytes * (kStreams * kMaxFound / 2) / static_cast<double>(num_blocks_);
-    const double left =
-        mcu_bytes * static_cast<double>(end_ > first_ ? end_ - first_ : 1) * 17 / 16;
-    size = std::clamp(static_cast<size_t>(std::min({room, left, 1e9})), kStreams * kMinStreamBytes,
-                      size);
+    const double left = mcu_bytes * static_cast<double>(end_ - first_) * 17 / 16;
+    size = std::clamp(static_cast<size_t>(std::min(room, left)), kStreams * kMinStreamBytes, size);
   }
   at_end_ = Unstuff(size + kSlackBytes);
   const int num_streams = limit_ / 8 >= kStreams * kMinStreamBytes ? kStreams : 1;

@@ -24,7 +24,7 @@
 
 namespace shardfeed {
 
-// Reuse one for many pictures: it keeps its memory, about 0.9 MiB, and tables that two pictures
+// Reuse one for many pictures: it keeps its memory, up to 0.9 MiB, and tables that two pictures
 // share are built once. Not thread safe.
 class JpegSkimmer {
  public:

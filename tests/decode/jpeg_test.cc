@@ -471,15 +471,15 @@ TEST_F(JpegTest, RestartMarkersOutOfTurnAreDamage) {
   EXPECT_OK(DecodeAll(decoder_, jpeg, 128, 10));
 }
 
-// Changes some bytes of the picture, `num` times, and decodes crops of it: they are libjpeg's, or
-// there is an error; where damage is accepted they are libjpeg's whenever it has no warnings.
-// Returns how many were compared.
+// Changes some bytes of the picture, `num` times, and decodes a crop each. Where libjpeg has
+// nothing to say the pixels are its own; what is decoded is the same where damage is accepted.
+// Returns how many were compared with libjpeg's.
 int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
                           JpegDecoder& tolerant) {
   const std::string jpeg = MakeJpeg(spec);
   std::mt19937 random(1);
   int compared = 0;
-  for (int i = 0; i < num; ++i) {
+  for (int i = 0; i < num && !::testing::Test::HasFailure(); ++i) {
     std::string mutant = jpeg;
     for (int change = static_cast<int>(random() % 3); change >= 0; --change) {
       const size_t at = 2 + random() % (mutant.size() - 2);
@@ -497,8 +497,8 @@ int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
     const auto pixels = Crop(strict, mutant, crop);
     const auto filled = Crop(tolerant, mutant, crop);
     if (pixels.ok()) {
-      EXPECT_TRUE(filled.ok());
-      EXPECT_TRUE(*filled == *pixels);
+      EXPECT_TRUE(filled.ok() && *filled == *pixels)
+          << filled.status() << " " << i << " " << Text(crop);
     }
     if (!expected.error.empty() || expected.width < crop.x + crop.width ||
         expected.height < crop.y + crop.height || expected.warnings > 0) {
@@ -506,7 +506,6 @@ int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
     }
     EXPECT_TRUE(pixels.ok() && *pixels == Expected(expected, crop))
         << pixels.status() << " " << i << " " << Text(crop);
-    if (::testing::Test::HasFailure()) break;
     ++compared;
   }
   return compared;
