@@ -237,6 +237,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     json["notes"] = notes;
     json["skipped"] = skipped;
     json["shards_taken_over"] = progress.shards_taken_over.load();
+    json["datasets_complete"] = progress.datasets_complete.load();
     json["seconds"] = seconds;
     json["peak_rss_bytes"] = PeakResidentBytes();
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -247,6 +248,13 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (skipped > 0) {
     fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
                FormatCount(skipped), first.skipped.first.front());
+  }
+  if (progress.datasets_complete > 0) {
+    fmt::print(
+        "note: {} of {} datasets {} complete already and stayed; --overwrite makes {} anew\n",
+        progress.datasets_complete.load(), manifests->size(),
+        progress.datasets_complete == 1 ? "was" : "were",
+        progress.datasets_complete == 1 ? "it" : "them");
   }
   if (progress.shards_taken_over > 0) {
     fmt::print("note: {} shards were taken over from an earlier run\n",

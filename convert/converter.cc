@@ -77,12 +77,16 @@ class Output {
   // Locks the name. `split` is null where there is only one dataset.
   absl::Status Open(const Split* split);
   const std::string& staging_directory() const { return staging_->path(); }
+  // An earlier run with the same options finished this dataset: nothing is written.
+  bool is_complete() const { return complete_.has_value(); }
 
   // `total` records will come, whose frames have `frame_bytes` on average.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
                      size_t sorting_bytes);
   uint64_t total() const { return total_; }
-  size_t num_taken_over() const { return writer_->num_taken_over(); }
+  size_t num_taken_over() const {
+    return is_complete() ? complete_->shards.size() : writer_->num_taken_over();
+  }
 
   // The next item in the order of the source. OutOfRange once there are enough.
   absl::Status Add(const Item& item);
@@ -95,6 +99,7 @@ class Output {
   uint64_t EndOf(size_t shard) const {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(shard + 1) * total_ / *spec_.count);
   }
+  absl::Status LookForComplete();
   absl::Status Write(const Item& item);
   absl::Status HandOver();
   void CountWritten() {
@@ -108,6 +113,7 @@ class Output {
   ConvertProgress& progress_;
   OutputSpec spec_;
   std::unique_ptr<Staging> staging_;
+  std::optional<Manifest> complete_;
   std::unique_ptr<DatasetWriter> writer_;
   std::unique_ptr<ItemShuffler> shuffler_;
   uint64_t counted_ = 0;  // of the records written, in progress_
@@ -128,18 +134,42 @@ absl::Status Output::Open(const Split* split) {
           1, std::llround(std::ceil(static_cast<double>(*spec_.count) * split->share - 1e-9)));
     }
   }
-  absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec_.directory, spec_.stem);
+  absl::StatusOr<std::unique_ptr<Staging>> staging =
+      Staging::Open(spec_.directory, spec_.stem, options_.overwrite);
   if (!staging.ok()) return staging.status();
   staging_ = *std::move(staging);
   // An earlier run may have left something to go on from.
   staging_->Keep(options_.resume && DatasetWriter::MayBeResumed(staging_->path()));
+  if (options_.overwrite) return absl::OkStatus();
   // A name that is taken is told before a long scan. The writer looks again.
-  return options_.overwrite ? absl::OkStatus() : DatasetWriter::CheckNameIsFree(spec_, *staging_);
+  absl::Status status = DatasetWriter::CheckNameIsFree(spec_);
+  return absl::IsAlreadyExists(status) && options_.resume ? LookForComplete() : status;
+}
+
+// A run that was killed after it had committed its dataset cannot be told from one that ended: to
+// go on from there is to do nothing. Another dataset of that name is an error as ever.
+absl::Status Output::LookForComplete() {
+  const std::string path = ManifestPath(spec_.directory, spec_.stem);
+  absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (!manifest.ok()) return manifest.status();
+  if (manifest->made_by != options_.made_by || manifest->suffix != spec_.suffix ||
+      manifest->compression != options_.encode.compression ||
+      manifest->shards.size() != spec_.count.value_or(manifest->shards.size())) {
+    return absl::AlreadyExistsError(
+        fmt::format("{}: there is a dataset of this name, made in another way, so there is nothing "
+                    "to resume; --overwrite replaces it",
+                    path));
+  }
+  complete_ = *std::move(manifest);
+  staging_->Keep(false);
+  staging_.reset();
+  return absl::OkStatus();
 }
 
 absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
                            size_t sorting_bytes) {
   total_ = total;
+  if (is_complete()) return absl::OkStatus();
   if (!spec_.count) {
     spec_.count =
         std::clamp<uint64_t>(total * frame_bytes / std::max<uint64_t>(1, options_.shard_bytes) + 1,
@@ -168,11 +198,13 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
 }
 
 absl::Status Output::Add(const Item& item) {
+  if (is_complete()) return absl::OkStatus();
   if (shuffler_ == nullptr) return Write(item);
   return options_.stop.stop_requested() ? Interrupted() : shuffler_->Add(item);
 }
 
 absl::Status Output::End() {
+  if (is_complete()) return absl::OkStatus();
   absl::Status status;
   if (shuffler_ != nullptr) {
     status = shuffler_->ForEach([this](const Item& item) { return Write(item); });
@@ -198,6 +230,7 @@ absl::Status Output::HandOver() {
 }
 
 absl::StatusOr<Manifest> Output::Finish(Manifest manifest) {
+  if (is_complete()) return *complete_;
   absl::StatusOr<Manifest> finished = writer_->Finish(std::move(manifest));
   CountWritten();
   return finished;
@@ -294,6 +327,15 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     outputs.emplace_back(source, options, *progress);
     absl::Status status = outputs[i].Open(options.splits.empty() ? nullptr : &options.splits[i]);
     if (!status.ok()) return status;
+    progress->datasets_complete += outputs[i].is_complete();
+  }
+  // Where something is left to do.
+  const auto open = std::find_if_not(outputs.begin(), outputs.end(),
+                                     [](const Output& output) { return output.is_complete(); });
+  std::vector<Manifest> manifests;
+  if (open == outputs.end()) {
+    for (Output& output : outputs) manifests.push_back(*output.Finish({}));
+    return manifests;
   }
   SkippedRecords skipped;
   if (options.skip_defects) {
@@ -318,7 +360,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     selecting.deduplicate = options.deduplicate;
     selecting.skip_defects = options.skip_defects;
     selecting.threads = options.threads;
-    selecting.directory = outputs[0].staging_directory();
+    selecting.directory = open->staging_directory();
     selecting.memory_bytes = kSortingBytes;
     selecting.stop = options.stop;
     selecting.items_passed = &progress->items_selected;
@@ -333,7 +375,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
                               kSortingBytes / outputs.size());
     if (!status.ok()) return status;
-    total += wanted;
+    if (!outputs[i].is_complete()) total += wanted;
     progress->shards_taken_over += outputs[i].num_taken_over();
   }
   progress->records_to_write = total;
@@ -349,7 +391,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
       output = selection->OutputOf(number);
     }
     // Items of shards that were taken over are not handed on, where stopping is looked for.
-    if (++number % 1024 == 0 && options.stop.stop_requested()) return outputs[0].Interrupted();
+    if (++number % 1024 == 0 && options.stop.stop_requested()) return open->Interrupted();
     if (output == ItemSelection::kNowhere) return absl::OkStatus();
     return outputs[output].Add(item);
   });
@@ -373,7 +415,6 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   }
   progress->skipped_in_scan = skipped.count;
   shared.skipped = std::move(skipped);
-  std::vector<Manifest> manifests;
   for (Output& output : outputs) {
     absl::StatusOr<Manifest> finished = output.Finish(shared);
     if (!finished.ok()) return finished.status();

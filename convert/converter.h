@@ -52,7 +52,8 @@ struct ConvertOptions {
   bool overwrite = false;
   bool sync = true;
   // Goes on from the shards that an interrupted run with the same input and options finished, and
-  // keeps those of this one if it is interrupted. The result is the same.
+  // keeps those of this one if it is interrupted. The result is the same. A dataset of that name
+  // whose manifest tells of the same source and options is taken for finished.
   bool resume = false;
   // What the source was made with and cannot tell itself: goes with `resume`.
   std::string fingerprint;
@@ -71,6 +72,7 @@ struct ConvertProgress {
   std::atomic<uint64_t> records{0};           // written
   std::atomic<uint64_t> records_to_write{0};  // 0 until the scan is over
   std::atomic<uint64_t> shards_taken_over{0};
+  std::atomic<uint64_t> datasets_complete{0};  // that an earlier run had finished, see `resume`
   std::atomic<uint64_t> skipped_in_scan{0};  // broken records; each manifest has all of them
 };
 

@@ -1,6 +1,7 @@
 #include "io/output_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,6 +103,36 @@ absl::Status SyncDirectory(const std::string& directory) {
     return ErrnoStatus(error, path, "write the folder to the device");
   }
   return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view bytes, bool sync) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  absl::Status status = (*file)->Append(bytes);
+  if (status.ok() && sync) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  return status;
+}
+
+absl::Status CreateFolders(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) {
+    return S_ISDIR(info.st_mode) ? absl::OkStatus()
+                                 : ErrnoStatus(ENOTDIR, path, "create the folder");
+  }
+  const size_t slash = path.find_last_of('/');
+  const std::string parent = slash == path.npos ? "" : path.substr(0, std::max<size_t>(slash, 1));
+  if (parent != path) {
+    if (absl::Status status = CreateFolders(parent); !status.ok()) return status;
+  }
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    // Another process may have made it meanwhile.
+    if (errno != EEXIST) return ErrnoStatus(errno, path, "create the folder");
+    if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path, "create the folder");
+    return absl::OkStatus();
+  }
+  return SyncDirectory(parent);
 }
 
 }  // namespace shardfeed

@@ -56,6 +56,12 @@ absl::Status MoveFile(const std::string& from, const std::string& to);
 // Makes a rename or a new file inside `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
+// A whole (small) file of these bytes; with `sync`, they are on the storage device.
+absl::Status WriteFile(const std::string& path, std::string_view bytes, bool sync);
+
+// Creates the folder and those above it that are missing, each of them durable.
+absl::Status CreateFolders(const std::string& path);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_IO_OUTPUT_FILE_H_

@@ -11,6 +11,7 @@
 #include "io/parallel.h"
 #include "reader/permutation.h"
 #include "shard/index_build.h"
+#include "shard/staging.h"
 
 namespace shardfeed {
 namespace {
@@ -38,8 +39,11 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   for (size_t i = 0; i < set.paths.size(); ++i) table->shards_[i].path = set.paths[i];
   table->opened_.resize(set.paths.size());
   table->max_open_ = FileLimit();
+  const DatasetVersion version = DatasetVersion::Of(set.directory, set.stem);
   absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
                                     [&](size_t shard) { return table->Find(shard, options); });
+  // Not some shards of one dataset and some of the next.
+  if (status.ok() && set.sharded_name) status = version.CheckUnchanged();
   if (!status.ok()) return status;
   table->begin_.reserve(set.paths.size() + 1);
   table->begin_.push_back(0);
@@ -61,6 +65,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   struct stat info;
   if (::stat(shard.path.c_str(), &info) != 0) return ErrnoStatus(errno, shard.path, "open");
   if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, shard.path, "read");
+  shard.inode = info.st_ino;
   absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(shard.path));
   if (summary.ok() &&
       (S_ISBLK(info.st_mode) || summary->shard_bytes == static_cast<uint64_t>(info.st_size))) {
@@ -149,6 +154,13 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
         fmt::format("{}: has {} bytes, and had {} when it was indexed; make the index anew with "
                     "'shardfeed index'",
                     known.path, (*file)->size(), known.summary.shard_bytes));
+  }
+  struct stat info;
+  if (::fstat((*file)->fd(), &info) != 0) return ErrnoStatus(errno, known.path, "look up");
+  if (info.st_ino != known.inode) {
+    return absl::AbortedError(fmt::format(
+        "{}: another file has taken its place since the dataset was opened; open it again",
+        known.path));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (opened_[shard].file == nullptr) {

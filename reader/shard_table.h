@@ -40,7 +40,8 @@ class ShardTable {
   // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
   // shard of another size is built (headers only, for raw shards).
   //
-  // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions.
+  // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions. Aborted: the dataset
+  // was replaced meanwhile.
   static absl::StatusOr<std::shared_ptr<const ShardTable>> Open(
       const ShardSet& set, const ShardTableOptions& options = {});
 
@@ -77,12 +78,14 @@ class ShardTable {
   // A damaged one is built anew, in memory. DataLoss: it has changed since the table was opened.
   // Others as ShardIndex::Open.
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
-  // FailedPrecondition: its size has changed since. Others as File::Open.
+  // FailedPrecondition: its size has changed since. Aborted: another file has taken its place.
+  // Others as File::Open.
   absl::StatusOr<std::shared_ptr<const File>> OpenFile(size_t shard) const;
 
  private:
   struct Shard {
     std::string path;
+    uint64_t inode = 0;  // of the file that the table was made for
     IndexSummary summary;
     // The one in memory, for a shard whose index could not be kept.
     std::shared_ptr<const ShardIndex> built;

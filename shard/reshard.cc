@@ -404,6 +404,9 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   input.schema_ = Schema();
   for (const ShardSet& set : sets) {
     input.paths_.insert(input.paths_.end(), set.paths.begin(), set.paths.end());
+    if (set.sharded_name) {
+      input.versions_.push_back(DatasetVersion::Of(set.directory, set.stem));
+    }
     absl::StatusOr<Manifest> manifest = set.sharded_name
                                             ? ReadManifest(ManifestPath(set.directory, set.stem))
                                             : absl::StatusOr<Manifest>(absl::NotFoundError(""));
@@ -436,6 +439,13 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   // A manifest that counts otherwise is about other records.
   if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();
   return input;
+}
+
+absl::Status ReshardInput::CheckUnchanged() const {
+  for (const DatasetVersion& version : versions_) {
+    if (absl::Status status = version.CheckUnchanged(); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 std::optional<Compression> ReshardInput::compression() const {
@@ -509,6 +519,7 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     for (size_t shard = 0; shard < copied.size(); ++shard) {
       writer.Adopt(shard, copied[shard].bytes, copied[shard].records, copied[shard].digest);
     }
+    if (status = input.CheckUnchanged(); !status.ok()) return status;
     return writer.Finish(std::move(manifest));
   }
 
@@ -522,6 +533,8 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     if (status.ok()) status = writer.CloseShard(shard);
     if (!status.ok()) return status;
   }
+  absl::Status unchanged = input.CheckUnchanged();
+  if (!unchanged.ok()) return unchanged;
   return writer.Finish(std::move(manifest));
 }
 

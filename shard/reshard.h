@@ -19,6 +19,7 @@
 #include "shard/manifest.h"
 #include "shard/record_selection.h"
 #include "shard/spec.h"
+#include "shard/staging.h"
 
 namespace shardfeed {
 
@@ -44,6 +45,8 @@ class ReshardInput {
   std::optional<Compression> compression() const;
   // What all records together hold; nothing unless each dataset has a manifest.
   const std::optional<Schema>& schema() const { return schema_; }
+  // Aborted: one of the datasets was replaced since.
+  absl::Status CheckUnchanged() const;
 
  private:
   ReshardInput() = default;
@@ -52,6 +55,7 @@ class ReshardInput {
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
+  std::vector<DatasetVersion> versions_;
 };
 
 struct ReshardOptions {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <compare>
 #include <filesystem>
 #include <map>
@@ -21,16 +20,15 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
+#include "shard/staging.h"
 
 namespace shardfeed {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMinDigits = 5;
-constexpr std::string_view kSidecarFolder = ".shardfeed";
-constexpr std::string_view kManifestEnding = ".manifest.json";
-constexpr std::string_view kStagingEnding = ".incomplete";
+// Digits of the number in the name of a Spark or Hadoop file.
+constexpr size_t kMinPartDigits = 5;
 // A manifest has some hundred bytes a shard.
 constexpr uint64_t kMaxJsonBytes = 1 << 30;
 constexpr char kNulError[] = "the name of a dataset has a NUL character in it";
@@ -39,45 +37,9 @@ constexpr size_t kNamesShown = 5;
 
 // ---- Text
 
-struct PathParts {
-  std::string_view directory;
-  std::string_view name;
-};
-
-// The root keeps its slash.
-PathParts SplitPath(std::string_view path) {
-  const size_t slash = path.rfind('/');
-  if (slash == path.npos) return {"", path};
-  size_t end = slash;
-  while (end > 0 && path[end - 1] == '/') --end;
-  return {path.substr(0, std::max<size_t>(end, 1)), path.substr(slash + 1)};
-}
-
-std::string JoinPath(std::string_view directory, std::string_view name) {
-  const bool slash = !directory.empty() && directory.back() != '/';
-  return fmt::format("{}{}{}", directory, slash ? "/" : "", name);
-}
-
 bool HasWildcard(std::string_view text) { return text.find_first_of("*?[") != text.npos; }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-size_t LeadingDigits(std::string_view text) {
-  return std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin();
-}
-
-size_t TrailingDigits(std::string_view text) {
-  return std::find_if_not(text.rbegin(), text.rend(), IsDigit) - text.rbegin();
-}
-
-// nullopt: not only digits, or more than 64 bits.
-std::optional<uint64_t> ParseNumber(std::string_view text) {
-  uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
 
 // Takes `text` off the front of `rest` if it stands there.
 bool Consume(std::string_view& rest, std::string_view text) {
@@ -98,36 +60,6 @@ std::string FirstOf(const std::vector<std::string>& names) { return FirstOf(name
 // "1 file", "2 files"
 std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
-}
-
-// ---- File names
-
-struct NameView {
-  std::string_view stem;
-  uint64_t index;
-  uint64_t count;
-  std::string_view suffix;
-};
-
-std::optional<NameView> ParseName(std::string_view name) {
-  constexpr std::string_view kOf = "-of-";
-  for (size_t of = name.rfind(kOf); of != name.npos && of > 0; of = name.rfind(kOf, of - 1)) {
-    const std::string_view before = name.substr(0, of);
-    const std::string_view after = name.substr(of + kOf.size());
-    const size_t index_digits = TrailingDigits(before);
-    const size_t count_digits = LeadingDigits(after);
-    if (index_digits < kMinDigits || count_digits < kMinDigits) continue;
-    if (before.size() < index_digits + 2 || before[before.size() - index_digits - 1] != '-') {
-      continue;
-    }
-    const std::string_view suffix = after.substr(count_digits);
-    if (!suffix.empty() && (suffix[0] != '.' || suffix.size() == 1)) continue;
-    const std::optional<uint64_t> index = ParseNumber(before.substr(before.size() - index_digits));
-    const std::optional<uint64_t> count = ParseNumber(after.substr(0, count_digits));
-    if (!index || !count) continue;
-    return NameView{before.substr(0, before.size() - index_digits - 1), *index, *count, suffix};
-  }
-  return std::nullopt;
 }
 
 // A file that Spark or Hadoop wrote: part-[r-]PART[-JOB][_BUCKET][-cFILE][.suffix]. One task writes
@@ -157,7 +89,7 @@ std::optional<SparkName> ParseSparkName(std::string_view name) {
   if (!Consume(rest, "r-")) Consume(rest, "m-");
   const size_t digits = LeadingDigits(rest);
   const std::optional<uint64_t> part = ParseNumber(rest.substr(0, digits));
-  if (digits < kMinDigits || !part) return std::nullopt;
+  if (digits < kMinPartDigits || !part) return std::nullopt;
   result.part = *part;
   rest.remove_prefix(digits);
   if (rest.starts_with('-') && IsUuid(rest.substr(1, 36))) {
@@ -267,6 +199,27 @@ absl::StatusOr<Folder> List(const std::string& path) {
   }
 }
 
+// The listing of a folder in which every dataset that was committed is in place. `sidecars`, if
+// asked for, is that of the hidden folder.
+absl::StatusOr<Folder> ListCommitted(const std::string& path, Folder* sidecars = nullptr) {
+  absl::StatusOr<Folder> hidden = List(SidecarPath(path));
+  const bool absent =
+      absl::IsNotFound(hidden.status()) || absl::IsFailedPrecondition(hidden.status());
+  if (!hidden.ok() && !absent) return hidden.status();
+  bool moved = false;
+  for (const std::string& name : hidden.ok() ? hidden->files : std::vector<std::string>()) {
+    if (!name.ends_with(kCommitEnding)) continue;
+    const std::string stem = name.substr(0, name.size() - kCommitEnding.size());
+    if (absl::Status status = FinishCommit(path, stem); !status.ok()) return status;
+    moved = true;
+  }
+  if (sidecars != nullptr) {
+    if (moved) hidden = List(SidecarPath(path));
+    *sidecars = hidden.ok() ? *std::move(hidden) : Folder();
+  }
+  return List(path);
+}
+
 // ---- Files sorted by what their names say
 
 struct SetKey {
@@ -300,7 +253,7 @@ struct Names {
   std::vector<PathParts> plain;
 
   void Add(std::string_view directory, std::string_view name) {
-    if (const std::optional<NameView> shard = ParseName(name)) {
+    if (const std::optional<ShardNameView> shard = ViewShardName(name)) {
       sets[{directory, shard->stem, shard->suffix, shard->count}].push_back({shard->index, name});
     } else if (const std::optional<SparkName> part = ParseSparkName(name)) {
       spark.push_back({directory, name, *part});
@@ -485,7 +438,7 @@ absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& dir
                                    const Folder& folder, const AtForm& form) {
   Names found;
   for (const std::string& name : folder.files) {
-    const std::optional<NameView> shard = ParseName(name);
+    const std::optional<ShardNameView> shard = ViewShardName(name);
     if (shard && shard->stem == form.stem && shard->suffix == form.suffix &&
         (!form.count || shard->count == *form.count)) {
       found.Add(directory, name);
@@ -508,7 +461,7 @@ absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& dir
 // The listing of a folder that a wildcard led to: empty where there is no such folder, for then the
 // name just does not match. A folder that the user wrote out must be there.
 absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard) {
-  absl::StatusOr<Folder> folder = List(path);
+  absl::StatusOr<Folder> folder = ListCommitted(path);
   const bool absent =
       absl::IsNotFound(folder.status()) || absl::IsFailedPrecondition(folder.status());
   if (behind_wildcard && absent) return Folder();
@@ -729,7 +682,7 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
                                                               {"SHARD_X_OF_Y", "00000-of-00001"},
                                                               {"SHARD_INDEX", "00000"},
                                                               {"NUM_SHARDS", "00001"}});
-    const std::optional<NameView> shard = example ? ParseName(*example) : std::nullopt;
+    const std::optional<ShardNameView> shard = example ? ViewShardName(*example) : std::nullopt;
     if (name.empty() || !shard || example->find('/') != std::string::npos) {
       return absl::DataLossError(
           fmt::format("{}: the files of split '{}' cannot be told from its filepathTemplate '{}'; "
@@ -747,17 +700,14 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
 }
 
 absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
-  absl::StatusOr<Folder> folder = List(spec);
+  Folder sidecars;
+  absl::StatusOr<Folder> folder = ListCommitted(spec, &sidecars);
   if (!folder.ok()) return folder.status();
-  if (folder->HasFolder(kSidecarFolder)) {
-    absl::StatusOr<Folder> sidecars = List(JoinPath(spec, kSidecarFolder));
-    if (!sidecars.ok()) return sidecars.status();
-    std::vector<std::string> manifests;
-    for (const std::string& name : sidecars->files) {
-      if (name.ends_with(kManifestEnding)) manifests.push_back(name);
-    }
-    if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
+  std::vector<std::string> manifests;
+  for (const std::string& name : sidecars.files) {
+    if (name.ends_with(kManifestEnding)) manifests.push_back(name);
   }
+  if (!manifests.empty()) return ResolveManifests(spec, *folder, manifests);
   if (folder->HasFile(kTfdsInfo)) {
     const auto splits = ReadTfdsSplits(JoinPath(spec, kTfdsInfo));
     if (!splits.ok()) return splits.status();
@@ -836,24 +786,6 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-std::string ShardName(std::string_view stem, uint64_t index, uint64_t count,
-                      std::string_view suffix) {
-  const size_t width = std::max(kMinDigits, fmt::formatted_size("{}", count));
-  return fmt::format("{}-{:0{}}-of-{:0{}}{}", stem, index, width, count, width, suffix);
-}
-
-std::optional<ParsedName> ParseShardName(std::string_view file_name) {
-  const std::optional<NameView> name = ParseName(file_name);
-  if (!name) return std::nullopt;
-  return ParsedName{std::string(name->stem), name->index, name->count, std::string(name->suffix)};
-}
-
-std::string FormatSpec(std::string_view directory, std::string_view stem,
-                       std::optional<uint64_t> count, std::string_view suffix) {
-  return JoinPath(directory, count ? fmt::format("{}@{}{}", stem, *count, suffix)
-                                   : fmt::format("{}@*{}", stem, suffix));
-}
-
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (spec.find('\0') != spec.npos) return absl::InvalidArgumentError(kNulError);
   const PathParts parts = SplitPath(spec);
@@ -882,7 +814,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
       HasWildcard(output.suffix)) {
     return wrong("a dataset's name must not contain @, *, ? or [");
   }
-  if (const std::optional<NameView> shard = ParseName(output.stem)) {
+  if (const std::optional<ShardNameView> shard = ViewShardName(output.stem)) {
     return wrong(fmt::format("this is the name of one shard; name the dataset, as in {}",
                              FormatSpec(output.directory, shard->stem,
                                         std::max<uint64_t>(shard->count, 1), shard->suffix)));
@@ -891,7 +823,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (IsSidecar(name)) {
     return wrong("files of this name would be taken for hidden files or sidecars");
   }
-  const std::optional<NameView> parsed = ParseName(name);
+  const std::optional<ShardNameView> parsed = ViewShardName(name);
   if (!parsed || parsed->stem != output.stem || parsed->suffix != output.suffix) {
     return wrong("shards of this name could not be told apart again");
   }
@@ -928,15 +860,19 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
     if (form->stem.empty()) {
       return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
     }
-    absl::StatusOr<Folder> folder = List(std::string(parts.directory));
+    const std::string directory(parts.directory);
+    if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<Folder> folder = List(directory);
     if (!folder.ok()) return folder.status();
-    return ResolveAt(path, std::string(parts.directory), *folder, *form);
+    return ResolveAt(path, directory, *folder, *form);
   }
   if (HasWildcard(path)) return ResolveGlob(path);
   if (parts.name.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", spec, AfterAtError(parts.name)));
   }
-  absl::StatusOr<Folder> folder = List(std::string(parts.directory));
+  absl::StatusOr<Folder> folder = ListCommitted(std::string(parts.directory));
   if (!folder.ok()) return folder.status();
   if (folder->HasFile(kTfdsInfo)) {
     const auto splits = ReadTfdsSplits(JoinPath(parts.directory, kTfdsInfo));
@@ -962,29 +898,19 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
   if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
   // What the shell made of a glob: one whole set, in its order?
   const PathParts first = SplitPath(all.paths[0]);
-  const std::optional<NameView> shard = ParseName(first.name);
+  const std::optional<ShardNameView> shard = ViewShardName(first.name);
   if (!shard || shard->count != all.paths.size()) return all;
   for (size_t i = 0; i < all.paths.size(); ++i) {
     const std::string name = ShardName(shard->stem, i, shard->count, shard->suffix);
     if (all.paths[i] != JoinPath(first.directory, name)) return all;
   }
+  // The files that the shell named may be of the old dataset and of the new one.
+  absl::Status status = FinishCommit(std::string(first.directory), std::string(shard->stem));
+  if (!status.ok()) return status;
   all.stem = shard->stem;
   all.suffix = shard->suffix;
   all.sharded_name = true;
   return all;
-}
-
-std::string IndexPath(std::string_view shard_path) {
-  const PathParts parts = SplitPath(shard_path);
-  return JoinPath(parts.directory, fmt::format("{}/{}.index", kSidecarFolder, parts.name));
-}
-
-std::string ManifestPath(std::string_view directory, std::string_view stem) {
-  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kManifestEnding));
-}
-
-std::string StagingPath(std::string_view directory, std::string_view stem) {
-  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kStagingEnding));
 }
 
 }  // namespace shardfeed

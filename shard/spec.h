@@ -1,9 +1,5 @@
-// Names of sharded datasets: what the shards of one are called, how a user names it for writing or
-// for reading, and where its sidecars live. The forms, with the reasons: docs/specs.md.
-//
-// The shards of a set are files of one folder named stem-00000-of-00010[.suffix], numbered from
-// zero. A suffix carries its dot (".tfrecord.gz") or is empty. A directory is as the user wrote it,
-// without the last slash; empty is the current one.
+// How a user names a sharded dataset for writing or for reading. The forms, with the reasons:
+// docs/specs.md; what the files are called: shard/names.h.
 //
 // All functions are thread safe.
 
@@ -17,31 +13,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shard/names.h"
 
 namespace shardfeed {
 
 // The most shards a set may be written with. Reading has no limit.
 inline constexpr uint64_t kMaxShards = 1'000'000;
-
-// "stem-00001-of-00010suffix". Both numbers have the same width: that of `count`, at least five.
-std::string ShardName(std::string_view stem, uint64_t index, uint64_t count,
-                      std::string_view suffix);
-
-struct ParsedName {
-  std::string stem;
-  uint64_t index;  // a wrong name may have a number that is not below `count`
-  uint64_t count;
-  std::string suffix;
-};
-
-// The reverse of ShardName; also reads numbers padded to more digits than needed. nullopt: not the
-// name of a shard. Where a name holds two numbers, the last counts and the first is in the stem.
-std::optional<ParsedName> ParseShardName(std::string_view file_name);
-
-// "directory/stem@10suffix", or "directory/stem@*suffix" without a count: the spec that names a
-// set.
-std::string FormatSpec(std::string_view directory, std::string_view stem,
-                       std::optional<uint64_t> count, std::string_view suffix);
 
 // What a dataset that is to be written will be called.
 struct OutputSpec {
@@ -97,15 +74,6 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 // Errors: those of ResolveSpec; InvalidArgument: no spec, or a file twice, be it by two spellings
 // of its folder.
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs);
-
-// Sidecars live in a hidden folder beside the shards, where no glob for shards finds them.
-//
-// The index of one shard: DIRECTORY/.shardfeed/FILE_NAME.index
-std::string IndexPath(std::string_view shard_path);
-// The manifest of a dataset: DIRECTORY/.shardfeed/STEM.manifest.json
-std::string ManifestPath(std::string_view directory, std::string_view stem);
-// Where a dataset is written until it is whole: DIRECTORY/.shardfeed/STEM.incomplete
-std::string StagingPath(std::string_view directory, std::string_view stem);
 
 }  // namespace shardfeed
 

@@ -2,48 +2,384 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <filesystem>
-#include <utility>
+#include <optional>
+#include <string_view>
+#include <thread>
 
-#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
-#include "shard/spec.h"
+#include "io/file.h"
+#include "io/output_file.h"
+#include "shard/names.h"
+#include "tfrecord/crc32c.h"
 
 namespace shardfeed {
+namespace {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& directory,
-                                                       const std::string& stem) {
-  std::error_code error;
-  if (!directory.empty()) fs::create_directories(directory, error);
-  if (error) return ErrnoStatus(error.value(), directory, "create the folder");
-  const std::string path = StagingPath(directory, stem);
-  fs::create_directories(path, error);
-  if (error) return ErrnoStatus(error.value(), path, "create the folder");
-  const std::string lock = path + "/" + kLock;
-  const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return ErrnoStatus(errno, lock, "create");
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const int lock_error = errno;
-    ::close(fd);
-    if (lock_error != EWOULDBLOCK) return ErrnoStatus(lock_error, lock, "lock");
-    return absl::FailedPreconditionError(
-        fmt::format("{}: another process is writing this dataset", path));
+// A line a shard.
+constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
+constexpr char kRecordHead[] = "shardfeed commit 1";
+constexpr size_t kCrcLineBytes = 16;  // "crc32c 01234567\n"
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::string FormatRecord(const CommitPlan& plan) {
+  std::string text = fmt::format("{}\nsuffix {}\nshards {}\n", kRecordHead,
+                                 absl::CHexEscape(plan.suffix), plan.shard_bytes.size());
+  for (uint64_t bytes : plan.shard_bytes) text += fmt::format("{}\n", bytes);
+  text += fmt::format("old {}\n", plan.old_shards.size());
+  for (const std::string& name : plan.old_shards) {
+    text += fmt::format("{}\n", std::string(absl::CHexEscape(name)));
   }
-  return std::unique_ptr<Staging>(new Staging(path, fd));
+  text += fmt::format("crc32c {:08x}\n", Crc32c(text));
+  return text;
+}
+
+// Takes lines off the front of a text.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : rest_(text) {}
+
+  // What stands behind `label` in the next line; nullopt: another line, or none.
+  std::optional<std::string_view> Next(std::string_view label) {
+    const size_t end = rest_.find('\n');
+    if (end == rest_.npos || !rest_.starts_with(label)) return std::nullopt;
+    const std::string_view value = rest_.substr(label.size(), end - label.size());
+    rest_.remove_prefix(end + 1);
+    return value;
+  }
+  std::optional<uint64_t> NextNumber(std::string_view label) {
+    const std::optional<std::string_view> value = Next(label);
+    return value ? ParseNumber(*value) : std::nullopt;
+  }
+  std::optional<std::string> NextText(std::string_view label) {
+    const std::optional<std::string_view> value = Next(label);
+    std::string text;
+    if (!value || !absl::CUnescape({value->data(), value->size()}, &text)) return std::nullopt;
+    return text;
+  }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+};
+
+absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string& path,
+                                       const std::string& stem) {
+  const auto broken = [&path](std::string_view what) {
+    return absl::DataLossError(fmt::format(
+        "{}: a commit record that cannot be followed: {}; the new dataset is in the folder beside "
+        "it that ends in .incomplete",
+        path, what));
+  };
+  if (text.size() < kCrcLineBytes ||
+      text.substr(text.size() - kCrcLineBytes) !=
+          fmt::format("crc32c {:08x}\n", Crc32c(text.substr(0, text.size() - kCrcLineBytes)))) {
+    return broken("its CRC does not match its content");
+  }
+  text.remove_suffix(kCrcLineBytes);
+  // Its CRC is right, and still no name in it is used before it is known to be one of this dataset.
+  Lines lines(text);
+  CommitPlan plan;
+  if (lines.Next(kRecordHead) != "") return broken("its format is not known to this program");
+  const std::optional<std::string> suffix = lines.NextText("suffix ");
+  if (!suffix) return broken("it has no suffix");
+  plan.suffix = *suffix;
+  const uint64_t shards = lines.NextNumber("shards ").value_or(0);
+  for (uint64_t i = 0; i < shards; ++i) {
+    const std::optional<uint64_t> bytes = lines.NextNumber("");
+    if (!bytes) return broken(fmt::format("the size of shard {} is missing", i));
+    plan.shard_bytes.push_back(*bytes);
+  }
+  const std::string first = ShardName(stem, 0, shards, plan.suffix);
+  const std::optional<ShardNameView> parsed = ViewShardName(first);
+  if (shards == 0 || !parsed || parsed->stem != stem || parsed->suffix != plan.suffix ||
+      first.find('/') != first.npos) {
+    return broken("its shards could have no names");
+  }
+  const uint64_t old = lines.NextNumber("old ").value_or(0);
+  for (uint64_t i = 0; i < old; ++i) {
+    std::optional<std::string> name = lines.NextText("");
+    if (!name) return broken("the name of an old shard is missing");
+    const std::optional<ShardNameView> shard = ViewShardName(*name);
+    if (!shard || shard->stem != stem || name->find('/') != name->npos ||
+        (shard->index < shards && *name == ShardName(stem, shard->index, shards, plan.suffix))) {
+      return broken(fmt::format("'{}' is not the name of an old shard", absl::CHexEscape(*name)));
+    }
+    plan.old_shards.push_back(*std::move(name));
+  }
+  if (!lines.at_end()) return broken("there is more than it says");
+  return plan;
+}
+
+// Size of the file; nullopt: there is none.
+absl::StatusOr<std::optional<uint64_t>> SizeOf(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) == 0) return static_cast<uint64_t>(info.st_size);
+  if (errno == ENOENT) return std::nullopt;
+  return ErrnoStatus(errno, path, "look up");
+}
+
+absl::StatusOr<bool> Exists(const std::string& path) {
+  absl::StatusOr<std::optional<uint64_t>> size = SizeOf(path);
+  if (!size.ok()) return size.status();
+  return size->has_value();
+}
+
+// What an earlier call has moved is not there any more.
+absl::Status MoveIfThere(const std::string& from, const std::string& to) {
+  absl::Status status = MoveFile(from, to);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::Status RemoveIfThere(const std::string& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return ErrnoStatus(errno, path, "remove the old file");
+}
+
+absl::Status CheckIsNoFolder(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : ErrnoStatus(errno, path, "look up");
+  }
+  if (!S_ISDIR(info.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: a folder stands where a file of the dataset is to be; move it away", path));
+}
+
+}  // namespace
+
+Staging::Staging(std::string directory, std::string stem, int lock_fd)
+    : directory_(std::move(directory)),
+      stem_(std::move(stem)),
+      path_(StagingPath(directory_, stem_)),
+      lock_fd_(lock_fd) {}
+
+absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& directory,
+                                                       const std::string& stem) {
+  const std::string path = StagingPath(directory, stem);
+  const std::string lock = path + "/" + kLock;
+  // The folder is removed by whoever leaves it: then it is made again.
+  while (true) {
+    absl::Status status = CreateFolders(path);
+    if (!status.ok()) return status;
+    struct stat info;
+    if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: a symbolic link where the folder for unfinished shards is to be; remove it", path));
+    }
+    const int fd =
+        ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    if (fd < 0 && errno == ENOENT) continue;
+    if (fd < 0) return ErrnoStatus(errno, lock, "create");
+    int result;
+    do {
+      result = ::flock(fd, LOCK_EX | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) {
+      const int error = errno;
+      ::close(fd);
+      if (error != EWOULDBLOCK) return ErrnoStatus(error, lock, "lock");
+      return nullptr;
+    }
+    // Only the lock of the file that has this name now keeps others out.
+    struct stat named;
+    if (::fstat(fd, &info) == 0 && ::lstat(lock.c_str(), &named) == 0 &&
+        info.st_dev == named.st_dev && info.st_ino == named.st_ino) {
+      return std::unique_ptr<Staging>(new Staging(directory, stem, fd));
+    }
+    ::close(fd);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& directory,
+                                                       const std::string& stem, bool overwrite) {
+  absl::StatusOr<std::unique_ptr<Staging>> staging = Lock(directory, stem);
+  if (!staging.ok()) return staging;
+  if (*staging == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: another process is writing this dataset", StagingPath(directory, stem)));
+  }
+  absl::Status status = (*staging)->FinishEarlier();
+  if (absl::IsDataLoss(status) && overwrite) {
+    (*staging)->keep_ = (*staging)->committed_ = false;
+  } else if (!status.ok()) {
+    return status;
+  }
+  return staging;
 }
 
 Staging::~Staging() {
   std::error_code error;
-  if (!keep_) fs::remove_all(path_, error);
+  if (!keep_) {
+    // The lock goes last: whoever takes it then finds the folder empty, or gone.
+    for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
+      std::error_code ignored;
+      if (it->path().filename() != kLock) fs::remove_all(it->path(), ignored);
+    }
+    ::unlink(fmt::format("{}/{}", path_, kLock).c_str());
+    ::rmdir(path_.c_str());
+  }
   ::close(lock_fd_);
   // Of a first dataset that was not finished, nothing stays; folders with anything in them do.
-  if (!keep_) fs::remove(fs::path(path_).parent_path(), error);
+  if (!keep_) ::rmdir(SidecarPath(directory_).c_str());
+}
+
+absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
+  const std::string sidecars = SidecarPath(directory_);
+  const std::string record = CommitPath(directory_, stem_);
+  absl::Status status = CheckIsNoFolder(ManifestPath(directory_, stem_));
+  for (size_t i = 0; status.ok() && i < plan.shard_bytes.size(); ++i) {
+    const std::string path =
+        JoinPath(directory_, ShardName(stem_, i, plan.shard_bytes.size(), plan.suffix));
+    status = CheckIsNoFolder(path);
+    if (status.ok()) status = CheckIsNoFolder(IndexPath(path));
+  }
+  if (!status.ok()) return status;
+  const std::string staged_record = path_ + "/commit";
+  status = WriteFile(staged_record, FormatRecord(plan), sync);
+  if (status.ok() && sync) status = SyncDirectory(path_);
+  if (status.ok()) status = MoveFile(staged_record, record);
+  if (!status.ok()) return status;
+  committed_ = keep_ = true;
+  if (sync) status = SyncDirectory(sidecars);
+  if (!status.ok()) {
+    // Nothing old was touched yet. Without the record, the old dataset stays.
+    if (::unlink(record.c_str()) == 0) committed_ = keep_ = false;
+    return status;
+  }
+  status = RollForward(plan, sync);
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      fmt::format("{}; the new dataset is complete, and the next command that uses {} moves the "
+                  "rest of it into place",
+                  std::string(status.message()),
+                  FormatSpec(directory_, stem_, std::nullopt, plan.suffix)));
+}
+
+// Each step may have been done before.
+absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
+  committed_ = keep_ = true;
+  const std::string sidecars = SidecarPath(directory_);
+  const size_t count = plan.shard_bytes.size();
+  const auto staged = [this](size_t i) { return fmt::format("{}/{:05}", path_, i); };
+  const auto in_place = [&](size_t i) {
+    return JoinPath(directory_, ShardName(stem_, i, count, plan.suffix));
+  };
+  // Nothing old is touched before all that is new was seen.
+  for (size_t i = 0; i < count; ++i) {
+    absl::StatusOr<std::optional<uint64_t>> size = SizeOf(staged(i) + ".shard");
+    if (size.ok() && !size->has_value()) size = SizeOf(in_place(i));
+    if (!size.ok()) return size.status();
+    if (*size == plan.shard_bytes[i]) continue;
+    return absl::DataLossError(fmt::format(
+        "{}: shard {} of the new dataset was lost: expected {} bytes, found {}; write the dataset "
+        "again with --overwrite, or remove this file to go back to the shards that are in place",
+        CommitPath(directory_, stem_), i, plan.shard_bytes[i],
+        size->has_value() ? fmt::format("{}", **size) : "no file"));
+  }
+  const std::string staged_manifest = fmt::format("{}/{}", path_, kManifest);
+  const std::string manifest = ManifestPath(directory_, stem_);
+  absl::Status status;
+  for (size_t i = 0; status.ok() && i < count; ++i) {
+    status = MoveIfThere(staged(i) + ".index", IndexPath(in_place(i)));
+    if (status.ok()) status = MoveIfThere(staged(i) + ".shard", in_place(i));
+  }
+  if (status.ok() && sync) status = SyncDirectory(directory_);
+  if (status.ok() && sync) status = SyncDirectory(sidecars);
+  if (status.ok()) status = MoveIfThere(staged_manifest, manifest);
+  if (status.ok() && sync) status = SyncDirectory(sidecars);
+  for (size_t i = 0; status.ok() && i < plan.old_shards.size(); ++i) {
+    const std::string old = JoinPath(directory_, plan.old_shards[i]);
+    status = RemoveIfThere(IndexPath(old));
+    if (status.ok()) status = RemoveIfThere(old);
+  }
+  if (status.ok() && sync && !plan.old_shards.empty()) status = SyncDirectory(directory_);
+  // Were the record gone before the old shards are, they would stay for ever.
+  if (status.ok()) status = RemoveIfThere(CommitPath(directory_, stem_));
+  if (status.ok() && sync) status = SyncDirectory(sidecars);
+  if (!status.ok()) return status;
+  committed_ = keep_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Staging::FinishEarlier() {
+  const std::string record = CommitPath(directory_, stem_);
+  absl::StatusOr<bool> there = Exists(record);
+  if (!there.ok()) return there.status();
+  if (!*there) return absl::OkStatus();
+  keep_ = true;
+  absl::StatusOr<std::string> text = ReadFile(record, kMaxRecordBytes);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<CommitPlan> plan = ParseRecord(*text, record, stem_);
+  if (!plan.ok()) return plan.status();
+  return RollForward(*plan, /*sync=*/true);
+}
+
+absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
+  const std::string record = CommitPath(directory, stem);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    absl::StatusOr<bool> there = Exists(record);
+    if (!there.ok()) return there.status();
+    if (!*there) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Lock(directory, stem);
+    if (staging.ok() && *staging != nullptr) return (*staging)->FinishEarlier();
+    if (absl::IsPermissionDenied(staging.status())) {
+      return absl::PermissionDeniedError(
+          fmt::format("{}: a new dataset was committed, and its files still have to be moved into "
+                      "place, which this process may not do ({}); run 'shardfeed verify {}' as a "
+                      "user who may write there",
+                      record, std::string(staging.status().message()),
+                      FormatSpec(directory, stem, std::nullopt, "")));
+    }
+    if (!staging.ok()) return staging.status();
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::UnavailableError(fmt::format(
+          "{}: another process has been moving a new dataset into place for {} seconds; try again",
+          record, kPatience.count()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+namespace {
+
+std::vector<uint64_t> IdentityOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return {};
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec)};
+}
+
+}  // namespace
+
+DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
+  DatasetVersion version;
+  version.directory_ = directory;
+  version.stem_ = stem;
+  version.manifest_ = IdentityOf(ManifestPath(directory, stem));
+  return version;
+}
+
+absl::Status DatasetVersion::CheckUnchanged() const {
+  const std::string manifest = ManifestPath(directory_, stem_);
+  // In this order: the record is removed after the manifest was put in place.
+  struct stat info;
+  const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
+  if (!being_replaced && IdentityOf(manifest) == manifest_) return absl::OkStatus();
+  return absl::AbortedError(
+      fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
 }
 
 }  // namespace shardfeed

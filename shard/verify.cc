@@ -10,6 +10,7 @@
 #include "io/parallel.h"
 #include "shard/index_build.h"
 #include "shard/shard_reader.h"
+#include "shard/staging.h"
 #include "tfrecord/example_reader.h"
 
 namespace shardfeed {
@@ -218,6 +219,7 @@ uint64_t VerifyReport::num_bytes() const {
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
   VerifyReport report;
   report.shards.resize(set.paths.size());
+  const DatasetVersion version = DatasetVersion::Of(set.directory, set.stem);
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
@@ -235,6 +237,8 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
       });
   if (!status.ok()) return status;
   if (!set.sharded_name) return report;
+  // What was found may be of two datasets.
+  if (status = version.CheckUnchanged(); !status.ok()) return status;
 
   const std::string manifest_path = ManifestPath(set.directory, set.stem);
   const auto add = [&](std::string detail) {

@@ -80,7 +80,8 @@ struct VerifyReport {
 };
 
 // All shards in parallel, then the manifest if the set has one. A shard that cannot be read is a
-// defect of kind "unreadable"; the others are read all the same.
+// defect of kind "unreadable"; the others are read all the same. Aborted: the dataset was replaced
+// meanwhile.
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options);
 
 }  // namespace shardfeed

@@ -29,13 +29,10 @@ constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kMinBatchBytes = 4 << 10;
 constexpr size_t kPendingBudget = 64 << 20;
 
-// A file in the staging folder that is there while shards are moved into place; it holds their
-// spec.
-constexpr char kMovingMark[] = "moving";
-constexpr uint64_t kMaxMarkBytes = 64 << 10;
 // What a writer that may be resumed puts beside the shards: what it was about to write, and for
 // each finished shard NNNNN.done.
 constexpr char kPlan[] = "plan";
+constexpr uint64_t kMaxPlanBytes = 64 << 10;
 constexpr uint64_t kMaxDoneBytes = 64 << 20;
 
 // Many shards are open at once: take as many files as the system lets us.
@@ -47,8 +44,20 @@ void RaiseFileLimit() {
   }
 }
 
-std::string Joined(const std::string& directory, const std::string& name) {
-  return directory.empty() ? name : directory + "/" + name;
+// Visits the names of the files in the spec's folder that are shards of its stem and suffix,
+// whatever their number.
+absl::Status ForEachShardOf(const OutputSpec& spec,
+                            const std::function<void(const std::string&)>& visit) {
+  const std::string directory = spec.directory.empty() ? "." : spec.directory;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const auto shard = ParseShardName(name);
+    if (!shard || shard->stem != spec.stem || shard->suffix != spec.suffix) continue;
+    std::error_code ignored;  // a link that leads nowhere is still a shard
+    if (!it->is_directory(ignored)) visit(name);
+  }
+  return error ? ErrnoStatus(error.value(), directory, "list the folder") : absl::OkStatus();
 }
 
 }  // namespace
@@ -117,29 +126,28 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
   return writer;
 }
 
-absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec, const Staging& staging) {
-  RemoveMovedShards(spec, staging);
+absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
   const std::string manifest = ManifestPath(spec.directory, spec.stem);
   std::error_code error;
   if (fs::exists(manifest, error)) {
     return absl::AlreadyExistsError(
         fmt::format("{}: there is a dataset of this name; --overwrite replaces it", manifest));
   }
-  const std::string directory = spec.directory.empty() ? "." : spec.directory;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const auto name = ParseShardName(it->path().filename().string());
-    if (name && name->stem == spec.stem && name->suffix == spec.suffix) {
-      return absl::AlreadyExistsError(fmt::format(
-          "{}: there are shards of this name; --overwrite replaces them", it->path().string()));
-    }
-  }
-  return absl::OkStatus();
+  if (error) return ErrnoStatus(error.value(), manifest, "look up");
+  absl::Status status;
+  const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
+    status = absl::AlreadyExistsError(
+        fmt::format("{}: there are shards of this name; --overwrite replaces them",
+                    JoinPath(spec.directory, name)));
+  });
+  return listed.ok() ? status : listed;
 }
 
 absl::Status DatasetWriter::Prepare() {
   RaiseFileLimit();
   if (staging_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec_.directory, spec_.stem);
+    absl::StatusOr<std::unique_ptr<Staging>> staging =
+        Staging::Open(spec_.directory, spec_.stem, options_.overwrite);
     if (!staging.ok()) return staging.status();
     staging_ = *std::move(staging);
   }
@@ -149,31 +157,15 @@ absl::Status DatasetWriter::Prepare() {
   }
   taken_over_.assign(*spec_.count, false);
   absl::Status status = options_.resume ? TakeOver() : RemoveLeftovers({});
-  if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_, *staging_);
+  if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_);
   if (!status.ok()) return status;
   const int threads = ThreadCount(options_.threads);
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
   return absl::OkStatus();
 }
 
-// Of a writer that was killed while it moved the shards into place: those that it had moved.
-void DatasetWriter::RemoveMovedShards(const OutputSpec& spec, const Staging& staging) {
-  std::error_code error;
-  absl::StatusOr<std::string> mark = ReadFile(staging.path() + "/" + kMovingMark, kMaxMarkBytes);
-  if (!mark.ok() || fs::exists(ManifestPath(spec.directory, spec.stem), error)) return;
-  const absl::StatusOr<OutputSpec> moved = ParseOutputSpec(*mark);
-  for (uint64_t i = 0; moved.ok() && i < moved->count.value_or(0); ++i) {
-    const std::string path =
-        Joined(spec.directory, ShardName(moved->stem, i, *moved->count, moved->suffix));
-    fs::remove(path, error);
-    fs::remove(IndexPath(path), error);
-  }
-}
-
-// What a killed process left: what it had moved, and all of the staging folder but the `kept`
-// files.
+// What a killed process left: all of the staging folder but the `kept` files.
 absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept) {
-  RemoveMovedShards(spec_, *staging_);
   std::error_code error;
   for (fs::directory_iterator it(staging_->path(), error), end; !error && it != end;
        it.increment(error)) {
@@ -206,7 +198,7 @@ absl::Status DatasetWriter::WriteDone(const Shard& shard) {
 absl::Status DatasetWriter::TakeOver() {
   const std::string plan = fmt::format(
       "{} {}\n", FormatSpec("", spec_.stem, *spec_.count, spec_.suffix), options_.fingerprint);
-  absl::StatusOr<std::string> earlier = ReadFile(staging_->path() + "/" + kPlan, kMaxMarkBytes);
+  absl::StatusOr<std::string> earlier = ReadFile(staging_->path() + "/" + kPlan, kMaxPlanBytes);
   const bool same = earlier.ok() && *earlier == plan;
   taking_over_ = true;
   std::vector<uint8_t> sound(shards_.size(), 0);
@@ -292,7 +284,7 @@ DatasetWriter::~DatasetWriter() {
   }
   work_or_stop_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  if (staging_ == nullptr) return;
+  if (staging_ == nullptr || staging_->committed()) return;
   staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
   if (taking_over_) return;
   // Only finished shards are of use to a writer that goes on.
@@ -549,82 +541,58 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
     manifest.schema.Merge(shard->schema);
     manifest.skipped.Append(shard->skipped);
   }
-  status = MoveIntoPlace(manifest);
+  status = Commit(manifest);
   if (!status.ok()) return status;
   finished_ = true;
   return manifest;
 }
 
-absl::Status DatasetWriter::SyncFolder(const std::string& path) const {
-  return options_.sync ? SyncDirectory(path) : absl::OkStatus();
-}
-
-absl::Status DatasetWriter::RemoveOldDataset() {
-  // It ends before the new one begins: first its manifest, then its shards.
-  const std::string manifest_path = ManifestPath(spec_.directory, spec_.stem);
-  std::error_code error;
-  const std::string directory = spec_.directory.empty() ? "." : spec_.directory;
+// Names of the shards that the new ones replace and that do not have the name of one of them.
+absl::StatusOr<std::vector<std::string>> DatasetWriter::OldShards() const {
   std::vector<std::string> old;
-  absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
-  if (manifest.ok()) {
-    for (const ManifestShard& shard : manifest->shards) {
-      old.push_back(Joined(spec_.directory, shard.file));
-    }
-  }
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string file = it->path().filename().string();
-    const auto name = ParseShardName(file);
-    if (name && name->stem == spec_.stem && name->suffix == spec_.suffix) {
-      old.push_back(Joined(spec_.directory, file));
-    }
-  }
-  fs::remove(manifest_path, error);
-  absl::Status status = SyncFolder(fs::path(manifest_path).parent_path().string());
+  const auto add = [&](const std::string& name) {
+    const uint64_t index = ParseShardName(name)->index;
+    const bool taken =
+        index < *spec_.count && name == ShardName(spec_.stem, index, *spec_.count, spec_.suffix);
+    if (!taken) old.push_back(name);
+  };
+  absl::Status status = ForEachShardOf(spec_, add);
   if (!status.ok()) return status;
-  for (const std::string& path : old) {
-    fs::remove(IndexPath(path), error);
-    if (!fs::remove(path, error) && error) {
-      return ErrnoStatus(error.value(), path, "remove the old shard");
+  // The old dataset may have had another suffix. Of the files that its manifest names, only those
+  // that are shards of this stem can be its own.
+  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec_.directory, spec_.stem));
+  if (manifest.ok() && manifest->suffix != spec_.suffix) {
+    for (const ManifestShard& listed : manifest->shards) {
+      const auto shard = ParseShardName(listed.file);
+      if (shard && shard->stem == spec_.stem && shard->suffix == manifest->suffix &&
+          listed.file.find('/') == std::string::npos) {
+        old.push_back(listed.file);
+      }
     }
+  } else if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
+             !absl::IsDataLoss(manifest.status())) {
+    return manifest.status();
   }
-  return absl::OkStatus();
+  return old;
 }
 
 absl::Status DatasetWriter::WriteStaged(const std::string& name, std::string_view bytes) {
-  absl::StatusOr<std::unique_ptr<OutputFile>> file =
-      OutputFile::Create(staging_->path() + "/" + name);
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Append(bytes);
-  if (status.ok() && options_.sync) status = (*file)->Sync();
-  if (status.ok()) status = (*file)->Close();
-  return status;
+  return WriteFile(staging_->path() + "/" + name, bytes, options_.sync);
 }
 
-absl::Status DatasetWriter::MoveIntoPlace(const Manifest& manifest) {
-  const std::string manifest_path = ManifestPath(spec_.directory, spec_.stem);
-  const std::string sidecars = fs::path(manifest_path).parent_path().string();
-  absl::Status status = WriteStaged("manifest", FormatManifest(manifest));
-  if (status.ok() && options_.overwrite) status = RemoveOldDataset();
-  // From here on, shards without a manifest are known to be leftovers.
-  if (status.ok()) {
-    status = WriteStaged(kMovingMark, FormatSpec("", spec_.stem, shards_.size(), spec_.suffix));
+absl::Status DatasetWriter::Commit(const Manifest& manifest) {
+  CommitPlan plan;
+  plan.suffix = spec_.suffix;
+  for (const ManifestShard& shard : manifest.shards) plan.shard_bytes.push_back(shard.bytes);
+  // Somebody else may have written shards of this name meanwhile.
+  absl::Status status = options_.overwrite ? absl::OkStatus() : CheckNameIsFree(spec_);
+  if (status.ok() && options_.overwrite) {
+    absl::StatusOr<std::vector<std::string>> old = OldShards();
+    if (!old.ok()) return old.status();
+    plan.old_shards = *std::move(old);
   }
-  if (status.ok()) status = SyncFolder(staging_->path());
-  for (size_t i = 0; status.ok() && i < manifest.shards.size(); ++i) {
-    const std::string base = fmt::format("{}/{:05}", staging_->path(), i);
-    const std::string path = Joined(spec_.directory, manifest.shards[i].file);
-    status = MoveFile(base + ".index", IndexPath(path));
-    if (status.ok()) status = MoveFile(base + ".shard", path);
-  }
-  if (status.ok()) status = SyncFolder(spec_.directory);
-  if (status.ok()) status = SyncFolder(sidecars);
-  if (!status.ok()) {
-    RemoveLeftovers({}).IgnoreError();  // the failure before matters more
-    for (const std::unique_ptr<Shard>& shard : shards_) shard->done = false;
-    return status;
-  }
-  status = MoveFile(staging_->path() + "/manifest", manifest_path);
-  return status.ok() ? SyncFolder(sidecars) : status;
+  if (status.ok()) status = WriteStaged(Staging::kManifest, FormatManifest(manifest));
+  return status.ok() ? staging_->Commit(plan, options_.sync) : status;
 }
 
 }  // namespace shardfeed

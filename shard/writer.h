@@ -42,10 +42,11 @@ struct DatasetWriterOptions {
 // Writes all shards at once, on threads of its own. The files depend on the records and their order
 // alone, never on the number of threads.
 //
-// Everything is written to a staging folder (StagingPath) and moved into place by Finish, the
-// manifest last: until then nothing looks like a dataset. A writer that is destroyed unfinished
+// Everything is written to a staging folder and committed by Finish (staging.h): at every moment,
+// the name means the old dataset or the new one, whole. A writer that is destroyed unfinished
 // removes what it wrote, but for finished shards that are to be kept; what a killed process left
-// behind is removed by the next writer of the same dataset, or taken over.
+// behind is removed by the next writer of the same dataset, or taken over, and what it had
+// committed is finished by the next writer or reader.
 //
 // The calls of one writer must come from one thread at a time.
 class DatasetWriter {
@@ -60,9 +61,8 @@ class DatasetWriter {
   // Whether an earlier writer left shards in the staging folder at `path` that one with `resume`
   // could take over.
   static bool MayBeResumed(const std::string& path);
-  // AlreadyExists, as Create says it; `spec.count` does not matter. Shards that a killed writer had
-  // moved into place are removed: `staging` is that of the dataset and tells of them.
-  static absl::Status CheckNameIsFree(const OutputSpec& spec, const Staging& staging);
+  // AlreadyExists, as Create says it; `spec.count` does not matter.
+  static absl::Status CheckNameIsFree(const OutputSpec& spec);
   ~DatasetWriter();
 
   // Appends the record to the next shard in turn: record i goes to shard i mod num_shards. The
@@ -113,15 +113,13 @@ class DatasetWriter {
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status WaitForAll();
-  static void RemoveMovedShards(const OutputSpec& spec, const Staging& staging);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
   absl::Status TakeOver();
   absl::Status WriteDone(const Shard& shard);
   size_t NumDone() const;
-  absl::Status SyncFolder(const std::string& path) const;
-  absl::Status RemoveOldDataset();
+  absl::StatusOr<std::vector<std::string>> OldShards() const;
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
-  absl::Status MoveIntoPlace(const Manifest& manifest);
+  absl::Status Commit(const Manifest& manifest);
   void Fail(uint64_t number, absl::Status status);
 
   const OutputSpec spec_;
