@@ -18,10 +18,27 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
+// A signal may interrupt these calls on network file systems.
+int OpenFile(const char* path, int flags) {
+  int fd;
+  do {
+    fd = ::open(path, flags | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int SyncFile(int fd) {
+  int result;
+  do {
+    result = ::fsync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int fd = OpenFile(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   if (fd < 0) return ErrnoStatus(errno, path, "create");
   return std::unique_ptr<OutputFile>(new OutputFile(path, fd));
 }
@@ -76,7 +93,7 @@ absl::Status OutputFile::WriteAt(uint64_t offset, std::string_view bytes) {
 }
 
 absl::Status OutputFile::Sync() {
-  if (::fsync(fd_) != 0) return ErrnoStatus(errno, path_, "write to the device");
+  if (SyncFile(fd_) != 0) return ErrnoStatus(errno, path_, "write to the device");
   return absl::OkStatus();
 }
 
@@ -93,9 +110,9 @@ absl::Status MoveFile(const std::string& from, const std::string& to) {
 
 absl::Status SyncDirectory(const std::string& directory) {
   const std::string path = directory.empty() ? "." : directory;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = OpenFile(path.c_str(), O_RDONLY | O_DIRECTORY);
   if (fd < 0) return ErrnoStatus(errno, path, "open the folder");
-  const int result = ::fsync(fd);
+  const int result = SyncFile(fd);
   const int error = errno;
   ::close(fd);
   // Some network file systems cannot do this and say so; their renames need no help.

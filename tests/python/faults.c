@@ -1,54 +1,186 @@
-// Preloaded into shardfeed, stands in for what goes wrong outside it:
-//   KILL_AT=n          ends the process as kill -9 would, before its nth call that changes files
-//   COUNT_TO=FILE      writes the number of such calls to FILE at the end
-//   SLOW_WRITES_MS=n   a slow disk: each write takes n milliseconds longer
+// Preloaded into shardfeed (or Python), stands in for what goes wrong outside it.
+//
+//   FAULTS_UNDER=DIR[:DIR]  counts calls on files below these folders alone; all files without it
+//   FAULTS_CALLS=changes    counts calls that change files; all: those that read them, too
+//   COUNT_TO=FILE           writes one line a counted call, its name, to FILE at the end
+//   KILL_AT=n               ends the process as kill -9 would, before its nth call
+//   FAIL_AT=n, FAIL_WITH=e  lets the nth call fail with errno e (a number); FAIL_WITH=short: it
+//                           reads or writes half of what it was asked for
+//   SLOW_WRITES_MS=n        a slow disk: each write takes n milliseconds longer
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-static int calls = 0;
+#define MAX_CALLS 1000000
+#define MAX_FDS 65536
 
-static void Step(void) {
-  const char* at = getenv("KILL_AT");
+static int calls = 0;
+static const char* names[MAX_CALLS];
+// Whether a descriptor is one of a file whose calls are counted.
+static unsigned char watched[MAX_FDS];
+
+static int Under(const char* path) {
+  const char* folders = getenv("FAULTS_UNDER");
+  if (folders == NULL) return 1;
+  if (path == NULL) return 0;
+  while (*folders != '\0') {
+    const size_t size = strcspn(folders, ":");
+    if (size > 0 && strncmp(path, folders, size) == 0) return 1;
+    folders += size + (folders[size] == ':');
+  }
+  return 0;
+}
+
+static int UnderAt(int dir, const char* path) {
+  if (getenv("FAULTS_UNDER") == NULL || (path != NULL && path[0] == '/')) return Under(path);
+  return dir >= 0 && dir < MAX_FDS && watched[dir];
+}
+
+static int Watched(int fd) {
+  if (getenv("FAULTS_UNDER") == NULL) return 1;
+  return fd >= 0 && fd < MAX_FDS && watched[fd];
+}
+
+static void Watch(int fd, int counts) {
+  if (fd >= 0 && fd < MAX_FDS) watched[fd] = counts;
+}
+
+static int All(void) {
+  const char* which = getenv("FAULTS_CALLS");
+  return which != NULL && strcmp(which, "all") == 0;
+}
+
+enum Fault { kNone, kError, kShort };
+
+// Counts a call, and says what is to become of it; sets errno for kError.
+static enum Fault Step(const char* name) {
+  const char* kill_at = getenv("KILL_AT");
+  const char* fail_at = getenv("FAIL_AT");
+  const char* with = getenv("FAIL_WITH");
   const int n = __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST);
-  if (at != NULL && n == atoi(at)) {
+  if (n <= MAX_CALLS) names[n - 1] = name;
+  if (kill_at != NULL && n == atoi(kill_at)) {
     kill(getpid(), SIGKILL);
     pause();
   }
+  if (fail_at == NULL || with == NULL || n != atoi(fail_at)) return kNone;
+  if (strcmp(with, "short") == 0) return kShort;
+  errno = atoi(with);
+  return kError;
 }
 
-static void StepOfWrite(void) {
+static void SlowDown(void) {
   const char* ms = getenv("SLOW_WRITES_MS");
   if (ms != NULL) usleep(1000 * atoi(ms));
-  Step();
 }
 
 __attribute__((destructor)) static void Tell(void) {
   const char* path = getenv("COUNT_TO");
   FILE* file = path != NULL ? fopen(path, "w") : NULL;
   if (file == NULL) return;
-  fprintf(file, "%d", calls);
+  for (int i = 0; i < calls && i < MAX_CALLS; ++i) fprintf(file, "%s\n", names[i]);
   fclose(file);
 }
 
-#define WRAP(type, name, parameters, arguments, step)            \
-  type name parameters {                                         \
-    static type(*next) parameters = NULL;                        \
-    if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #name);  \
-    step();                                                      \
-    return next arguments;                                       \
+#define NEXT(type, name, parameters)          \
+  static type(*next) parameters = NULL;       \
+  if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #name)
+
+// A call that succeeds or fails, of a path or a descriptor that `counts` looks at.
+#define WRAP(type, name, parameters, arguments, counts, failed)             \
+  type name parameters {                                                    \
+    NEXT(type, name, parameters);                                           \
+    if ((counts) && Step(#name) == kError) return failed;                   \
+    return next arguments;                                                  \
   }
 
-WRAP(int, rename, (const char* from, const char* to), (from, to), Step)
-WRAP(int, unlink, (const char* path), (path), Step)
-WRAP(int, remove, (const char* path), (path), Step)
-WRAP(int, mkdir, (const char* path, mode_t mode), (path, mode), Step)
-WRAP(int, fsync, (int fd), (fd), Step)
-WRAP(ssize_t, copy_file_range, (int from, off_t* at, int to, off_t* to_at, size_t n, unsigned flags), (from, at, to, to_at, n, flags), StepOfWrite)
-WRAP(ssize_t, pwrite, (int fd, const void* bytes, size_t n, off_t at), (fd, bytes, n, at), StepOfWrite)
-WRAP(ssize_t, pwrite64, (int fd, const void* bytes, size_t n, off_t at), (fd, bytes, n, at), StepOfWrite)
+// One that moves `n` bytes.
+#define WRAP_BYTES(name, parameters, arguments, counts, before)             \
+  ssize_t name parameters {                                                 \
+    NEXT(ssize_t, name, parameters);                                        \
+    if (counts) {                                                           \
+      before;                                                               \
+      const enum Fault fault = Step(#name);                                 \
+      if (fault == kError) return -1;                                       \
+      if (fault == kShort && n > 1) n /= 2;                                 \
+    }                                                                       \
+    return next arguments;                                                  \
+  }
+
+WRAP(int, rename, (const char* from, const char* to), (from, to), Under(from), -1)
+WRAP(int, unlink, (const char* path), (path), Under(path), -1)
+WRAP(int, unlinkat, (int dir, const char* path, int flags), (dir, path, flags), UnderAt(dir, path), -1)
+WRAP(int, remove, (const char* path), (path), Under(path), -1)
+WRAP(int, rmdir, (const char* path), (path), Under(path), -1)
+WRAP(int, mkdir, (const char* path, mode_t mode), (path, mode), Under(path), -1)
+WRAP(int, fsync, (int fd), (fd), Watched(fd), -1)
+WRAP(int, ftruncate, (int fd, off_t size), (fd, size), Watched(fd), -1)
+WRAP_BYTES(copy_file_range,
+           (int from, off_t* at, int to, off_t* to_at, size_t n, unsigned flags),
+           (from, at, to, to_at, n, flags), Watched(to), SlowDown())
+WRAP_BYTES(pwrite, (int fd, const void* bytes, size_t n, off_t at), (fd, bytes, n, at), Watched(fd), SlowDown())
+WRAP_BYTES(pwrite64, (int fd, const void* bytes, size_t n, off_t at), (fd, bytes, n, at), Watched(fd), SlowDown())
+WRAP_BYTES(pread, (int fd, void* bytes, size_t n, off_t at), (fd, bytes, n, at), All() && Watched(fd), )
+WRAP_BYTES(pread64, (int fd, void* bytes, size_t n, off_t at), (fd, bytes, n, at), All() && Watched(fd), )
+WRAP(DIR*, opendir, (const char* path), (path), All() && Under(path), NULL)
+WRAP(void*, mmap, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
+     (at, size, protection, flags, fd, offset), fd >= 0 && All() && Watched(fd), MAP_FAILED)
+WRAP(void*, mmap64, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
+     (at, size, protection, flags, fd, offset), fd >= 0 && All() && Watched(fd), MAP_FAILED)
+
+// A file that cannot be closed may be open or not: Linux has closed it.
+int close(int fd) {
+  NEXT(int, close, (int fd));
+  const int counts = getenv("FAULTS_UNDER") != NULL && All() && Watched(fd);
+  const enum Fault fault = counts ? Step("close") : kNone;
+  const int error = errno;
+  Watch(fd, 0);
+  const int result = next(fd);
+  if (fault != kError) return result;
+  errno = error;
+  return -1;
+}
+
+#define WRAP_OPEN(name)                                                     \
+  int name(const char* path, int flags, ...) {                              \
+    NEXT(int, name, (const char* path, int flags, ...));                    \
+    va_list list;                                                           \
+    va_start(list, flags);                                                  \
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0; \
+    va_end(list);                                                           \
+    const int under = getenv("FAULTS_UNDER") != NULL && Under(path);        \
+    if (under && All() && Step(#name) == kError) return -1;                 \
+    const int fd = next(path, flags, mode);                                 \
+    Watch(fd, under);                                                       \
+    return fd;                                                              \
+  }
+WRAP_OPEN(open)
+WRAP_OPEN(open64)
+
+#define WRAP_OPENAT(name)                                                   \
+  int name(int dir, const char* path, int flags, ...) {                     \
+    NEXT(int, name, (int dir, const char* path, int flags, ...));           \
+    va_list list;                                                           \
+    va_start(list, flags);                                                  \
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0; \
+    va_end(list);                                                           \
+    const int under = getenv("FAULTS_UNDER") != NULL && UnderAt(dir, path); \
+    if (under && All() && Step(#name) == kError) return -1;                 \
+    const int fd = next(dir, path, flags, mode);                            \
+    Watch(fd, under);                                                       \
+    return fd;                                                              \
+  }
+WRAP_OPENAT(openat)
+WRAP_OPENAT(openat64)

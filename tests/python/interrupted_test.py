@@ -109,23 +109,22 @@ def test_killed_convert_looks_incomplete_and_can_be_run_again(slow_source, out, 
 # ---- at every single step
 
 
-def run_with(faults, arguments, **environment):
-    return subprocess.run(harness.command(*arguments), capture_output=True, timeout=60,
-                          env={**os.environ, "LD_PRELOAD": str(faults), **environment}).returncode
-
-
 def each_step(faults, arguments, prepare, folder):
     """Runs the command once whole, to count its steps, and then once killed before each step."""
+    def run_with(**environment):
+        return subprocess.run(harness.command(*arguments), capture_output=True, timeout=60,
+                              env={**os.environ, "LD_PRELOAD": str(faults), **environment}).returncode
+
     prepare()
     count_to = folder.parent / "count"
-    assert run_with(faults, arguments, COUNT_TO=str(count_to)) == harness.DONE
-    steps = int(count_to.read_text())
+    assert run_with(COUNT_TO=str(count_to)) == harness.DONE
+    steps = len(count_to.read_text().split())
     if steps == 0:
         pytest.skip("the program cannot be preloaded into: it is linked statically")
     for step in range(1, steps + 1):
         shutil.rmtree(folder, ignore_errors=True)
         prepare()
-        if run_with(faults, arguments, KILL_AT=str(step)) == -signal.SIGKILL:
+        if run_with(KILL_AT=str(step)) == -signal.SIGKILL:
             yield step
 
 
@@ -143,11 +142,13 @@ def test_killed_at_any_step_nothing_half_done_looks_complete(faults, out, tmp_pa
     steps = 0
     for step in each_step(faults, arguments, lambda: None, out):
         steps += 1
-        # Once the last shard is in place the dataset is whole, with or without its manifest.
-        assert is_whole(out, expected) or not harness.looks_complete(out, "x"), step
         # The manifest is last.
         if (out / ".shardfeed/x.manifest.json").exists():
             assert is_whole(out, expected), step
+        # Whoever looks finishes what was committed.
+        committed = (out / ".shardfeed/x.commit").exists()
+        assert harness.looks_complete(out, "x") == is_whole(out, expected), step
+        assert not committed or is_whole(out, expected), step
     assert steps > 10
 
 
@@ -164,11 +165,11 @@ def test_killed_at_any_step_the_next_overwrite_leaves_no_trace(faults, out, tmp_
 
 
 def test_killed_at_any_step_the_next_convert_needs_no_overwrite(faults, out, tmp_path):
-    """What a killed process left is no dataset, so there is nothing to protect."""
+    """What a process left that was killed before it committed is no dataset."""
     arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
     refused = {}
     for step in each_step(faults, arguments, lambda: None, out):
-        if (out / ".shardfeed/x.manifest.json").exists():
+        if any((out / ".shardfeed" / name).exists() for name in ("x.commit", "x.manifest.json")):
             continue
         again = harness.run("convert", "text", POEM, out / "x@3", "-q")
         if again.status != harness.DONE:
@@ -176,20 +177,18 @@ def test_killed_at_any_step_the_next_convert_needs_no_overwrite(faults, out, tmp
     assert refused == {}
 
 
-def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new_or_none(faults, out, tmp_path):
+def test_overwrite_killed_at_any_step_leaves_the_old_or_the_new(faults, out, tmp_path):
     convert("jsonl", EVENTS, tmp_path / "old/x@2")
     convert("text", POEM, tmp_path / "new/x@2")
     old, new = harness.tree(tmp_path / "old"), harness.tree(tmp_path / "new")
     arguments = ["convert", "text", POEM, out / "x@2", "-q", "-j", "1", "--overwrite"]
     seen = set()
     for step in each_step(faults, arguments, lambda: shutil.copytree(tmp_path / "old", out), out):
-        if not harness.looks_complete(out, "x"):
-            seen.add("none")
-            continue
-        seen.add("old" if is_whole(out, old) else "new")
-        assert is_whole(out, old) or is_whole(out, new), step
+        committed = (out / ".shardfeed/x.commit").exists()
         assert harness.run("verify", out / "x@2").status == harness.DONE, step
-    assert seen == {"old", "none", "new"}
+        assert is_whole(out, new if committed else old) or is_whole(out, new), step
+        seen.add("old" if is_whole(out, old) else "new")
+    assert seen == {"old", "new"}
 
 
 def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):

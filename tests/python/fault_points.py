@@ -1,0 +1,285 @@
+"""Every call on files, made to fail in every way that it can, and the process killed at it.
+
+    python3 tests/python/fault_points.py [--share 1/10] [SCENARIO ...]
+
+Each scenario is a command that writes. It is run once to count its calls (faults.c), and then once
+for each call and each fault. After each run the name of the dataset must mean the old dataset or
+the new one, whole, byte for byte; once the command was run again, the folder must hold the new
+dataset and nothing else.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import errno
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Callable
+
+import harness
+
+# All paths are relative to the folder that a run is made in, so that runs compare.
+FOLDER = "o"
+PYTHON = [sys.executable, "-c"]
+WRITE = """
+import sys
+sys.path.insert(0, {package!r})
+import shardfeed as sf
+with sf.write("o/d@3", overwrite={overwrite}) as writer:
+    for n in range(300):
+        writer.write({{"n": n, "t": b"%d" % n}})
+""".replace("{package!r}", repr(str(harness.REPOSITORY / "python")))
+
+# What each call may fail with. All may fail with EIO, and the process may be killed at each.
+MOVES_BYTES = {"pread", "pread64", "pwrite", "pwrite64", "copy_file_range"}
+NEEDS_SPACE = {"pwrite", "pwrite64", "copy_file_range", "mkdir", "fsync", "rename", "open", "open64"}
+OPENS = {"open", "open64", "openat", "openat64", "opendir"}
+MAPS = {"mmap", "mmap64"}
+
+
+def faults_of(call):
+    yield "kill"
+    yield str(errno.EIO)
+    if call in NEEDS_SPACE:
+        yield str(errno.ENOSPC)
+    if call in OPENS:
+        yield str(errno.EMFILE)
+    if call in MAPS:
+        yield str(errno.ENOMEM)
+    if call in MOVES_BYTES:
+        yield str(errno.EINTR)
+        yield "short"
+
+
+# These are no failures: the command must do its work all the same.
+HARMLESS = {str(errno.EINTR), "short"}
+
+
+@dataclasses.dataclass
+class Scenario:
+    """A command, and what stands before it and after it."""
+    name: str
+    command: list
+    stems: list  # of the datasets that it writes
+    prepare: Callable = lambda folder: None  # called with the folder that the command runs in
+    overwrites: bool = False  # a second run succeeds where the first did
+
+
+def shardfeed(*arguments):
+    return harness.command(*arguments, "-q", "-j", "1")
+
+
+def run_in(folder, command, **environment):
+    return subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=60, env={**os.environ, **environment})
+
+
+def must(folder, *arguments):
+    done = run_in(folder, shardfeed(*arguments))
+    assert done.returncode == harness.DONE, done.stderr.decode()
+
+
+def write_sources(folder):
+    (folder / "src").mkdir()
+    for name, count in (("a", 200), ("b", 150)):
+        lines = "".join('{"n": %d, "t": "%s %d"}\n' % (n, name * (n % 40), n) for n in range(count))
+        (folder / "src" / f"{name}.jsonl").write_text(lines)
+    data = (harness.TESTDATA / "tensorflow/examples.tfrecord").read_bytes()
+    (folder / "src/foreign.tfrecord").write_bytes(data)
+
+
+def old_dataset(*arguments):
+    return lambda folder: must(folder, "convert", *arguments)
+
+
+def two_datasets(folder):
+    must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/a@2")
+    must(folder, "convert", "jsonl", "src/b.jsonl", f"{FOLDER}/b@3")
+
+
+def killed_run(library, seconds_call):
+    """Leaves what a run with --resume leaves that is killed before its dataset is committed."""
+    def prepare(folder):
+        done = run_in(folder, shardfeed(*RESUMED), LD_PRELOAD=library, FAULTS_UNDER=FOLDER,
+                      FAULTS_CALLS="changes", KILL_AT=str(seconds_call))
+        assert done.returncode == -signal.SIGKILL
+    return prepare
+
+
+def foreign_shard(with_index):
+    def prepare(folder):
+        (folder / FOLDER).mkdir()
+        shutil.copy(folder / "src/foreign.tfrecord", folder / FOLDER / "x.tfrecord")
+        if with_index:
+            must(folder, "index", f"{FOLDER}/x.tfrecord")
+    return prepare
+
+
+RESUMED = ["convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3", "--resume"]
+
+
+def scenarios(library):
+    jsonl = ["convert", "jsonl", "src/a.jsonl"]
+    old = old_dataset("jsonl", "src/b.jsonl", f"{FOLDER}/d@2")
+    eight = old_dataset("jsonl", "src/a.jsonl", f"{FOLDER}/d@8")
+    zipped = old_dataset("jsonl", "src/a.jsonl", f"{FOLDER}/e@2.gz", "--compression", "gzip",
+                         "--member-size", "1KiB")
+    return [
+        Scenario("convert", shardfeed(*jsonl, f"{FOLDER}/d@3"), ["d"]),
+        Scenario("convert_over", shardfeed(*jsonl, f"{FOLDER}/d@3", "--overwrite"), ["d"], old, True),
+        Scenario("convert_over_same_names", shardfeed(*jsonl, f"{FOLDER}/d@2", "--overwrite"), ["d"],
+                 old, True),
+        Scenario("convert_over_other_suffix",
+                 shardfeed(*jsonl, f"{FOLDER}/d@2.gz", "--overwrite", "--compression", "gzip"),
+                 ["d"], old, True),
+        Scenario("convert_splits",
+                 shardfeed(*jsonl, f"{FOLDER}/d@3", "--split", "x=0.5,y=0.5", "--resume"),
+                 ["d-x", "d-y"], overwrites=True),
+        Scenario("convert_resume", shardfeed(*RESUMED), ["d"], killed_run(library, 30), True),
+        Scenario("reshard", shardfeed("reshard", f"{FOLDER}/d@8", f"{FOLDER}/c@3"), ["c"], eight),
+        Scenario("reshard_in_place",
+                 shardfeed("reshard", f"{FOLDER}/d@*", f"{FOLDER}/d@3", "--overwrite"), ["d"], eight,
+                 True),
+        Scenario("reshard_gzip", shardfeed("reshard", f"{FOLDER}/e@*.gz", f"{FOLDER}/c@3"), ["c"],
+                 zipped),
+        Scenario("merge", shardfeed("merge", f"{FOLDER}/a@2", f"{FOLDER}/b@3", f"{FOLDER}/c"), ["c"],
+                 two_datasets),
+        Scenario("split",
+                 shardfeed("split", f"{FOLDER}/d@8", f"{FOLDER}/c", "--shares", "x=0.5,y=0.5",
+                           "--overwrite"), ["c-x", "c-y"], eight, True),
+        Scenario("index", shardfeed("index", f"{FOLDER}/x.tfrecord"), [], foreign_shard(False), True),
+        Scenario("index_again", shardfeed("index", f"{FOLDER}/x.tfrecord"), [],
+                 foreign_shard(True), True),
+        Scenario("python_write", PYTHON + [WRITE.format(overwrite=False)], ["d"]),
+        Scenario("python_overwrite", PYTHON + [WRITE.format(overwrite=True)], ["d"], old, True),
+    ]
+
+
+def dataset_of(tree, stem):
+    """The files of one dataset, and its index and manifest."""
+    own = (f"{stem}-0", f".shardfeed/{stem}-0", f".shardfeed/{stem}.manifest.json")
+    return {name: data for name, data in tree.items() if name.startswith(own)}
+
+
+class Trial:
+    """One scenario with what it is to end with."""
+
+    def __init__(self, scenario, library, work):
+        self.scenario = scenario
+        self.library = library
+        self.work = work
+        self.template = work / scenario.name
+        self.template.mkdir()
+        write_sources(self.template)
+        scenario.prepare(self.template)
+        self.old = harness.tree(self.template / FOLDER)
+        whole = self.copy("whole")
+        count_to = work / f"{scenario.name}.calls"
+        done = self.run(whole, COUNT_TO=str(count_to))
+        assert done.returncode == harness.DONE, (scenario.name, done.stderr.decode())
+        self.calls = count_to.read_text().split()
+        self.new = harness.tree(whole / FOLDER)
+        shutil.rmtree(whole)
+
+    def copy(self, name):
+        folder = self.work / f"{self.scenario.name}-{name}"
+        shutil.copytree(self.template, folder, symlinks=True)
+        return folder
+
+    def run(self, folder, **environment):
+        return run_in(folder, self.scenario.command, LD_PRELOAD=str(self.library),
+                      FAULTS_UNDER=FOLDER, FAULTS_CALLS="all", **environment)
+
+    def points(self):
+        return [(number, call, fault) for number, call in enumerate(self.calls, 1)
+                for fault in faults_of(call)]
+
+    def check(self, number, call, fault):
+        """Returns what is wrong after this fault; nothing if all is as it should be."""
+        folder = self.copy(f"{number}-{fault}")
+        try:
+            return self.find_wrong(folder, number, fault)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def find_wrong(self, folder, number, fault):
+        if fault == "kill":
+            done = self.run(folder, KILL_AT=str(number))
+            if done.returncode not in (-signal.SIGKILL, harness.DONE):
+                return f"status {done.returncode} where it was to be killed"
+        else:
+            done = self.run(folder, FAIL_AT=str(number), FAIL_WITH=fault)
+            statuses = (harness.DONE,) if fault in HARMLESS else (harness.DONE, harness.IO_FAILED)
+            if "-c" in self.scenario.command and fault not in HARMLESS:
+                statuses += (1,)  # a Python exception
+            if done.returncode not in statuses:
+                return f"status {done.returncode}: {done.stderr.decode()[-300:]}"
+        for stem in self.scenario.stems:
+            run_in(folder, shardfeed("verify", f"{FOLDER}/{stem}@*"))
+            run_in(folder, shardfeed("verify", f"{FOLDER}/{stem}@*.gz"))
+            there = dataset_of(harness.tree(folder / FOLDER), stem)
+            old, new = dataset_of(self.old, stem), dataset_of(self.new, stem)
+            if there not in (old, new):
+                return f"{stem} is neither the old nor the new dataset: {sorted(there)}"
+            if done.returncode == harness.DONE and there != new:
+                return f"status 0, and {stem} is not the new dataset"
+        again = run_in(folder, self.scenario.command)
+        is_new = harness.tree(folder / FOLDER) == self.new
+        if again.returncode != harness.DONE and not (is_new and not self.scenario.overwrites):
+            return f"run again: status {again.returncode}: {again.stderr.decode()[-300:]}"
+        if not is_new:
+            there = harness.tree(folder / FOLDER)
+            differ = [n for n in there.keys() | self.new.keys() if there.get(n) != self.new.get(n)]
+            return f"run again, these files differ: {sorted(differ)}"
+        return None
+
+
+def run_all(library, work, names=(), share=(1, 1), progress=lambda text: None):
+    """Returns how many points were tried, and what is wrong."""
+    tried, wrong = 0, []
+    for scenario in scenarios(library):
+        if names and scenario.name not in names:
+            continue
+        trial = Trial(scenario, library, work)
+        points = trial.points()[share[0] - 1::share[1]]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(lambda point: trial.check(*point), points))
+        found = [f"{scenario.name}: {call} (call {number}), {fault}: {what}"
+                 for (number, call, fault), what in zip(points, results) if what]
+        tried += len(points)
+        wrong += found
+        progress(f"{scenario.name}: {len(points)} points of {len(trial.calls)} calls, "
+                 f"{len(found)} wrong")
+    return tried, wrong
+
+
+def build_library(folder):
+    library = pathlib.Path(folder) / "faults.so"
+    source = pathlib.Path(__file__).with_name("faults.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("scenarios", nargs="*", help="names; all without any")
+    parser.add_argument("--share", default="1/1", help="k/n: every nth point, from the kth on")
+    arguments = parser.parse_args()
+    first, step = map(int, arguments.share.split("/"))
+    with tempfile.TemporaryDirectory() as work:
+        library = build_library(work)
+        tried, wrong = run_all(library, pathlib.Path(work), arguments.scenarios, (first, step),
+                               lambda text: print(text, flush=True))
+    for what in wrong:
+        print(what)
+    print(f"{tried - len(wrong)} passed, {len(wrong)} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
