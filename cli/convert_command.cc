@@ -264,7 +264,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     if (manifest.num_records() < manifest.shards.size()) {
       fmt::print("note: there are more shards than records, so some are empty\n");
     }
-    const bool one = manifests->size() == 1;
+    const bool one = manifests->size() == 1 && progress.datasets_complete == 0;
     const auto per_second = [&](uint64_t n) {
       return static_cast<uint64_t>(static_cast<double>(n) / std::max(seconds, 1e-9));
     };

@@ -47,6 +47,7 @@ PyObject* TypeOf(absl::StatusCode code) {
       return data_loss_error;
     case absl::StatusCode::kCancelled:
       return cancelled_error;
+    case absl::StatusCode::kAborted:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnavailable:
       return PyExc_OSError;
