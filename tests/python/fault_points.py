@@ -2,10 +2,10 @@
 
     python3 tests/python/fault_points.py [--share 1/10] [SCENARIO ...]
 
-Each scenario is a command that writes. It is run once to count its calls (faults.c), and then once
-for each call and each fault. After each run the name of the dataset must mean the old dataset or
-the new one, whole, byte for byte; once the command was run again, the folder must hold the new
-dataset and nothing else.
+Each scenario is a command. It is run once to count its calls (faults.c), and then once for each call
+and each fault. After each run of one that writes, the name of the dataset must mean the old dataset
+or the new one, whole, byte for byte; once the command was run again, the folder must hold the new
+dataset and nothing else. One that reads must print what is there, or an error behind a part of it.
 """
 
 import argparse
@@ -68,6 +68,8 @@ class Scenario:
     stems: list  # of the datasets that it writes
     prepare: Callable = lambda folder: None  # called with the folder that the command runs in
     overwrites: bool = False  # a second run succeeds where the first did
+    reads: bool = False  # writes nothing; what it prints is right, up to where it fails
+    environment: dict = dataclasses.field(default_factory=dict)
 
 
 def shardfeed(*arguments):
@@ -155,6 +157,14 @@ def scenarios(library):
         Scenario("index", shardfeed("index", f"{FOLDER}/x.tfrecord"), [], foreign_shard(False), True),
         Scenario("index_again", shardfeed("index", f"{FOLDER}/x.tfrecord"), [],
                  foreign_shard(True), True),
+        Scenario("cat", shardfeed("cat", f"{FOLDER}/d@8"), [], eight, reads=True),
+        Scenario("cat_gzip", shardfeed("cat", f"{FOLDER}/e@*.gz", "--records", "150-170"), [], zipped,
+                 reads=True),
+        Scenario("verify", shardfeed("verify", f"{FOLDER}/d@8"), [], eight, reads=True),
+        Scenario("read", shardfeed("read", f"{FOLDER}/d@8", "--shuffle", "1"), [], eight, reads=True,
+                 environment={"SHARDFEED_IO": "threads"}),
+        Scenario("read_parsed", shardfeed("read", f"{FOLDER}/e@*.gz", "--parse", "--batch", "16"), [],
+                 zipped, reads=True, environment={"SHARDFEED_IO": "threads"}),
         Scenario("python_write", PYTHON + [WRITE.format(overwrite=False)], ["d"]),
         Scenario("python_overwrite", PYTHON + [WRITE.format(overwrite=True)], ["d"], old, True),
     ]
@@ -184,6 +194,7 @@ class Trial:
         assert done.returncode == harness.DONE, (scenario.name, done.stderr.decode())
         self.calls = count_to.read_text().split()
         self.new = harness.tree(whole / FOLDER)
+        self.printed = done.stdout
         shutil.rmtree(whole)
 
     def copy(self, name):
@@ -193,7 +204,8 @@ class Trial:
 
     def run(self, folder, **environment):
         return run_in(folder, self.scenario.command, LD_PRELOAD=str(self.library),
-                      FAULTS_UNDER=FOLDER, FAULTS_CALLS="all", **environment)
+                      FAULTS_UNDER=FOLDER, FAULTS_CALLS="all", **self.scenario.environment,
+                      **environment)
 
     def points(self):
         return [(number, call, fault) for number, call in enumerate(self.calls, 1)
@@ -219,6 +231,12 @@ class Trial:
                 statuses += (1,)  # a Python exception
             if done.returncode not in statuses:
                 return f"status {done.returncode}: {done.stderr.decode()[-300:]}"
+        if self.scenario.reads:
+            if harness.tree(folder / FOLDER) != self.old:
+                return "a command that reads has changed files"
+            right = (done.stdout == self.printed if done.returncode == harness.DONE else
+                     self.printed.startswith(done.stdout))
+            return None if right else f"it printed what is not there: {done.stdout[-300:]}"
         for stem in self.scenario.stems:
             run_in(folder, shardfeed("verify", f"{FOLDER}/{stem}@*"))
             run_in(folder, shardfeed("verify", f"{FOLDER}/{stem}@*.gz"))
@@ -258,6 +276,43 @@ def run_all(library, work, names=(), share=(1, 1), progress=lambda text: None):
     return tried, wrong
 
 
+# io_uring makes its system call by itself, so nothing can be preloaded before it; strace can make it
+# fail, where the kernel lets it.
+RING_ERRORS = ["EINTR", "EAGAIN", "EBUSY", "ENOMEM", "EIO", "kill"]
+
+
+def ring_faults(work, share=(1, 1)):
+    """Reads through io_uring while each of its calls fails. Returns how many were tried, what is
+    wrong, and why nothing was tried, if so."""
+    if shutil.which("strace") is None:
+        return 0, [], "strace is not installed"
+    folder = work / "ring"
+    folder.mkdir()
+    write_sources(folder)
+    must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@40")
+
+    def read(*options):
+        command = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=io_uring_enter", *options,
+                   *harness.command("read", f"{FOLDER}/d@40", "--shuffle", "1", "--json")]
+        return run_in(folder, command, SHARDFEED_IO="uring")
+
+    whole = read()
+    if whole.returncode != harness.DONE or b'"io": "uring"' not in whole.stdout:
+        return 0, [], "io_uring or strace cannot be used here"
+    calls = (folder / "trace").read_text().count("io_uring_enter(")
+    points = [(n, e) for n in range(1, calls + 1) for e in RING_ERRORS][share[0] - 1::share[1]]
+    wrong = []
+    for number, error in points:
+        inject = f"signal=SIGKILL:when={number}" if error == "kill" else f"error={error}:when={number}"
+        done = read("-e", f"inject=io_uring_enter:{inject}")
+        good = done.returncode == harness.DONE and b'"records": 200,' in done.stdout
+        told = done.returncode == harness.IO_FAILED and done.stderr.count(b"shardfeed: ") == 1
+        if not (good or told or error == "kill"):
+            wrong.append(f"io_uring_enter (call {number}), {error}: status {done.returncode}: "
+                         f"{done.stderr.decode()[-300:]}")
+    return len(points), wrong, None
+
+
 def build_library(folder):
     library = pathlib.Path(folder) / "faults.so"
     source = pathlib.Path(__file__).with_name("faults.c")
@@ -267,7 +322,7 @@ def build_library(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("scenarios", nargs="*", help="names; all without any")
+    parser.add_argument("scenarios", nargs="*", help="names, or ring for io_uring; all without any")
     parser.add_argument("--share", default="1/1", help="k/n: every nth point, from the kth on")
     arguments = parser.parse_args()
     first, step = map(int, arguments.share.split("/"))
@@ -275,6 +330,10 @@ def main():
         library = build_library(work)
         tried, wrong = run_all(library, pathlib.Path(work), arguments.scenarios, (first, step),
                                lambda text: print(text, flush=True))
+        if not arguments.scenarios or "ring" in arguments.scenarios:
+            more, found, skipped = ring_faults(pathlib.Path(work), (first, step))
+            tried, wrong = tried + more, wrong + found
+            print(f"ring: {skipped}" if skipped else f"ring: {more} points, {len(found)} wrong")
     for what in wrong:
         print(what)
     print(f"{tried - len(wrong)} passed, {len(wrong)} failed")
