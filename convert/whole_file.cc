@@ -1,6 +1,5 @@
 #include "convert/whole_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,21 +9,21 @@
 #include "absl/status/status.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/open.h"
 
 namespace shardfeed {
 
 absl::StatusOr<std::string_view> WholeFile::Read(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
-  absl::StatusOr<std::string_view> bytes = ReadAll(fd, path);
-  ::close(fd);
+  struct stat stat;
+  absl::StatusOr<int> fd = OpenToRead(path, &stat);
+  if (!fd.ok()) return fd.status();
+  absl::StatusOr<std::string_view> bytes = ReadAll(*fd, stat.st_size, path);
+  ::close(*fd);
   return bytes;
 }
 
-absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, const std::string& path) {
-  struct stat stat;
-  if (::fstat(fd, &stat) != 0) return ErrnoStatus(errno, path, "read the size");
-  const uint64_t size = stat.st_size;
+absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, uint64_t size,
+                                                    const std::string& path) {
   if (size > kMaxValueBytes) {
     return absl::DataLossError(
         fmt::format("{}: {} bytes, but a record holds at most 2 GiB", path, size));

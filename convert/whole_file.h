@@ -30,7 +30,8 @@ class WholeFile {
   absl::StatusOr<std::string_view> Read(const std::string& path);
 
  private:
-  absl::StatusOr<std::string_view> ReadAll(int fd, const std::string& path);
+  // Reads `size` bytes, which is the whole of the file.
+  absl::StatusOr<std::string_view> ReadAll(int fd, uint64_t size, const std::string& path);
   void Reserve(size_t size);
 
   // The kernel copies fastest to the beginning of a page, where the file begins in its own.

@@ -9,28 +9,20 @@
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/open.h"
 
 namespace shardfeed {
 
 absl::StatusOr<std::shared_ptr<File>> File::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
   struct stat stat;
-  if (::fstat(fd, &stat) != 0) {
-    const int error = errno;
-    ::close(fd);
-    return ErrnoStatus(error, path, "read the size");
-  }
-  if (S_ISDIR(stat.st_mode)) {
-    ::close(fd);
-    return ErrnoStatus(EISDIR, path, "read");
-  }
+  absl::StatusOr<int> fd = OpenToRead(path, &stat);
+  if (!fd.ok()) return fd.status();
   uint64_t size = stat.st_size;
   if (S_ISBLK(stat.st_mode)) {
-    const off_t end = ::lseek(fd, 0, SEEK_END);
+    const off_t end = ::lseek(*fd, 0, SEEK_END);
     if (end > 0) size = end;
   }
-  return std::shared_ptr<File>(new File(path, fd, size));
+  return std::shared_ptr<File>(new File(path, *fd, size));
 }
 
 File::~File() {

@@ -12,21 +12,14 @@
 #include "absl/types/span.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/open.h"
 
 namespace shardfeed {
 namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
-// A signal may interrupt these calls on network file systems.
-int OpenFile(const char* path, int flags) {
-  int fd;
-  do {
-    fd = ::open(path, flags | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EINTR);
-  return fd;
-}
-
+// A signal may interrupt it on network file systems.
 int SyncFile(int fd) {
   int result;
   do {
@@ -38,9 +31,9 @@ int SyncFile(int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
-  const int fd = OpenFile(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
-  if (fd < 0) return ErrnoStatus(errno, path, "create");
-  return std::unique_ptr<OutputFile>(new OutputFile(path, fd));
+  absl::StatusOr<int> fd = OpenToWrite(path);
+  if (!fd.ok()) return fd.status();
+  return std::unique_ptr<OutputFile>(new OutputFile(path, *fd));
 }
 
 OutputFile::~OutputFile() {
@@ -110,7 +103,7 @@ absl::Status MoveFile(const std::string& from, const std::string& to) {
 
 absl::Status SyncDirectory(const std::string& directory) {
   const std::string path = directory.empty() ? "." : directory;
-  const int fd = OpenFile(path.c_str(), O_RDONLY | O_DIRECTORY);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus(errno, path, "open the folder");
   const int result = SyncFile(fd);
   const int error = errno;

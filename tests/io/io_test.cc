@@ -1,5 +1,10 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -51,6 +56,50 @@ TEST(File, ReadExactlyPastTheEndIsDataLoss) {
   std::string bytes(4, ' ');
   EXPECT_FAILS((*file)->ReadExactlyAt(8, absl::MakeSpan(bytes)), kDataLoss,
                "file ends at byte 10, but is needed up to byte 12");
+}
+
+// A FIFO without another end, in which an ordinary open would wait for ever.
+std::string Fifo(const TestFolder& folder) {
+  const std::string path = folder / "fifo";
+  EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  return path;
+}
+
+TEST(File, SpecialFilesAreRefusedByTheirKind) {
+  TestFolder folder;
+  EXPECT_FAILS(File::Open(Fifo(folder)), kFailedPrecondition,
+               "fifo: is a FIFO, not a file; put a file in its place");
+  EXPECT_FAILS(ReadFile(folder / "fifo", 100), kFailedPrecondition, "is a FIFO, not a file");
+  EXPECT_FAILS(File::Open("/dev/null"), kFailedPrecondition,
+               "/dev/null: is a character device, not a file");
+  EXPECT_FAILS(File::Open(folder.path()), kFailedPrecondition, "Is a directory");
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = "shardfeed-io-test.socket"};
+  ::unlink(address.sun_path);
+  ASSERT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_FAILS(File::Open(address.sun_path), kFailedPrecondition, "is a socket, not a file");
+  ::close(socket);
+  ::unlink(address.sun_path);
+}
+
+TEST(File, DescriptorWaitsForTheDisk) {
+  TestFolder folder;
+  auto file = File::Open(folder.Write("f", "0123456789"));
+  ASSERT_OK(file);
+  EXPECT_EQ(::fcntl((*file)->fd(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST(OutputFile, SpecialFilesAreRefusedByTheirKind) {
+  TestFolder folder;
+  const std::string fifo = Fifo(folder);
+  EXPECT_FAILS(OutputFile::Create(fifo), kFailedPrecondition, "fifo: is a FIFO, not a file");
+  // With a reader at its other end, it would take what is written.
+  auto reader = std::unique_ptr<std::FILE, int (*)(std::FILE*)>(
+      ::fdopen(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK), "r"), std::fclose);
+  EXPECT_FAILS(OutputFile::Create(fifo), kFailedPrecondition, "fifo: is a FIFO, not a file");
+  EXPECT_FAILS(OutputFile::Create("/dev/null"), kFailedPrecondition,
+               "/dev/null: is a character device, not a file");
+  EXPECT_FAILS(OutputFile::Create(folder.path()), kFailedPrecondition, "Is a directory");
 }
 
 TEST(File, MissingFileIsNotFound) {
