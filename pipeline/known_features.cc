@@ -13,6 +13,11 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
         manifest->shards.size() == set.paths.size()) {
       return manifest->schema;
     }
+    // One that is damaged is as good as none; one that cannot be read may say something else.
+    if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
+        !absl::IsDataLoss(manifest.status())) {
+      return manifest.status();
+    }
   }
   constexpr uint64_t kRecords = 1000;
   Schema schema;

@@ -72,6 +72,10 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
     shard.summary = *summary;
     return absl::OkStatus();
   }
+  if (!summary.ok() && !absl::IsNotFound(summary.status()) &&
+      !absl::IsDataLoss(summary.status())) {
+    return summary.status();
+  }
   if (!options.build_indexes) {
     return absl::NotFoundError(
         fmt::format("{}: has no index that fits it; make one with 'shardfeed index'", shard.path));

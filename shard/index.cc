@@ -1,9 +1,6 @@
 #include "shard/index.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/types/span.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/file.h"
 #include "tfrecord/crc32c.h"
 #include "tfrecord/little_endian.h"
 
@@ -32,7 +31,7 @@ constexpr size_t kBlockBytes = 8;
 constexpr size_t kPadding = 16;
 constexpr size_t kFlushBytes = 1 << 20;
 // Small indexes, of which there may be a hundred thousand, are cheaper to read than to map.
-constexpr off_t kReadNotMapped = 64 << 10;
+constexpr uint64_t kReadNotMapped = 64 << 10;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
 uint32_t Load32(const char* at) { return LoadLittleEndian<uint32_t>(at); }
@@ -172,36 +171,22 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
 }
 
 absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
-  struct stat stat;
-  if (::fstat(fd, &stat) != 0) {
-    const int error = errno;
-    ::close(fd);
-    return ErrnoStatus(error, path, "read the size");
-  }
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
+  const uint64_t size = (*file)->size();
   std::shared_ptr<ShardIndex> index(new ShardIndex());
-  if (stat.st_size > 0 && stat.st_size <= kReadNotMapped) {
-    index->owned_.resize(stat.st_size);
-    const ssize_t n = ::pread(fd, index->owned_.data(), stat.st_size, 0);
-    const int error = errno;
-    if (n < 0) {
-      ::close(fd);
-      return ErrnoStatus(error, path, "read");
-    }
-    index->owned_.resize(n);
+  if (size > 0 && size <= kReadNotMapped) {
+    index->owned_.resize(size);
+    absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(index->owned_));
+    if (!n.ok()) return n.status();
+    index->owned_.resize(*n);
     index->bytes_ = index->owned_;
-  } else if (stat.st_size > 0) {
-    void* mapping = ::mmap(nullptr, stat.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (mapping == MAP_FAILED) {
-      const int error = errno;
-      ::close(fd);
-      return ErrnoStatus(error, path, "map");
-    }
+  } else if (size > 0) {
+    void* mapping = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, (*file)->fd(), 0);
+    if (mapping == MAP_FAILED) return ErrnoStatus(errno, path, "map");
     index->mapping_ = mapping;
-    index->bytes_ = {static_cast<const char*>(mapping), static_cast<size_t>(stat.st_size)};
+    index->bytes_ = {static_cast<const char*>(mapping), size};
   }
-  ::close(fd);
   absl::Status status = index->Parse(path);
   if (!status.ok()) return status;
   return index;
@@ -255,15 +240,12 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
 }  // namespace
 
 absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, path, "open");
-  struct stat stat;
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
   char head[kIndexHeaderBytes];
-  const ssize_t n = ::fstat(fd, &stat) == 0 ? ::pread(fd, head, sizeof(head), 0) : -1;
-  const int error = errno;
-  ::close(fd);
-  if (n < 0) return ErrnoStatus(error, path, "read");
-  return ParseHeader({head, static_cast<size_t>(n)}, stat.st_size, path);
+  absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(head));
+  if (!n.ok()) return n.status();
+  return ParseHeader({head, *n}, (*file)->size(), path);
 }
 
 absl::Status ShardIndex::Parse(const std::string& name) {

@@ -286,6 +286,8 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
     if (!file.ok()) return file.status();
     if ((*index)->summary().shard_bytes == (*file)->size()) return index;
+  } else if (!absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
+    return index.status();
   }
   return BuildIndex(path, options);
 }
