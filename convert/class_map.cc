@@ -4,6 +4,7 @@
 #include "convert/excerpt.h"
 #include "convert/text_reader.h"
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
 
@@ -39,12 +40,12 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
   if (first != start.npos && start[first] == '{') {
     absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
     if (!text.ok()) return text.status();
-    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) {
+    nlohmann::json json;
+    if (absl::Status status = ParseBoundedJson(*text, &json); !status.ok()) {
       return absl::DataLossError(
           fmt::format("{}: starts like a JSON object, but is not one; a class map is "
-                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line",
-                      path));
+                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line: {}",
+                      path, std::string(status.message())));
     }
     for (const auto& [name, number] : json.items()) {
       if (!number.is_number_integer() || number < 0) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
@@ -1442,10 +1443,13 @@ absl::StatusOr<std::string> Iterator::State() const {
 }
 
 absl::Status Iterator::Load(std::string_view text) {
-  const auto state = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!state.is_object() || state.value("format", "") != "shardfeed pipeline state" ||
-      !state.contains("version") || !state.contains("chain") || !state["chain"].is_string() ||
-      !state.contains("place") || !state["place"].is_array()) {
+  nlohmann::json state;
+  // Its place is as long as the shuffle buffers are large.
+  const absl::Status parsed = ParseBoundedJson(text, &state, /*max_values=*/text.size());
+  if (!parsed.ok() || !state.is_object() || !state.contains("format") ||
+      state["format"] != "shardfeed pipeline state" || !state.contains("version") ||
+      !state.contains("chain") || !state["chain"].is_string() || !state.contains("place") ||
+      !state["place"].is_array()) {
     return absl::InvalidArgumentError("not the state of a pipeline of shardfeed");
   }
   if (state["version"] != kStateVersion) {

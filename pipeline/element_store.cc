@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/buffer.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -240,10 +241,9 @@ absl::StatusOr<std::shared_ptr<const StoredElements>> OpenElementFile(
   const std::shared_ptr<BufferPool> pool = BufferPool::Create(0);
   auto frame = ReadFrame(file, 0, file.size(), pool.get());
   if (!frame.ok()) return frame.status();
-  const auto header =
-      nlohmann::json::parse(frame->first->data(), frame->first->data() + frame->second, nullptr,
-                            /*allow_exceptions=*/false);
-  if (!header.is_object() || header.value("format", nlohmann::json()) != kFormat) {
+  nlohmann::json header;
+  const absl::Status parsed = ParseBoundedJson({frame->first->data(), frame->second}, &header);
+  if (!parsed.ok() || !header.is_object() || header.value("format", nlohmann::json()) != kFormat) {
     return absl::DataLossError(fmt::format("{}: not a snapshot of shardfeed", options.path));
   }
   if (header.value("version", nlohmann::json()) != kVersion) {

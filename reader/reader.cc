@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/page_cache.h"
 #include "nlohmann/json.hpp"
 #include "reader/permutation.h"
@@ -169,16 +170,17 @@ absl::StatusOr<std::string> Reader::SaveState() const {
 }
 
 absl::Status Reader::LoadState(std::string_view text) {
-  const auto state = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json state;
+  const absl::Status parsed = ParseBoundedJson(text, &state);
   const auto is_number = [&](const char* key) {
     return state.contains(key) && state[key].is_number_unsigned();
   };
   const auto is_text = [&](const char* key) {
     return state.contains(key) && state[key].is_string();
   };
-  if (!state.is_object() || !is_text("format") || state["format"] != "shardfeed reader state" ||
-      !is_number("version") || !is_text("dataset") || !is_text("order") || !is_number("epoch") ||
-      !is_number("position")) {
+  if (!parsed.ok() || !state.is_object() || !is_text("format") ||
+      state["format"] != "shardfeed reader state" || !is_number("version") || !is_text("dataset") ||
+      !is_text("order") || !is_number("epoch") || !is_number("position")) {
     return absl::InvalidArgumentError("not the state of a reader of shardfeed");
   }
   if (state["version"].get<uint64_t>() != kStateVersion) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -209,18 +210,18 @@ absl::Status DatasetWriter::TakeOver() {
     absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
     if (!text.ok() || !index.ok()) return absl::OkStatus();
     uint32_t digest = 0;
-    try {
-      const nlohmann::json json = nlohmann::json::parse(*text);
-      shard.bytes = json.at("bytes");
-      shard.records = json.at("records");
-      digest = json.at("records_digest");
-      shard.skipped.count = json.at("skipped");
-      shard.skipped.first = json.at("skipped_first").get<std::vector<std::string>>();
-      if (!shard.schema.FromJson(json.at("features"), shard.records, json.at("not_examples"))
-               .ok()) {
-        return absl::OkStatus();
-      }
-    } catch (const nlohmann::json::exception&) {
+    nlohmann::json json;
+    if (!ParseBoundedJson(*text, &json).ok() || !json.is_object()) return absl::OkStatus();
+    JsonMembers members;
+    shard.bytes = members.Number(json, "bytes");
+    shard.records = members.Number(json, "records");
+    digest = static_cast<uint32_t>(members.Number(json, "records_digest", UINT32_MAX));
+    shard.skipped.count = members.Number(json, "skipped");
+    shard.skipped.first = members.Texts(json, "skipped_first");
+    const uint64_t not_examples = members.Number(json, "not_examples");
+    const nlohmann::json& features = members.Object(json, "features");
+    if (!members.status().ok() ||
+        !shard.schema.FromJson(features, shard.records, not_examples).ok()) {
       return absl::OkStatus();
     }
     VerifyOptions verifying;
