@@ -6,8 +6,10 @@
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
 
 namespace shardfeed {
 namespace {
@@ -36,9 +38,18 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
         "manifest of a dataset",
         path, what));
   };
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json json;
+  const absl::Status parsed = ParseBoundedJson(*text, &json);
+  if (!parsed.ok()) {
+    return error(fmt::format("not a JSON object: {}", std::string(parsed.message())));
+  }
   if (!json.is_object()) return error("not a JSON object");
-  const bool is_manifest = json.value("format", nlohmann::json()) == "shardfeed manifest";
+  const bool is_manifest = json.value("format", nlohmann::json()) == kManifestFormat;
+  if (is_manifest) {
+    if (absl::Status seal = CheckManifestSeal(*text, json); !seal.ok()) {
+      return error(std::string(seal.message()));
+    }
+  }
   if (is_manifest && !json.value("features", nlohmann::json()).is_object()) {
     return error("a manifest without features");
   }

@@ -1,16 +1,67 @@
 #include "shard/manifest.h"
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <system_error>
+#include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
+#include "shard/spec.h"
 
 namespace shardfeed {
 namespace {
 
-constexpr int kVersion = 1;
-constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 30;
+// Room for the longest names of kMaxShards shards.
+constexpr uint64_t kMaxManifestBytes = uint64_t{512} << 20;
+constexpr std::string_view kManifestEnding = ".manifest.json";
+
+// The name as it is read from JSON, which holds UTF-8 only.
+std::string AsStored(const std::string& name) {
+  if (std::all_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x80; })) return name;
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  return nlohmann::json::parse(nlohmann::json(name).dump(-1, ' ', false, replace));
+}
+
+// Names say which files are compared, replaced and removed: they are those of the dataset's own
+// shards, or the manifest is not believed at all. Makes them those of the files, where these are
+// not UTF-8.
+absl::Status CheckNames(const std::string& path, Manifest* manifest) {
+  std::string own = path.substr(path.rfind('/') + 1);
+  if (own.ends_with(kManifestEnding)) {
+    own.resize(own.size() - kManifestEnding.size());
+    if (AsStored(own) != manifest->stem) {
+      return absl::DataLossError(fmt::format("it describes '{}'; was it renamed?", manifest->stem));
+    }
+    manifest->stem = own;
+  }
+  const size_t count = manifest->shards.size();
+  const std::string first = ShardName(manifest->stem, 0, count, manifest->suffix);
+  const std::optional<ParsedName> parsed = ParseShardName(first);
+  const bool plain = parsed && parsed->stem == manifest->stem &&
+                     parsed->suffix == manifest->suffix &&
+                     first.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
+  if (count == 0 || !plain) {
+    return absl::DataLossError(
+        fmt::format("there can be no {} shards with the stem '{}' and the "
+                    "suffix '{}'",
+                    count, manifest->stem, manifest->suffix));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    std::string name = ShardName(manifest->stem, i, count, manifest->suffix);
+    ManifestShard& shard = manifest->shards[i];
+    if (AsStored(name) != shard.file) {
+      return absl::DataLossError(
+          fmt::format("its shard {} is called '{}' instead of '{}'", i, shard.file, name));
+    }
+    shard.file = std::move(name);
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -28,8 +79,8 @@ uint64_t Manifest::num_bytes() const {
 
 std::string FormatManifest(const Manifest& manifest) {
   nlohmann::ordered_json json;
-  json["format"] = "shardfeed manifest";
-  json["version"] = kVersion;
+  json["format"] = kManifestFormat;
+  json["version"] = kManifestVersion;
   json["stem"] = manifest.stem;
   json["suffix"] = manifest.suffix;
   json["num_shards"] = manifest.shards.size();
@@ -51,49 +102,73 @@ std::string FormatManifest(const Manifest& manifest) {
                       {"records_digest", fmt::format("{:08x}", shard.records_digest)}});
   }
   // Messages quote the input, which need not be UTF-8.
-  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return SealManifest(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path) {
   const auto broken = [&path](std::string_view what) {
     return absl::DataLossError(fmt::format("{}: not a manifest of shardfeed: {}", path, what));
   };
+  nlohmann::json json;
+  absl::Status status = ParseBoundedJson(text, &json);
+  if (status.ok()) status = CheckManifestSeal(text, json);
+  if (!status.ok()) return broken(std::string(status.message()));
+
   Manifest manifest;
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("format") != "shardfeed manifest") return broken("\"format\" names another format");
-    if (json.at("version") != kVersion) {
-      return broken(
-          fmt::format("version {} is not known to this program", json.at("version").dump()));
-    }
-    manifest.stem = json.at("stem");
-    manifest.suffix = json.at("suffix");
-    const auto compression = ParseCompression(json.at("compression").get<std::string>());
-    if (!compression) return broken("unknown compression");
-    manifest.compression = *compression;
-    manifest.made_by = json.at("made_by").get<std::map<std::string, std::string>>();
-    manifest.notes = json.value("notes", std::vector<std::string>());
-    if (json.contains("skipped")) {
-      manifest.skipped.count = json["skipped"].at("records");
-      manifest.skipped.first = json["skipped"].at("first").get<std::vector<std::string>>();
-    }
-    for (const nlohmann::json& entry : json.at("shards")) {
-      ManifestShard& shard = manifest.shards.emplace_back();
-      shard.file = entry.at("file");
-      shard.bytes = entry.at("bytes");
-      shard.records = entry.at("records");
-      const std::string digest = entry.at("records_digest");
-      const auto end = digest.data() + digest.size();
-      if (std::from_chars(digest.data(), end, shard.records_digest, 16).ptr != end) {
-        return broken("a records_digest is not a hexadecimal number");
-      }
-    }
-    absl::Status schema = manifest.schema.FromJson(json.at("features"), manifest.num_records(),
-                                                   json.at("not_examples"));
-    if (!schema.ok()) return broken(std::string(schema.message()));
-  } catch (const nlohmann::json::exception& e) {
-    return broken(e.what());
+  JsonMembers members;
+  manifest.stem = members.Text(json, "stem");
+  manifest.suffix = members.Text(json, "suffix");
+  const auto compression = ParseCompression(members.Text(json, "compression"));
+  const nlohmann::json& made_by = members.Object(json, "made_by");
+  for (const auto& [key, value] : made_by.items()) {
+    manifest.made_by[key] = members.Text(made_by, key);
   }
+  if (json.contains("notes")) manifest.notes = members.Texts(json, "notes");
+  if (json.contains("skipped")) {
+    const nlohmann::json& skipped = members.Object(json, "skipped");
+    manifest.skipped.count = members.Number(skipped, "records");
+    manifest.skipped.first = members.Texts(skipped, "first");
+  }
+  const uint64_t records = members.Number(json, "records");
+  const uint64_t bytes = members.Number(json, "bytes");
+  const uint64_t num_shards = members.Number(json, "num_shards");
+  // What is left of the totals, so that no sum can overflow.
+  uint64_t records_left = records;
+  uint64_t bytes_left = bytes;
+  for (const nlohmann::json& entry : members.Array(json, "shards")) {
+    if (!entry.is_object()) return broken("a shard is not an object");
+    ManifestShard& shard = manifest.shards.emplace_back();
+    shard.file = members.Text(entry, "file");
+    shard.bytes = members.Number(entry, "bytes");
+    shard.records = members.Number(entry, "records");
+    const std::string digest = members.Text(entry, "records_digest");
+    if (!members.status().ok()) break;
+    const auto end = digest.data() + digest.size();
+    const auto parsed = std::from_chars(digest.data(), end, shard.records_digest, 16);
+    if (parsed.ec != std::errc() || parsed.ptr != end) {
+      return broken("a records_digest is not a hexadecimal number of 32 bits");
+    }
+    if (shard.records > records_left || shard.bytes > bytes_left) {
+      return broken("its shards hold more than the totals \"records\" and \"bytes\" say");
+    }
+    records_left -= shard.records;
+    bytes_left -= shard.bytes;
+  }
+  const uint64_t not_examples = members.Number(json, "not_examples");
+  const nlohmann::json& features = members.Object(json, "features");
+  if (!members.status().ok()) return broken(std::string(members.status().message()));
+  if (!compression) return broken("unknown compression");
+  manifest.compression = *compression;
+  if (records_left > 0 || bytes_left > 0) {
+    return broken("its shards hold less than the totals \"records\" and \"bytes\" say");
+  }
+  if (num_shards != manifest.shards.size()) {
+    return broken(fmt::format("num_shards is {}, but it lists {} shards", num_shards,
+                              manifest.shards.size()));
+  }
+  status = manifest.schema.FromJson(features, records, not_examples);
+  if (status.ok()) status = CheckNames(path, &manifest);
+  if (!status.ok()) return broken(std::string(status.message()));
   return manifest;
 }
 

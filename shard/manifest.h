@@ -18,7 +18,7 @@
 namespace shardfeed {
 
 struct ManifestShard {
-  std::string file;  // name, without folder
+  std::string file;  // ShardName of its dataset
   uint64_t bytes = 0;
   uint64_t records = 0;
   uint32_t records_digest = 0;  // RecordsDigest
@@ -46,10 +46,12 @@ struct Manifest {
 
 std::string FormatManifest(const Manifest& manifest);
 
-// DataLoss: not a manifest; `path` is for the message.
+// DataLoss: not a manifest, or one that was damaged, contradicts itself or names files that are not
+// shards of its own dataset. `path` is for the message and, where it ends as ManifestPath does,
+// says which dataset that is.
 absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string& path);
 
-// NotFound: there is none. DataLoss: it cannot be read.
+// NotFound: there is none. DataLoss: as ParseManifest. Others, as ReadFile: it cannot be read.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 
 }  // namespace shardfeed

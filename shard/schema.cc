@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
 
 namespace shardfeed {
@@ -159,25 +161,76 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
   *this = Schema();
   records_ = records;
   not_examples_ = not_examples;
-  try {
-    for (const auto& [name, entry] : json.items()) {
-      FeatureSchema& feature = features_[name];
-      const std::string kind = entry.at("kind");
-      for (FeatureKind k : {FeatureKind::kBytes, FeatureKind::kFloat, FeatureKind::kInt64}) {
-        if (kind == FeatureKindName(k)) feature.kind = k;
-      }
-      feature.records = entry.at("records");
-      feature.min_values = entry.at("min_values");
-      feature.max_values = entry.at("max_values");
-      feature.is_list = entry.value("list", false);
-      feature.mixed_kinds = entry.value("mixed_kinds", uint64_t{0});
-      feature.min_bytes = entry.value("min_bytes", UINT64_MAX);
-      feature.max_bytes = entry.value("max_bytes", uint64_t{0});
-    }
-  } catch (const nlohmann::json::exception& e) {
-    return absl::DataLossError(e.what());
+  JsonMembers members;
+  if (!json.is_object()) members.Fail("the features are not an object");
+  if (not_examples > records) {
+    members.Fail(fmt::format("not_examples is {}, of {} records", not_examples, records));
   }
-  return absl::OkStatus();
+  for (const auto& [name, entry] : json.items()) {
+    if (!entry.is_object()) members.Fail("a feature is not an object");
+    if (!members.status().ok()) break;
+    FeatureSchema& feature = features_[name];
+    const std::string kind = members.Text(entry, "kind");
+    bool known = false;
+    for (FeatureKind k :
+         {FeatureKind::kNone, FeatureKind::kBytes, FeatureKind::kFloat, FeatureKind::kInt64}) {
+      if (kind != FeatureKindName(k)) continue;
+      feature.kind = k;
+      known = true;
+    }
+    if (!known) members.Fail(fmt::format("a feature is of the unknown kind '{}'", kind));
+    feature.records = members.Number(entry, "records", records);
+    feature.min_values = members.Number(entry, "min_values");
+    feature.max_values = members.Number(entry, "max_values");
+    if (entry.contains("list")) feature.is_list = members.Flag(entry, "list");
+    if (entry.contains("mixed_kinds")) {
+      feature.mixed_kinds = members.Number(entry, "mixed_kinds", feature.records);
+    }
+    if (entry.contains("min_bytes") || entry.contains("max_bytes")) {
+      feature.min_bytes = members.Number(entry, "min_bytes");
+      feature.max_bytes = members.Number(entry, "max_bytes");
+      if (feature.min_bytes > feature.max_bytes) members.Fail("min_bytes is above max_bytes");
+    }
+    if (feature.min_values > feature.max_values) members.Fail("min_values is above max_values");
+  }
+  return members.status();
+}
+
+std::string DifferenceOf(const Schema& stored, const Schema& found) {
+  if (stored.records() != found.records()) {
+    return fmt::format("{} records instead of {}", stored.records(), found.records());
+  }
+  if (stored.not_examples() != found.not_examples()) {
+    return fmt::format("{} records that are not Examples instead of {}", stored.not_examples(),
+                       found.not_examples());
+  }
+  for (const auto& [name, feature] : found.features()) {
+    if (stored.features().count(name) == 0) return fmt::format("no feature '{}'", name);
+  }
+  for (const auto& [name, theirs] : stored.features()) {
+    const auto it = found.features().find(name);
+    if (it == found.features().end())
+      return fmt::format("a feature '{}', which is not there", name);
+    const FeatureSchema& ours = it->second;
+    std::string wrong;
+    const auto compare = [&](std::string_view what, auto in_stored, auto in_found) {
+      if (in_stored == in_found) return;
+      wrong += fmt::format("{}{} {} instead of {}", wrong.empty() ? "" : ", ", what, in_stored,
+                           in_found);
+    };
+    compare("records", theirs.records, ours.records);
+    compare("list", theirs.is_list, ours.is_list);
+    compare("min_values", theirs.min_values, ours.min_values);
+    compare("max_values", theirs.max_values, ours.max_values);
+    compare("mixed kinds", theirs.mixed_kinds > 0, ours.mixed_kinds > 0);
+    if (theirs.mixed_kinds == 0 && ours.mixed_kinds == 0) {
+      compare("kind", FeatureKindName(theirs.kind), FeatureKindName(ours.kind));
+      compare("min_bytes", theirs.min_bytes, ours.min_bytes);
+      compare("max_bytes", theirs.max_bytes, ours.max_bytes);
+    }
+    if (!wrong.empty()) return fmt::format("of the feature '{}' {}", name, wrong);
+  }
+  return "";
 }
 
 }  // namespace shardfeed

@@ -47,7 +47,7 @@ class Schema {
   // {"NAME": {"kind": "bytes", "records": 10, "min_values": 1, ...}}; the keys are explained in
   // docs/manifest.md.
   nlohmann::json ToJson() const;
-  // DataLoss when `json` is not what ToJson writes.
+  // DataLoss when `json` is not what ToJson can write of `records` records.
   absl::Status FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples = 0);
 
  private:
@@ -86,6 +86,11 @@ class Schema {
   Memories memories_;
   std::vector<FeatureSummary> summaries_;
 };
+
+// What `stored` says that `found`, gathered from the records, does not, in words that follow
+// "says"; empty if nothing. Where the kinds of a feature are mixed, which of them counts depends on
+// the order in which schemas were merged, and is not compared.
+std::string DifferenceOf(const Schema& stored, const Schema& found);
 
 }  // namespace shardfeed
 

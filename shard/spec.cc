@@ -17,9 +17,11 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
@@ -30,7 +32,7 @@ using Json = nlohmann::json;
 // Digits of the number in the name of a Spark or Hadoop file.
 constexpr size_t kMinPartDigits = 5;
 // A manifest has some hundred bytes a shard.
-constexpr uint64_t kMaxJsonBytes = 1 << 30;
+constexpr uint64_t kMaxJsonBytes = 512 << 20;
 constexpr char kNulError[] = "the name of a dataset has a NUL character in it";
 // Names in one list of an error message.
 constexpr size_t kNamesShown = 5;
@@ -586,19 +588,20 @@ std::string TextOf(const Json& object, const char* key) {
 absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
-  // Keeps the members of the document itself, and not the list of shards, which may be long.
-  const auto shallow = [](int depth, Json::parse_event_t event, Json&) {
-    return depth == 0 || (event != Json::parse_event_t::object_start &&
-                          event != Json::parse_event_t::array_start);
-  };
-  const Json json = Json::parse(*text, shallow, /*allow_exceptions=*/false);
-  const std::string stem = TextOf(json, "stem");
-  const auto suffix = json.find("suffix");
-  const auto count = json.find("num_shards");
-  if (stem.empty() || suffix == json.end() || !suffix->is_string() || count == json.end() ||
-      !count->is_number_unsigned()) {
+  // The list of shards may be long, and is not needed.
+  Json json;
+  absl::Status status = ParseTopOfJson(*text, &json);
+  if (status.ok()) status = CheckManifestSeal(*text, json);
+  JsonMembers members;
+  const std::string stem = status.ok() ? members.Text(json, "stem") : "";
+  const std::string suffix = status.ok() ? members.Text(json, "suffix") : "";
+  const uint64_t count = status.ok() ? members.Number(json, "num_shards") : 0;
+  if (status.ok() && stem.empty()) members.Fail("\"stem\" is empty");
+  status.Update(members.status());
+  if (!status.ok()) {
     return absl::DataLossError(fmt::format(
-        "{}: not a manifest of shardfeed; name the shards by stem@N instead of the folder", path));
+        "{}: not a manifest of shardfeed: {}; name the shards by stem@N instead of the folder",
+        path, std::string(status.message())));
   }
   if (SplitPath(path).name != stem + std::string(kManifestEnding)) {
     return absl::DataLossError(
@@ -606,7 +609,7 @@ absl::StatusOr<Described> ReadManifestName(const std::string& path) {
                     "folder",
                     path, stem));
   }
-  return Described{stem, count->get<uint64_t>(), suffix->get<std::string>()};
+  return Described{stem, count, suffix};
 }
 
 absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder& folder,
@@ -655,10 +658,11 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
     const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
-  const Json info = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (info.is_discarded()) {
+  Json info;
+  if (absl::Status status = ParseBoundedJson(*text, &info); !status.ok()) {
     return absl::DataLossError(
-        fmt::format("{}: cannot be read as TFDS's description of a dataset: it is not JSON", path));
+        fmt::format("{}: cannot be read as TFDS's description of a dataset: it is not JSON: {}",
+                    path, std::string(status.message())));
   }
   std::vector<std::pair<std::string, Described>> splits;
   // Hugging Face has a file of this name too; its splits are not a list, and say nothing of files.

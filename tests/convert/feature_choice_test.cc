@@ -25,9 +25,10 @@ TEST_F(FeatureChoiceTest, SchemaFiles) {
   EXPECT_THAT(*ReadFeatureKinds(Write("s", R"({"a": "int64", "b": "float", "c": "bytes"})")),
               ElementsAre(Pair("a", ColumnKind::kInt64), Pair("b", ColumnKind::kFloat),
                           Pair("c", ColumnKind::kBytes)));
-  EXPECT_THAT(*ReadFeatureKinds(Write("s", R"({"format": "shardfeed manifest", "features":
+  EXPECT_THAT(
+      *ReadFeatureKinds(Write("s", R"({"format": "shardfeed manifest", "version": 1, "features":
                   {"a": {"kind": "float", "records": 3}, "b": {"kind": "none"}}})")),
-              ElementsAre(Pair("a", ColumnKind::kFloat)));
+      ElementsAre(Pair("a", ColumnKind::kFloat)));
 }
 
 TEST_F(FeatureChoiceTest, DefectsOfSchemaFilesAreTold) {
@@ -35,11 +36,15 @@ TEST_F(FeatureChoiceTest, DefectsOfSchemaFilesAreTold) {
     ExpectError(ReadFeatureKinds(Write("s", content)).status(), absl::StatusCode::kDataLoss,
                 message);
   };
-  expect("", "s: not a JSON object; a schema is JSON such as");
+  expect("", "s: not a JSON object: [json.exception.parse_error.101]");
   expect("[1]", "s: not a JSON object");
   expect(R"({"a": "double"})", "s: the kind of \"a\" is \"double\", not int64, float or bytes");
   expect(R"({"a": 1})", "s: the kind of \"a\" is 1, not");
-  expect(R"({"format": "shardfeed manifest"})", "s: a manifest without features");
+  expect(R"({"format": "shardfeed manifest", "version": 1})", "s: a manifest without features");
+  expect(R"({"format": "shardfeed manifest", "version": 2, "features": {}})",
+         "s: it was changed or damaged");
+  expect(R"({"a": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}",
+         "s: not a JSON object: at byte 105 its values are nested more than 100 deep");
   ExpectError(ReadFeatureKinds(Path("none")).status(), absl::StatusCode::kNotFound, "none: cannot");
 }
 

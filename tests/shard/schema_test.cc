@@ -73,6 +73,30 @@ TEST(Schema, JsonGoesBothWays) {
   EXPECT_FAILS(read.FromJson(nlohmann::json::parse(R"({"a": 1})"), 2), kDataLoss, "");
 }
 
+TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
+  const auto expect = [](const char* key, const nlohmann::json& value, std::string_view message) {
+    nlohmann::json json = Gathered().ToJson();
+    json["text"][key] = value;
+    Schema read;
+    EXPECT_FAILS(read.FromJson(json, 2), kDataLoss, std::string(message));
+  };
+  expect("kind", "string", "a feature is of the unknown kind 'string'");
+  expect("kind", 1, "\"kind\" is 1 where a text is expected");
+  expect("records", 3, "\"records\" is 3 where a number up to 2 is expected");
+  expect("records", -1, "\"records\" is -1");
+  expect("records", 0.5, "\"records\" is 0.5");
+  expect("min_values", 2, "min_values is above max_values");
+  expect("max_values", "1", "\"max_values\" is \"1\" where a whole number of 64 bits is expected");
+  expect("min_bytes", 5, "min_bytes is above max_bytes");
+  expect("list", 1, "\"list\" is 1 where true or false is expected");
+  expect("mixed_kinds", 2, "\"mixed_kinds\" is 2 where a number up to 1 is expected");
+  Schema read;
+  EXPECT_FAILS(read.FromJson(nlohmann::json::array(), 2), kDataLoss, "are not an object");
+  EXPECT_FAILS(read.FromJson({{"a", 1}}, 2), kDataLoss, "a feature is not an object");
+  EXPECT_FAILS(read.FromJson(nlohmann::json::object(), 2, 3), kDataLoss,
+               "not_examples is 3, of 2 records");
+}
+
 TEST(Schema, RepeatedNameCountsOnce) {
   // Two map entries "a", as a writer other than ours may leave them: the last counts.
   const std::string one = Record([](ExampleBuilder& b) { b.AddInt64("a", 1); });

@@ -127,7 +127,11 @@ class ResolveTest : public ::testing::Test {
   void Make(std::string_view stem, uint64_t count, std::string_view suffix = "") {
     for (uint64_t i = 0; i < count; ++i) folder_.Write(ShardName(stem, i, count, suffix), "");
   }
-  void Manifest(std::string_view file_stem, std::string_view json) {
+  // A manifest without a checksum, as version 1 is, of these members.
+  void Manifest(std::string_view file_stem, std::string json) {
+    if (json.starts_with("{\"")) {
+      json.insert(1, R"("format": "shardfeed manifest", "version": 1, )");
+    }
     folder_.Write(".shardfeed/" + std::string(file_stem) + ".manifest.json", json);
   }
   // A file that Spark wrote: `number` is what stands around the job, "00000%-c000".
@@ -415,6 +419,22 @@ TEST_F(ResolveTest, BrokenManifestIsDataLoss) {
   }
   Manifest("a", R"({"stem": "b", "suffix": "", "num_shards": 1})");
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "describes 'b'; was it renamed?");
+  Manifest("a", R"({"stem": "a", "suffix": "", "num_shards": 1, "crc32c": "00000000"})");
+  EXPECT_FAILS(ResolveFolder(), kDataLoss, "it was changed or damaged");
+  folder_.Write(".shardfeed/a.manifest.json",
+                R"({"format": "shardfeed manifest", "version": 2, "stem": "a", "suffix": "",
+                    "num_shards": 1})");
+  EXPECT_FAILS(ResolveFolder(), kDataLoss, "it was changed or damaged");
+}
+
+TEST_F(ResolveTest, DeepJsonIsDataLoss) {
+  Make("a", 1);
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  Manifest("a", R"({"stem": "a", "suffix": "", "num_shards": )" + deep + "}");
+  EXPECT_FAILS(ResolveFolder(), kDataLoss, "nested more than 100 deep");
+  Remove(".shardfeed/a.manifest.json");
+  Info(deep);
+  EXPECT_FAILS(ResolveFolder(), kDataLoss, "nested more than 100 deep");
 }
 
 // Names from a manifest are compared with those of files, and never made into paths.

@@ -378,7 +378,8 @@ TEST_F(WriterTest, ManifestGoesBothWays) {
 
 TEST_F(WriterTest, BrokenManifestIsDataLoss) {
   EXPECT_FAILS(ParseManifest("{", "m"), kDataLoss, "m: not a manifest of shardfeed");
-  EXPECT_FAILS(ParseManifest(R"({"format":"other"})", "m"), kDataLoss, "another format");
+  EXPECT_FAILS(ParseManifest(R"({"format":"other","version":1})", "m"), kDataLoss,
+               "another format");
   EXPECT_FAILS(ReadManifest(folder_ / "none"), kNotFound, "none");
 }
 

@@ -1,0 +1,53 @@
+#include "shard/manifest_seal.h"
+
+#include <cstdint>
+
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "nlohmann/json.hpp"
+#include "tfrecord/crc32c.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::string_view kDocumentEnd = "\n}";
+constexpr char kChecksum[] = "crc32c";
+
+// The end of a manifest, which says the checksum `crc` of all before it. Always of one length.
+std::string SealOf(uint32_t crc) { return fmt::format("\"{}\": \"{:08x}\"\n}}\n", kChecksum, crc); }
+
+}  // namespace
+
+std::string SealManifest(std::string document) {
+  document.resize(document.size() - kDocumentEnd.size());
+  document += ",\n ";
+  return document + SealOf(Crc32c(document));
+}
+
+absl::Status CheckManifestSeal(std::string_view text, const nlohmann::json& json) {
+  if (!json.is_object()) return absl::DataLossError("it is not a JSON object");
+  JsonMembers members;
+  const std::string format = members.Text(json, "format");
+  const uint64_t version = members.Number(json, "version");
+  if (!members.status().ok()) return members.status();
+  if (format != kManifestFormat) {
+    return absl::DataLossError("\"format\" names another format");
+  }
+  if (version != 1 && version != kManifestVersion) {
+    return absl::DataLossError(fmt::format("version {} is not known to this program", version));
+  }
+  // Version 1 cannot be told from a later one whose version is damaged, but for the checksum.
+  if (version == 1 && !json.contains(kChecksum)) return absl::OkStatus();
+  const size_t seal_bytes = SealOf(0).size();
+  const std::string_view sealed = text.substr(0, text.size() - std::min(text.size(), seal_bytes));
+  const uint32_t crc = Crc32c(sealed);
+  if (version == kManifestVersion && text.substr(sealed.size()) == SealOf(crc)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(fmt::format(
+      "it was changed or damaged: the end of a manifest of version {} with this content is "
+      "\"{}\": \"{:08x}\"; restore the file, or remove it, for the shards can be read without it",
+      kManifestVersion, kChecksum, crc));
+}
+
+}  // namespace shardfeed
