@@ -64,6 +64,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     ++compressions[std::string(CompressionName(shard.compression))];
     for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
   }
+  for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
   const PictureCheck::Counts counts = pictures.counts();
   if (options.json) {
     nlohmann::ordered_json defects = nlohmann::ordered_json::array();
@@ -147,7 +148,7 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "Reads past damage: a bad payload loses its record alone, a bad length the bytes up to the\n"
       "next record. Indexes and the manifest are compared with the data. Exit status 1 on any\n"
-      "defect.\n\n"
+      "defect, 3 where a file could not be read.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
       "  shardfeed verify 'old/*.tfrecord.gz' --level examples --json\n");

@@ -5,13 +5,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "shard/index_build.h"
 #include "shard/shard_reader.h"
 #include "shard/staging.h"
-#include "tfrecord/example_reader.h"
 
 namespace shardfeed {
 namespace {
@@ -111,7 +111,7 @@ class ShardVerifier {
 
   void CheckExamples(const RecordBlock& block) {
     for (size_t i = 0; i < block.records.size(); ++i) {
-      absl::Status status = VisitFeatures(block.records[i].payload, [](const FeatureSummary&) {});
+      absl::Status status = report_.schema.AddRecord(block.records[i].payload);
       const auto add = [&](const char* kind, std::string_view what) {
         const uint64_t number = block.first_record + i;
         Add(kind, number, block.records[i].offset,
@@ -160,6 +160,10 @@ class ShardVerifier {
     const std::string index_path = IndexPath(report_.shard);
     absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(index_path);
     if (absl::IsNotFound(index.status())) return;
+    if (!index.ok() && !absl::IsDataLoss(index.status())) {
+      Add("unreadable", 0, 0, std::string(index.status().message()));
+      return;
+    }
     std::string wrong;
     if (!index.ok()) {
       wrong = std::string(index.status().message());
@@ -192,6 +196,66 @@ class ShardVerifier {
   ShardReport report_;
 };
 
+// Compares the manifest of the set, where there is one, with what was found: `report` of the
+// shards, and `schema` of their records unless these were not looked into.
+void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* report) {
+  const std::string manifest_path = ManifestPath(set.directory, set.stem);
+  const auto add = [&](std::string detail, const char* kind = "manifest") {
+    report->manifest_defects.push_back({manifest_path, kind, 0, 0, std::move(detail)});
+  };
+  absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
+  if (absl::IsNotFound(manifest.status())) return;
+  report->has_manifest = true;
+  if (!manifest.ok()) {
+    add(std::string(manifest.status().message()),
+        absl::IsDataLoss(manifest.status()) ? "manifest" : "unreadable");
+    return;
+  }
+  if (manifest->shards.size() != set.paths.size() || manifest->suffix != set.suffix) {
+    add(fmt::format(
+        "{}: describes {} shards named {}, but {} were verified", manifest_path,
+        manifest->shards.size(),
+        FormatSpec(set.directory, manifest->stem, manifest->shards.size(), manifest->suffix),
+        set.paths.size()));
+    return;
+  }
+  for (size_t i = 0; i < set.paths.size(); ++i) {
+    const ManifestShard& stored = manifest->shards[i];
+    const ShardReport& found = report->shards[i];
+    std::string wrong;
+    const auto compare = [&](std::string_view what, uint64_t in_manifest, uint64_t in_shard) {
+      if (in_manifest == in_shard) return;
+      if (!wrong.empty()) wrong += ", ";
+      wrong += fmt::format("{} {} instead of {}", what, in_manifest, in_shard);
+    };
+    compare("bytes", stored.bytes, found.bytes);
+    // Damage in the shard is told as such; its count and digest then say nothing new.
+    if (found.records_digest) {
+      compare("records", stored.records, found.records);
+      compare("records digest", stored.records_digest, *found.records_digest);
+    }
+    // An empty shard may look like one of any compression.
+    if (found.records > 0 && manifest->compression != found.compression) {
+      wrong +=
+          fmt::format("{}compression {} instead of {}", wrong.empty() ? "" : ", ",
+                      CompressionName(manifest->compression), CompressionName(found.compression));
+    }
+    if (!wrong.empty()) {
+      add(fmt::format("{}: says of {} what is not so: {}", manifest_path, stored.file, wrong));
+    }
+  }
+  // Other records than those that it describes are told already.
+  const bool is_about_these =
+      report->manifest_defects.empty() &&
+      std::all_of(report->shards.begin(), report->shards.end(),
+                  [](const ShardReport& shard) { return shard.records_digest.has_value(); });
+  if (schema == nullptr || !is_about_these) return;
+  const std::string difference = DifferenceOf(manifest->schema, *schema);
+  if (!difference.empty()) {
+    add(fmt::format("{}: says of the records what is not so: {}", manifest_path, difference));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options) {
@@ -220,11 +284,15 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
   VerifyReport report;
   report.shards.resize(set.paths.size());
   const DatasetVersion version = DatasetVersion::Of(set.directory, set.stem);
+  std::mutex schema_mutex;
+  Schema schema;  // of all shards
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
         if (shard.ok()) {
           report.shards[i] = *std::move(shard);
+          std::lock_guard<std::mutex> lock(schema_mutex);
+          schema.Merge(std::exchange(report.shards[i].schema, Schema()));
           return absl::OkStatus();
         }
         if (absl::IsCancelled(shard.status())) return shard.status();
@@ -236,47 +304,10 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  if (!set.sharded_name) return report;
-  // What was found may be of two datasets.
-  if (status = version.CheckUnchanged(); !status.ok()) return status;
-
-  const std::string manifest_path = ManifestPath(set.directory, set.stem);
-  const auto add = [&](std::string detail) {
-    report.manifest_defects.push_back({manifest_path, "manifest", 0, 0, std::move(detail)});
-  };
-  absl::StatusOr<Manifest> manifest = ReadManifest(manifest_path);
-  if (absl::IsNotFound(manifest.status())) return report;
-  report.has_manifest = true;
-  if (!manifest.ok()) {
-    add(std::string(manifest.status().message()));
-    return report;
-  }
-  if (manifest->shards.size() != set.paths.size() || manifest->suffix != set.suffix) {
-    add(fmt::format(
-        "{}: describes {} shards named {}, but {} were verified", manifest_path,
-        manifest->shards.size(),
-        FormatSpec(set.directory, manifest->stem, manifest->shards.size(), manifest->suffix),
-        set.paths.size()));
-    return report;
-  }
-  for (size_t i = 0; i < set.paths.size(); ++i) {
-    const ManifestShard& stored = manifest->shards[i];
-    const ShardReport& found = report.shards[i];
-    std::string wrong;
-    const auto compare = [&](std::string_view what, uint64_t in_manifest, uint64_t in_shard) {
-      if (in_manifest == in_shard) return;
-      if (!wrong.empty()) wrong += ", ";
-      wrong += fmt::format("{} {} instead of {}", what, in_manifest, in_shard);
-    };
-    compare("bytes", stored.bytes, found.bytes);
-    // Damage in the shard is told as such; its count and digest then say nothing new.
-    if (found.records_digest) {
-      compare("records", stored.records, found.records);
-      compare("records digest", stored.records_digest, *found.records_digest);
-    }
-    if (!wrong.empty()) {
-      add(fmt::format("{}: says of {} what is not so: {}", manifest_path, stored.file, wrong));
-    }
+  if (set.sharded_name) {
+    // What was found may be of two datasets.
+    if (status = version.CheckUnchanged(); !status.ok()) return status;
+    CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
   }
   return report;
 }

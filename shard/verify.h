@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/manifest.h"
+#include "shard/schema.h"
 #include "shard/spec.h"
 #include "tfrecord/compression.h"
 
@@ -48,6 +49,7 @@ struct ShardReport {
   std::optional<uint32_t> records_digest;  // of a shard whose data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
+  Schema schema;                // of the records, from level kExamples on
 };
 
 struct VerifyOptions {
@@ -70,7 +72,9 @@ absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOpt
 
 struct VerifyReport {
   std::vector<ShardReport> shards;  // in the order of the set
-  // Defects of the manifest: counts, sizes and digests that are not those of the shards.
+  // Defects of the manifest: counts, sizes and digests that are not those of the shards and, from
+  // level kExamples on, features that are not those of the records. Kind "unreadable" where it
+  // could not be read.
   std::vector<Defect> manifest_defects;
   bool has_manifest = false;
 
@@ -80,8 +84,8 @@ struct VerifyReport {
 };
 
 // All shards in parallel, then the manifest if the set has one. A shard that cannot be read is a
-// defect of kind "unreadable"; the others are read all the same. Aborted: the dataset was replaced
-// meanwhile.
+// defect of kind "unreadable", and so is an index; the others are read all the same. The schemas of
+// the shards are merged and not kept. Aborted: the dataset was replaced meanwhile.
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options);
 
 }  // namespace shardfeed

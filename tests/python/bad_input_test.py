@@ -5,7 +5,6 @@ import pathlib
 import resource
 import shutil
 import subprocess
-import tempfile
 
 import harness
 import pytest
@@ -107,26 +106,11 @@ def test_files_that_are_no_pictures_are_left_out_and_told(tmp_path, out):
     assert any("Thumbs.db" in note for note in report["notes"])
 
 
-@pytest.fixture
-def open_folder():
-    """A folder that every user may reach and write to, unlike tmp_path."""
-    with tempfile.TemporaryDirectory() as name:
-        pathlib.Path(name).chmod(0o777)
-        yield pathlib.Path(name)
-
-
-def test_unreadable_file_is_named(open_folder):
+def test_unreadable_file_is_named(open_folder, run_without_privilege):
     source = open_folder / "secret.txt"
     source.write_text("secret\n")
     source.chmod(0)
-    become = []
-    if os.geteuid() == 0:  # who may read everything
-        if shutil.which("setpriv") is None:
-            pytest.skip("run by root, and there is no setpriv to become somebody else")
-        become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    binary = shutil.copy(harness.BINARY, open_folder / "shardfeed")
-    done = subprocess.run([*become, binary, "convert", "text", source, open_folder / "x@2", "-q"],
-                          capture_output=True, text=True)
+    done = run_without_privilege("convert", "text", source, open_folder / "x@2", "-q")
     assert done.returncode == IO_FAILED, done.stderr
     assert done.stderr == f"shardfeed: {source}: cannot open: Permission denied\n"
     assert harness.shards(open_folder, "x") == []

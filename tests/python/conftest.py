@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
@@ -56,6 +57,29 @@ def large(tf, tmp_path_factory):
 def out(tmp_path) -> pathlib.Path:
     """A folder to write datasets to, which is not there yet."""
     return tmp_path / "out"
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may reach and write to, unlike tmp_path."""
+    with tempfile.TemporaryDirectory() as name:
+        pathlib.Path(name).chmod(0o777)
+        yield pathlib.Path(name)
+
+
+@pytest.fixture
+def run_without_privilege(open_folder):
+    """Runs shardfeed as a user who may not read everything, as root may."""
+    become = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("run by root, and there is no setpriv to become somebody else")
+        become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    binary = shutil.copy(harness.BINARY, open_folder / "shardfeed")
+
+    def run(*arguments):
+        return subprocess.run([*become, binary, *map(str, arguments)], capture_output=True, text=True)
+    return run
 
 
 @pytest.fixture

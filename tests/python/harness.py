@@ -99,6 +99,16 @@ def frames(raw):
     return found
 
 
+# ---- manifests, by docs/manifest.md and by nothing else
+
+
+def write_manifest(path, manifest):
+    """Writes a manifest with the checksum that goes with it."""
+    members = {key: value for key, value in manifest.items() if key != "crc32c"}
+    text = json.dumps(members, indent=1).removesuffix("\n}") + ",\n "
+    path.write_text(f'{text}"crc32c": "{crc32c(text.encode()):08x}"\n}}\n')
+
+
 # ---- TensorFlow
 
 
@@ -188,11 +198,15 @@ def _crc_table():
 _TABLE = _crc_table()
 
 
-def masked_crc(data):
+def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc(data):
+    crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

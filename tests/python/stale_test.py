@@ -1,10 +1,11 @@
 """Indexes and manifests that do not go with their shards, and text indexes of others."""
 
 import json
+import os
 
 import harness
 import pytest
-from harness import DEFECTS, TESTDATA, USAGE, convert, succeed, verify
+from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, succeed, verify
 
 EVENTS = TESTDATA / "tables/events.jsonl"
 
@@ -120,18 +121,119 @@ def test_broken_manifest_is_told(dataset):
     path = dataset / ".shardfeed/events.manifest.json"
     text = path.read_text()
     for broken in ["", "{", text[:-20], text.replace("shardfeed manifest", "other"),
-                   text.replace('"version": 1', '"version": 9')]:
+                   text.replace('"version": 2', '"version": 1'),
+                   text.replace('"version": 2', '"version": 9')]:
         path.write_text(broken)
         found = defects(dataset)
         assert set(found) == {"manifest"}
         assert f"{path}: not a manifest of shardfeed" in found["manifest"]["detail"]
 
 
+def test_flipped_bits_anywhere_in_a_manifest_are_told(dataset):
+    path = dataset / ".shardfeed/events.manifest.json"
+    sound = path.read_bytes()
+    for offset in range(0, len(sound), 61):
+        path.write_bytes(sound)
+        harness.flip(path, offset)
+        found = defects(dataset)
+        assert set(found) == {"manifest"}, offset
+        assert f"{path}: not a manifest of shardfeed: " in found["manifest"]["detail"]
+
+
+def test_manifest_ends_with_the_checksum_of_all_before_it(dataset):
+    text = (dataset / ".shardfeed/events.manifest.json").read_bytes()
+    manifest = json.loads(text)
+    assert list(manifest)[-1] == "crc32c" and manifest["version"] == 2
+    assert manifest["crc32c"] == f"{harness.crc32c(text[:-23]):08x}"
+
+
+def test_manifest_of_version_1_is_read(dataset):
+    path = dataset / ".shardfeed/events.manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["crc32c"]
+    path.write_text(json.dumps(manifest | {"version": 1}))
+    assert verify(dataset / "events@3")["manifest"] is True
+    assert verify(dataset)["num_defects"] == 0
+
+
+def test_manifest_that_names_a_file_elsewhere_deletes_nothing(dataset):
+    path = dataset / ".shardfeed/events.manifest.json"
+    precious = dataset.parent / "precious" / "thesis.tex"
+    precious.parent.mkdir()
+    precious.write_text("years of work")
+    for version in [1, 2]:
+        manifest = json.loads(path.read_text())
+        manifest["shards"][0]["file"] = "../precious/thesis.tex"
+        if version == 1:
+            del manifest["crc32c"]
+            path.write_text(json.dumps(manifest | {"version": 1}))
+        else:
+            harness.write_manifest(path, manifest)
+        assert "its shard 0 is called '../precious/thesis.tex' instead of 'events-00000" in (
+            defects(dataset)["manifest"]["detail"])
+        convert("jsonl", EVENTS, dataset / "events@3", "--overwrite")
+        assert precious.read_text() == "years of work"
+
+
+def test_changed_kind_of_a_feature_contradicts_the_records(dataset):
+    path = dataset / ".shardfeed/events.manifest.json"
+    manifest = json.loads(path.read_text())
+    name, feature = next(iter(manifest["features"].items()))
+    kind = feature["kind"]
+    feature["kind"] = "float" if kind != "float" else "int64"
+    harness.write_manifest(path, manifest)
+    assert verify(dataset / "events@3")["num_defects"] == 0, "features are not looked into"
+    for level in ["examples", "images"]:
+        report = verify(dataset / "events@3", "--level", level, status=DEFECTS)
+        assert [d["kind"] for d in report["defects"]] == ["manifest"]
+        assert f"of the feature '{name}' kind {feature['kind']} instead of {kind}" in (
+            report["defects"][0]["detail"])
+
+
+@pytest.mark.parametrize("name", ["events-00001-of-00003.index", "events.manifest.json"])
+def test_fifo_in_place_of_a_sidecar_is_unreadable(dataset, name):
+    path = dataset / ".shardfeed" / name
+    path.unlink()
+    os.mkfifo(path)
+    report = verify(dataset / "events@3", status=IO_FAILED)
+    assert [d["kind"] for d in report["defects"]] == ["unreadable"]
+    assert f"{path}: is a FIFO, not a file" in report["defects"][0]["detail"]
+    if name.endswith(".index"):
+        for command in ["cat", "read"]:
+            assert f"{path}: is a FIFO, not a file" in harness.fail(
+                USAGE, command, dataset / "events@3", timeout=20)
+    harness.succeed("index", dataset / "events@3", "-q", timeout=20)
+
+
+def test_fifo_in_place_of_a_text_index_is_refused(copy_of):
+    path = copy_of("tensorflow/examples.tfrecord")
+    os.mkfifo(f"{path}.idx")
+    assert f"{path}.idx: is a FIFO, not a file" in harness.fail(
+        USAGE, "index", path, "--import", timeout=20)
+
+
+@pytest.mark.parametrize("name", ["events-00001-of-00003.index", "events.manifest.json"])
+def test_sidecar_that_may_not_be_read_is_no_defect_of_data(open_folder, run_without_privilege, name):
+    convert("jsonl", EVENTS, open_folder / "out/events@3")
+    path = open_folder / "out/.shardfeed" / name
+    path.chmod(0)
+    done = run_without_privilege("verify", open_folder / "out/events@3")
+    assert done.returncode == IO_FAILED, done.stderr
+    assert f"unreadable: {path}: cannot open: Permission denied" in done.stdout
+
+
 def test_manifest_of_another_number_of_shards_is_told(dataset):
     path = dataset / ".shardfeed/events.manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["shards"].pop()
-    path.write_text(json.dumps(manifest))
+    shard = manifest["shards"].pop()
+    for key in ["records", "bytes"]:
+        manifest[key] -= shard[key]
+    manifest["num_shards"] = 2
+    for i, shard in enumerate(manifest["shards"]):
+        shard["file"] = f"events-{i:05}-of-00002"
+    for feature in manifest["features"].values():
+        feature["records"] = min(feature["records"], manifest["records"])
+    harness.write_manifest(path, manifest)
     assert "describes 2 shards" in defects(dataset)["manifest"]["detail"]
 
 

@@ -1,5 +1,7 @@
 """Command lines that are wrong: what was given, what is wanted, which help has more."""
 
+import os
+
 import harness
 import pytest
 
@@ -25,3 +27,55 @@ def test_wrong_use_is_explained(arguments, said, help_of):
     first, second = result.err.splitlines()
     assert first.startswith(f"shardfeed: {said}"), first
     assert second == f"Run '{f'shardfeed {help_of}'.strip()} --help' for what there is."
+
+
+TEXT = harness.TESTDATA / "tables/events.jsonl"
+
+
+@pytest.mark.parametrize("place", ["gs://b/x", "s3://b/x", "hdfs://host:9000/x"])
+def test_places_that_are_not_local_are_refused(place, tmp_path):
+    harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
+    dataset = tmp_path / "in/d@2"
+    scheme = place.split(":")[0]
+    known = f"{scheme}:// is not known; what is read and written are local paths"
+    for command in [["convert", "jsonl", TEXT, f"{place}@1"], ["convert", "jsonl", place, "x@1"],
+                    ["reshard", dataset, f"{place}@1"], ["reshard", f"{place}@1", "x@1"],
+                    ["merge", dataset, dataset, f"{place}@1"],
+                    ["sample", dataset, f"{place}@1", "--count", "2"],
+                    ["split", dataset, place, "--shares", "a=0.5,b=0.5"],
+                    ["verify", f"{place}@1"], ["index", f"{place}@1", "--export", "dali"],
+                    ["read", f"{place}@1"], ["inspect", place], ["cat", f"{place}-*"],
+                    ["read", dataset, "--parse", "--trace", place]]:
+        assert known in harness.fail(harness.USAGE, *command, cwd=tmp_path), command
+    assert os.listdir(tmp_path) == ["in"]
+
+
+@pytest.mark.parametrize(("place", "said"), [
+    ("-", "a dataset is several files, which standard output cannot be"),
+    ("/dev/stdout", "a dataset is several files, and /dev is not a folder on a disk"),
+    ("/dev/fd/1", "a dataset is several files, and /dev/fd is not a folder on a disk"),
+    ("/proc/self/fd/x@1", "a dataset is several files, and /proc/self/fd is not a folder on a disk"),
+    ("out/-@1", "a dataset's name must not begin with '-'"),
+])
+def test_outputs_that_are_no_folder_are_refused(place, said, tmp_path):
+    harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
+    for command in [["convert", "jsonl", TEXT], ["reshard", tmp_path / "in/d@2"],
+                    ["merge", tmp_path / "in/d@2"]]:
+        message = harness.fail(harness.USAGE, *command, place, cwd=tmp_path)
+        assert message.startswith(f"{place}: {said}"), command
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_single_files_do_not_go_to_standard_output(tmp_path):
+    harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
+    assert "name one" in harness.fail(harness.USAGE, "read", tmp_path / "in/d@2", "--parse",
+                                      "--trace", "-", cwd=tmp_path)
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_fifo_is_not_written_to(tmp_path):
+    harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
+    fifo = tmp_path / "trace"
+    os.mkfifo(fifo)
+    assert f"{fifo}: is a FIFO, not a file" in harness.fail(
+        harness.USAGE, "read", tmp_path / "in/d@2", "--parse", "--trace", fifo, "-q", timeout=20)

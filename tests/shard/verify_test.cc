@@ -1,5 +1,7 @@
 #include "shard/verify.h"
 
+#include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
 #include "shard/writer.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example_builder.h"
@@ -10,6 +12,7 @@ namespace {
 
 using testing::ReadBytes;
 using testing::TestFolder;
+using Json = nlohmann::ordered_json;
 
 std::string SmallExample(int i) {
   ExampleBuilder builder;
@@ -148,10 +151,23 @@ class VerifyDatasetTest : public ::testing::Test {
     bytes[at] ^= 1;
     std::ofstream(set_.paths[shard], std::ios::binary) << bytes;
   }
-  VerifyReport Verify() { return *VerifyDataset(set_, {}); }
+  VerifyReport Verify(VerifyLevel level = VerifyLevel::kPayload) {
+    return *VerifyDataset(set_, {.level = level});
+  }
+  // Changes the manifest as it was written, and gives it the checksum of the change.
+  template <typename Change>
+  void ChangeManifest(Change change) {
+    const std::string path = ManifestPath(folder_.path(), "d");
+    if (manifest_.empty()) manifest_ = ReadBytes(path);
+    Json json = Json::parse(manifest_);
+    json.erase("crc32c");
+    change(json);
+    std::ofstream(path, std::ios::binary) << SealManifest(json.dump(1));
+  }
 
   TestFolder folder_;
   ShardSet set_;
+  std::string manifest_;
 };
 
 TEST_F(VerifyDatasetTest, DamageInAGzipMemberLosesThatMember) {
@@ -208,6 +224,87 @@ TEST_F(VerifyDatasetTest, BrokenManifestIsADefect) {
   const VerifyReport report = Verify();
   ASSERT_EQ(report.manifest_defects.size(), 1);
   EXPECT_THAT(report.manifest_defects[0].detail, ::testing::HasSubstr("not a manifest"));
+}
+
+TEST_F(VerifyDatasetTest, ManifestThatDescribesOtherRecordsIsADefectOfExamplesLevel) {
+  Write(Compression::kNone);
+  const auto details = [this](auto change, VerifyLevel level = VerifyLevel::kExamples) {
+    ChangeManifest(change);
+    std::string text;
+    for (const Defect& defect : Verify(level).manifest_defects) text += defect.detail;
+    return text;
+  };
+  const std::string says =
+      ManifestPath(folder_.path(), "d") + ": says of the records what is not so: ";
+  const auto feature = [](const char* key, const Json& value) {
+    return [=](Json& json) { json["features"]["i"][key] = value; };
+  };
+  EXPECT_EQ(details([](Json&) {}), "");
+  EXPECT_EQ(details(feature("kind", "float"), VerifyLevel::kPayload), "");
+  EXPECT_EQ(details(feature("kind", "float")),
+            says + "of the feature 'i' kind float instead of int64");
+  EXPECT_EQ(details(feature("kind", "none")),
+            says + "of the feature 'i' kind none instead of int64");
+  EXPECT_EQ(details(feature("records", 1999)),
+            says + "of the feature 'i' records 1999 instead of 2000");
+  EXPECT_EQ(details(feature("max_values", 2)),
+            says + "of the feature 'i' max_values 2 instead of 1");
+  EXPECT_EQ(details(feature("min_values", 0)),
+            says + "of the feature 'i' min_values 0 instead of 1");
+  EXPECT_EQ(details(feature("list", true)), says + "of the feature 'i' list true instead of false");
+  EXPECT_EQ(details(feature("mixed_kinds", 3)),
+            says + "of the feature 'i' mixed kinds true instead of false");
+  EXPECT_EQ(details([](Json& json) { json["not_examples"] = 1; }),
+            says + "1 records that are not Examples instead of 0");
+  EXPECT_EQ(details([](Json& json) { json["features"]["j"] = json["features"]["i"]; }),
+            says + "a feature 'j', which is not there");
+  EXPECT_EQ(details([](Json& json) { json["features"] = Json::object(); }),
+            says + "no feature 'i'");
+}
+
+TEST_F(VerifyDatasetTest, OtherCompressionInTheManifestIsADefect) {
+  Write(Compression::kGzip);
+  ChangeManifest([](Json& json) { json["compression"] = "none"; });
+  const VerifyReport report = Verify();
+  ASSERT_EQ(report.manifest_defects.size(), 2);
+  EXPECT_THAT(
+      report.manifest_defects[0].detail,
+      ::testing::HasSubstr("d-00000-of-00002 what is not so: compression none instead of gzip"));
+}
+
+// Which kind counts, where they are mixed, depends on the order of the records alone.
+TEST_F(VerifyDatasetTest, SchemaOfMixedKindsIsSound) {
+  auto writer = DatasetWriter::Create(*ParseOutputSpec(folder_ / "d@3"), {});
+  ASSERT_OK(writer);
+  for (int i = 0; i < 300; ++i) {
+    ExampleBuilder builder;
+    if (i % 7 == 0) builder.AddFloat("x", 1);
+    if (i % 7 > 2) builder.AddInt64("x", i);
+    if (i % 7 == 2) builder.AddInt64List("x", {});
+    builder.AddBytes("b", std::string(i % 5, 'b'));
+    std::string bytes;
+    builder.SerializeExample(&bytes);
+    ASSERT_OK((*writer)->Write(bytes));
+  }
+  ASSERT_OK((*writer)->Finish({}));
+  set_ = *ResolveSpec(folder_ / "d@3");
+  EXPECT_EQ(Verify(VerifyLevel::kExamples).num_defects(), 0);
+  ChangeManifest([](Json& json) { json["features"]["b"]["max_bytes"] = 5; });
+  EXPECT_EQ(Verify(VerifyLevel::kExamples).num_defects(), 1);
+}
+
+TEST_F(VerifyDatasetTest, FlippedBitOfTheManifestIsADefect) {
+  Write(Compression::kNone);
+  const std::string path = ManifestPath(folder_.path(), "d");
+  const std::string sound = ReadBytes(path);
+  for (size_t bit = 0; bit < 8 * sound.size(); bit += 37) {
+    std::string bytes = sound;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << (bit % 8));
+    std::ofstream(path, std::ios::binary) << bytes;
+    const VerifyReport report = Verify(VerifyLevel::kHeaders);
+    ASSERT_EQ(report.manifest_defects.size(), 1) << bit;
+    EXPECT_EQ(report.manifest_defects[0].kind, "manifest");
+  }
 }
 
 TEST_F(VerifyDatasetTest, MissingShardIsUnreadableAndTheOthersAreRead) {
