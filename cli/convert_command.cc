@@ -54,6 +54,7 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
                                                      std::unique_ptr<StandardInput>& input) {
   if (kind.resolves_specs) return sources;
   for (std::string& source : sources) {
+    if (absl::Status status = CheckIsPath(source); !status.ok()) return status;
     if (source != "-") continue;
     if (!kind.reads_standard_input) {
       return absl::InvalidArgumentError(

@@ -99,6 +99,14 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(
         "--center, --no-antialias and --save-grid tell of pictures: add --image SIZE"));
   }
+  for (const std::string* path : {&flags.grid, &flags.trace}) {
+    absl::Status status = CheckIsPath(*path);
+    if (status.ok() && *path == "-") {
+      status = absl::InvalidArgumentError(
+          "-: what --save-grid and --trace write goes to a file, not to standard output; name one");
+    }
+    if (!status.ok()) return ReportError(status);
+  }
   if (batches) {
     // Batches may be short at the end, unless ranks are to have as many.
     if (flags.order.world == 1) reading->batch = 1;

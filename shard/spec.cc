@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <compare>
 #include <filesystem>
@@ -157,6 +158,18 @@ std::string AfterAtError(std::string_view name) {
       "after '@' expected a number of shards or *, then nothing or .suffix, as in "
       "train@64.tfrecord; found '{}'",
       name.substr(name.rfind('@') + 1));
+}
+
+// Whether `directory` belongs to the kernel, so that what is written there is not kept. /dev/shm is
+// a folder like others, in memory.
+bool IsSystemFolder(std::string_view directory) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path path = fs::weakly_canonical(directory.empty() ? "." : directory, error);
+  if (error) path = fs::path(directory).lexically_normal();
+  const std::string real = path.string() + "/";
+  if (real.starts_with("/dev/shm/")) return false;
+  return real.starts_with("/dev/") || real.starts_with("/proc/") || real.starts_with("/sys/");
 }
 
 // ---- Folders
@@ -790,12 +803,42 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 }  // namespace
 
+absl::Status CheckIsPath(std::string_view path) {
+  const size_t end = path.find("://");
+  const std::string_view scheme = path.substr(0, end == path.npos ? 0 : end);
+  const bool is_scheme =
+      !scheme.empty() && std::all_of(scheme.begin(), scheme.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
+      });
+  if (!is_scheme) return absl::OkStatus();
+  const std::string_view rest = path.substr(end + 3);
+  if (scheme == "file" && rest.starts_with('/')) {
+    return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}:// is not known; what is read and written are local paths (of a folder "
+                  "that is called so, ./{}:/...)",
+                  path, scheme, scheme));
+}
+
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (spec.find('\0') != spec.npos) return absl::InvalidArgumentError(kNulError);
+  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
   const PathParts parts = SplitPath(spec);
   const auto wrong = [&spec](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", spec, what));
   };
+  if (spec == "-") {
+    return wrong(
+        "a dataset is several files, which standard output cannot be; write it as folder/name@N, "
+        "for example out/train@16");
+  }
+  if (IsSystemFolder(parts.directory)) {
+    return wrong(fmt::format(
+        "a dataset is several files, and {} is not a folder on a disk; write it as folder/name@N, "
+        "for example out/train@16",
+        parts.directory));
+  }
   OutputSpec output;
   output.directory = parts.directory;
   if (parts.name.find('@') == std::string_view::npos) {
@@ -813,6 +856,9 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   }
   if (output.stem.empty()) {
     return wrong("a name is missing: write it as folder/name@N, for example out/train@16");
+  }
+  if (output.stem.starts_with('-')) {
+    return wrong("a dataset's name must not begin with '-', which programs take for an option");
   }
   if (output.stem.find('@') != std::string::npos || HasWildcard(output.stem) ||
       HasWildcard(output.suffix)) {
@@ -836,6 +882,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
 
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
   if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
+  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
   std::string path = spec;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/names.h"
 
@@ -28,12 +29,16 @@ struct OutputSpec {
   std::optional<uint64_t> count;  // none: whoever writes decides
 };
 
-// Reads stem@N[.suffix], stem@*[.suffix] or stem, each with a folder in front or not. Looks at no
+// OK for a path of this machine; InvalidArgument for what stands elsewhere, such as gs://bucket/x.
+// A folder that is called "gs:" is ./gs:
+absl::Status CheckIsPath(std::string_view path);
+
+// Reads stem@N[.suffix], stem@*[.suffix] or stem, each with a folder in front or not. Opens no
 // file.
 //
-// InvalidArgument: no stem; N outside 1 .. kMaxShards; anything else after '@'; the name of a
-// single shard; a name that could not be read back, such as one of a hidden file, a sidecar or with
-// a wildcard.
+// InvalidArgument: no path (CheckIsPath); a folder of the kernel, such as /dev; no stem; N outside
+// 1 .. kMaxShards; anything else after '@'; the name of a single shard; a name that could not be
+// read back, such as one of a hidden file, a sidecar or with a wildcard, or that begins with '-'.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
 
 // The files of a dataset, in shard order.
@@ -63,9 +68,9 @@ struct ShardSet {
 //
 // NotFound: nothing of that name, with what is there instead. DataLoss: shards are missing, there
 // twice or numbered past their total; a broken manifest or dataset_info.json. InvalidArgument: the
-// spec cannot be read, names several datasets, which are listed, or what is no file (a pipe) or no
-// TFRecord (as dataset_info.json tells). FailedPrecondition: a Spark job that did not finish.
-// Others, as ErrnoStatus says, when a folder cannot be listed.
+// spec cannot be read, is no path, names several datasets, which are listed, or what is no file (a
+// pipe) or no TFRecord (as dataset_info.json tells). FailedPrecondition: a Spark job that did not
+// finish. Others, as ErrnoStatus says, when a folder cannot be listed.
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, one spec after the other. Files that make up one whole set in its order

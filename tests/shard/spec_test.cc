@@ -107,6 +107,16 @@ TEST(ParseOutputSpec, WrongFormsAreRefused) {
   EXPECT_FAILS(ParseOutputSpec("out/.a@5"), kInvalidArgument, "hidden files or sidecars");
   EXPECT_FAILS(ParseOutputSpec("out/a@5.idx"), kInvalidArgument, "hidden files or sidecars");
   EXPECT_FAILS(ParseOutputSpec("out/a@5."), kInvalidArgument, "after '@' expected");
+  EXPECT_FAILS(ParseOutputSpec("-"), kInvalidArgument,
+               "-: a dataset is several files, which standard output cannot be");
+  for (const char* spec : {"-@1", "out/-", "out/--x@3", "-.tfrecord@2"}) {
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, "must not begin with '-'");
+  }
+  for (const char* spec : {"/dev/stdout", "/dev/x@1", "/dev/fd/x@1", "/proc/self/x@1", "/sys/x@2",
+                           "/dev/shm/../x@1", "//dev/x"}) {
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, "a dataset is several files, and /");
+  }
+  EXPECT_OK(ParseOutputSpec("/dev/shm/x@1"));
   EXPECT_FAILS(ParseOutputSpec("out/a@"), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("out/a@-5"), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("out/a@b@5"), kInvalidArgument, "must not contain");
@@ -435,6 +445,22 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
   Remove(".shardfeed/a.manifest.json");
   Info(deep);
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "nested more than 100 deep");
+}
+
+TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
+  for (const char* spec : {"gs://b/x@1", "s3://b/x-*", "hdfs://host:9000/x", "https://host/x"}) {
+    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument, ":// is not known; what is read");
+    EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not known");
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, ":// is not known; what is read");
+  }
+  EXPECT_FAILS(ResolveSpec("gs://b/x@1"), kInvalidArgument,
+               "gs://b/x@1: gs:// is not known; what is read and written are local paths (of a "
+               "folder that is called so, ./gs:/...)");
+  EXPECT_FAILS(ResolveSpec("file:///data/x@1"), kInvalidArgument,
+               "file:///data/x@1: write it as the plain path /data/x@1");
+  folder_.Write("gs:/b/x-00000-of-00001", "");
+  EXPECT_OK(Resolve("gs://b/x@1"));
+  EXPECT_OK(ParseOutputSpec("./gs://b/x@1"));
 }
 
 // Names from a manifest are compared with those of files, and never made into paths.
