@@ -1,5 +1,7 @@
 #include "convert/class_map.h"
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "convert/excerpt.h"
 #include "convert/text_reader.h"
@@ -43,12 +45,12 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
     nlohmann::json json;
     if (absl::Status status = ParseBoundedJson(*text, &json); !status.ok()) {
       return absl::DataLossError(
-          fmt::format("{}: starts like a JSON object, but is not one; a class map is "
-                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line: {}",
+          fmt::format("{}: starts like a JSON object, but is not one: {}; a class map is "
+                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line",
                       path, std::string(status.message())));
     }
     for (const auto& [name, number] : json.items()) {
-      if (!number.is_number_integer() || number < 0) {
+      if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX) {
         return absl::DataLossError(fmt::format("{}: {} has no integer from 0 on for a number: {}",
                                                path, Excerpt(name), number.dump()));
       }

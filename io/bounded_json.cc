@@ -95,13 +95,14 @@ const Json* JsonMembers::Find(const Json& object, std::string_view key, std::str
 }
 
 uint64_t JsonMembers::Number(const Json& object, std::string_view key, uint64_t most) {
-  const Json* member = Find(
-      object, key,
-      most == UINT64_MAX ? "a whole number of 64 bits" : fmt::format("a number up to {}", most),
-      [most](const Json& m) {
-        const bool is_negative = !m.is_number_unsigned() && m.is_number() && m < 0;
-        return m.is_number_integer() && !is_negative && m.get<uint64_t>() <= most;
-      });
+  const auto fits = [most](const Json& m) {
+    const bool is_negative = !m.is_number_unsigned() && m.is_number() && m < 0;
+    return m.is_number_integer() && !is_negative && m.get<uint64_t>() <= most;
+  };
+  std::string range;
+  std::string_view expected = "a whole number of 64 bits";
+  if (most != UINT64_MAX) expected = range = fmt::format("a number up to {}", most);
+  const Json* member = Find(object, key, expected, fits);
   return member != nullptr ? member->get<uint64_t>() : 0;
 }
 

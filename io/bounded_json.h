@@ -24,8 +24,8 @@ inline constexpr size_t kMaxJsonValues = size_t{1} << 23;
 // Parses `text` into `json`. DataLoss, with what is wrong: not JSON, or beyond one of the bounds.
 absl::Status ParseBoundedJson(std::string_view text, nlohmann::json* json,
                               size_t max_values = kMaxJsonValues);
-// The same, but of an object, keeps only the members that are neither objects nor arrays. The others
-// are absent, or values that are of no type.
+// The same, but of an object, keeps only the members that are neither objects nor arrays. The
+// others are absent, or values that are of no type.
 absl::Status ParseTopOfJson(std::string_view text, nlohmann::json* json);
 
 // Reads members of objects. The first one that is absent, or not as expected, makes status() a

@@ -72,8 +72,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
     shard.summary = *summary;
     return absl::OkStatus();
   }
-  if (!summary.ok() && !absl::IsNotFound(summary.status()) &&
-      !absl::IsDataLoss(summary.status())) {
+  if (!summary.ok() && !absl::IsNotFound(summary.status()) && !absl::IsDataLoss(summary.status())) {
     return summary.status();
   }
   if (!options.build_indexes) {

@@ -1,5 +1,6 @@
 #include "shard/manifest_seal.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "fmt/format.h"

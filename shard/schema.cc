@@ -179,7 +179,9 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
       known = true;
     }
     if (!known) members.Fail(fmt::format("a feature is of the unknown kind '{}'", kind));
-    feature.records = members.Number(entry, "records", records);
+    // A SequenceExample may have a name twice, as a feature of its own and as a list.
+    feature.records =
+        members.Number(entry, "records", records > UINT64_MAX / 2 ? records : 2 * records);
     feature.min_values = members.Number(entry, "min_values");
     feature.max_values = members.Number(entry, "max_values");
     if (entry.contains("list")) feature.is_list = members.Flag(entry, "list");

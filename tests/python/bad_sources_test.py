@@ -47,8 +47,14 @@ def test_imagefolder(tmp_path, files, message):
     ("", "IN/map: no classes: the file is empty"),
     ('{"cat": -1}', 'IN/map: "cat" has no integer from 0 on for a number: -1'),
     ('{"cat": 1, "dog": 1}', 'IN/map: "cat" and "dog" have the same number 1'),
-    ('{"cat": 1', "IN/map: starts like a JSON object, but is not one; a class map is {\"cat\": 0, "
-     '"dog": 1}, or one name a line')])
+    ('{"cat": 18446744073709551615}',
+     'IN/map: "cat" has no integer from 0 on for a number: 18446744073709551615'),
+    ('{"cat": 1', "IN/map: starts like a JSON object, but is not one: [json.exception.parse_error."
+     "101] parse error at line 1, column 10: syntax error while parsing object - unexpected end of "
+     'input; expected \'}\'; a class map is {"cat": 0, "dog": 1}, or one name a line'),
+    ('{"cat": ' + "[" * 100_000 + "]" * 100_000 + "}", "IN/map: starts like a JSON object, but is "
+     "not one: at byte 107 its values are nested more than 100 deep; a class map is "
+     '{"cat": 0, "dog": 1}, or one name a line')])
 def test_class_map(tmp_path, text, message):
     refuse(tmp_path, "imagefolder", {"in/cat/a.jpg": JPEG, "map": text}, ["in"], message,
            "--class-map", "IN/map")
