@@ -268,17 +268,91 @@ absl::Status ShardIndex::Parse(const std::string& name) {
                directory_offset_ >= kIndexHeaderBytes + kPadding && groups <= size / 8 &&
                directory_offset_ + 8 * groups == restart_offset_ &&
                num_restart_points_ <= (size - restart_offset_) / kRestartBytes;
-  for (uint64_t g = 0; sound && g < groups; ++g) {
-    const uint64_t at = Load64(bytes_.data() + directory_offset_ + 8 * g);
-    const uint64_t room = directory_offset_ - kPadding;
-    sound = at >= kIndexHeaderBytes && at + kGroupHeaderBytes <= room;
-    if (!sound) break;
-    const int width = static_cast<unsigned char>(bytes_[at + 16]);
-    const uint64_t n = std::min<uint64_t>(kGroupRecords, summary_.records - g * kGroupRecords);
-    sound = width <= 64 && at + kGroupHeaderBytes + (n * width + 7) / 8 <= room;
+  if (!sound || !GroupsAreSound() || !PointsAreSound()) {
+    return damaged("the index contradicts itself");
   }
-  if (!sound) return damaged("the index contradicts itself");
   return absl::OkStatus();
+}
+
+// Whether the frames stand one after another and fill the stream, so that whoever uses Offset need
+// not ask whether offsets rise and where they end.
+bool ShardIndex::GroupsAreSound() const {
+  const bool raw = summary_.compression == Compression::kNone;
+  if (raw && summary_.stream_bytes != summary_.shard_bytes) return false;
+  if (summary_.records == 0) return summary_.stream_bytes == 0;
+  const uint64_t room = directory_offset_ - kPadding;
+  uint64_t least = 0;  // where the next group starts at the least
+  for (uint64_t first = 0; first < summary_.records; first += kGroupRecords) {
+    const uint64_t n = std::min<uint64_t>(kGroupRecords, summary_.records - first);
+    const uint64_t at = Load64(bytes_.data() + directory_offset_ + first / kGroupRecords * 8);
+    if (at < kIndexHeaderBytes || at > room || room - at < kGroupHeaderBytes) return false;
+    const char* const group = bytes_.data() + at;
+    const int width = static_cast<unsigned char>(group[16]);
+    if (width > 64 || (n * width + 7) / 8 > room - at - kGroupHeaderBytes) return false;
+    const uint64_t base = Load64(group);
+    const uint64_t step = Load64(group + 8);
+    // Each frame has at least `step` bytes if the packed numbers do not fall.
+    if (first == 0 ? base != 0 : base < least) return false;
+    if (base > summary_.stream_bytes || step < kFrameBytes) return false;
+    const uint64_t rest = summary_.stream_bytes - base;
+    if (step > rest / n) return false;
+    uint64_t last = 0;
+    if (width > 0) {
+      const char* const packed = group + kGroupHeaderBytes;
+      if (Unpack(packed, 0, width) != 0) return false;
+      bool rising = true;
+      if (width <= 56) {
+        const uint64_t mask = (uint64_t{1} << width) - 1;
+        size_t bit = width;
+        for (uint64_t i = 1; i < n; ++i, bit += width) {
+          const uint64_t number = Load64(packed + bit / 8) >> (bit % 8) & mask;
+          rising &= number >= last;
+          last = number;
+        }
+      } else {
+        for (uint64_t i = 1; i < n; ++i) {
+          const uint64_t number = Unpack(packed, i, width);
+          rising &= number >= last;
+          last = number;
+        }
+      }
+      if (!rising || last > rest - n * step) return false;
+    }
+    least = base + n * step + last;
+  }
+  return true;
+}
+
+// Whether the restart points rise and lie in the file and the stream, with their windows and blocks
+// in the index.
+bool ShardIndex::PointsAreSound() const {
+  if (num_restart_points_ > 0 && summary_.compression == Compression::kNone) return false;
+  const uint64_t windows = bytes_.size() - restart_offset_ - num_restart_points_ * kRestartBytes;
+  DeflateBlock before;
+  for (uint64_t number = 0; number < num_restart_points_; ++number) {
+    const char* const entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
+    const RestartPoint point = PointAt(number);
+    const uint64_t window = Load64(entry + 16);
+    const uint64_t window_bytes = Load32(entry + 24);
+    const uint64_t blocks = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
+    if (point.file_offset > summary_.shard_bytes || point.file_offset > UINT64_MAX / 8 ||
+        point.stream_offset > summary_.stream_bytes || window > windows ||
+        window_bytes + blocks * kBlockBytes > windows - window) {
+      return false;
+    }
+    const auto bits = static_cast<unsigned char>(entry[28]);
+    const auto at_header = static_cast<unsigned char>(entry[29]);
+    if (bits > 7 || at_header > 1 || (bits > 0 && (at_header == 1 || point.file_offset == 0))) {
+      return false;
+    }
+    const DeflateBlock place = PlaceOf(point);
+    // Members without content may stand between two points; compressed data always does.
+    if (number == 0 ? place.offset != 0 : place.bit <= before.bit || place.offset < before.offset) {
+      return false;
+    }
+    before = place;
+  }
+  return true;
 }
 
 uint64_t ShardIndex::Offset(uint64_t record) const {
@@ -288,6 +362,27 @@ uint64_t ShardIndex::Offset(uint64_t record) const {
   const size_t i = record % kGroupRecords;
   return Load64(group) + i * Load64(group + 8) +
          Unpack(group + kGroupHeaderBytes, i, static_cast<unsigned char>(group[16]));
+}
+
+size_t ShardIndex::CountAgreeing(uint64_t first, absl::Span<const Record> records) const {
+  if (first >= summary_.records) return 0;
+  const size_t count = std::min<uint64_t>(records.size(), summary_.records - first);
+  for (size_t done = 0; done < count;) {
+    const uint64_t record = first + done;
+    const char* const group =
+        bytes_.data() + Load64(bytes_.data() + directory_offset_ + 8 * (record / kGroupRecords));
+    const size_t begin = record % kGroupRecords;
+    const size_t end = std::min<size_t>(kGroupRecords, begin + count - done);
+    const uint64_t step = Load64(group + 8);
+    const int width = static_cast<unsigned char>(group[16]);
+    uint64_t expected = Load64(group) + begin * step;
+    for (size_t i = begin; i < end; ++i, ++done, expected += step) {
+      if (records[done].offset != expected + Unpack(group + kGroupHeaderBytes, i, width)) {
+        return done;
+      }
+    }
+  }
+  return count;
 }
 
 uint64_t ShardIndex::RecordAt(uint64_t offset) const {
@@ -399,15 +494,19 @@ RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window)
   const uint64_t number = LastRestartUpTo(stream_offset);
   RestartPoint point = PointAt(number);
   if (!with_window) return point;
-  const std::string_view window = WindowOf(number);
-  if (!window.empty()) {
-    uLongf size = kDeflateWindowBytes;
-    point.window.resize(size);
-    uncompress(reinterpret_cast<Bytef*>(point.window.data()), &size,
-               reinterpret_cast<const Bytef*>(window.data()), window.size());
-    point.window.resize(size);
-  }
+  point.window = WindowAt(number);
   return point;
+}
+
+std::string ShardIndex::WindowAt(uint64_t number) const {
+  const std::string_view deflated = WindowOf(number);
+  if (deflated.empty()) return {};
+  std::string window(kDeflateWindowBytes, '\0');
+  uLongf size = window.size();
+  const int result = uncompress(reinterpret_cast<Bytef*>(window.data()), &size,
+                                reinterpret_cast<const Bytef*>(deflated.data()), deflated.size());
+  window.resize(result == Z_OK ? size : 0);
+  return window;
 }
 
 }  // namespace shardfeed

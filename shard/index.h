@@ -15,9 +15,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "io/output_file.h"
 #include "tfrecord/compression.h"
 #include "tfrecord/decompress.h"
+#include "tfrecord/framing.h"
 
 namespace shardfeed {
 
@@ -33,7 +35,10 @@ struct IndexSummary {
 // An open index. Immutable, thread safe.
 class ShardIndex {
  public:
-  // NotFound: no such file. DataLoss: not an index, or damaged; the remedy is to make it anew.
+  // NotFound: no such file. DataLoss: not an index, damaged, or one that contradicts itself; the
+  // remedy is to make it anew. What is open holds a frame of at least 16 bytes for each record, one
+  // after another from 0 to stream_bytes, and restart points that rise within the file and the
+  // stream. Whether the shard's frames stand there is for IndexCheck (index_check.h) to tell.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
   // An index in memory; `name` is for messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
@@ -48,11 +53,20 @@ class ShardIndex {
   // Where the frame of `record` starts in the decompressed stream, in bytes; for record ==
   // records(), where the stream ends. Constant time. `record` <= records().
   uint64_t Offset(uint64_t record) const;
+  // How many of `records` start where the index says that record `first` and those after it do; as
+  // many as there are when all of them do.
+  size_t CountAgreeing(uint64_t first, absl::Span<const Record> records) const;
   // The record whose frame holds byte `offset` of the stream, which is below stream_bytes.
   uint64_t RecordAt(uint64_t offset) const;
 
   // Compressed shards: the last point at or before `stream_offset`. Its window takes some time.
   RestartPoint RestartBefore(uint64_t stream_offset, bool with_window = true) const;
+  // The restart point of that number, without its window.
+  RestartPoint PointAt(uint64_t number) const;
+  // Its window; empty where there is none or it cannot be inflated.
+  std::string WindowAt(uint64_t number) const;
+  // The blocks known to start between it and the next one.
+  std::vector<DeflateBlock> BlocksBehind(uint64_t number) const;
   // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
   uint64_t RestartAtOrAfter(uint64_t stream_offset) const;
   uint64_t num_restart_points() const { return num_restart_points_; }
@@ -74,13 +88,10 @@ class ShardIndex {
   uint64_t FirstRestartFrom(uint64_t stream_offset) const;
   // Number of the last one at or before it; 0 if none is.
   uint64_t LastRestartUpTo(uint64_t stream_offset) const;
-  // The restart point of that number, without its window.
-  RestartPoint PointAt(uint64_t number) const;
-  // Its window, compressed, and how many blocks stand behind that. Empty and unchanged where they
-  // are not all in the index.
+  bool GroupsAreSound() const;
+  bool PointsAreSound() const;
+  // The window of a restart point, compressed, and how many blocks stand behind that.
   std::string_view WindowOf(uint64_t number, uint64_t* blocks = nullptr) const;
-  // The blocks known to start between it and the next one.
-  std::vector<DeflateBlock> BlocksBehind(uint64_t number) const;
 
   std::string owned_;
   void* mapping_ = nullptr;

@@ -1,17 +1,14 @@
 #include "shard/index_build.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "fmt/format.h"
-#include "io/errno_status.h"
 #include "io/file.h"
 #include "io/parallel.h"
+#include "shard/file_replacement.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
 #include "tfrecord/framing.h"
@@ -245,26 +242,14 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
 }  // namespace
 
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
-  const std::string index_path = IndexPath(path);
-  const std::filesystem::path directory = std::filesystem::path(index_path).parent_path();
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return ErrnoStatus(error.value(), directory.string(), "create the folder");
-  const std::string temporary = fmt::format("{}.tmp{}", index_path, ::getpid());
-  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
-  if (!file.ok()) return file.status();
-  IndexBuilder builder(file->get());
+  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
+      FileReplacement::Begin(IndexPath(path), options.stop);
+  if (!replacement.ok()) return replacement.status();
+  IndexBuilder builder(&(*replacement)->file());
   absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
   absl::Status status = summary.status();
   if (status.ok()) status = builder.Finish(*summary).status();
-  if (status.ok()) status = (*file)->Sync();
-  if (status.ok()) status = (*file)->Close();
-  if (status.ok()) status = MoveFile(temporary, index_path);
-  if (!status.ok()) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  status = SyncDirectory(directory.string());
+  if (status.ok()) status = (*replacement)->Commit();
   if (!status.ok()) return status;
   return summary;
 }
@@ -279,8 +264,10 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
   return ShardIndex::FromBytes(*std::move(bytes), "index of " + path);
 }
 
-absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(
-    const std::string& path, const IndexBuildOptions& options) {
+absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
+                                                                   const IndexBuildOptions& options,
+                                                                   bool* built) {
+  if (built != nullptr) *built = false;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(path));
   if (index.ok()) {
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
@@ -289,6 +276,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(
   } else if (!absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
     return index.status();
   }
+  if (built != nullptr) *built = true;
   return BuildIndex(path, options);
 }
 

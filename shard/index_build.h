@@ -40,9 +40,11 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
                                                              const IndexBuildOptions& options);
 
 // The index beside the shard if there is one that fits, otherwise one built in memory. An index
-// fits when the sizes agree; the digest is verify's to compare.
-absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(
-    const std::string& path, const IndexBuildOptions& options);
+// fits when the sizes agree; whether all of it is true is told by CompareIndexWithShard
+// (index_check.h). `built` tells which of the two it is: one that was built is true.
+absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
+                                                                   const IndexBuildOptions& options,
+                                                                   bool* built = nullptr);
 
 }  // namespace shardfeed
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -10,6 +13,7 @@
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "shard/index_build.h"
+#include "shard/index_check.h"
 #include "shard/shard_reader.h"
 #include "shard/writer.h"
 #include "tfrecord/framing.h"
@@ -24,6 +28,25 @@ constexpr size_t kUnitRuns = 4096;
 // and only the ends of the frames are read.
 constexpr uint64_t kReadThroughBytes = 16 << 10;
 constexpr size_t kWindowBytes = 1 << 20;
+
+// The CRC-32C of A followed by B, where `a` and `b` are theirs and B has `bytes` bytes.
+uint32_t AppendedCrc32c(uint32_t a, uint32_t b, uint64_t bytes) {
+  // A CRC is a polynomial modulo the generator, its highest power in the lowest bit. A is
+  // multiplied by x to the power of 8 * bytes, by squaring.
+  const auto times_x = [](uint32_t p) { return (p >> 1) ^ ((p & 1) != 0 ? 0x82f63b78u : 0); };
+  const auto product = [&](uint32_t p, uint32_t q) {
+    uint32_t sum = 0;
+    for (int bit = 31; bit >= 0; --bit, q = times_x(q)) {
+      if ((p >> bit & 1) != 0) sum ^= q;
+    }
+    return sum;
+  };
+  uint32_t factor = 1u << 23;  // x to the power of 8
+  for (; bytes > 0; bytes >>= 1, factor = product(factor, factor)) {
+    if ((bytes & 1) != 0) a = product(a, factor);
+  }
+  return a ^ b;
+}
 
 absl::Status RecordError(const ReshardInput& input, size_t shard, uint64_t record,
                          std::string_view what) {
@@ -42,6 +65,49 @@ struct Piece {
   size_t shard;
   uint64_t begin;
   uint64_t end;
+};
+
+// The digests of raw shards of which all records are taken once, from those of their pieces, which
+// several threads report in any order.
+class WholeDigests {
+ public:
+  WholeDigests(const ReshardInput& input, const std::vector<uint64_t>& taken)
+      : input_(input), parts_(taken.size()) {
+    for (size_t shard = 0; shard < taken.size(); ++shard) {
+      whole_.push_back(taken[shard] == input.index(shard).records());
+    }
+  }
+
+  // Thread safe.
+  void Add(const Piece& piece, uint32_t digest) {
+    if (!whole_[piece.shard]) return;
+    const std::lock_guard lock(mutex_);
+    parts_[piece.shard][piece.begin] = {piece.end, digest};
+  }
+  // When all records were reported.
+  absl::Status Compare() const {
+    for (size_t shard = 0; shard < parts_.size(); ++shard) {
+      const IndexSummary& summary = input_.index(shard).summary();
+      if (!whole_[shard] || summary.compression != Compression::kNone) continue;
+      uint32_t digest = 0;
+      for (const auto& [begin, part] : parts_[shard]) {
+        digest = AppendedCrc32c(digest, part.second, (part.first - begin) * kFrameBytes);
+      }
+      if (digest == summary.records_digest) continue;
+      return absl::DataLossError(fmt::format(
+          "{}: the digest of its records is {:08x}, but its index says {:08x}; 'shardfeed "
+          "verify' tells what is damaged",
+          input_.path(shard), digest, summary.records_digest));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const ReshardInput& input_;
+  std::vector<bool> whole_;
+  std::mutex mutex_;
+  // By shard and first record: the record after the last one, and the digest.
+  std::vector<std::map<uint64_t, std::pair<uint64_t, uint32_t>>> parts_;
 };
 
 // Splits a run at the ends of the shards.
@@ -69,8 +135,9 @@ absl::Status ForEachPiece(const ReshardInput& input, RecordRun run,
 // Checks the frames of raw shards against the index as they pass.
 class FrameCheck {
  public:
-  FrameCheck(const ReshardInput& input, IndexBuilder& index, RecordsDigest& digest)
-      : input_(input), index_(index), digest_(digest) {}
+  FrameCheck(const ReshardInput& input, IndexBuilder& index, RecordsDigest& digest,
+             WholeDigests& digests)
+      : input_(input), index_(index), digest_(digest), digests_(digests) {}
 
   void Start(const Piece& piece) {
     piece_ = piece;
@@ -89,20 +156,13 @@ class FrameCheck {
     ++record_;
     return index_.AddFrame(frame);
   }
-  absl::Status End() const {
-    const IndexSummary& summary = input_.index(piece_.shard).summary();
-    const bool whole = piece_.begin == 0 && piece_.end == summary.records;
-    if (!whole || of_piece_.value() == summary.records_digest) return absl::OkStatus();
-    return absl::DataLossError(fmt::format(
-        "{}: the digest of its records is {:08x}, but its index says {:08x}; 'shardfeed "
-        "verify' tells what is damaged",
-        input_.path(piece_.shard), of_piece_.value(), summary.records_digest));
-  }
+  void End() const { digests_.Add(piece_, of_piece_.value()); }
 
  private:
   const ReshardInput& input_;
   IndexBuilder& index_;
   RecordsDigest& digest_;
+  WholeDigests& digests_;
   Piece piece_{};
   uint64_t record_ = 0;
   RecordsDigest of_piece_;
@@ -183,14 +243,15 @@ struct CopiedShard {
 };
 
 absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector<Piece>& pieces,
-                                    const std::string& base, const ReshardOptions& options) {
+                                    const std::string& base, const ReshardOptions& options,
+                                    WholeDigests& digests) {
   absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
   if (!out.ok()) return out.status();
   absl::StatusOr<std::unique_ptr<OutputFile>> index_file = OutputFile::Create(base + ".index");
   if (!index_file.ok()) return index_file.status();
   IndexBuilder index(index_file->get());
   RecordsDigest digest;
-  FrameCheck check(input, index, digest);
+  FrameCheck check(input, index, digest, digests);
   for (const Piece& piece : pieces) {
     const IndexSummary& summary = input.index(piece.shard).summary();
     absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(piece.shard));
@@ -201,8 +262,8 @@ absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector
         (*in)->size() != summary.shard_bytes
             ? IndexError(input, piece.shard, 0)
             : (small ? CopyThrough : CopyByKernel)(input, piece, **in, **out, check, options.stop);
-    if (status.ok()) status = check.End();
     if (!status.ok()) return status;
+    check.End();
     if (options.records_written != nullptr) *options.records_written += piece.end - piece.begin;
   }
   CopiedShard copied{(*out)->size(), index.records(), digest.value()};
@@ -218,7 +279,7 @@ absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector
   return copied;
 }
 
-// A whole shard with its index, which need not be beside it.
+// A whole compressed shard with its index, which need not be beside it and was compared with it.
 absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
                                       const std::string& base, const ReshardOptions& options) {
   const ShardIndex& index = input.index(shard);
@@ -261,6 +322,36 @@ CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
              : CopyWay::kNone;
 }
 
+// Compares the indexes with their shards where reading the records would not tell. `taken`: how
+// many records of each shard are taken, each once; none where that is not so.
+absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& selection,
+                          const ReshardOptions& options, std::vector<uint64_t>* taken) {
+  std::vector<uint64_t> next(input.num_shards());
+  std::vector<char> used(input.num_shards());
+  taken->assign(input.num_shards(), 0);
+  absl::Status status = selection.ForEachRun(0, selection.count(), [&](RecordRun run) {
+    return ForEachPiece(input, run, [&](Piece piece) {
+      used[piece.shard] = true;
+      // From the first record on without a gap; whatever else makes it taken in parts.
+      if (piece.begin == next[piece.shard]) {
+        next[piece.shard] = piece.end;
+      } else {
+        next[piece.shard] = UINT64_MAX;
+      }
+      return absl::OkStatus();
+    });
+  });
+  if (!status.ok()) return status;
+  for (size_t shard = 0; shard < next.size(); ++shard) {
+    if (next[shard] == input.index(shard).records()) (*taken)[shard] = next[shard];
+  }
+  return ParallelFor(input.num_shards(), ThreadCount(options.threads), options.stop, [&](size_t i) {
+    const IndexSummary& summary = input.index(i).summary();
+    const bool tells = summary.compression == Compression::kNone && (*taken)[i] == summary.records;
+    return !used[i] || tells ? absl::OkStatus() : input.CheckIndex(i, options.stop);
+  });
+}
+
 // ---- Records are read and encoded anew.
 
 // Runs of one shard of the input that a thread reads together, in rising order.
@@ -270,7 +361,8 @@ struct Unit {
   std::vector<RecordRun> runs;  // numbers in the shard
 };
 
-absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
+absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDigests& digests,
+                         RecordBatch& out) {
   thread_local std::vector<Record> records;
   thread_local std::string buffer;
   const ShardIndex& index = input.index(unit.shard);
@@ -294,6 +386,9 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, RecordBatc
     if (scan.defect != FrameDefect::kNone || at_fault != run.end) {
       return IndexError(input, unit.shard, std::min(at_fault, run.end - 1));
     }
+    RecordsDigest digest;
+    digest.Add(records);
+    digests.Add({unit.shard, run.begin, run.end}, digest.value());
     for (const Record& record : records) out.Add(record.payload);
   }
   // A rare huge record does not hold its memory for ever.
@@ -342,8 +437,9 @@ absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, Rec
 // Hands the pieces to the writer in units.
 class Encoder {
  public:
-  Encoder(const ReshardInput& input, DatasetWriter& writer, const ReshardOptions& options)
-      : input_(input), writer_(writer), options_(options) {}
+  Encoder(const ReshardInput& input, DatasetWriter& writer, const ReshardOptions& options,
+          WholeDigests& digests)
+      : input_(input), writer_(writer), options_(options), digests_(digests) {}
 
   absl::Status Add(size_t shard, Piece piece) {
     const ShardIndex& index = input_.index(piece.shard);
@@ -374,11 +470,11 @@ class Encoder {
 
   absl::Status Flush(size_t shard) {
     if (unit_ == nullptr) return absl::OkStatus();
-    absl::Status status =
-        writer_.Submit(shard, [&input = input_, unit = std::move(unit_)](RecordBatch& out) {
-          const bool raw = input.index(unit->shard).summary().compression == Compression::kNone;
-          return raw ? ReadRawUnit(input, *unit, out) : ReadCompressedUnit(input, *unit, out);
-        });
+    absl::Status status = writer_.Submit(shard, [&input = input_, &digests = digests_,
+                                                 unit = std::move(unit_)](RecordBatch& out) {
+      const bool raw = input.index(unit->shard).summary().compression == Compression::kNone;
+      return raw ? ReadRawUnit(input, *unit, digests, out) : ReadCompressedUnit(input, *unit, out);
+    });
     unit_ = nullptr;
     if (options_.records_written != nullptr) {
       *options_.records_written += writer_.records_written() - counted_;
@@ -391,6 +487,7 @@ class Encoder {
   const ReshardInput& input_;
   DatasetWriter& writer_;
   const ReshardOptions& options_;
+  WholeDigests& digests_;
   std::shared_ptr<Unit> unit_;
   uint64_t counted_ = 0;
 };
@@ -421,12 +518,15 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   }
   if (input.paths_.empty()) return absl::InvalidArgumentError("no dataset is named");
   input.indexes_.resize(input.paths_.size());
+  input.built_.resize(input.paths_.size());
   absl::Status status =
       ParallelFor(input.paths_.size(), ThreadCount(threads), stop, [&](size_t i) -> absl::Status {
         IndexBuildOptions building;
         building.stop = stop;
+        bool built = false;
         absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
-            OpenOrBuildIndex(input.paths_[i], building);
+            OpenOrBuildIndex(input.paths_[i], building, &built);
+        input.built_[i] = built;
         if (!index.ok()) return index.status();
         if (bytes_passed != nullptr) *bytes_passed += (*index)->summary().shard_bytes;
         input.indexes_[i] = *std::move(index);
@@ -446,6 +546,11 @@ absl::Status ReshardInput::CheckUnchanged() const {
     if (absl::Status status = version.CheckUnchanged(); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status ReshardInput::CheckIndex(size_t i, std::stop_token stop) const {
+  if (built_[i]) return absl::OkStatus();
+  return CompareIndexWithShard(paths_[i], indexes_[i], stop);
 }
 
 std::optional<Compression> ReshardInput::compression() const {
@@ -500,6 +605,11 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     }
     copies = WayOf(input, pieces, options) != CopyWay::kNone;
   }
+  std::vector<uint64_t> taken;
+  status = CheckIndexes(input, selection, options, &taken);
+  if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
+  if (!status.ok()) return status;
+  WholeDigests digests(input, taken);
   if (copies) {
     manifest.schema = *input.schema();
     std::vector<CopiedShard> copied(ends.size());
@@ -508,12 +618,13 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
           const std::string base = fmt::format("{}/{:05}", writer.staging_directory(), shard);
           const std::vector<Piece>& pieces = pieces_of_shard[shard];
           absl::StatusOr<CopiedShard> one = WayOf(input, pieces, options) == CopyWay::kRaw
-                                                ? CopyRaw(input, pieces, base, options)
+                                                ? CopyRaw(input, pieces, base, options, digests)
                                                 : CopyWhole(input, pieces[0].shard, base, options);
           if (!one.ok()) return one.status();
           copied[shard] = *one;
           return absl::OkStatus();
         });
+    if (status.ok()) status = digests.Compare();
     if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
     if (!status.ok()) return status;
     for (size_t shard = 0; shard < copied.size(); ++shard) {
@@ -523,7 +634,7 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     return writer.Finish(std::move(manifest));
   }
 
-  Encoder encoder(input, writer, options);
+  Encoder encoder(input, writer, options, digests);
   for (size_t shard = 0; shard < ends.size(); ++shard) {
     const uint64_t begin = shard == 0 ? 0 : ends[shard - 1];
     status = selection.ForEachRun(begin, ends[shard], [&](RecordRun run) {
@@ -533,8 +644,9 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     if (status.ok()) status = writer.CloseShard(shard);
     if (!status.ok()) return status;
   }
-  absl::Status unchanged = input.CheckUnchanged();
-  if (!unchanged.ok()) return unchanged;
+  if (status = writer.WaitForAll(); !status.ok()) return status;
+  if (status = digests.Compare(); !status.ok()) return status;
+  if (status = input.CheckUnchanged(); !status.ok()) return status;
   return writer.Finish(std::move(manifest));
 }
 

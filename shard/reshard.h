@@ -41,6 +41,9 @@ class ReshardInput {
   uint64_t StartOf(size_t i) const { return starts_[i]; }
   const std::string& path(size_t i) const { return paths_[i]; }
   const ShardIndex& index(size_t i) const { return *indexes_[i]; }
+  // Compares the index of shard `i` with the shard (CompareIndexWithShard in index_check.h), unless
+  // it was built from it.
+  absl::Status CheckIndex(size_t i, std::stop_token stop) const;
   // Of all shards; nothing if they differ.
   std::optional<Compression> compression() const;
   // What all records together hold; nothing unless each dataset has a manifest.
@@ -53,6 +56,7 @@ class ReshardInput {
 
   std::vector<std::string> paths_;
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;
+  std::vector<char> built_;  // whether an index was built, by several threads
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
   std::vector<DatasetVersion> versions_;
@@ -72,10 +76,14 @@ struct ReshardOptions {
 // of `output` end; the last one is its count, and their number `output.count`.
 //
 // Where all records are kept, in raw shards or in whole ones of the compression asked for, and the
-// input's manifests tell what they hold, bytes are copied: of raw shards, every length, its CRC and
-// the digest of each shard that is copied whole are compared with the index. Otherwise records are
-// read, both CRCs checked, and encoded anew. A record's bytes stay the same either way. The files
-// depend on input, selection and options alone, not on `threads`.
+// input's manifests tell what they hold, bytes are copied. Otherwise records are read, both CRCs
+// checked, and encoded anew. A record's bytes stay the same either way. The files depend on input,
+// selection and options alone, not on `threads`.
+//
+// No index is believed. Of a raw shard that is taken whole, every frame is found where the index
+// says that it starts and ends, from byte 0 to the last, and the digest of all is compared. Of
+// which only parts are taken, and of compressed shards, the index is compared with the shard first,
+// unless it was built from it.
 //
 // Errors: those of DatasetWriter. DataLoss: damage, or an index that does not fit its shard, with
 // file, record and byte. Nothing that looks like a dataset is left after one.

@@ -1,12 +1,10 @@
 #include "shard/text_index.h"
 
-#include <unistd.h>
-
 #include <charconv>
 
 #include "fmt/format.h"
 #include "io/file.h"
-#include "io/output_file.h"
+#include "shard/file_replacement.h"
 
 namespace shardfeed {
 namespace {
@@ -45,15 +43,11 @@ absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
         "{}: not written: its shard is compressed, and readers of this index cannot read that",
         path));
   }
-  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
-  if (!file.ok()) return file.status();
-  absl::Status status =
-      ForEachPiece(index, [&](std::string_view lines) { return (*file)->Append(lines); });
-  if (status.ok()) status = (*file)->Close();
-  if (status.ok()) status = MoveFile(temporary, path);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
+  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path);
+  if (!replacement.ok()) return replacement.status();
+  absl::Status status = ForEachPiece(
+      index, [&](std::string_view lines) { return (*replacement)->file().Append(lines); });
+  return status.ok() ? (*replacement)->Commit() : status;
 }
 
 absl::Status CompareTextIndex(std::string_view shard_path, const ShardIndex& index) {

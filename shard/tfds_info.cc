@@ -11,8 +11,8 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
-#include "io/output_file.h"
 #include "nlohmann/json.hpp"
+#include "shard/file_replacement.h"
 #include "shard/manifest.h"
 #include "shard/schema.h"
 #include "shard/spec.h"
@@ -139,12 +139,10 @@ Json FeaturesOf(const Schema& schema, size_t num_classes) {
 }
 
 absl::Status Replace(const std::string& path, std::string_view bytes) {
-  const std::string temporary = path + ".tmp";
-  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(temporary);
-  if (!file.ok()) return file.status();
-  absl::Status status = (*file)->Append(bytes);
-  if (status.ok()) status = (*file)->Close();
-  return status.ok() ? MoveFile(temporary, path) : status;
+  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path);
+  if (!replacement.ok()) return replacement.status();
+  absl::Status status = (*replacement)->file().Append(bytes);
+  return status.ok() ? (*replacement)->Commit() : status;
 }
 
 }  // namespace

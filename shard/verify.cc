@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "shard/index_build.h"
+#include "shard/index_check.h"
 #include "shard/shard_reader.h"
 #include "shard/staging.h"
 
@@ -67,7 +68,12 @@ class ShardVerifier {
     if (absl::IsDataLoss(found.status())) return false;
     if (!found.ok()) return found.status();
     report_.records = (*found)->records();
-    CompareIndex((*found)->summary());
+    report_.records_digest = (*found)->summary().records_digest;
+    OpenIndex();
+    if (index_ != nullptr) {
+      AddIndexDefect(CompareRawIndexes(*index_, **found, IndexPath(report_.shard)));
+    }
+    AddIndexDefect(index_damage_);
     return true;
   }
 
@@ -75,6 +81,13 @@ class ShardVerifier {
     ShardReaderOptions reading;
     reading.check = options_.level == VerifyLevel::kHeaders ? CrcCheck::kHeader : CrcCheck::kAll;
     reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
+    OpenIndex();
+    const uint64_t defects_before_records = report_.num_defects;
+    std::optional<IndexCheck> check;
+    if (index_ != nullptr) {
+      check.emplace(index_, IndexPath(report_.shard));
+      reading.decompress = check->Watch();
+    }
     absl::StatusOr<std::unique_ptr<ShardReader>> opened = ShardReader::Open(report_.shard, reading);
     if (!opened.ok()) return opened.status();
     ShardReader& reader = **opened;
@@ -96,6 +109,7 @@ class ShardVerifier {
       }
       report_.records += block.records.size();
       digest.Add(block.records);
+      if (check) check->Add(block.records);
       if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
     }
     Pass(report_.bytes - passed);
@@ -105,7 +119,11 @@ class ShardVerifier {
     found.records = report_.records;
     found.stream_bytes = reader.stream().offset();
     found.records_digest = digest.value();
-    if (report_.num_defects == 0) CompareIndex(found);
+    if (report_.num_defects == defects_before_records) {
+      report_.records_digest = found.records_digest;
+      if (check) AddIndexDefect(check->End(found));
+      AddIndexDefect(index_damage_);
+    }
     return absl::OkStatus();
   }
 
@@ -154,46 +172,29 @@ class ShardVerifier {
     return *more ? absl::OkStatus() : absl::OutOfRangeError("end");
   }
 
-  // `found`: what the shard, which has no defects, really holds.
-  void CompareIndex(const IndexSummary& found) {
-    report_.records_digest = found.records_digest;
-    const std::string index_path = IndexPath(report_.shard);
-    absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(index_path);
-    if (absl::IsNotFound(index.status())) return;
-    if (!index.ok() && !absl::IsDataLoss(index.status())) {
+  // Opens the index beside the shard, if there is one. What is wrong with it alone is noted.
+  void OpenIndex() {
+    if (index_opened_) return;
+    index_opened_ = true;
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
+        ShardIndex::Open(IndexPath(report_.shard));
+    if (index.ok()) {
+      index_ = *std::move(index);
+    } else if (absl::IsDataLoss(index.status())) {
+      index_damage_ = index.status();
+    } else if (!absl::IsNotFound(index.status())) {
       Add("unreadable", 0, 0, std::string(index.status().message()));
-      return;
     }
-    std::string wrong;
-    if (!index.ok()) {
-      wrong = std::string(index.status().message());
-    } else {
-      const IndexSummary& stored = (*index)->summary();
-      const auto compare = [&](std::string_view what, uint64_t in_index, uint64_t in_shard) {
-        if (in_index == in_shard) return;
-        if (!wrong.empty()) wrong += ", ";
-        wrong += fmt::format("{} {} instead of {}", what, in_index, in_shard);
-      };
-      compare("size", stored.shard_bytes, found.shard_bytes);
-      compare("records", stored.records, found.records);
-      compare("stream bytes", stored.stream_bytes, found.stream_bytes);
-      compare("digest", stored.records_digest, found.records_digest);
-      if (stored.compression != found.compression) {
-        wrong += fmt::format("{}compression {}", wrong.empty() ? "" : ", ",
-                             CompressionName(stored.compression));
-      }
-      if (!wrong.empty()) {
-        wrong = fmt::format(
-            "{}: stale, does not match the shard: {}; make it anew with "
-            "'shardfeed index'",
-            index_path, wrong);
-      }
-    }
-    if (!wrong.empty()) Add("index", 0, 0, wrong);
+  }
+  void AddIndexDefect(const absl::Status& status) {
+    if (!status.ok()) Add("index", 0, 0, std::string(status.message()));
   }
 
   const VerifyOptions& options_;
   ShardReport report_;
+  bool index_opened_ = false;
+  std::shared_ptr<const ShardIndex> index_;  // null without a sound one
+  absl::Status index_damage_;
 };
 
 // Compares the manifest of the set, where there is one, with what was found: `report` of the

@@ -81,6 +81,9 @@ class DatasetWriter {
   // has put into staging_directory(), for the finished shard and its index.
   void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
 
+  // Waits until all that was submitted is appended.
+  absl::Status WaitForAll();
+
   // Completes the dataset and makes it visible. `manifest` brings made_by, notes, what was skipped
   // before and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
@@ -112,7 +115,6 @@ class DatasetWriter {
   absl::Status FlushPending(size_t shard);
   std::string TakeSpare();
   void Recycle(std::string memory);
-  absl::Status WaitForAll();
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
   absl::Status TakeOver();
   absl::Status WriteDone(const Shard& shard);

@@ -36,10 +36,11 @@ class BlockDecompressor : public Decompressor {
   }
   bool drained() const { return drained_ == content_.size(); }
 
-  // True when a restart point is due at the present stream offset.
-  bool RestartPointDue() const {
-    return options_.on_restart_point &&
-           (!last_point_ || stream_offset_ - *last_point_ >= options_.restart_interval);
+  // True when a restart point is due at the present stream offset, which is at `bit` of the file.
+  bool RestartPointDue(uint64_t bit) const {
+    if (!options_.on_restart_point) return false;
+    if (options_.is_restart_point) return options_.is_restart_point(bit);
+    return !last_point_ || stream_offset_ - *last_point_ >= options_.restart_interval;
   }
   void EmitRestartPoint(RestartPoint point) {
     point.stream_offset = stream_offset_;
@@ -47,7 +48,7 @@ class BlockDecompressor : public Decompressor {
     options_.on_restart_point(std::move(point));
   }
   void EmitHeaderPointIfDue() {
-    if (!RestartPointDue()) return;
+    if (!RestartPointDue(8 * input_.offset())) return;
     RestartPoint point;
     point.file_offset = input_.offset();
     EmitRestartPoint(std::move(point));
@@ -142,7 +143,8 @@ class DeflateDecompressor : public BlockDecompressor {
           fmt::format("bytes follow the last GZIP member, at byte {}", input_.offset()));
     }
     began_ = true;
-    last_block_ = RestartPointDue() ? std::optional(stream_offset_) : std::nullopt;
+    last_block_ =
+        RestartPointDue(8 * input_.offset()) ? std::optional(stream_offset_) : std::nullopt;
     EmitHeaderPointIfDue();
     if (gzip_) {
       absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
@@ -233,7 +235,8 @@ class DeflateDecompressor : public BlockDecompressor {
     }
     const bool block_ended = (zlib_.data_type & 128) && !(zlib_.data_type & 64);
     if (!want_blocks || !block_ended) return absl::OkStatus();
-    if (RestartPointDue()) {
+    const uint64_t bit = 8 * input_.offset() - (zlib_.data_type & 7);
+    if (RestartPointDue(bit)) {
       last_block_ = stream_offset_;
       RestartPoint point;
       point.file_offset = input_.offset();
@@ -247,7 +250,7 @@ class DeflateDecompressor : public BlockDecompressor {
     } else if (last_block_ && options_.on_deflate_block &&
                stream_offset_ - *last_block_ >= kDeflateBlockInterval) {
       last_block_ = stream_offset_;
-      options_.on_deflate_block({8 * input_.offset() - (zlib_.data_type & 7), stream_offset_});
+      options_.on_deflate_block({bit, stream_offset_});
     }
     return absl::OkStatus();
   }

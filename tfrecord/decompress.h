@@ -54,6 +54,9 @@ struct DecompressOptions {
   // and bytes count from the file's and the content's beginning.
   std::function<void(DeflateBlock)> on_deflate_block;
   uint64_t restart_interval = 4 << 20;
+  // Decides in the place of `restart_interval` whether there is a restart point where it could be,
+  // which is at `bit` of the file. May be asked several times about one place.
+  std::function<bool(uint64_t bit)> is_restart_point;
 };
 
 // Not thread safe.

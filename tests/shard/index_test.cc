@@ -1,17 +1,21 @@
 #include "shard/index.h"
 
+#include <functional>
 #include <random>
 
 #include "shard/index_build.h"
 #include "shard/spec.h"
 #include "shard/text_index.h"
 #include "tests/testing/files.h"
+#include "tests/testing/index_lies.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/gzip_members.h"
+#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {
 
+using testing::FitIndexCrcs;
 using testing::ReadBytes;
 using testing::TestFolder;
 
@@ -20,7 +24,9 @@ std::shared_ptr<const ShardIndex> IndexOf(const std::vector<uint64_t>& frames,
   IndexBuilder builder;
   for (uint64_t frame : frames) EXPECT_OK(builder.AddFrame(frame));
   for (const RestartPoint& point : points) builder.AddRestartPoint(point);
-  auto bytes = builder.Finish({.records_digest = 0x12345678, .shard_bytes = 99});
+  IndexSummary summary{.records_digest = 0x12345678, .shard_bytes = builder.stream_bytes()};
+  if (!points.empty()) summary.compression = Compression::kGzip;
+  auto bytes = builder.Finish(summary);
   EXPECT_OK(bytes);
   auto index = ShardIndex::FromBytes(*bytes, "test");
   EXPECT_OK(index);
@@ -106,7 +112,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   builder.AddDeflateBlock({9000, kMillion + 10'000});
   builder.AddDeflateBlock({uint64_t{1} << 40, kMillion + 20'000});  // too far to be told
   builder.AddRestartPoint({.file_offset = 2000, .stream_offset = 2 * kMillion});
-  const auto bytes = builder.Finish({.shard_bytes = 99});
+  const auto bytes = builder.Finish({.compression = Compression::kGzip, .shard_bytes = 3000});
   ASSERT_OK(bytes);
   const auto opened = ShardIndex::FromBytes(*bytes, "test");
   ASSERT_OK(opened);
@@ -139,7 +145,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   EXPECT_EQ(end(20'001), std::tuple(1000, 3, kMillion, false));
   EXPECT_EQ(end(kMillion), std::tuple(1000, 3, kMillion, false));
   EXPECT_EQ(end(kMillion + 10'001), std::tuple(2000, 0, 2 * kMillion, true));
-  EXPECT_EQ(end(2 * kMillion + 1), std::tuple(99, 0, 5 * kMillion, true));
+  EXPECT_EQ(end(2 * kMillion + 1), std::tuple(3000, 0, 5 * kMillion, true));
 }
 
 // No memory is asked for more of them than there can be.
@@ -147,14 +153,73 @@ TEST(ShardIndex, DoesNotTellMoreBlocksThanThereCanBe) {
   IndexBuilder builder;
   EXPECT_OK(builder.AddFrame(100'000));
   for (uint64_t point = 0; point < 100; ++point) {
-    builder.AddRestartPoint({.stream_offset = 50'000, .at_header = point == 0});
+    builder.AddRestartPoint({.file_offset = point,
+                             .stream_offset = point == 0 ? 0 : uint64_t{50'000},
+                             .at_header = point == 0});
     for (int i = 0; i < 70'000; ++i) builder.AddDeflateBlock({17, 50'001});
   }
-  const auto bytes = builder.Finish({.shard_bytes = 99});
+  const auto bytes = builder.Finish({.compression = Compression::kGzip, .shard_bytes = 99});
   ASSERT_OK(bytes);
   const auto index = ShardIndex::FromBytes(*bytes, "test");
   ASSERT_OK(index);
   EXPECT_EQ((*index)->BlocksBetween(50'000, 100'000).capacity(), 0);
+}
+
+// The bytes of `index` after `change`, with CRCs that fit.
+std::string Changed(const ShardIndex& index, const std::function<void(std::string&)>& change) {
+  std::string bytes(index.bytes());
+  change(bytes);
+  FitIndexCrcs(&bytes);
+  return bytes;
+}
+
+TEST(ShardIndex, ContradictionsAreFound) {
+  std::vector<uint64_t> frames;
+  for (uint64_t i = 0; i < 300; ++i) frames.push_back(100 + i % 7);
+  const auto raw = IndexOf(frames);
+  const auto points = IndexOf(frames, {{},
+                                       {.file_offset = 10, .stream_offset = 500},
+                                       {.file_offset = 20,
+                                        .stream_offset = 900,
+                                        .bits = 3,
+                                        .at_header = false,
+                                        .window = "window"}});
+  const auto put = [](uint64_t at, uint64_t value) {
+    return [=](std::string& bytes) { StoreLittleEndian(value, bytes.data() + at); };
+  };
+  const auto refused = [](const std::string& bytes) {
+    EXPECT_FAILS(ShardIndex::FromBytes(bytes, "test"), kDataLoss,
+                 "test: the index contradicts itself; make it anew with 'shardfeed index'");
+  };
+  EXPECT_OK(ShardIndex::FromBytes(Changed(*raw, [](std::string&) {}), "test"));
+  EXPECT_OK(ShardIndex::FromBytes(Changed(*points, [](std::string&) {}), "test"));
+  const uint64_t directory = LoadLittleEndian<uint64_t>(raw->bytes().data() + 48);
+  const uint64_t first = LoadLittleEndian<uint64_t>(raw->bytes().data() + directory);
+  const uint64_t second = LoadLittleEndian<uint64_t>(raw->bytes().data() + directory + 8);
+  refused(Changed(*raw, put(first, 1)));                  // not from byte 0 on
+  refused(Changed(*raw, put(second, 0)));                 // group 1 is group 0 again
+  refused(Changed(*raw, put(second, raw->Offset(127))));  // record 127 has no room
+  refused(Changed(*raw, put(second, raw->summary().stream_bytes)));
+  refused(Changed(*raw, put(second, UINT64_MAX)));
+  refused(Changed(*raw, put(first + 8, 15)));  // less than the framing of a record
+  refused(Changed(*raw, put(first + 8, UINT64_MAX / 100)));
+  refused(Changed(*raw, put(first + 17, 0x1234567890abcdef)));  // offsets that fall
+  refused(Changed(*raw, [&](std::string& bytes) { bytes[second + 16] = 64; }));
+  refused(Changed(*raw, put(directory, UINT64_MAX - 20)));
+  refused(Changed(*raw, put(24, raw->summary().stream_bytes + 1)));  // not the file's size
+  const uint64_t entries = LoadLittleEndian<uint64_t>(points->bytes().data() + 56);
+  refused(Changed(*points, put(entries + 8, 1)));         // the first one is not at the beginning
+  refused(Changed(*points, put(entries + 32, 0)));        // twice the same place
+  refused(Changed(*points, put(entries + 32, 21)));       // they do not rise
+  refused(Changed(*points, put(entries + 40, 901)));      // nor does the content
+  refused(Changed(*points, put(entries + 64, 1 << 30)));  // behind the file
+  refused(Changed(*points, put(entries + 72, 1 << 30)));  // behind the content
+  refused(Changed(*points, put(entries + 80, 1 << 30)));  // a window behind the index
+  refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 92] = 8; }));
+  refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 93] = 2; }));
+  refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 60] = 1; }));
+  refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 94] = 100; }));
+  refused(Changed(*points, [](std::string& bytes) { bytes[8] = 0; }));  // a raw one with points
 }
 
 TEST(ShardIndex, EveryFlippedByteIsFound) {
