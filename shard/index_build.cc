@@ -1,6 +1,7 @@
 #include "shard/index_build.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -230,9 +231,15 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
   if (!file.ok()) return file.status();
   absl::StatusOr<Compression> compression = DetectShardCompression(**file);
   if (!compression.ok()) return compression.status();
-  absl::StatusOr<IndexSummary> summary = *compression == Compression::kNone
-                                             ? IndexRaw(**file, options, builder)
-                                             : IndexCompressed(path, options, builder);
+  absl::StatusOr<IndexSummary> summary;
+  try {
+    summary = *compression == Compression::kNone ? IndexRaw(**file, options, builder)
+                                                 : IndexCompressed(path, options, builder);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: record {} at byte {}: memory ends; it needs all of the record at once",
+                    path, builder->records(), builder->stream_bytes()));
+  }
   if (!summary.ok()) return summary;
   summary->records = builder->records();
   summary->stream_bytes = builder->stream_bytes();

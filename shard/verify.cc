@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "fmt/format.h"
@@ -23,7 +24,19 @@ class ShardVerifier {
     report_.shard = path;
   }
 
+  // One record that memory is too small for must not lose what other shards hold.
   absl::StatusOr<ShardReport> Verify() {
+    try {
+      return VerifyAll();
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError(
+          fmt::format("{}: record {} at byte {}: memory ends; it needs all of the record at once",
+                      report_.shard, next_record_, next_offset_));
+    }
+  }
+
+ private:
+  absl::StatusOr<ShardReport> VerifyAll() {
     const std::string& path = report_.shard;
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
     if (!file.ok()) return file.status();
@@ -47,7 +60,6 @@ class ShardVerifier {
     return report_;
   }
 
- private:
   void Add(std::string kind, uint64_t record, uint64_t offset, std::string detail) {
     ++report_.num_defects;
     if (report_.defects.size() < options_.max_defects) {
@@ -110,6 +122,8 @@ class ShardVerifier {
       report_.records += block.records.size();
       digest.Add(block.records);
       if (check) check->Add(block.records);
+      next_record_ = reader.stream().record();
+      next_offset_ = reader.stream().offset();
       if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
     }
     Pass(report_.bytes - passed);
@@ -192,6 +206,8 @@ class ShardVerifier {
 
   const VerifyOptions& options_;
   ShardReport report_;
+  uint64_t next_record_ = 0;  // in the shard; what is read next
+  uint64_t next_offset_ = 0;
   bool index_opened_ = false;
   std::shared_ptr<const ShardIndex> index_;  // null without a sound one
   absl::Status index_damage_;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <random>
+#include <thread>
 
 #include "shard/index_build.h"
 #include "shard/spec.h"
@@ -322,6 +323,27 @@ TEST_F(BuildTest, FailureLeavesNoIndexAndKeepsTheOldOne) {
   folder_.Write("s", bytes);
   EXPECT_FAILS(WriteIndex(path, {}), kDataLoss, "length CRC");
   EXPECT_EQ(ReadBytes(IndexPath(path)), before);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / ".shardfeed"), {}), 1);
+}
+
+TEST_F(BuildTest, WhatAKilledOneLeftIsReplaced) {
+  const std::string path = WriteShard("s", {"abc"});
+  folder_.Write(".shardfeed/s.index.tmp", "what was written so far, and more than will be");
+  ASSERT_OK(WriteIndex(path, {}));
+  EXPECT_OK(ShardIndex::Open(IndexPath(path)));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / ".shardfeed"), {}), 1);
+}
+
+TEST_F(BuildTest, SeveralAtOnceDoNotMix) {
+  const std::string path = WriteShard("s", std::vector<std::string>(10'000, "abc"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&path] {
+      for (int j = 0; j < 10; ++j) EXPECT_OK(WriteIndex(path, {}));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ((*ShardIndex::Open(IndexPath(path)))->records(), 10'000);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / ".shardfeed"), {}), 1);
 }
 
