@@ -10,6 +10,7 @@
 
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "io/thread.h"
 
 namespace shardfeed {
 namespace {
@@ -48,13 +49,19 @@ void StartInterruptHandler() {
   // All threads inherit the mask; one waits for the signals, as a handler could hardly do anything.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write, not the end of the process
-  std::thread([signals] {
+  absl::StatusOr<std::thread> thread = StartThread([signals] {
     int signal_number;
     sigwait(&signals, &signal_number);
     InterruptSource().request_stop();
     sigwait(&signals, &signal_number);
     _exit(kExitInterrupted);
-  }).detach();
+  });
+  if (thread.ok()) {
+    thread->detach();
+  } else {
+    // Signals that nobody waits for end the process, as they do anywhere.
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  }
 }
 
 std::stop_token InterruptToken() { return InterruptSource().get_token(); }
@@ -64,7 +71,10 @@ ProgressDisplay::ProgressDisplay(const CommandOptions& options, std::function<St
       terminal_(isatty(STDERR_FILENO) != 0),
       start_(std::chrono::steady_clock::now()),
       what_start_(start_) {
-  if (!options.quiet) thread_ = std::thread([this] { Run(); });
+  if (options.quiet) return;
+  absl::StatusOr<std::thread> thread =
+      StartThread([this] { CatchAll([this] { Run(); }).IgnoreError(); });
+  if (thread.ok()) thread_ = *std::move(thread);
 }
 
 ProgressDisplay::~ProgressDisplay() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/thread.h"
 
 namespace shardfeed {
 namespace {
@@ -165,7 +166,13 @@ void DeviceIterator::StartThread() {
   if (thread_.joinable()) return;
   uint64_t never = 0;
   start_ns_.compare_exchange_strong(never, NowNs());
-  thread_ = std::thread([this] { Work(); });
+  absl::StatusOr<std::thread> thread = shardfeed::StartThread([this] { Work(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+    return;
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  queue_.emplace_back().status = thread.status();
 }
 
 // What is in the queue is gone then, and the pipeline stands anywhere.
@@ -195,15 +202,17 @@ void DeviceIterator::Work() {
     }
     Item item;
     Batch host;
-    item.status = iterator_->Next(&host);
+    item.status = CatchAll([&] { return iterator_->Next(&host); });
     {
       std::lock_guard<std::mutex> lock(mutex_);
       pull_.end_ns = NowNs();
       item.pull = pull_;
     }
-    item.state = iterator_->State();
-    if (item.status.ok() && !host.empty()) {
-      item.status = ring_->Upload(std::move(host), &item.batch);
+    if (item.status.ok()) {
+      item.status = CatchAll([&] {
+        item.state = iterator_->State();
+        return host.empty() ? absl::OkStatus() : ring_->Upload(std::move(host), &item.batch);
+      });
     }
     const bool last = !item.status.ok() || item.batch.empty();
     {

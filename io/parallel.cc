@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "io/thread.h"
+
 namespace shardfeed {
 
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
@@ -24,7 +26,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
     while (!failed && !stop.stop_requested()) {
       const size_t index = next++;
       if (index >= count) return;
-      absl::Status status = work(index);
+      absl::Status status = CatchAll([&] { return work(index); });
       if (status.ok()) continue;
       std::lock_guard<std::mutex> lock(mutex);
       failed = true;
@@ -36,7 +38,13 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   };
   std::vector<std::thread> others;
   const size_t useful = std::min<size_t>(std::max(threads, 1), count);
-  for (size_t i = 1; i < useful; ++i) others.emplace_back(run);
+  const absl::Status room = CatchAll([&] { others.reserve(useful); });
+  if (!room.ok()) return room;
+  for (size_t i = 1; i < useful; ++i) {
+    absl::StatusOr<std::thread> thread = StartThread(run);
+    if (!thread.ok()) break;  // those that run do all the work
+    others.push_back(*std::move(thread));
+  }
   run();
   for (std::thread& thread : others) thread.join();
   if (!first_failure.ok()) return first_failure;

@@ -15,6 +15,9 @@ namespace shardfeed {
 // that were started have returned. Indices are handed out in rising order. After a failure, or once
 // `stop` is asked for, no further index is handed out.
 //
+// Where the system has no more threads, those that started, and at least the caller's, do the work.
+// An exception of `work` is a failure: see CatchAll.
+//
 // Returns the failure with the lowest index; Cancelled when stopped before the end.
 absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
                          const std::function<absl::Status(size_t)>& work);

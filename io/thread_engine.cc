@@ -12,6 +12,7 @@
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/thread.h"
 
 namespace shardfeed {
 namespace {
@@ -134,13 +135,31 @@ class ThreadEngine : public Engine {
   }
 
   void Submit(absl::Span<const ReadRequest> requests) override {
-    outstanding_ += requests.size();
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      // The threads find room for their results.
+      done_.reserve(outstanding_ + requests.size());
       queue_.insert(queue_.end(), requests.begin(), requests.end());
     }
+    outstanding_ += requests.size();
+    threads_.reserve(depth_);
     while (threads_.size() < std::min(depth_, outstanding_)) {
-      threads_.emplace_back([this] { Work(); });
+      absl::StatusOr<std::thread> thread = StartThread([this] {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (true) {
+          work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+          if (stopping_) return;
+          ReadFirst(lock);
+        }
+      });
+      if (!thread.ok()) break;
+      threads_.push_back(*std::move(thread));
+    }
+    if (threads_.empty()) {
+      // The system has no threads left.
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!queue_.empty()) ReadFirst(lock);
+      return;
     }
     work_.notify_all();
   }
@@ -171,24 +190,26 @@ class ThreadEngine : public Engine {
   }
 
  private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_) return;
-      const ReadRequest request = std::move(queue_.front());
-      queue_.pop_front();
-      stats_.max_depth = std::max(stats_.max_depth, ++reading_);
-      lock.unlock();
-      uint64_t bytes = 0;
-      ReadResult result = ReadNow(request, direct_, *pool_, &bytes);
-      lock.lock();
-      --reading_;
-      ++stats_.requests;
-      stats_.bytes_read += bytes;
-      done_.push_back(std::move(result));
-      done_changed_.notify_one();
+  // Reads the first request of the queue; `lock` is let go meanwhile.
+  void ReadFirst(std::unique_lock<std::mutex>& lock) {
+    const ReadRequest request = std::move(queue_.front());
+    queue_.pop_front();
+    stats_.max_depth = std::max(stats_.max_depth, ++reading_);
+    lock.unlock();
+    uint64_t bytes = 0;
+    ReadResult result;
+    const absl::Status status =
+        CatchAll([&] { result = ReadNow(request, direct_, *pool_, &bytes); });
+    if (!status.ok()) {
+      result.tag = request.tag;
+      result.status = status;
     }
+    lock.lock();
+    --reading_;
+    ++stats_.requests;
+    stats_.bytes_read += bytes;
+    done_.push_back(std::move(result));
+    done_changed_.notify_one();
   }
 
   const std::shared_ptr<BufferPool> pool_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "io/thread.h"
 
 namespace shardfeed {
 namespace {
@@ -55,6 +56,7 @@ class ParallelStage : public Stage {
     if (!AwaitDone(lock, Clock::time_point::max())) {
       return absl::CancelledError("the run was cancelled");
     }
+    if (!fatal_.ok()) return fatal_;
     if (jobs_.empty()) return input_status_;
     const std::unique_ptr<Job> job = TakeDone(lock);
     if (!job->status.ok()) return job->status;
@@ -82,8 +84,8 @@ class ParallelStage : public Stage {
     tasks_.clear();
     num_done_ = tasks_ahead_ = rows_ahead_ = 0;
     AddBytesAhead(-static_cast<int64_t>(bytes_ahead_));
-    ended_ = false;
-    input_status_ = absl::OkStatus();
+    ended_ = pulling_ = false;
+    input_status_ = fatal_ = absl::OkStatus();
     absl::Status status = input_->Load(words);
     state_.clear();
     input_->Save(&state_);
@@ -135,7 +137,18 @@ class ParallelStage : public Stage {
     if (!threads_.empty()) return;
     stopping_ = false;
     workers_seen_ = counters_->workers;
-    for (int i = 0; i < counters_->threads; ++i) threads_.emplace_back([this, i] { Work(i); });
+    threads_.reserve(counters_->threads);
+    for (int i = 0; i < counters_->threads; ++i) {
+      absl::StatusOr<std::thread> thread = StartThread([this, i] {
+        absl::Status status = CatchAll([&] { Work(i); });
+        if (!status.ok()) Abandon(std::move(status));
+      });
+      if (!thread.ok()) {
+        if (i == 0) Abandon(thread.status());
+        return;
+      }
+      threads_.push_back(*std::move(thread));
+    }
   }
 
   void Stop() {
@@ -147,6 +160,15 @@ class ParallelStage : public Stage {
     parked_.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
+  }
+
+  // A thread ended with jobs in its hands, or none can start: nothing more is delivered.
+  void Abandon(absl::Status status) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      fatal_ = std::move(status);
+    }
+    done_.notify_all();
   }
 
   // Called with mutex_ held. A job that is to be delivered now, if it is done; else the end.
@@ -161,7 +183,9 @@ class ParallelStage : public Stage {
   // Waits until there is such a job with a batch or an error, or an end without jobs. Those of
   // which filters left nothing are passed. False: not before `deadline`, or the run was cancelled.
   bool AwaitDone(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
-    const auto ready = [&] { return jobs_.empty() ? ended_ : FindDone() != jobs_.end(); };
+    const auto ready = [&] {
+      return !fatal_.ok() || (jobs_.empty() ? ended_ : FindDone() != jobs_.end());
+    };
     while (true) {
       if (!ready()) {
         const Clock::time_point start = Clock::now();
@@ -170,7 +194,7 @@ class ParallelStage : public Stage {
         counters_->wait_out_ns += (Clock::now() - start).count();
         if (!in_time) return false;
       }
-      if (jobs_.empty()) return true;
+      if (!fatal_.ok() || jobs_.empty()) return true;
       const Job& job = **FindDone();
       if (!job.status.ok() || !job.output.empty()) return true;
       TakeDone(lock);
@@ -232,8 +256,9 @@ class ParallelStage : public Stage {
         for (Job* job = task.job; job != nullptr; job = job->next) memories.push_back(TakeMemory());
         lock.unlock();
         context_->gate.Enter();
-        RunTask(task, &memories);
+        absl::Status status = CatchAll([&] { RunTask(task, &memories); });
         context_->gate.Leave();
+        if (!status.ok()) return Abandon(std::move(status));
         memories.clear();
         lock.lock();
         continue;
@@ -474,6 +499,7 @@ class ParallelStage : public Stage {
   bool ended_ = false;
   absl::Status input_status_;
   bool stopping_ = false;
+  absl::Status fatal_;  // see Abandon
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "io/engine.h"
 #include "io/engine_choice.h"
 #include "io/parallel.h"
+#include "io/thread.h"
 #include "reader/divider.h"
 #include "reader/io_choice.h"
 #include "reader/unit.h"
@@ -143,20 +143,19 @@ class ThreadedRun : public ReadRun {
       }
       work_.notify_one();
     });
+    threads_.reserve(thread_count_);
     for (int i = 0; i < thread_count_; ++i) {
-      threads_.emplace_back([this, i] {
-        try {
-          Work(*engines_[i]);
-        } catch (const std::bad_alloc&) {
-          {
-            std::lock_guard<std::mutex> lock(mutex_);
-            fatal_ = absl::ResourceExhaustedError(
-                "out of memory while reading; a smaller budget, or records that are smaller, "
-                "would help");
-          }
-          delivery_.notify_all();
+      absl::StatusOr<std::thread> thread = StartThread([this, i] {
+        absl::Status status = CatchAll([&] { Work(*engines_[i]); });
+        if (status.ok()) return;
+        {
+          std::lock_guard<std::mutex> lock(mutex_);
+          fatal_ = std::move(status);
         }
+        delivery_.notify_all();
       });
+      if (!thread.ok()) return i == 0 ? thread.status() : absl::OkStatus();
+      threads_.push_back(*std::move(thread));
     }
     return absl::OkStatus();
   }

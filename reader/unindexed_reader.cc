@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "io/thread.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -53,10 +54,13 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
   UnindexedReader* const self = reader.get();
   reader->stop_from_ = std::make_unique<std::stop_callback<std::function<void()>>>(
       std::move(stop), [self] { self->stop_.request_stop(); });
-  reader->indexing_ = std::thread([self] {
-    self->table_->Get(self->stop_.get_token()).IgnoreError();
+  absl::StatusOr<std::thread> indexing = StartThread([self] {
+    // Who asks for the table is told of errors.
+    CatchAll([self] { self->table_->Get(self->stop_.get_token()).IgnoreError(); }).IgnoreError();
     self->indexed_ = true;
   });
+  // Without a thread, the indexes are made when they are needed.
+  if (indexing.ok()) reader->indexing_ = *std::move(indexing);
   return reader;
 }
 
@@ -69,7 +73,7 @@ UnindexedReader::~UnindexedReader() {
 absl::StatusOr<Reader*> UnindexedReader::Indexed() {
   if (reader_ != nullptr) return reader_.get();
   if (!error_.ok()) return error_;
-  if (!indexed_) indexing_.join();
+  if (!indexed_ && indexing_.joinable()) indexing_.join();
   slots_.clear();
   walked_.clear();
   absl::StatusOr<std::shared_ptr<const ShardTable>> table = table_->Get(stop_.get_token());

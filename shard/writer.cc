@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "io/thread.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
 #include "shard/verify.h"
@@ -161,7 +162,12 @@ absl::Status DatasetWriter::Prepare() {
   if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_);
   if (!status.ok()) return status;
   const int threads = ThreadCount(options_.threads);
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  threads_.reserve(threads);
+  for (int i = 0; i < threads; ++i) {
+    absl::StatusOr<std::thread> thread = StartThread([this] { Work(); });
+    if (!thread.ok()) return i == 0 ? thread.status() : absl::OkStatus();
+    threads_.push_back(*std::move(thread));
+  }
   return absl::OkStatus();
 }
 
@@ -316,7 +322,7 @@ void DatasetWriter::Work() {
       ++running_;
       const uint64_t number = task.number;
       lock.unlock();
-      absl::Status status = Run(task);
+      absl::Status status = CatchAll([&] { return Run(task); });
       lock.lock();
       --running_;
       if (!status.ok()) Fail(number, std::move(status));

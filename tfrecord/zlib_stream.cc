@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace shardfeed {
 namespace {
@@ -16,7 +17,7 @@ class ThreadDeflater {
       deflateReset(&stream_);
       return &stream_;
     }
-    if (level_ != 0) deflateEnd(&stream_);
+    if (std::exchange(level_, 0) != 0) deflateEnd(&stream_);
     stream_ = {};
     // Memory level 9, as TensorFlow's writer uses.
     if (deflateInit2(&stream_, level, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) != Z_OK) {

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "io/thread.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "python/core/errors.h"
@@ -62,7 +63,7 @@ struct PyIterator::Run {
       const std::function<absl::Status(Iterator&)> now = std::move(work);
       work = nullptr;
       lock.unlock();
-      absl::Status result = now(*iterator);
+      absl::Status result = CatchAll([&] { return now(*iterator); });
       lock.lock();
       status = std::move(result);
       busy = false;
@@ -166,7 +167,14 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
       run_->status = absl::CancelledError("the iterator was closed");
       return;
     }
-    if (!run_->thread.joinable()) run_->thread = std::thread([run = run_.get()] { run->Work(); });
+    if (!run_->thread.joinable()) {
+      absl::StatusOr<std::thread> thread = StartThread([run = run_.get()] { run->Work(); });
+      if (!thread.ok()) {
+        run_->status = thread.status();
+        return;
+      }
+      run_->thread = *std::move(thread);
+    }
     run_->work = std::move(work);
     run_->busy = true;
   }

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "io/buffer.h"
@@ -199,6 +201,17 @@ TEST(ParallelFor, ReturnsTheFailureWithTheLowestIndex) {
                              }),
                  kDataLoss, "1");
   }
+}
+
+TEST(ParallelFor, ExceptionsAreFailures) {
+  EXPECT_FAILS(ParallelFor(100, 4, {}, [](size_t) -> absl::Status { throw std::bad_alloc(); }),
+               kResourceExhausted, "out of memory");
+  EXPECT_FAILS(ParallelFor(100, 4, {},
+                           [](size_t i) -> absl::Status {
+                             if (i == 7) throw std::runtime_error("seven");
+                             return absl::OkStatus();
+                           }),
+               kInternal, "unexpected error: seven");
 }
 
 TEST(ParallelFor, StopsWhenAskedTo) {

@@ -7,6 +7,7 @@
 //   FAIL_AT=n, FAIL_WITH=e  lets the nth call fail with errno e (a number); FAIL_WITH=short: it
 //                           reads or writes half of what it was asked for
 //   SLOW_WRITES_MS=n        a slow disk: each write takes n milliseconds longer
+//   THREADS=n               no more than n threads can be started
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -14,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -184,3 +186,15 @@ WRAP_OPEN(open64)
   }
 WRAP_OPENAT(openat)
 WRAP_OPENAT(openat64)
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) {
+  static int started = 0;
+  static int (*next)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) = NULL;
+  const char* most = getenv("THREADS");
+  if (most != NULL && __atomic_fetch_add(&started, 1, __ATOMIC_SEQ_CST) >= atoi(most)) {
+    return EAGAIN;
+  }
+  if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, "pthread_create");
+  return next(thread, attributes, run, argument);
+}
