@@ -1,12 +1,15 @@
 // shardfeed: raw data to sharded TFRecord, and back.
 
 #include <charconv>
+#include <optional>
 
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/units.h"
 #include "cli/wrong_use.h"
 #include "fmt/format.h"
+#include "tfrecord/record_stream.h"
 
 namespace shardfeed {
 
@@ -15,6 +18,17 @@ void AddCommonOptions(CLI::App& command, CommandOptions& options) {
   command.add_flag("-q,--quiet", options.quiet, "print errors only");
   command.add_option("-j,--jobs,--threads", options.threads, "threads; default: one per processor")
       ->check(WholeNumber(1));
+  command
+      .add_option_function<std::string>(
+          "--max-record-bytes",
+          [](const std::string& text) {
+            const std::optional<uint64_t> size = ParseSize(text);
+            if (!size || *size == 0)
+              throw CLI::ValidationError("--max-record-bytes", text + " is not a size");
+            SetMaxRecordBytes(*size);
+          },
+          "a longer record of a compressed shard is an error; default 2GiB")
+      ->type_name("SIZE");
 }
 
 CLI::Validator WholeNumber(uint64_t least) {
@@ -76,6 +90,9 @@ int Run(int argc, char** argv) {
     return status == 0 ? kExitDone : kExitUsage;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "shardfeed: out of memory; fewer --jobs need less\n");
+    return kExitIo;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "shardfeed: unexpected error: {}\n", e.what());
     return kExitIo;
   }
   return exit;

@@ -11,6 +11,7 @@
 #include "tfrecord/decompress.h"
 #include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_between.h"
+#include "tfrecord/record_stream.h"
 
 namespace shardfeed {
 namespace {
@@ -39,6 +40,9 @@ constexpr uint64_t kInflateSlack = 1 << 20;
 // And behind it, up to where a block of deflated data ends. Where that is further, zlib inflates
 // what is left from the restart point before.
 constexpr uint64_t kMostBehind = 256 << 10;
+// More content is not inflated at once: the index's claim is not worth so much memory, and what is
+// inflated record by record takes no more than there is.
+constexpr uint64_t kMostAtOnce = 256 << 20;
 
 // Where a record of an extent stands in it.
 struct FrameRange {
@@ -125,7 +129,8 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const uint64_t deflated = to.file_offset - begin;
   const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
   constexpr uint64_t kSlack = kInflateSlack + kMostBehind;
-  if (inflated + rest > extent.bytes + kSlack || deflated > extent.bytes + kSlack ||
+  if (extent.bytes > kFrameBytes + MaxRecordBytes() || inflated + rest > kMostAtOnce ||
+      inflated + rest > extent.bytes + kSlack || deflated > extent.bytes + kSlack ||
       inflated + rest > (file->size() - begin) * kMaxDeflateRatio) {
     return false;
   }

@@ -66,6 +66,7 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
       std::move(file), restart.file_offset - (restart.bits > 0 ? 1 : 0), size);
   reader->decompressor_ =
       MakeDecompressor(compression, reader->source_.get(), restart, std::move(options.decompress));
+  stream.max_record_bytes = MaxRecordBytes();
   // Content between the point and the record.
   uint64_t skip = stream_offset - restart.stream_offset;
   std::string scratch(std::min<uint64_t>(skip, 64 << 10), '\0');

@@ -62,8 +62,13 @@ class BlockDecompressor : public Decompressor {
   size_t drained_ = 0;
 };
 
-// GZIP and ZLIB. Members that tell their size are inflated whole by libdeflate, twice as fast as
-// zlib; everything else by zlib, which can stop at block boundaries for restart points.
+// Members and blocks with more bytes or content are not decompressed at once, so that no file makes
+// a thread take more memory than a few times this.
+constexpr uint64_t kMostAtOnce = 32 << 20;
+
+// GZIP and ZLIB. Members that tell their size, up to kMostAtOnce, are inflated whole by libdeflate,
+// twice as fast as zlib; everything else by zlib, which needs no more memory for a large member and
+// can stop at block boundaries for restart points.
 class DeflateDecompressor : public BlockDecompressor {
  public:
   DeflateDecompressor(Compression compression, ByteSource* source, RestartPoint from,
@@ -98,14 +103,16 @@ class DeflateDecompressor : public BlockDecompressor {
     error_ = absl::OkStatus();
     content_.clear();
     drained_ = 0;
-    // A damaged member starts where the input stands: look behind its header.
+    // A damaged member that was to be inflated at once starts where the input stands: look behind
+    // its header. Of one that zlib inflated, some bytes have been consumed.
+    const size_t skip = piecewise_ ? 0 : 1;
     while (true) {
       absl::StatusOr<bool> enough = input_.Ensure(kSizedMemberHeaderBytes + 1);
       if (!enough.ok()) return enough.status();
       if (!*enough) return false;
-      const size_t at = FindSizedMember(input_.view().substr(1));
+      const size_t at = FindSizedMember(input_.view().substr(skip));
       if (at != std::string_view::npos) {
-        input_.Consume(1 + at);
+        input_.Consume(skip + at);
         return true;
       }
       // Keep what may be the beginning of a header.
@@ -149,19 +156,31 @@ class DeflateDecompressor : public BlockDecompressor {
     if (gzip_) {
       absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
       if (!header.ok()) return header.status();
-      if (const auto size = SizedMemberBytes(input_.view())) return InflateSizedMember(*size);
+      if (const auto size = SizedMemberBytes(input_.view()); size && *size <= kMostAtOnce) {
+        absl::StatusOr<bool> inflated = InflateSizedMember(*size);
+        if (!inflated.ok() || *inflated) return inflated;
+      }
     }
     BeginInflate(gzip_ ? MAX_WBITS + 16 : MAX_WBITS);
     return true;
   }
 
+  // False: the content may be too large to be inflated at once.
   absl::StatusOr<bool> InflateSizedMember(uint64_t size) {
+    piecewise_ = false;
     absl::StatusOr<bool> whole = input_.Ensure(size);
     if (!whole.ok()) return whole.status();
     if (!*whole) return Cut();
     content_.clear();
     drained_ = 0;
-    absl::Status status = InflateMember(input_.view().substr(0, size), &content_);
+    const std::string_view member = input_.view().substr(0, size);
+    const uint64_t claimed = ClaimedContentBytes(member);
+    const uint64_t most = size * kMaxDeflateRatio;
+    if (claimed > kMostAtOnce && claimed <= most) return false;
+    absl::Status status = InflateMember(member, &content_);
+    // The trailer has the size modulo 2^32.
+    const bool may_be_larger = claimed + (uint64_t{1} << 32) <= most;
+    if (absl::IsResourceExhausted(status) && may_be_larger) return false;
     if (!status.ok()) return Damaged(std::string(status.message()));
     input_.Consume(size);
     stream_offset_ += content_.size();
@@ -172,6 +191,7 @@ class DeflateDecompressor : public BlockDecompressor {
     zlib_ = {};
     if (inflateInit2(&zlib_, window_bits) != Z_OK) throw std::bad_alloc();
     inflating_ = true;
+    piecewise_ = true;
     raw_ = window_bits < 0;
   }
 
@@ -269,6 +289,7 @@ class DeflateDecompressor : public BlockDecompressor {
   std::optional<RestartPoint> from_;
   bool began_ = false;
   bool inflating_ = false;
+  bool piecewise_ = false;  // the last member was given to zlib
   bool raw_ = false;
   // Where the last block or restart point was; none in a member that starts between two points.
   std::optional<uint64_t> last_block_;
@@ -302,6 +323,7 @@ class SnappyDecompressor : public BlockDecompressor {
     EmitHeaderPointIfDue();
     size_t size = 0;
     for (char byte : input_.view().substr(0, 4)) size = size << 8 | static_cast<uint8_t>(byte);
+    if (size > snappy::MaxCompressedLength(kMostAtOnce)) return TooLarge();
     whole = input_.Ensure(4 + size);
     if (!whole.ok()) return whole.status();
     if (!*whole) return Cut();
@@ -311,6 +333,7 @@ class SnappyDecompressor : public BlockDecompressor {
         content > 32 * size) {
       return Damaged();
     }
+    if (content > kMostAtOnce) return TooLarge();
     content_.resize(content);
     drained_ = 0;
     if (!snappy::RawUncompress(input_.view().data() + 4, size, content_.data())) {
@@ -325,6 +348,12 @@ class SnappyDecompressor : public BlockDecompressor {
   absl::Status Cut() {
     return absl::DataLossError(
         fmt::format("SNAPPY data ends in the middle of the block at byte {}", input_.offset()));
+  }
+  absl::Status TooLarge() {
+    return absl::DataLossError(
+        fmt::format("the SNAPPY block at byte {} is larger than {} bytes, which no writer of "
+                    "TFRecord makes: the file is damaged",
+                    input_.offset(), kMostAtOnce));
   }
   absl::Status Damaged() {
     return absl::DataLossError(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "fmt/format.h"
 #include "tfrecord/little_endian.h"
@@ -27,6 +28,7 @@ libdeflate_compressor* ThreadCompressor(int level) {
   thread_local std::array<std::unique_ptr<libdeflate_compressor, FreeCompressor>, 13> compressors;
   level = std::clamp(level, 0, 12);
   if (!compressors[level]) compressors[level].reset(libdeflate_alloc_compressor(level));
+  if (!compressors[level]) throw std::bad_alloc();
   return compressors[level].get();
 }
 
@@ -150,26 +152,24 @@ absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> d
   return written;
 }
 
+uint64_t ClaimedContentBytes(std::string_view member) {
+  if (member.size() < kSizedMemberHeaderBytes + kGzipTrailerBytes) return 0;
+  return LoadLittleEndian<uint32_t>(member.data() + member.size() - 4);
+}
+
 absl::Status InflateMember(std::string_view member, std::string* out) {
-  const size_t begin = out->size();
-  // The trailer has the size modulo 2^32. Try the sizes it can mean, smallest first; there is more
-  // than one only for members above 4 MiB.
-  uint64_t inflated = member.size() < kSizedMemberHeaderBytes + kGzipTrailerBytes
-                          ? 0
-                          : LoadLittleEndian<uint32_t>(member.data() + member.size() - 4);
-  const uint64_t most = member.size() * kMaxDeflateRatio;
-  absl::Status status = absl::DataLossError("the deflated data is damaged");
-  for (; inflated <= most; inflated += uint64_t{1} << 32) {
-    out->resize(begin + inflated);
-    const absl::StatusOr<size_t> written =
-        InflateMember(member, absl::MakeSpan(out->data() + begin, inflated));
-    if (written.ok()) return absl::OkStatus();
-    if (!absl::IsResourceExhausted(written.status())) {
-      status = written.status();
-      break;
-    }
+  const uint64_t claimed = ClaimedContentBytes(member);
+  if (claimed > member.size() * kMaxDeflateRatio) {
+    return absl::DataLossError(
+        fmt::format("the trailer claims {} bytes of content, but a member of {} bytes cannot hold "
+                    "more than {}",
+                    claimed, member.size(), member.size() * kMaxDeflateRatio));
   }
-  out->resize(begin);
+  const size_t begin = out->size();
+  out->resize(begin + claimed);
+  absl::Status status =
+      InflateMember(member, absl::MakeSpan(out->data() + begin, claimed)).status();
+  if (!status.ok()) out->resize(begin);
   return status;
 }
 

@@ -40,8 +40,14 @@ std::optional<uint64_t> SizedMemberBytes(std::string_view header);
 // Offset in `bytes` of the next header of a member written here, or npos.
 size_t FindSizedMember(std::string_view bytes);
 
-// Appends the content of `member`, which is one whole member, to `out`. DataLoss: the data is
-// damaged, the CRC-32 or size of the trailer differs, or the member does not end with `member`.
+// The size of the content that the trailer of `member`, one whole member, claims: modulo 2^32, and
+// not to be believed.
+uint64_t ClaimedContentBytes(std::string_view member);
+
+// Appends the content of `member`, which is one whole member, to `out`. Takes the memory that the
+// trailer claims: callers look at ClaimedContentBytes before. DataLoss: the data is damaged, the
+// CRC-32 or size of the trailer differs, or the member does not end with `member`.
+// ResourceExhausted: the content is larger than the trailer claims.
 absl::Status InflateMember(std::string_view member, std::string* out);
 
 // The same into memory of the caller's. Returns how many bytes there were; DataLoss also when they

@@ -1,6 +1,7 @@
 #include "tfrecord/record_stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -8,6 +9,8 @@
 
 namespace shardfeed {
 namespace {
+
+std::atomic<uint64_t> max_record_bytes = kDefaultMaxRecordBytes;
 
 // What to say of the frame that starts with `bytes`.
 std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_bytes) {
@@ -39,6 +42,10 @@ std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_
 }
 
 }  // namespace
+
+void SetMaxRecordBytes(uint64_t bytes) { max_record_bytes = bytes; }
+
+uint64_t MaxRecordBytes() { return max_record_bytes; }
 
 RecordStream::RecordStream(ByteSource* source, RecordStreamOptions options)
     : source_(source),
@@ -110,6 +117,13 @@ absl::Status RecordStream::Next(RecordBlock* block) {
       defect_frame_bytes_ = wanted;
       return absl::DataLossError(fmt::format("record {} at byte {}: {}", record_, offset_,
                                              Describe(defect, unread, wanted)));
+    }
+    // Fewer bytes than a frame has are wanted where the header is not there yet.
+    if (incomplete && wanted > kFrameBytes && wanted - kFrameBytes > options_.max_record_bytes) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "record {} at byte {}: it has {} bytes, and at most {} are read of a compressed record; "
+          "--max-record-bytes raises the limit",
+          record_, offset_, wanted - kFrameBytes, options_.max_record_bytes));
     }
     if (!source_error_.ok()) return source_error_;
     if (source_ended_) return absl::OkStatus();  // unread is empty, or it would be a defect

@@ -23,6 +23,12 @@ struct RecordBlock {
   uint64_t first_record = 0;  // number in the stream of records[0]
 };
 
+// The longest record that is read from compressed data, in bytes, of all readers of the process:
+// what a small file inflates to has no other bound. Thread safe; counts for streams made later.
+inline constexpr uint64_t kDefaultMaxRecordBytes = uint64_t{2} << 30;
+void SetMaxRecordBytes(uint64_t bytes);
+uint64_t MaxRecordBytes();
+
 struct RecordStreamOptions {
   CrcCheck check = CrcCheck::kAll;
   // Read at a time, and the usual size of a block; larger records get a buffer of their own size.
@@ -33,6 +39,8 @@ struct RecordStreamOptions {
   // No record is longer than this, in whole frames: the size of the file, if it is raw. A longer
   // one counts as cut. Where nothing is known, memory still grows only with what is really read.
   uint64_t max_frame_bytes = UINT64_MAX;
+  // A longer one is not read, which is ResourceExhausted.
+  uint64_t max_record_bytes = UINT64_MAX;
 };
 
 // Splits decompressed bytes into records. Not thread safe. `source` must outlive it.

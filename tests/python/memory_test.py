@@ -1,9 +1,13 @@
 """Memory stays bounded, whatever the size of the data."""
 
+import gzip
 import json
 import os
+import random
+import struct
 import subprocess
 import sys
+import zlib
 
 import harness
 import pytest
@@ -90,3 +94,109 @@ def test_reported_memory_is_that_of_the_program():
         "verify", harness.TESTDATA / "tensorflow/examples.tfrecord", "--json")],
         capture_output=True, check=True)
     assert json.loads(done.stdout)["peak_rss_bytes"] < 100 << 20
+
+
+# What hostile files may make of it.
+HOSTILE_LIMIT = 512 << 20
+
+READING = {
+    "verify": ["verify"],
+    "verify examples": ["verify", "--level", "examples"],
+    "index": ["index"],
+    "read": ["read"],
+    "cat": ["cat"],
+    "inspect": ["inspect"],
+    "reshard": ["reshard", "OUT"],
+    "convert": ["convert", "tfrecord", "OUT"],
+}
+
+
+def arguments_of(name, path, tmp_path):
+    command = READING[name]
+    if command[0] == "convert":
+        return ["convert", "tfrecord", path, tmp_path / "y@2"]
+    return [command[0], path, *(tmp_path / "y@2" if x == "OUT" else x for x in command[1:])]
+
+
+def hostile_peak(*arguments):
+    """The most memory the command had, in bytes, and its exit status."""
+    script = ("import resource, subprocess, sys; "
+              "status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
+              "print(status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    done = subprocess.run([sys.executable, "-S", "-c", script, *harness.command(*arguments)],
+                          capture_output=True, timeout=300)
+    status, kib = map(int, done.stdout.split())
+    assert status in (harness.DONE, harness.DEFECTS, harness.IO_FAILED), done.stderr.decode()
+    return kib << 10, done.stderr.decode()
+
+
+def member(deflated, crc, size):
+    """A member that tells its size, as shardfeed writes them."""
+    total = 24 + len(deflated) + 8
+    return (b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x0c\0SF\x08\0" + struct.pack("<Q", total) + deflated +
+            struct.pack("<II", crc, size))
+
+
+def deflated(pieces, bits):
+    deflater = zlib.compressobj(1, zlib.DEFLATED, bits)
+    return b"".join(deflater.compress(piece) for piece in pieces) + deflater.flush()
+
+
+ZEROS = [bytes(1 << 20)] * 1200
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    noise = random.Random(1).randbytes(5_000_000)
+    stored = zlib.compressobj(0, zlib.DEFLATED, -15)
+    claim = member(stored.compress(noise) + stored.flush(), zlib.crc32(noise), 2**32 - 1)
+    (folder / "claim").write_bytes(claim)
+    (folder / "gzip").write_bytes(deflated(ZEROS, 31))
+    (folder / "zlib").write_bytes(deflated(ZEROS, 15))
+    raw = deflated(ZEROS, -15)
+    (folder / "member").write_bytes(member(raw, 0, len(ZEROS) << 20))
+    (folder / "small claim").write_bytes(member(raw, 0, 1000))
+    return folder
+
+
+@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("file", ["claim", "gzip", "zlib", "member", "small claim"])
+def test_hostile_files_stay_below_the_limit(hostile, tmp_path, file, name):
+    used, _ = hostile_peak(*arguments_of(name, hostile / file, tmp_path))
+    assert used < HOSTILE_LIMIT
+
+
+@pytest.fixture(scope="module")
+def long_record(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "lines").write_text("x" * 3_000_000)
+    harness.convert("text", folder / "lines", folder / "x@1")
+    (shard,) = (path for path in folder.iterdir() if "of-00001" in path.name
+                and not path.name.endswith((".sfidx", ".index", ".json")))
+    (folder / "gzipped").write_bytes(gzip.compress(shard.read_bytes()))
+    return folder / "gzipped"
+
+
+@pytest.mark.parametrize("name", READING)
+def test_longer_records_than_the_limit_are_told(long_record, tmp_path, name):
+    arguments = arguments_of(name, long_record, tmp_path)
+    result = harness.run(*arguments, "--max-record-bytes", "1MiB")
+    # To a reader by the index, it is a record that cannot be read, as damaged ones are.
+    assert result.status == (harness.DEFECTS if name == "read" else harness.IO_FAILED)
+    assert f"{long_record}: record 0 at byte 0: it has 3000" in result.err + result.out.decode()
+    assert "--max-record-bytes raises the limit" in result.err + result.out.decode()
+    harness.succeed(*arguments, "--max-record-bytes", "3MiB")
+
+
+def test_many_records_below_the_limit_are_read(tmp_path):
+    (tmp_path / "lines").write_text("".join(f"line {i}\n" for i in range(200_000)))
+    harness.convert("text", tmp_path / "lines", tmp_path / "x@1", "--compression", "gzip")
+    for command in ["verify", "index", "read"]:
+        harness.succeed(command, tmp_path / "x@1", "--max-record-bytes", "100")
+
+
+def test_the_limit_is_a_size(long_record):
+    result = harness.run("verify", long_record, "--max-record-bytes", "x")
+    assert result.status == harness.USAGE
+    assert "--max-record-bytes: x is not a size" in result.err

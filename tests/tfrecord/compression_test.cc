@@ -370,6 +370,45 @@ TEST(GzipMembers, WrongTrailerIsDataLoss) {
   EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "damaged");
 }
 
+// Of one member of AppendGzipMember.
+void SetClaimedContent(uint32_t size, std::string* member) {
+  StoreLittleEndian<uint32_t>(size, member->data() + member->size() - 4);
+}
+
+TEST(GzipMembers, ContentThatCannotBeIsDataLoss) {
+  std::string bytes = Members(Content(1000), 1000);
+  SetClaimedContent(UINT32_MAX, &bytes);
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss,
+               "the trailer claims 4294967295 bytes of content, but a member of");
+}
+
+TEST(GzipMembers, LargeContentComesPieceByPiece) {
+  // Zeros in more than is inflated at once, and small members before and behind it.
+  const std::string zeros(40 << 20, '\0');
+  const std::string content = Content(1000) + zeros + Content(1000);
+  const std::string bytes =
+      Members(Content(1000), 1000) + Members(zeros, zeros.size()) + Members(Content(1000), 1000);
+  absl::StatusOr<std::string> found = Decompress(Compression::kGzip, bytes);
+  ASSERT_OK(found);
+  EXPECT_TRUE(*found == content);
+}
+
+TEST(GzipMembers, WrongTrailerOfLargeContentIsLimitedToItsMember) {
+  std::string large = Members(std::string(40 << 20, '\0'), 40 << 20);
+  SetClaimedContent(35 << 20, &large);
+  const std::string bytes = large + Members("behind", 100);
+  MemorySource source(bytes);
+  auto stream = MakeDecompressor(Compression::kGzip, &source);
+  std::string piece(1 << 20, '\0');
+  absl::StatusOr<size_t> n = 1;
+  while (n.ok() && *n > 0) n = stream->Read(absl::MakeSpan(piece));
+  EXPECT_FAILS(n, kDataLoss, "incorrect length check");
+  ASSERT_TRUE(*stream->SkipToNextMember());
+  n = stream->Read(absl::MakeSpan(piece));
+  ASSERT_OK(n);
+  EXPECT_EQ(piece.substr(0, *n), "behind");
+}
+
 TEST(GzipMembers, DamageIsLimitedToItsMember) {
   const std::string content = Content(100000);
   std::string bytes = Members(content, 20000);
@@ -443,6 +482,14 @@ TEST(Zlib, SegmentsAreOneStreamForEveryone) {
                        reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()),
             Z_OK);
   EXPECT_TRUE(found.substr(0, size) == content);
+}
+
+TEST(Snappy, HugeBlocksAreRefused) {
+  const std::string zeros(33 << 20, '\0');
+  EXPECT_FAILS(Decompress(Compression::kSnappy, SnappyBlocks(zeros, zeros.size())), kDataLoss,
+               "the SNAPPY block at byte 0 is larger than 33554432 bytes");
+  EXPECT_FAILS(Decompress(Compression::kSnappy, std::string("\xff\xff\xff\xff", 4) + zeros),
+               kDataLoss, "the SNAPPY block at byte 0 is larger than 33554432 bytes");
 }
 
 TEST(Snappy, ClaimOfHugeContentIsRefused) {
