@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "cli/commands.h"
 #include "cli/order_flags.h"
 #include "cli/units.h"
@@ -190,19 +191,20 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
         "--step {}: an epoch has {} batches, numbered from 0", step, reader.batches_per_epoch())));
   }
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  // Printed one by one: a batch may have any number of records.
   for (uint64_t i = 0; i < batch; ++i) {
+    if (InterruptToken().stop_requested()) return ReportError(absl::CancelledError("interrupted"));
     const uint64_t position = (step * batch + i) * world + flags.order.rank;
-    list.push_back(Describe(table, reader.RecordAt(flags.epoch, position)));
+    const nlohmann::ordered_json record = Describe(table, reader.RecordAt(flags.epoch, position));
+    if (options.json) {
+      fmt::print("{}\n {}", i == 0 ? "[" : ",",
+                 absl::StrReplaceAll(record.dump(1), {{"\n", "\n "}}));
+    } else {
+      fmt::print("{}\t{}\t{}\n", record["record"].get<uint64_t>(),
+                 record["shard"].get<std::string>(), record["shard_record"].get<uint64_t>());
+    }
   }
-  if (options.json) {
-    fmt::print("{}\n", list.dump(1));
-    return kExitDone;
-  }
-  for (const auto& record : list) {
-    fmt::print("{}\t{}\t{}\n", record["record"].get<uint64_t>(), record["shard"].get<std::string>(),
-               record["shard_record"].get<uint64_t>());
-  }
+  if (options.json) fmt::print("\n]\n");
   return kExitDone;
 }
 

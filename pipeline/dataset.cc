@@ -20,6 +20,11 @@
 namespace shardfeed {
 namespace {
 
+// Of a row's column, and of a batch: what is larger is a mistake, and products of these and the
+// size of an element do not overflow.
+constexpr int64_t kMaxLength = INT32_MAX;
+constexpr uint64_t kMaxRows = INT32_MAX;
+
 constexpr int kStateVersion = 1;
 
 uint64_t NowNs() {
@@ -493,7 +498,10 @@ Dataset Dataset::Select(std::vector<std::string> names) const {
 
 Dataset Dataset::Batch(uint64_t size, bool drop_remainder) const {
   if (!status_.ok()) return *this;
-  if (size == 0) return Dataset(absl::InvalidArgumentError("batch: the size must be at least 1"));
+  if (size == 0 || size > kMaxRows) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("batch: the size must lie between 1 and {}; it is {}", kMaxRows, size)));
+  }
   if (node_->batched) {
     return Dataset(
         absl::InvalidArgumentError("batch: the elements here are batches already: unbatch first"));
@@ -526,6 +534,11 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
     if (column < 0 || !(*node_->spec)[column].ragged) {
       return Dataset(absl::InvalidArgumentError(fmt::format(
           "pad: there is no ragged column '{}'; there are: {}", name, RowSpecText(*node_->spec))));
+    }
+    if (how.length < 0 || how.length > kMaxLength) {
+      return Dataset(absl::InvalidArgumentError(
+          fmt::format("pad: column '{}': the length must lie between 0 and {}; it is {}", name,
+                      kMaxLength, how.length)));
     }
   }
   Node node;
@@ -677,9 +690,11 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("pack: column '{}' must be a ragged one of int64 or int32", column)));
   }
-  if (options.length < 1 || options.open < 1) {
+  if (options.length < 1 || options.length > kMaxLength || options.open < 1 ||
+      options.open > kMaxRows) {
     return Dataset(absl::InvalidArgumentError(
-        "pack: the length and the number of open rows must be at least 1"));
+        fmt::format("pack: the length {} and the number of open rows {} must lie between 1 and {}",
+                    options.length, options.open, kMaxLength)));
   }
   Node node;
   node.text = fmt::format("pack({}, length={}, open={}, pad={}{})", column, options.length,

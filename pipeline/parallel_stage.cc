@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -461,6 +462,8 @@ class ParallelStage : public Stage {
       if (job.output.empty()) return;
       try {
         job.status = fn(job.output);
+      } catch (const std::bad_alloc&) {
+        job.status = OutOfMemory();
       } catch (const std::exception& e) {
         job.status = absl::InternalError(fmt::format("{}: {}", steps_.name, e.what()));
       }

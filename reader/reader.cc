@@ -38,7 +38,15 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
         fmt::format("rank {} of {}: ranks are numbered from 0 and lie below the world's size",
                     options.rank, options.world));
   }
-  if (options.batch == 0) return absl::InvalidArgumentError("batch must be at least 1");
+  // So that no product of the two overflows.
+  if (options.batch == 0 || options.batch > UINT32_MAX) {
+    return absl::InvalidArgumentError(
+        fmt::format("batch must lie between 1 and {}; it is {}", UINT32_MAX, options.batch));
+  }
+  if (options.world > UINT32_MAX) {
+    return absl::InvalidArgumentError(
+        fmt::format("world must lie between 1 and {}; it is {}", UINT32_MAX, options.world));
+  }
   if (options.damage.max_share < 0 || options.damage.max_share > 1) {
     return absl::InvalidArgumentError(
         fmt::format("max_share must lie between 0 and 1; it is {}", options.damage.max_share));

@@ -219,6 +219,9 @@ DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
 std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {
   std::vector<Augmentation> all;
   for (nb::handle step : steps) {
+    if (!nb::isinstance<nb::tuple>(step) || nb::len(step) != 2) {
+      throw nb::type_error("the steps are augmentations of sf.augment");
+    }
     const nb::tuple t = nb::borrow<nb::tuple>(step);
     all.push_back(AugmentationFromPython(nb::cast<std::string>(t[0]),
                                          PictureFields(nb::borrow<nb::dict>(t[1]))));

@@ -191,9 +191,11 @@ class Writer {
         values.kind = 'b';
       }
       AnyArray array;
+      // Scalars of NumPy have no length; dates among them offer a buffer of no format.
       const bool is_array = !PyLong_Check(value.ptr()) && !PyFloat_Check(value.ptr()) &&
                             !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
-                            nb::try_cast(value, array) && array.is_valid();
+                            nb::hasattr(value, "__len__") && nb::try_cast(value, array) &&
+                            array.is_valid();
       if (is_array && AddArray(array, &values)) {
         // Done.
       } else if (nb::hasattr(held_value, "tolist") && !PyList_Check(held_value.ptr())) {

@@ -28,6 +28,17 @@ class Augmentation(NamedTuple):
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
 
 
+def augmentations(what: str, steps: Sequence[Augmentation]) -> List[Augmentation]:
+    """A list of them, as `what` takes it. TypeError: it is something else."""
+    if isinstance(steps, Augmentation):
+        raise TypeError(f"{what}: a list of augmentations is wanted, not one: [{steps!r}]")
+    found = list(steps)
+    for step in found:
+        if not isinstance(step, Augmentation):
+            raise TypeError(f"{what}: {step!r} is no augmentation of sf.augment")
+    return found
+
+
 def _pair(name: str, value: Sequence[Number]) -> Pair:
     if len(value) != 2:
         raise ValueError(f"{name} {value!r}: two numbers are wanted, the least and the most")
@@ -200,4 +211,5 @@ def TrivialAugmentWide(num_magnitude_bins: int = 31, interpolation: Any = "neare
 
 def RandomApply(transforms: Sequence[Augmentation], p: float = 0.5) -> Augmentation:
     """All of them, or none."""
-    return Augmentation("RandomApply", {"transforms": list(transforms), "p": float(p)})
+    return Augmentation("RandomApply", {
+        "transforms": augmentations("RandomApply", transforms), "p": float(p)})

@@ -13,7 +13,7 @@ from . import structure as structures
 from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .augment import Augmentation
+from .augment import Augmentation, augmentations
 from .device import DeviceView
 from .features import ColumnSpec, DTypeLike, FeatureLike, as_features, as_shape, dtype_name
 from .frameworks import CONVERTERS
@@ -323,8 +323,9 @@ class Dataset:
         """Random changes of pictures, uint8 [height, width, 1 or 3]: see sf.augment. They depend on
         the seed, the epoch and the record's position alone; two such steps of a chain need seeds of
         their own. ValueError: a parameter out of its range, named."""
-        return self._then("augment", column, list(steps), seed,
-                          text=f"augment({column!r}, {list(steps)!r}, seed={seed})")
+        steps = augmentations("augment", steps)
+        return self._then("augment", column, steps, seed,
+                          text=f"augment({column!r}, {steps!r}, seed={seed})")
 
     # ---- Rows to batches
 
