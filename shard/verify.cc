@@ -12,6 +12,7 @@
 #include "io/parallel.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
+#include "shard/salvage.h"
 #include "shard/shard_reader.h"
 #include "shard/staging.h"
 
@@ -41,19 +42,15 @@ class ShardVerifier {
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
     if (!file.ok()) return file.status();
     report_.bytes = (*file)->size();
-    absl::StatusOr<Compression> compression = DetectShardCompression(**file);
-    if (absl::IsDataLoss(compression.status())) {
-      Add("not a TFRecord", 0, 0, std::string(compression.status().message()));
-      Pass(report_.bytes);
-      return report_;
-    }
-    if (!compression.ok()) return compression.status();
-    report_.compression = *compression;
-    if (options_.level == VerifyLevel::kHeaders && *compression == Compression::kNone) {
-      absl::StatusOr<bool> sound = VerifyHeaders();
-      if (!sound.ok()) return sound.status();
-      if (*sound) return report_;
-      // Something is wrong: read on record by record to find all of it.
+    if (options_.level == VerifyLevel::kHeaders) {
+      absl::StatusOr<Compression> compression = DetectShardCompression(**file);
+      if (!compression.ok() && !absl::IsDataLoss(compression.status())) return compression.status();
+      if (compression.ok() && *compression == Compression::kNone) {
+        absl::StatusOr<bool> sound = VerifyHeaders();
+        if (!sound.ok()) return sound.status();
+        if (*sound) return report_;
+        // Something is wrong: read on record by record to find all of it.
+      }
     }
     absl::Status status = VerifyRecords();
     if (!status.ok()) return status;
@@ -90,9 +87,8 @@ class ShardVerifier {
   }
 
   absl::Status VerifyRecords() {
-    ShardReaderOptions reading;
+    SalvageOptions reading;
     reading.check = options_.level == VerifyLevel::kHeaders ? CrcCheck::kHeader : CrcCheck::kAll;
-    reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
     OpenIndex();
     const uint64_t defects_before_records = report_.num_defects;
     std::optional<IndexCheck> check;
@@ -100,38 +96,41 @@ class ShardVerifier {
       check.emplace(index_, IndexPath(report_.shard));
       reading.decompress = check->Watch();
     }
-    absl::StatusOr<std::unique_ptr<ShardReader>> opened = ShardReader::Open(report_.shard, reading);
+    absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
+        ShardSalvager::Open(report_.shard, reading);
     if (!opened.ok()) return opened.status();
-    ShardReader& reader = **opened;
+    ShardSalvager& salvager = **opened;
+    report_.compression = salvager.compression();
     RecordsDigest digest;
     RecordBlock block;
     uint64_t passed = 0;
+    size_t told = 0;
     while (true) {
       if (options_.stop.stop_requested()) return absl::CancelledError("interrupted");
-      absl::Status status = reader.Next(&block);
-      const uint64_t position = std::max(reader.file_position(), passed);
+      absl::Status status = salvager.Next(&block);
+      if (!status.ok()) return status;
+      const uint64_t position = std::max(salvager.file_position(), passed);
       Pass(position - passed);
       passed = position;
-      if (status.ok() && block.records.empty()) break;
-      if (!status.ok()) {
-        status = GoOn(reader, status);
-        if (absl::IsOutOfRange(status)) break;
-        if (!status.ok()) return status;
-        continue;
-      }
+      const bool ended = block.records.empty();
+      // The last one may still grow.
+      while (told + (ended ? 0 : 1) < salvager.damage().size()) Add(salvager.damage()[told++]);
+      if (ended) break;
       report_.records += block.records.size();
       digest.Add(block.records);
       if (check) check->Add(block.records);
-      next_record_ = reader.stream().record();
-      next_offset_ = reader.stream().offset();
+      next_record_ = block.first_record + block.records.size();
+      next_offset_ = salvager.stream_bytes();
       if (options_.level >= VerifyLevel::kExamples) CheckExamples(block);
     }
-    Pass(report_.bytes - passed);
+    Pass(report_.bytes - std::min(passed, report_.bytes));
+    report_.skipped_bytes = salvager.bytes_skipped();
+    report_.records_lost = salvager.records_lost();
     IndexSummary found;
     found.compression = report_.compression;
     found.shard_bytes = report_.bytes;
     found.records = report_.records;
-    found.stream_bytes = reader.stream().offset();
+    found.stream_bytes = salvager.stream_bytes();
     found.records_digest = digest.value();
     if (report_.num_defects == defects_before_records) {
       report_.records_digest = found.records_digest;
@@ -139,6 +138,12 @@ class ShardVerifier {
       AddIndexDefect(index_damage_);
     }
     return absl::OkStatus();
+  }
+
+  void Add(const DamagedPlace& place) {
+    // That a sound shard is shorter than its index says is for CompareIndex to tell.
+    if (place.kind == "cut shard") return;
+    Add(place.kind, place.record, place.offset, place.detail);
   }
 
   void CheckExamples(const RecordBlock& block) {
@@ -158,32 +163,6 @@ class ShardVerifier {
         for (const std::string& what : broken) add("picture", what);
       }
     }
-  }
-
-  // Notes what is wrong and goes to the next record that can be read; OutOfRange: there is none.
-  absl::Status GoOn(ShardReader& reader, const absl::Status& status) {
-    RecordStream& stream = reader.stream();
-    const std::string message(status.message());
-    if (stream.defect() != FrameDefect::kNone) {
-      Add(std::string(FrameDefectName(stream.defect())), stream.record(), stream.offset(), message);
-      absl::StatusOr<uint64_t> skipped = stream.Recover();
-      if (skipped.ok()) {
-        report_.skipped_bytes += *skipped;
-        return absl::OkStatus();
-      }
-      return GoOn(reader, skipped.status());
-    }
-    if (!absl::IsDataLoss(status) || reader.decompressor() == nullptr) return status;
-    const uint64_t at = reader.decompressor()->file_offset();
-    absl::StatusOr<bool> more = reader.decompressor()->SkipToNextMember();
-    if (!more.ok()) return more.status();
-    const uint64_t next = *more ? reader.decompressor()->file_offset() : report_.bytes;
-    Add("compressed data", stream.record(), stream.offset(),
-        fmt::format("{}; {} compressed bytes are lost{}", message, next - at,
-                    *more ? ", the records after them are numbered as if those were not there"
-                          : ", and with them all records from here to the end"));
-    report_.skipped_bytes += stream.Restart();
-    return *more ? absl::OkStatus() : absl::OutOfRangeError("end");
   }
 
   // Opens the index beside the shard, if there is one. What is wrong with it alone is noted.

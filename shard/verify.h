@@ -32,8 +32,8 @@ enum class VerifyLevel {
 struct Defect {
   std::string shard;  // path; of the manifest or index for defects of those
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer" (FrameDefectName);
-  // "compressed data", "not an Example", "picture", "not a TFRecord", "unreadable"; "index",
-  // "manifest".
+  // "compressed data", "not an Example", "picture", "not a TFRecord", "unreadable";
+  // "index", "manifest".
   std::string kind;
   uint64_t record = 0;  // number in the shard
   uint64_t offset = 0;  // byte in the shard, or in its decompressed content
@@ -43,10 +43,11 @@ struct Defect {
 struct ShardReport {
   std::string shard;
   Compression compression = Compression::kNone;
-  uint64_t bytes = 0;                      // of the file
-  uint64_t records = 0;                    // sound ones
-  uint64_t skipped_bytes = 0;              // of the stream, in no sound record
-  std::optional<uint32_t> records_digest;  // of a shard whose data has no defects
+  uint64_t bytes = 0;                        // of the file
+  uint64_t records = 0;                      // sound ones
+  uint64_t skipped_bytes = 0;                // of the stream, in no sound record
+  std::optional<uint64_t> records_lost = 0;  // nullopt: unknown
+  std::optional<uint32_t> records_digest;    // of a shard whose data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
   Schema schema;                // of the records, from level kExamples on
@@ -63,9 +64,8 @@ struct VerifyOptions {
   std::atomic<uint64_t>* bytes_passed = nullptr;  // for progress
 };
 
-// Reads one shard to its end, past every defect that leaves a way on: a damaged payload loses its
-// own record, a damaged length the bytes up to the next sound header, a damaged GZIP member (of
-// those written here) that member. An index beside the shard is compared with what was found.
+// Reads one shard to its end, past all damage, as ShardSalvager does. An index beside the shard is
+// compared with what was found.
 //
 // Damage is in the report; an error is only what kept the shard from being read (and Cancelled).
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options);
