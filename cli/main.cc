@@ -52,6 +52,7 @@ int Run(int argc, char** argv) {
       "Examples:\n"
       "  shardfeed convert imagefolder photos/ out/train@64\n"
       "  shardfeed verify out/train@64\n"
+      "  shardfeed repair old/train@64 new/train\n"
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed inspect out/train@64 --records 3\n"
       "  shardfeed cat out/train@64 --records 0,10-19\n"
@@ -75,6 +76,7 @@ int Run(int argc, char** argv) {
   int exit = kExitDone;
   AddConvertCommand(app, options, &exit);
   AddVerifyCommand(app, options, &exit);
+  AddRepairCommand(app, options, &exit);
   AddIndexCommand(app, options, &exit);
   AddInspectCommand(app, options, &exit);
   AddCatCommand(app, options, &exit);

@@ -14,6 +14,7 @@
 #include "io/parallel.h"
 #include "shard/index.h"
 #include "shard/index_build.h"
+#include "shard/salvage.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
 #include "tfrecord/framing.h"
@@ -21,6 +22,26 @@
 
 namespace shardfeed {
 namespace {
+
+// Hands out the records of `reader`, which has the Next of a ShardReader.
+template <typename Reader>
+absl::Status Deliver(Reader& reader, uint32_t shard,
+                     const std::function<absl::Status(const Item&)>& sink) {
+  RecordBlock block;
+  uint64_t num_records = 0;
+  while (true) {
+    absl::Status status = reader.Next(&block);
+    if (!status.ok()) return status;
+    if (block.records.empty()) return absl::OkStatus();
+    for (const Record& record : block.records) {
+      Item item;
+      item.bytes = record.payload;
+      item.file = shard;
+      item.line = ++num_records;
+      if (status = sink(item); !status.ok()) return status;
+    }
+  }
+}
 
 // From this mean size on, records are read where they stand: one read each is then cheap beside
 // what it saves, copying them and, when shuffling, writing them aside.
@@ -65,7 +86,10 @@ class TfrecordSource : public Source {
                                 const std::function<absl::Status(const Item&)>& sink) const;
   // `defect` is called for each damaged place that is passed over; without it, damage is an error.
   absl::Status ForEachRecord(uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
-                             const std::function<void(const absl::Status&)>& defect) const;
+                             const std::function<void(const DamagedPlace&)>& defect) const;
+  absl::Status ForEachSoundRecord(uint32_t shard,
+                                  const std::function<absl::Status(const Item&)>& sink,
+                                  const std::function<void(const DamagedPlace&)>& defect) const;
   absl::Status CountPastDefects(std::stop_token stop,
                                 const std::function<void(uint64_t bytes)>& progress);
 
@@ -120,7 +144,11 @@ absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
           ++num_records;
           return stop.stop_requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
         },
-        [this](const absl::Status& defect) { LeaveOut(defect); });
+        [this](const DamagedPlace& place) {
+          // Each record that is lost counts; one where their number is not known.
+          const absl::Status defect = absl::DataLossError(place.detail);
+          for (uint64_t i = 0; i < place.records.value_or(1); ++i) LeaveOut(defect);
+        });
     if (!status.ok()) return status;
     if (progress) progress(files_.bytes_before(shard) + files_.file_bytes(shard));
     by_reference_.push_back(false);
@@ -150,31 +178,21 @@ absl::Status TfrecordSource::ForEachReference(
 
 absl::Status TfrecordSource::ForEachRecord(
     uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
-    const std::function<void(const absl::Status&)>& defect) const {
+    const std::function<void(const DamagedPlace&)>& defect) const {
+  if (defect) return ForEachSoundRecord(shard, sink, defect);
   absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::Open(files_.path(shard));
   if (!reader.ok()) return reader.status();
-  RecordBlock block;
-  uint64_t num_records = 0;
-  while (true) {
-    absl::Status status = (*reader)->Next(&block);
-    if (!status.ok()) {
-      if (!defect || !absl::IsDataLoss(status)) return status;
-      defect(status);
-      // After damage inside compressed data, nothing more can be read.
-      if ((*reader)->stream().defect() == FrameDefect::kNone) return absl::OkStatus();
-      absl::StatusOr<uint64_t> skipped = (*reader)->stream().Recover();
-      if (!skipped.ok()) return skipped.status();
-      continue;
-    }
-    if (block.records.empty()) return absl::OkStatus();
-    for (const Record& record : block.records) {
-      Item item;
-      item.bytes = record.payload;
-      item.file = shard;
-      item.line = ++num_records;
-      if (status = sink(item); !status.ok()) return status;
-    }
-  }
+  return Deliver(**reader, shard, sink);
+}
+
+absl::Status TfrecordSource::ForEachSoundRecord(
+    uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
+    const std::function<void(const DamagedPlace&)>& defect) const {
+  absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(files_.path(shard));
+  if (!salvager.ok()) return salvager.status();
+  absl::Status status = Deliver(**salvager, shard, sink);
+  for (const DamagedPlace& place : (*salvager)->damage()) defect(place);
+  return status;
 }
 
 absl::Status TfrecordSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
@@ -184,8 +202,8 @@ absl::Status TfrecordSource::ForEach(const std::function<absl::Status(const Item
       ++num_records;
       return sink(item);
     };
-    std::function<void(const absl::Status&)> pass_over;
-    if (skips_defects()) pass_over = [](const absl::Status&) {};
+    std::function<void(const DamagedPlace&)> pass_over;
+    if (skips_defects()) pass_over = [](const DamagedPlace&) {};
     absl::Status status = by_reference_[shard] ? ForEachReference(shard, counted)
                                                : ForEachRecord(shard, counted, pass_over);
     if (status.ok()) status = files_.CheckUnchanged(shard);

@@ -21,8 +21,7 @@ namespace shardfeed {
 // Of large records in raw shards, an item's bytes say where the record stands, and Build reads it;
 // otherwise they are the record.
 //
-// With SkipDefects, damaged records are left out, and what stands between a damaged length and the
-// next sound record; of damaged compressed data, the rest of the file.
+// With SkipDefects, damaged records are left out, as ShardSalvager does.
 //
 // InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss at damage,
 // with file, record and byte; FailedPrecondition: a shard has changed since Scan.

@@ -195,12 +195,15 @@ absl::StatusOr<uint64_t> ContentStretches::NextSegment(uint64_t from) const {
 }
 
 std::optional<uint64_t> ContentStretches::StreamOffsetAt(uint64_t file_offset) const {
+  const uint64_t before = compression_ == Compression::kZlib && file_offset > 0 ? 5 : 0;
   for (const int64_t shift : {int64_t{0}, shift_}) {
     const uint64_t at = file_offset - static_cast<uint64_t>(shift);
+    // An index that was made later has the place in front of the empty block that ends a segment.
+    const uint64_t least = at - std::min(at, before);
     const auto point =
-        std::lower_bound(points_.begin(), points_.end(), at,
+        std::lower_bound(points_.begin(), points_.end(), least,
                          [](const Point& p, uint64_t offset) { return p.file_offset < offset; });
-    if (point != points_.end() && point->file_offset == at) return point->stream_offset;
+    if (point != points_.end() && point->file_offset <= at) return point->stream_offset;
   }
   return std::nullopt;
 }
@@ -291,9 +294,15 @@ absl::StatusOr<size_t> ContentStretches::Read(absl::Span<char> dst) {
       if (ended_) return 0;
     }
     absl::StatusOr<size_t> n = Inflate(dst);
+    if (n.ok() && stream_end_) *stream_end_ += *n;
     if (!n.ok() || *n > 0) return n;
   }
   return 0;
+}
+
+bool ContentStretches::IsOutOfStep(uint64_t file_offset, size_t inflated) const {
+  const std::optional<uint64_t> known = StreamOffsetAt(file_offset);
+  return known && stream_end_ && *known != *stream_end_ + inflated;
 }
 
 absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
@@ -307,6 +316,10 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
       if (input_end_ == unit_end_ && unit_end_ < file_->size() &&
           compression_ == Compression::kZlib && (zlib_.data_type & 0xff) == 128) {
         // A full-flush point: the data behind it stand for themselves.
+        if (IsOutOfStep(unit_end_, inflated())) {
+          Damage(fmt::format("ZLIB data is damaged in front of byte {}", unit_end_));
+          return inflated();
+        }
         unit_begin_ = unit_end_;
         absl::StatusOr<uint64_t> next = NextSegment(unit_begin_ + 1);
         if (!next.ok()) return next.status();
@@ -343,6 +356,10 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
         } else {
           Damage(fmt::format("bytes follow the end of the ZLIB stream, at byte {}", end));
         }
+      } else if (IsOutOfStep(end, n)) {
+        Damage(fmt::format("GZIP data is damaged in front of byte {}", end));
+        unit_end_ = end;
+        unit_end_sure_ = true;
       } else {
         unit_begin_ = end;
       }
@@ -417,7 +434,7 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
       damage_.clear();
       ended_ = false;
       unit_begin_ = at;
-      stream_offset_ = point.stream_offset;
+      stream_offset_ = stream_end_ = point.stream_offset;
       if (plain_ != nullptr) {
         plain_source_ = std::make_unique<FileSource>(file_, at, size);
         plain_ = MakeDecompressor(compression_, plain_source_.get(), restart);
@@ -448,7 +465,7 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
   damage_.clear();
   ended_ = false;
   unit_begin_ = next;
-  stream_offset_ = StreamOffsetAt(next);
+  stream_offset_ = stream_end_ = StreamOffsetAt(next);
   return true;
 }
 

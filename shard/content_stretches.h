@@ -63,6 +63,8 @@ class ContentStretches : public ByteSource {
   };
 
   absl::StatusOr<bool> BeginUnit();
+  // Whether the index has another place in the stream for a member or segment that starts there.
+  bool IsOutOfStep(uint64_t file_offset, size_t inflated) const;
   absl::StatusOr<size_t> Inflate(absl::Span<char> dst);
   void BeginInflate(uint64_t at, int window_bits);
   void EndInflate();
@@ -94,6 +96,7 @@ class ContentStretches : public ByteSource {
   uint64_t unit_end_ = 0;    // up to which it may reach at most
   bool unit_end_sure_ = false;
   std::optional<uint64_t> stream_offset_;
+  std::optional<uint64_t> stream_end_ = 0;  // of what was inflated of the stretch, if known
   std::string damage_;
   bool ended_ = false;
 

@@ -1,0 +1,238 @@
+#include "shard/repair.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/parallel.h"
+#include "shard/writer.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Joined(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+
+bool IsSameFolder(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return fs::weakly_canonical(a.empty() ? "." : a, error) ==
+         fs::weakly_canonical(b.empty() ? "." : b, error);
+}
+
+// Looks through one shard; `take` gets its records.
+absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvaging,
+                          const RepairOptions& options, ShardAccount* account,
+                          Compression* compression,
+                          const std::function<absl::Status(const RecordBlock&)>& take) {
+  absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
+  if (absl::IsNotFound(salvager.status())) {
+    account->missing = true;
+    account->records_lost = salvaging.records;
+    DamagedPlace place;
+    place.kind = "missing shard";
+    place.records = salvaging.records;
+    place.detail = fmt::format("{}: the shard is missing", path);
+    account->damage.push_back(std::move(place));
+    return absl::OkStatus();
+  }
+  if (!salvager.ok()) return salvager.status();
+  account->bytes = (*salvager)->file().size();
+  *compression = (*salvager)->compression();
+  RecordBlock block;
+  uint64_t passed = 0;
+  while (true) {
+    if (options.stop.stop_requested()) return absl::CancelledError("interrupted");
+    absl::Status status = (*salvager)->Next(&block);
+    if (!status.ok()) return status;
+    if (options.bytes_passed != nullptr) {
+      const uint64_t position = std::clamp((*salvager)->file_position(), passed, account->bytes);
+      *options.bytes_passed += position - passed;
+      passed = position;
+    }
+    if (block.records.empty()) break;
+    account->records += block.records.size();
+    if (take) status = take(block);
+    if (!status.ok()) return status;
+  }
+  account->damage = (*salvager)->damage();
+  account->records_lost = (*salvager)->records_lost();
+  account->bytes_skipped = (*salvager)->bytes_skipped();
+  account->numbers_exact = (*salvager)->numbers_exact();
+  // What the manifest knows of records that nothing in the shard tells of.
+  if (salvaging.records && account->records_lost &&
+      account->records + *account->records_lost < *salvaging.records) {
+    const uint64_t known = account->records + *account->records_lost;
+    DamagedPlace place;
+    place.kind = "cut shard";
+    place.record = known;
+    place.records = *salvaging.records - known;
+    place.file_begin = place.file_end = account->bytes;
+    place.detail =
+        fmt::format("{}: holds {} records; the manifest knows {}", path, known, *salvaging.records);
+    *account->records_lost += *place.records;
+    account->damage.push_back(std::move(place));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t RepairAccount::records() const {
+  uint64_t sum = 0;
+  for (const ShardAccount& shard : shards) sum += shard.records;
+  return sum;
+}
+
+std::optional<uint64_t> RepairAccount::records_lost() const {
+  uint64_t sum = 0;
+  for (const ShardAccount& shard : shards) {
+    if (!shard.records_lost) return std::nullopt;
+    sum += *shard.records_lost;
+  }
+  return sum;
+}
+
+uint64_t RepairAccount::num_damaged_places() const {
+  uint64_t sum = 0;
+  for (const ShardAccount& shard : shards) sum += shard.damage.size();
+  return sum;
+}
+
+absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec) {
+  absl::StatusOr<ShardSet> set = ResolveSpec(spec);
+  if (set.ok()) return set;
+  const absl::StatusOr<OutputSpec> name = ParseOutputSpec(spec);
+  if (!name.ok()) return set.status();
+  const absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(name->directory, name->stem));
+  uint64_t count = name->count.value_or(0);
+  std::string suffix = name->suffix;
+  if (count == 0 && manifest.ok() && spec.find('@') != spec.npos) {
+    count = manifest->shards.size();
+    suffix = manifest->suffix;
+  }
+  ShardSet all{name->directory, name->stem, suffix, {}, true};
+  bool any = false;
+  for (uint64_t i = 0; i < count; ++i) {
+    all.paths.push_back(Joined(name->directory, ShardName(name->stem, i, count, suffix)));
+    std::error_code error;
+    any |= fs::exists(all.paths.back(), error);
+  }
+  if (!any) return set.status();
+  return all;
+}
+
+absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
+                                     const RepairOptions& options) {
+  const size_t num_shards = input.paths.size();
+  if (!output.count) output.count = num_shards;
+  if (*output.count != num_shards) {
+    return absl::InvalidArgumentError(
+        fmt::format("the input has {} shards, so the output cannot have {}: records keep their "
+                    "shards; 'shardfeed reshard' cuts a sound dataset into others",
+                    num_shards, *output.count));
+  }
+  for (size_t i = 0; i < num_shards; ++i) {
+    const fs::path path = input.paths[i];
+    const auto shard = ParseShardName(path.filename().string());
+    const std::string stem = shard ? shard->stem : path.filename().string();
+    if (stem == output.stem && IsSameFolder(path.parent_path().string(), output.directory)) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: the output has the name of the input, which repair never touches; give "
+                      "another name",
+                      FormatSpec(output.directory, output.stem, output.count, output.suffix)));
+    }
+  }
+  std::optional<Manifest> manifest;
+  if (input.sharded_name) {
+    absl::StatusOr<Manifest> read = ReadManifest(ManifestPath(input.directory, input.stem));
+    if (read.ok() && read->shards.size() == num_shards) manifest = *std::move(read);
+  }
+  const auto salvaging_of = [&](size_t i) {
+    SalvageOptions salvaging;
+    if (manifest) {
+      salvaging.compression = manifest->compression;
+      salvaging.records = manifest->shards[i].records;
+    }
+    return salvaging;
+  };
+  RepairAccount account;
+  account.shards.resize(num_shards);
+  std::vector<Compression> compressions(num_shards, Compression::kNone);
+  const auto pass = [&](size_t i, const auto& take) {
+    account.shards[i] = {};
+    account.shards[i].shard = input.paths[i];
+    return SalvageShard(input.paths[i], salvaging_of(i), options, &account.shards[i],
+                        &compressions[i], take);
+  };
+  const size_t threads = ThreadCount(options.threads);
+  if (options.dry_run) {
+    absl::Status status = ParallelFor(num_shards, threads, options.stop, [&](size_t i) {
+      return pass(i, std::function<absl::Status(const RecordBlock&)>());
+    });
+    if (!status.ok()) return status;
+    return account;
+  }
+  // The compression is known once all were opened.
+  std::optional<Compression> compression;
+  if (manifest) compression = manifest->compression;
+  for (size_t i = 0; i < num_shards; ++i) {
+    absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
+        ShardSalvager::Open(input.paths[i], salvaging_of(i));
+    if (absl::IsNotFound(opened.status())) continue;
+    if (!opened.ok()) return opened.status();
+    if ((*opened)->file().size() == 0) continue;
+    if (compression && *compression != (*opened)->compression()) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: {}, where others are {}; repair them apart", input.paths[i],
+                      CompressionName((*opened)->compression()), CompressionName(*compression)));
+    }
+    compression = (*opened)->compression();
+  }
+  DatasetWriterOptions writing;
+  writing.encode.compression = compression.value_or(Compression::kNone);
+  writing.encode.compression_level = options.compression_level;
+  writing.threads = options.threads;
+  writing.overwrite = options.overwrite;
+  writing.sync = options.sync;
+  writing.stop = options.stop;
+  if (writing.encode.compression == Compression::kSnappy) {
+    return absl::InvalidArgumentError(
+        "SNAPPY can be read, but not written; 'shardfeed convert tfrecord --on-error skip' writes "
+        "another compression");
+  }
+  absl::StatusOr<std::unique_ptr<DatasetWriter>> writer = DatasetWriter::Create(output, writing);
+  if (!writer.ok()) return writer.status();
+  for (size_t i = 0; i < num_shards; ++i) {
+    const auto take = [&](const RecordBlock& block) {
+      return (*writer)->Submit(i, [block](RecordBatch& out) {
+        for (const Record& record : block.records) out.Add(record.payload);
+        return absl::OkStatus();
+      });
+    };
+    absl::Status status = pass(i, std::function<absl::Status(const RecordBlock&)>(take));
+    if (status.ok()) status = (*writer)->CloseShard(i);
+    if (!status.ok()) return status;
+  }
+  Manifest described;
+  described.made_by = options.made_by;
+  if (manifest) {
+    described.notes = manifest->notes;
+    described.skipped = manifest->skipped;
+  }
+  for (const ShardAccount& shard : account.shards) {
+    for (const DamagedPlace& place : shard.damage) {
+      if (described.notes.size() >= SkippedRecords::kMaxFirst) break;
+      if (place.records != 0) described.notes.push_back("lost in repair: " + place.detail);
+    }
+  }
+  absl::StatusOr<Manifest> finished = (*writer)->Finish(std::move(described));
+  if (!finished.ok()) return finished.status();
+  return account;
+}
+
+}  // namespace shardfeed
