@@ -41,11 +41,11 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   // So that no product of the two overflows.
   if (options.batch == 0 || options.batch > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        fmt::format("batch must lie between 1 and {}; it is {}", UINT32_MAX, options.batch));
+        fmt::format("batch must be from 1 to {}; it is {}", UINT32_MAX, options.batch));
   }
   if (options.world > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        fmt::format("world must lie between 1 and {}; it is {}", UINT32_MAX, options.world));
+        fmt::format("world must be from 1 to {}; it is {}", UINT32_MAX, options.world));
   }
   if (options.damage.max_share < 0 || options.damage.max_share > 1) {
     return absl::InvalidArgumentError(

@@ -66,6 +66,9 @@ class BlockDecompressor : public Decompressor {
 // a thread take more memory than a few times this.
 constexpr uint64_t kMostAtOnce = 32 << 20;
 
+// No file is so large.
+constexpr uint64_t kMostMemberBytes = uint64_t{1} << 48;
+
 // GZIP and ZLIB. Members that tell their size, up to kMostAtOnce, are inflated whole by libdeflate,
 // twice as fast as zlib; everything else by zlib, which needs no more memory for a large member and
 // can stop at block boundaries for restart points.
@@ -156,7 +159,12 @@ class DeflateDecompressor : public BlockDecompressor {
     if (gzip_) {
       absl::StatusOr<bool> header = input_.Ensure(kSizedMemberHeaderBytes);
       if (!header.ok()) return header.status();
-      if (const auto size = SizedMemberBytes(input_.view()); size && *size <= kMostAtOnce) {
+      const std::optional<uint64_t> size = SizedMemberBytes(input_.view());
+      if (size && *size > kMostMemberBytes) {
+        piecewise_ = false;
+        return Damaged(fmt::format("the member's header claims {} bytes", *size));
+      }
+      if (size && *size <= kMostAtOnce) {
         absl::StatusOr<bool> inflated = InflateSizedMember(*size);
         if (!inflated.ok() || *inflated) return inflated;
       }
