@@ -20,6 +20,8 @@ constexpr size_t kPeekBytes = 512;
 constexpr size_t kPlainGzipHeaderBytes = 10;
 // A damaged header is at most so long.
 constexpr uint64_t kMostHeaderBytes = 64;
+// And so far from the damaged end of a segment the next one may start.
+constexpr uint64_t kMarkSlack = 16;
 
 uint64_t Shifted(uint64_t offset, int64_t shift) { return offset + static_cast<uint64_t>(shift); }
 
@@ -70,6 +72,7 @@ void ContentStretches::BeginInflate(uint64_t at, int window_bits) {
   inflating_ = true;
   raw_ = window_bits < 0;
   input_end_ = at;
+  failed_at_ = 0;
 }
 
 void ContentStretches::Damage(std::string what) {
@@ -273,7 +276,10 @@ absl::StatusOr<bool> ContentStretches::BeginUnit() {
     BeginInflate(unit_begin_, kGzip);
     return true;
   }
-  Damage(fmt::format("bytes that are no GZIP member, at byte {}", unit_begin_));
+  const std::string_view what = magic             ? "GZIP data is damaged at about"
+                                : unit_begin_ > 0 ? "bytes follow the last GZIP member, at"
+                                                  : "bytes that are no GZIP member, at";
+  Damage(fmt::format("{} byte {}", what, unit_begin_));
   return true;
 }
 
@@ -366,6 +372,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
       return n;
     }
     if (result != Z_OK && result != Z_BUF_ERROR) {
+      failed_at_ = input_end_ - zlib_.avail_in;
       Damage(fmt::format("{} data is damaged at about byte {}: {}", name,
                          input_end_ - zlib_.avail_in,
                          zlib_.msg != nullptr ? zlib_.msg : "not deflated data"));
@@ -418,6 +425,14 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
     }
   } else if (compression_ == Compression::kZlib) {
     next = unit_end_;
+    // Only the mark at the end of a segment may be damaged.
+    const uint64_t least = unit_begin_ + 2 * kMarkSlack;
+    for (uint64_t at = failed_at_ - std::min(failed_at_, kMarkSlack);
+         failed_at_ >= least && at < std::min(failed_at_ + kMarkSlack, next); ++at) {
+      absl::StatusOr<bool> record = RecordStartsAt(at);
+      if (!record.ok()) return record.status();
+      if (*record) next = at;
+    }
   }
   // Points in the middle of what others deflated, and SNAPPY's blocks.
   for (const Point& point : points_) {

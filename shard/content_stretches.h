@@ -103,6 +103,7 @@ class ContentStretches : public ByteSource {
   z_stream zlib_ = {};
   bool inflating_ = false;
   bool raw_ = false;
+  uint64_t failed_at_ = 0;  // in the file, about
   std::vector<char> input_;
   uint64_t input_end_ = 0;  // in the file, of what was given to zlib
 

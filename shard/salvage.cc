@@ -473,7 +473,11 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
   // It is lost alone if a record, or the end, stands behind it.
   absl::StatusOr<bool> follows = HeaderAt(frame);
   if (follows.ok() && !*follows) follows = EndsAt(frame);
-  if (follows.ok() && !*follows) follows = MendHeaderAt(frame);
+  bool mended = false;
+  if (follows.ok() && !*follows) {
+    follows = MendHeaderAt(frame);
+    mended = follows.ok() && *follows;
+  }
   if (!follows.ok()) return follows.status();
   if (!*follows) {
     absl::Status status = SkipGap(kHeaderBytes, "payload CRC", std::move(detail), false);
@@ -484,6 +488,12 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
   place.records = 1;
   absl::Status status = AcceptGap(frame, std::move(place), number_ + 1);
   if (!status.ok()) return status;
+  if (mended) {
+    DamagedPlace header_place = Place("length CRC", "the length was damaged; mended");
+    header_place.records = 0;
+    header_place.file_end = FilePlace(window_->offset() + kHeaderBytes);
+    damage_.push_back(std::move(header_place));
+  }
   return Step::kOn;
 }
 

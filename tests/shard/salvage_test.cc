@@ -227,7 +227,12 @@ class SalvageTest : public ::testing::Test {
       std::string bytes = sound;
       bytes.insert(at, "\x5a");
       Check(
-          shard, bytes, [at](const Extent& e) { return e.end <= at || e.begin >= at; },
+          shard, bytes,
+          [&, at](const Extent& e) {
+            // A segment of ZLIB that is torn from the mark in front of it is not found without an
+            // index.
+            return e.end <= at || e.begin >= at + (shard.name == "ZLIB" || shard.name == "zlib");
+          },
           "insertion " + std::to_string(at));
       if (HasFatalFailure()) return;
       bytes = sound;
