@@ -176,8 +176,7 @@ TEST_F(VerifyDatasetTest, DamageInAGzipMemberLosesThatMember) {
   const VerifyReport report = Verify();
   ASSERT_EQ(report.num_defects(), 1);
   EXPECT_EQ(report.shards[1].defects[0].kind, "compressed data");
-  EXPECT_THAT(report.shards[1].defects[0].detail,
-              ::testing::HasSubstr("incorrect data check"));
+  EXPECT_THAT(report.shards[1].defects[0].detail, ::testing::HasSubstr("incorrect data check"));
   EXPECT_GT(report.shards[1].records, 500);
   EXPECT_LT(report.shards[1].records, 1000);
 }
@@ -190,8 +189,7 @@ TEST_F(VerifyDatasetTest, DamageInAZlibStreamLosesASegment) {
   ASSERT_GE(report.num_defects(), 1);
   EXPECT_EQ(report.shards[0].num_defects, 0);
   EXPECT_EQ(report.shards[1].defects.back().kind, "compressed data");
-  EXPECT_THAT(report.shards[1].defects.back().detail,
-              ::testing::HasSubstr("incorrect data check"));
+  EXPECT_THAT(report.shards[1].defects.back().detail, ::testing::HasSubstr("ZLIB data is damaged"));
 }
 
 TEST_F(VerifyDatasetTest, ShardReplacedByAnotherIsToldByIndexAndManifest) {
