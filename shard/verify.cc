@@ -218,6 +218,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
   for (size_t i = 0; i < set.paths.size(); ++i) {
     const ManifestShard& stored = manifest->shards[i];
     const ShardReport& found = report->shards[i];
+    if (!found.was_read) continue;
     std::string wrong;
     const auto compare = [&](std::string_view what, uint64_t in_manifest, uint64_t in_shard) {
       if (in_manifest == in_shard) return;
@@ -294,6 +295,7 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         if (absl::IsCancelled(shard.status())) return shard.status();
         ShardReport& unreadable = report.shards[i];
         unreadable.shard = set.paths[i];
+        unreadable.was_read = false;
         unreadable.num_defects = 1;
         unreadable.defects.push_back(
             {set.paths[i], "unreadable", 0, 0, std::string(shard.status().message())});

@@ -42,6 +42,7 @@ struct Defect {
 
 struct ShardReport {
   std::string shard;
+  bool was_read = true;  // false: what kept it from being read is the only defect
   Compression compression = Compression::kNone;
   uint64_t bytes = 0;                        // of the file
   uint64_t records = 0;                      // sound ones

@@ -384,10 +384,11 @@ def test_shards_without_an_index_are_the_same(dataset, tmp_path, io):
     indexed = numbers(sf.read(dataset).parse(SPEC).batch(7))
 
     def unindexed():
-        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-        shutil.copytree(pathlib.Path(dataset).parent, tmp_path / "copy",
+        # Each time another folder: the files of an iterator that goes on must stay.
+        copy = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(pathlib.Path(dataset).parent, copy,
                         ignore=shutil.ignore_patterns(".shardfeed"))
-        return sf.read(tmp_path / "copy" / "train@4", io=io).parse(SPEC)
+        return sf.read(copy / "train@4", io=io).parse(SPEC)
 
     assert numbers(unindexed().batch(7)) == indexed
     it = iter(unindexed().batch(7))

@@ -217,15 +217,13 @@ def test_killed_at_any_step_resuming_gives_the_same_bytes(faults, out, tmp_path,
                               env={**os.environ, "LD_PRELOAD": str(faults), **environment}).returncode
 
     assert run(COUNT_TO=str(tmp_path / "count")) == harness.DONE
-    steps = int((tmp_path / "count").read_text())
+    steps = len((tmp_path / "count").read_text().split())
     if steps == 0:
         pytest.skip("the program cannot be preloaded into: it is linked statically")
     taken = set()
     for step in range(1, steps + 1):
         shutil.rmtree(out)
         if run(KILL_AT=str(step)) != -signal.SIGKILL:
-            continue
-        if (out / ".shardfeed/x.manifest.json").exists():
             continue
         result = harness.run(*[a for a in arguments if a != "-q"], "--json")
         assert result.status == harness.DONE, (step, result.err)
