@@ -73,7 +73,7 @@ struct ConvertProgress {
   std::atomic<uint64_t> records_to_write{0};  // 0 until the scan is over
   std::atomic<uint64_t> shards_taken_over{0};
   std::atomic<uint64_t> datasets_complete{0};  // that an earlier run had finished, see `resume`
-  std::atomic<uint64_t> skipped_in_scan{0};  // broken records; each manifest has all of them
+  std::atomic<uint64_t> skipped_in_scan{0};    // broken records; each manifest has all of them
 };
 
 // Scans `source`, then writes its records. Shard s of N gets the records [s*T/N, (s+1)*T/N) of the
