@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <charconv>
 #include <functional>
 #include <memory>
 #include <set>
@@ -28,6 +29,7 @@ struct ConvertFlags {
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
   std::string on_error = "fail";
+  std::string max_skipped;
   std::string splits;
   bool dedup = false;
   bool resume = false;
@@ -99,6 +101,23 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
   return text;
 }
 
+// "100" or "5%". nullopt: neither.
+std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
+  const bool is_share = text.ends_with('%');
+  if (is_share) text.remove_suffix(1);
+  const char* const end = text.data() + text.size();
+  SkipCeiling ceiling{.share = 0, .at_least = 0};
+  if (!is_share) {
+    const auto [stop, error] = std::from_chars(text.data(), end, ceiling.at_least);
+    return error == std::errc() && stop == end ? std::optional(ceiling) : std::nullopt;
+  }
+  const auto [stop, error] = std::from_chars(text.data(), end, ceiling.share);
+  ceiling.share /= 100;
+  const bool is_valid =
+      error == std::errc() && stop == end && ceiling.share >= 0 && ceiling.share <= 1;
+  return is_valid ? std::optional(ceiling) : std::nullopt;
+}
+
 // Skipped by the source, which all manifests have alike, and while each was written.
 uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
   uint64_t sum = in_scan;
@@ -138,6 +157,19 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.skip_defects = flags.on_error == "skip";
+  if (!flags.max_skipped.empty() && !converting.skip_defects) {
+    return ReportError(
+        absl::InvalidArgumentError("--max-skipped: nothing is skipped without --on-error skip"));
+  }
+  if (!flags.max_skipped.empty()) {
+    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(flags.max_skipped);
+    if (!ceiling) {
+      return ReportError(absl::InvalidArgumentError(
+          fmt::format("--max-skipped {}: neither a number of records nor a share such as 5%",
+                      flags.max_skipped)));
+    }
+    converting.max_skipped = *ceiling;
+  }
   converting.deduplicate = flags.dedup;
   converting.resume = flags.resume;
   if (!flags.splits.empty()) {
@@ -318,6 +350,12 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
       ->check(CLI::IsMember({"fail", "skip"}))
       ->type_name("WHAT")
       ->default_str("fail");
+  command
+      ->add_option(
+          "--max-skipped", flags->max_skipped,
+          "with --on-error skip: fail if more records than this, or this share of them, are "
+          "broken; default 1%, and 10 at least")
+      ->type_name("N|P%");
   command
       ->add_option("--split", flags->splits,
                    "write several datasets, OUT-NAME each: train=0.9,test=0.1; by a hash of each "

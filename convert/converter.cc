@@ -81,8 +81,9 @@ class Output {
   bool is_complete() const { return complete_.has_value(); }
 
   // `total` records will come, whose frames have `frame_bytes` on average.
+  // `max_skipped` of them may be broken.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                     size_t sorting_bytes);
+                     size_t sorting_bytes, uint64_t max_skipped);
   uint64_t total() const { return total_; }
   size_t num_taken_over() const {
     return is_complete() ? complete_->shards.size() : writer_->num_taken_over();
@@ -167,7 +168,7 @@ absl::Status Output::LookForComplete() {
 }
 
 absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
-                           size_t sorting_bytes) {
+                           size_t sorting_bytes, uint64_t max_skipped) {
   total_ = total;
   if (is_complete()) return absl::OkStatus();
   if (!spec_.count) {
@@ -184,6 +185,7 @@ absl::Status Output::Start(uint64_t total, uint64_t frame_bytes, const std::stri
   writing.sync = options_.sync;
   writing.resume = options_.resume;
   writing.fingerprint = fingerprint;
+  writing.max_skipped = max_skipped;
   writing.stop = options_.stop;
   absl::StatusOr<std::unique_ptr<DatasetWriter>> created =
       DatasetWriter::Create(spec_, writing, std::move(staging_));
@@ -347,6 +349,8 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   absl::Status status =
       source.Scan(options.stop, [progress](uint64_t bytes) { progress->bytes_scanned = bytes; });
   if (!status.ok()) return status;
+  const uint64_t ceiling = options.max_skipped.Of(source.num_records() + skipped.count);
+  if (skipped.count > ceiling) return TooManySkipped(skipped.count, ceiling, skipped.first[0]);
   absl::StatusOr<uint64_t> frame_bytes = MeanFrameBytes(source, options);
   if (!frame_bytes.ok()) return frame_bytes.status();
 
@@ -372,8 +376,9 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   for (size_t i = 0; i < outputs.size(); ++i) {
     const uint64_t there = selection ? selection->CountOf(i) : source.num_records();
     const uint64_t wanted = std::min(there, options.limit.value_or(there));
+    const uint64_t most = options.max_skipped.Of(wanted);
     status = outputs[i].Start(wanted, *frame_bytes, FingerprintOf(source, options, wanted),
-                              kSortingBytes / outputs.size());
+                              kSortingBytes / outputs.size(), most - std::min(most, skipped.count));
     if (!status.ok()) return status;
     if (!outputs[i].is_complete()) total += wanted;
     progress->shards_taken_over += outputs[i].num_taken_over();

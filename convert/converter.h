@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "convert/source.h"
 #include "shard/manifest.h"
+#include "shard/skipped_records.h"
 #include "shard/spec.h"
 #include "shard/writer.h"
 
@@ -49,6 +50,8 @@ struct ConvertOptions {
   std::optional<uint64_t> limit;
   // Leaves out broken records, see Source::SkipDefects, and counts them in the manifest.
   bool skip_defects = false;
+  // More than that in one dataset are an error. DataLoss.
+  SkipCeiling max_skipped;
   bool overwrite = false;
   bool sync = true;
   // Goes on from the shards that an interrupted run with the same input and options finished, and

@@ -3,11 +3,16 @@
 #ifndef SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 #define SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
 
 namespace shardfeed {
 
@@ -31,6 +36,26 @@ struct SkippedRecords {
 
   friend bool operator==(const SkippedRecords&, const SkippedRecords&) = default;
 };
+
+// How many records may be left out before that is an error of its own: a source of another kind, or
+// a wrong schema, breaks most of them.
+struct SkipCeiling {
+  double share = 0.01;  // of all records
+  uint64_t at_least = 10;
+
+  uint64_t Of(uint64_t records) const {
+    return std::max(at_least, static_cast<uint64_t>(share * static_cast<double>(records)));
+  }
+};
+
+// DataLoss: `skipped` of them are broken, which is more than may be.
+inline absl::Status TooManySkipped(uint64_t skipped, uint64_t ceiling, std::string_view first) {
+  return absl::DataLossError(
+      fmt::format("at least {} records are broken, and no more than {} may be left out "
+                  "(max-skipped); the first "
+                  "is {}",
+                  skipped, ceiling, first));
+}
 
 }  // namespace shardfeed
 

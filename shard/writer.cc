@@ -259,6 +259,7 @@ absl::Status DatasetWriter::TakeOver() {
     taken_over_[i] = true;
     records_written_ += shards_[i]->records;
     bytes_written_ += shards_[i]->bytes;
+    records_skipped_ += shards_[i]->skipped.count;
     for (const char* suffix : {"shard", "index", "done"}) {
       kept.push_back(fmt::format("{:05}.{}", i, suffix));
     }
@@ -407,6 +408,10 @@ absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
   }
   shard.schema.Merge(block.schema);
   shard.skipped.Append(block.skipped);
+  const uint64_t skipped = records_skipped_ += block.skipped.count;
+  if (block.skipped.count > 0 && skipped > options_.max_skipped) {
+    return TooManySkipped(skipped, options_.max_skipped, shard.skipped.first.front());
+  }
   shard.records += block.frame_bytes.size();
   bytes_written_ += block.bytes.size();
   records_written_ += block.frame_bytes.size();

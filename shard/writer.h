@@ -36,6 +36,8 @@ struct DatasetWriterOptions {
   // one of the same `fingerprint` left: it must tell all that the shards depend on.
   bool resume = false;
   std::string fingerprint;
+  // Fails once batches have left out more broken records than this (RecordBatch).
+  uint64_t max_skipped = UINT64_MAX;
   std::stop_token stop;
 };
 
@@ -135,6 +137,7 @@ class DatasetWriter {
   bool finished_ = false;
   std::atomic<uint64_t> bytes_written_{0};
   std::atomic<uint64_t> records_written_{0};
+  std::atomic<uint64_t> records_skipped_{0};
 
   std::mutex mutex_;  // guards all below
   std::condition_variable work_or_stop_;

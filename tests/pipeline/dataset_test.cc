@@ -676,7 +676,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
     EXPECT_FAILS(ds.status(), kInvalidArgument, message);
     EXPECT_FAILS(ds.Batch(3).Take(1).Start().status(), kInvalidArgument, message);
   };
-  fails(range.Batch(0), "batch: the size must be at least 1");
+  fails(range.Batch(0), "batch: the size must lie between 1 and 2147483647; it is 0");
   fails(range.Batch(2).Batch(2), "are batches already: unbatch first");
   fails(range.Unbatch(), "are rows already");
   fails(Square(range.Batch(2)), "map: works on rows, but the elements here are batches");

@@ -470,7 +470,7 @@ def test_skipped_pictures_are_counted_and_listed(out, tmp_path, shuffle):
 
 def test_skipped_rows(out, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n" + "x,y,z\n" * 200 + "4,5\n")
-    convert("csv", tmp_path / "t.csv", out / "x@1", "--on-error", "skip")
+    convert("csv", tmp_path / "t.csv", out / "x@1", "--on-error", "skip", "--max-skipped", "100%")
     assert values(out / "x@1") == [{"a": 1, "b": 2}, {"a": 4, "b": 5}]
     skipped = manifest(out, "x")["skipped"]
     assert skipped["records"] == 201 and len(skipped["first"]) == 100
@@ -480,6 +480,48 @@ def test_skipped_rows(out, tmp_path):
     assert "no records" in message
     assert harness.run("convert", "csv", tmp_path / "t.csv", out / "y@1", "--on-error",
                        "pass").status == USAGE
+
+
+@pytest.mark.parametrize("kind", ["csv", "tfrecord", "images"])
+def test_more_broken_records_than_may_be_left_out(out, tmp_path, kind):
+    """Rows are found while scanning, images while their records are built."""
+    if kind == "csv":
+        source = tmp_path / "t.csv"
+        source.write_text("a,b\n" + "1,2\n" * 2000 + "3\n" * 21)
+    elif kind == "tfrecord":
+        source = tmp_path / "t.tfrecord"
+        frames = [bytearray(harness.frame(b"%04d" % n)) for n in range(2021)]
+        for n in range(0, 2100, 100):
+            frames[n][harness.HEADER] ^= 1
+        source.write_bytes(b"".join(frames))
+    else:
+        source = tmp_path / "in"
+        source.mkdir()
+        picture = next(PICTURES.rglob("*.jpg")).read_bytes()
+        for n in range(30):
+            (source / f"{n:03}.jpg").write_bytes(picture if n >= 11 else b"no image")
+    def run(*options):
+        return harness.run("convert", kind, source, out / "x@2", "--on-error", "skip", "-q", *options)
+
+    result = run()
+    assert result.status == DEFECTS, result.err
+    assert "records are broken, and no more than " in result.err
+    assert "may be left out (max-skipped); the first is " in result.err
+    assert harness.tree(out) == {}
+    assert run("--max-skipped", "10").status == DEFECTS
+    assert run("--max-skipped", "0").status == DEFECTS
+    assert run("--max-skipped", "50%").status == harness.DONE
+    assert run("--max-skipped", "21", "--overwrite").status == harness.DONE
+
+
+def test_a_ceiling_that_is_none(out, tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    for text in ("x", "-1", "101%", "%", "1e400"):
+        message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "x@1", "--on-error", "skip",
+                       f"--max-skipped={text}")
+        assert message == f"--max-skipped {text}: neither a number of records nor a share such as 5%"
+    message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "x@1", "--max-skipped", "5")
+    assert message == "--max-skipped: nothing is skipped without --on-error skip"
 
 
 def test_columns_and_schema(out, tmp_path):

@@ -2,8 +2,6 @@
 // delivered that was not written.
 #include "shard/salvage.h"
 
-#include <zlib.h>
-
 #include <functional>
 #include <map>
 #include <set>
@@ -11,6 +9,7 @@
 #include "shard/index_build.h"
 #include "shard/spec.h"
 #include "shard/writer.h"
+#include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
 #include "tfrecord/framing.h"
 
@@ -54,20 +53,6 @@ std::string Frames(int begin, int end, std::vector<size_t>* ends = nullptr) {
     if (ends != nullptr) ends->push_back(bytes.size());
   }
   return bytes;
-}
-
-std::string Deflated(std::string_view content, int window_bits) {
-  z_stream stream = {};
-  deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY);
-  std::string out(content.size() + 1000, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = content.size();
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = out.size();
-  deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 class SalvageTest : public ::testing::Test {
@@ -114,7 +99,7 @@ class SalvageTest : public ::testing::Test {
 
   Shard Foreign(int window_bits) {
     Shard shard{window_bits > MAX_WBITS ? "foreign gzip" : "foreign zlib", "", All(), {}};
-    shard.bytes = Deflated(Frames(0, kRecords), window_bits);
+    shard.bytes = testing::Deflate(Frames(0, kRecords), window_bits);
     // One stream: what comes before the damage can be read; more is not asked for here.
     shard.extents.assign(kRecords, {0, shard.bytes.size()});
     return shard;
@@ -125,7 +110,7 @@ class SalvageTest : public ::testing::Test {
     Shard shard{"foreign members", "", All(), {}};
     for (int i = 0; i < kRecords; i += 4) {
       const size_t begin = shard.bytes.size();
-      shard.bytes += Deflated(Frames(i, i + 4), MAX_WBITS + 16);
+      shard.bytes += testing::Deflate(Frames(i, i + 4), MAX_WBITS + 16);
       for (int j = 0; j < 4; ++j) shard.extents.push_back({begin, shard.bytes.size()});
     }
     return shard;
