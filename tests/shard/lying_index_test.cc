@@ -25,7 +25,12 @@ using testing::LyingIndex;
 using testing::ReadBytes;
 using testing::TestFolder;
 
+// Fewer for sanitizers, which are slow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kLies = 8;
+#else
 constexpr int kLies = 40;
+#endif
 
 struct Kind {
   std::string name;

@@ -20,6 +20,12 @@ using testing::ReadBytes;
 using testing::TestFolder;
 
 constexpr int kRecords = 12;
+// Bytes from one damaged place to the next: all of them, but for sanitizers, which are slow.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kStep = 5;
+#else
+constexpr size_t kStep = 1;
+#endif
 
 // Where a record lies in the file, in bytes that its being sound needs.
 struct Extent {
@@ -200,7 +206,7 @@ class SalvageTest : public ::testing::Test {
     };
     Check(
         shard, sound, [](const Extent&) { return true; }, "sound");
-    for (size_t at = 0; at < size; ++at) {
+    for (size_t at = 0; at < size; at += kStep) {
       for (const int bits : {1 << at % 8, 0xff}) {
         std::string bytes = sound;
         bytes[at] ^= static_cast<char>(bits);
