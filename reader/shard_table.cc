@@ -129,8 +129,9 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
   const IndexSummary& summary = (*index)->summary();
   if (summary.records != known.summary.records ||
       summary.records_digest != known.summary.records_digest) {
-    return absl::DataLossError(
-        fmt::format("{}: has changed while it was in use", IndexPath(known.path)));
+    return absl::AbortedError(
+        fmt::format("{}: describes other records than when the dataset was opened; open it again",
+                    IndexPath(known.path)));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (opened_[shard].index == nullptr) {

@@ -75,7 +75,7 @@ class ShardTable {
   // How many files the table keeps open at most, besides those in use.
   size_t max_open() const { return max_open_; }
 
-  // A damaged one is built anew, in memory. DataLoss: it has changed since the table was opened.
+  // A damaged one is built anew, in memory. Aborted: it has changed since the table was opened.
   // Others as ShardIndex::Open.
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
   // FailedPrecondition: its size has changed since. Aborted: another file has taken its place.

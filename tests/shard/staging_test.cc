@@ -237,6 +237,8 @@ TEST_F(StagingTest, ReadersOfAReplacedDatasetNeverMixTheTwo) {
   EXPECT_OK((*table)->OpenFile(0));
   EXPECT_FAILS((*table)->OpenFile(1), kAborted,
                "another file has taken its place since the dataset was opened");
+  EXPECT_FAILS((*table)->Index(1), kAborted,
+               "describes other records than when the dataset was opened");
   EXPECT_FAILS(version.CheckUnchanged(), kAborted, "the dataset was replaced while it was in use");
 }
 
