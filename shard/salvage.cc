@@ -40,7 +40,7 @@ class ShardSalvager::Window {
   absl::StatusOr<bool> Ensure(uint64_t size) {
     if (end_ - begin_ >= size) return true;
     if (ended_) return false;
-    std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
+    if (begin_ < end_) std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
     while (end_ < size && !ended_) {
