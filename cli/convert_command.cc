@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <memory>
@@ -121,7 +122,10 @@ std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
 // Skipped by the source, which all manifests have alike, and while each was written.
 uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
   uint64_t sum = in_scan;
-  for (const Manifest& manifest : manifests) sum += manifest.skipped.count - in_scan;
+  for (const Manifest& manifest : manifests) {
+    // One that was complete already may be of a source that was broken in fewer places.
+    sum += manifest.skipped.count - std::min(manifest.skipped.count, in_scan);
+  }
   return sum;
 }
 

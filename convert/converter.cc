@@ -85,9 +85,8 @@ class Output {
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
                      size_t sorting_bytes, uint64_t max_skipped);
   uint64_t total() const { return total_; }
-  size_t num_taken_over() const {
-    return is_complete() ? complete_->shards.size() : writer_->num_taken_over();
-  }
+  // None of a dataset that is complete already.
+  size_t num_taken_over() const { return is_complete() ? 0 : writer_->num_taken_over(); }
 
   // The next item in the order of the source. OutOfRange once there are enough.
   absl::Status Add(const Item& item);
