@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "reader/place.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
 
@@ -55,10 +56,10 @@ class ShardsStage : public Stage {
         unindexed_(std::move(unindexed)),
         counters_(std::move(counters)),
         rank_(options.rank),
-        world_(options.world),
+        end_(options.end),
         source_(source),
-        epoch_(epoch) {
-    if (reader_ != nullptr) end_position_ = reader_->records_per_epoch() * world_;
+        place_{.epoch = epoch, .batch = options.batch, .world = options.world} {
+    if (reader_ != nullptr) size_ = reader_->order().size();
   }
 
   absl::Status Next(Batch* out) override {
@@ -69,10 +70,11 @@ class ShardsStage : public Stage {
     Count(block->records.size(), std::chrono::steady_clock::now() - start);
     *out = Batch();
     if (!status.ok() || block->records.empty()) return status;
-    if (end_position_ == UINT64_MAX && unindexed_->indexed()) Indexed().IgnoreError();
+    if (size_ == UINT64_MAX && unindexed_->indexed()) Indexed().IgnoreError();
     const size_t n = block->records.size();
-    epoch_ = block->epoch;
-    position_ = block->position + n * block->stride - rank_;
+    if (place_.epoch != block->epoch) place_.from = 0;
+    place_.epoch = block->epoch;
+    place_.position = block->position + n * block->stride - rank_;
     out->rows = n;
     out->spec = RecordSpec();
     out->columns = {{reinterpret_cast<char*>(block->records.data())}};
@@ -83,30 +85,39 @@ class ShardsStage : public Stage {
     return absl::OkStatus();
   }
 
-  // Positions that do not depend on the rank, as those of Reader::SaveState.
+  // A ReadPlace: the same for all ranks.
   void Save(StateWords* words) const override {
-    words->push_back(epoch_);
-    words->push_back(position_);
+    for (uint64_t word : {place_.epoch, place_.position, place_.from, place_.batch, place_.world}) {
+      words->push_back(word);
+    }
   }
   absl::Status Load(StateReader* words) override {
-    const uint64_t epoch = words->Read();
-    const uint64_t position = words->Read();
+    ReadPlace place;
+    for (uint64_t* word :
+         {&place.epoch, &place.position, &place.from, &place.batch, &place.world}) {
+      *word = words->Read();
+    }
     if (!words->ok()) return words->status();
+    if (absl::Status status = place.Check(); !status.ok()) return status;
     // Where the walk stands, no index is needed.
-    const bool there = epoch == epoch_ && position == position_;
+    const bool there = place == place_;
     if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();
     absl::StatusOr<Reader*> reader = Indexed();
     if (!reader.ok()) return reader.status();
-    (*reader)->Seek(epoch_ = epoch, position_ = position);
+    (*reader)->GoTo(place);
+    place_ = (*reader)->place();
     return absl::OkStatus();
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
+    StateWords& words = *state;
     // A block is of one epoch: behind an epoch's last record, of the next one.
-    if ((*state)[1] >= end_position_) {
-      ++(*state)[0];
-      (*state)[1] = 0;
+    const ReadPlace place = {words[0], words[1], words[2], words[3], words[4]};
+    const uint64_t size = size_;
+    if (size != UINT64_MAX && place.position >= place.End(size, end_)) {
+      ++words[0];
+      words[1] = words[2] = 0;
     }
-    (*state)[1] += elements * world_;
+    words[1] += elements * place_.world;
     return true;
   }
 
@@ -115,7 +126,7 @@ class ShardsStage : public Stage {
   absl::StatusOr<Reader*> Indexed() {
     if (reader_ != nullptr) return reader_.get();
     absl::StatusOr<Reader*> reader = unindexed_->Indexed();
-    if (reader.ok()) end_position_ = (*reader)->records_per_epoch() * world_;
+    if (reader.ok()) size_ = (*reader)->order().size();
     return reader;
   }
 
@@ -134,13 +145,12 @@ class ShardsStage : public Stage {
   const std::shared_ptr<StageCounters> counters_;
   uint64_t bytes_ = 0;  // that the reader has delivered
   const uint64_t rank_;
-  const uint64_t world_;
+  const EpochEnd end_;
   const uint32_t source_;
-  uint64_t epoch_;
-  uint64_t position_ = 0;
-  // Of an epoch, of all ranks; UINT64_MAX while there are no indexes, when all that is delivered is
+  ReadPlace place_;  // of all ranks, behind what Next has delivered
+  // Of an epoch, in records; UINT64_MAX while there are no indexes, when all that is delivered is
   // of the first epoch. Advance may be called while another thread calls Next.
-  std::atomic<uint64_t> end_position_ = UINT64_MAX;
+  std::atomic<uint64_t> size_ = UINT64_MAX;
 };
 
 class RangeStage : public Stage {
@@ -149,7 +159,7 @@ class RangeStage : public Stage {
              uint64_t epoch, uint32_t source)
       : start_(start),
         step_(step),
-        size_(Size(start, stop, step)),
+        size_(RangeSize(start, stop, step)),
         spec_(std::move(spec)),
         epoch_(epoch),
         source_(source) {}
@@ -176,14 +186,6 @@ class RangeStage : public Stage {
   }
 
  private:
-  static uint64_t Size(int64_t start, int64_t stop, int64_t step) {
-    if (step > 0 && stop > start) return (static_cast<uint64_t>(stop) - start + step - 1) / step;
-    if (step < 0 && stop < start) {
-      return (static_cast<uint64_t>(start) - stop - step - 1) / -step;
-    }
-    return 0;
-  }
-
   const int64_t start_;
   const int64_t step_;
   const uint64_t size_;
@@ -329,6 +331,12 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
                             uint64_t e, uint64_t position) { return names->Name(e, position); });
   return std::make_unique<ShardsStage>(std::move(reader), std::move(unindexed), options, epoch,
                                        source, counters);
+}
+
+uint64_t RangeSize(int64_t start, int64_t stop, int64_t step) {
+  if (step > 0 && stop > start) return (static_cast<uint64_t>(stop) - start + step - 1) / step;
+  if (step < 0 && stop < start) return (static_cast<uint64_t>(start) - stop - step - 1) / -step;
+  return 0;
 }
 
 std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,

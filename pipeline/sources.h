@@ -30,7 +30,10 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
                                                        uint32_t source, const void* key,
                                                        std::shared_ptr<RunContext> context);
 
-// The numbers start, start + step ... before stop, in a column of int64.
+// How many numbers start, start + step ... there are before stop. `step` is not 0.
+uint64_t RangeSize(int64_t start, int64_t stop, int64_t step);
+
+// These numbers, in a column of int64.
 std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
                                       std::shared_ptr<const RowSpec> spec, uint64_t epoch,
                                       uint32_t source);

@@ -5,11 +5,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "pipeline/batch.h"
 
 namespace shardfeed {
@@ -64,6 +66,9 @@ class Stage {
   // any number of ranks. False, and nothing changed, where that cannot be told without reading.
   virtual bool Advance(uint64_t /*elements*/, StateWords* /*state*/) const { return false; }
 };
+
+// Makes the stage of an input, for an epoch. The epoch's number keys random steps and orders.
+using StageFactory = std::function<absl::StatusOr<std::unique_ptr<Stage>>(uint64_t epoch)>;
 
 // A stage's output, taken by elements instead of batches, with a state at every element.
 class ElementQueue {

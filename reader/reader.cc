@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMinBudget = 64 << 20;
 constexpr uint64_t kMaxDefaultBudget = 1 << 30;
-constexpr int kStateVersion = 1;
+constexpr int kStateVersion = 2;
 
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -98,7 +98,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   const uint64_t size = reader->order_->size();
   reader->batches_ =
       reader->options_.end == EpochEnd::kDrop ? size / round : (size + round - 1) / round;
-  reader->position_ = reader->options_.rank;
+  reader->place_.batch = reader->options_.batch;
+  reader->place_.world = reader->options_.world;
+  reader->place_.position = reader->options_.rank;
   return reader;
 }
 
@@ -123,7 +125,7 @@ absl::Status Reader::Next(ReadBlock* block) {
   }
   if (run_ == nullptr) {
     absl::StatusOr<std::unique_ptr<ReadRun>> run =
-        ReadRun::Start(table_, options_, selection_, order_, batches_, epoch_, position_);
+        ReadRun::Start(table_, options_, selection_, order_, place_, place_.position);
     if (!run.ok()) return run.status();
     run_ = *std::move(run);
     run_process_ = process;
@@ -131,22 +133,41 @@ absl::Status Reader::Next(ReadBlock* block) {
   absl::Status status = run_->Next(block);
   if (!status.ok()) error_ = status;
   if (!status.ok() || block->records.empty()) return status;
-  epoch_ = block->epoch;
-  position_ = block->position + block->records.size() * block->stride;
-  if (position_ >= batches_ * options_.batch * options_.world) {
-    ++epoch_;
-    position_ = options_.rank;
+  if (place_.epoch != block->epoch) place_.from = 0;
+  place_.epoch = block->epoch;
+  place_.position = block->position + block->records.size() * block->stride;
+  if (place_.position >= place_.End(order_->size(), options_.end)) {
+    ++place_.epoch;
+    place_.from = 0;
+    place_.position = options_.rank;
   }
   return status;
 }
 
 void Reader::Seek(uint64_t epoch, uint64_t position) {
+  GoTo({epoch, position, 0, options_.batch, options_.world});
+}
+
+void Reader::GoTo(const ReadPlace& place) {
   if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
   run_ = nullptr;
   error_ = absl::OkStatus();
-  epoch_ = epoch;
-  position_ = RoundUp(position > options_.rank ? position - options_.rank : 0, options_.world) +
-              options_.rank;
+  place_ = place;
+  // What the ranks before have left out at the epoch's end stays so.
+  if (place.position > 0 && place.position >= place.End(order_->size(), options_.end)) {
+    place_ = {place.epoch + 1, 0, 0, place.batch, place.world};
+  }
+  place_ = place_.SharedBy(options_.batch, options_.world);
+  if (place_.position == 0) place_.from = 0;
+  const uint64_t first = place_.from + options_.rank;
+  place_.position =
+      first + RoundUp(place_.position > first ? place_.position - first : 0, options_.world);
+}
+
+ReadPlace Reader::place() const {
+  ReadPlace place = place_;
+  place.position -= options_.rank;
+  return place;
 }
 
 std::string Reader::OrderText() const {
@@ -167,13 +188,16 @@ absl::StatusOr<std::string> Reader::SaveState() const {
         "records are delivered as they are ready (deterministic = false), so there is no position "
         "to come back to");
   }
-  // The position at which all ranks stand that have delivered as many records as this one.
+  const ReadPlace at = place();
   const nlohmann::ordered_json state = {{"format", "shardfeed reader state"},
                                         {"version", kStateVersion},
                                         {"dataset", fmt::format("{:016x}", table_->fingerprint())},
                                         {"order", OrderText()},
-                                        {"epoch", epoch_},
-                                        {"position", position_ - options_.rank}};
+                                        {"epoch", at.epoch},
+                                        {"position", at.position},
+                                        {"from", at.from},
+                                        {"batch", at.batch},
+                                        {"world", at.world}};
   return state.dump();
 }
 
@@ -188,7 +212,8 @@ absl::Status Reader::LoadState(std::string_view text) {
   };
   if (!parsed.ok() || !state.is_object() || !is_text("format") ||
       state["format"] != "shardfeed reader state" || !is_number("version") || !is_text("dataset") ||
-      !is_text("order") || !is_number("epoch") || !is_number("position")) {
+      !is_text("order") || !is_number("epoch") || !is_number("position") || !is_number("from") ||
+      !is_number("batch") || !is_number("world")) {
     return absl::InvalidArgumentError("not the state of a reader of shardfeed");
   }
   if (state["version"].get<uint64_t>() != kStateVersion) {
@@ -208,7 +233,11 @@ absl::Status Reader::LoadState(std::string_view text) {
         fmt::format("the state belongs to another order: it was saved for {}, this reader has {}",
                     state["order"].get<std::string>(), OrderText()));
   }
-  Seek(state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>());
+  const ReadPlace place = {state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>(),
+                           state["from"].get<uint64_t>(), state["batch"].get<uint64_t>(),
+                           state["world"].get<uint64_t>()};
+  if (absl::Status status = place.Check(); !status.ok()) return status;
+  GoTo(place);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reader/order.h"
+#include "reader/place.h"
 #include "reader/reader_options.h"
 #include "reader/run.h"
 #include "reader/selection.h"
@@ -41,6 +42,10 @@ class Reader {
 
   // Goes to a position of the sequence of epochs, the first that is this rank's at or behind it.
   void Seek(uint64_t epoch, uint64_t position);
+  // Goes to a place, whatever ranks and batches it was told for: see ReadPlace.
+  void GoTo(const ReadPlace& place);
+  // Where all ranks stand that have delivered as many records as this one.
+  ReadPlace place() const;
 
   // Batches, and records, that this and every other rank delivers in an epoch.
   uint64_t batches_per_epoch() const { return batches_; }
@@ -65,9 +70,8 @@ class Reader {
   Selection selection_;
   std::shared_ptr<const Order> order_;
   uint64_t batches_ = 0;
-  // Where the consumer stands: the next record to be delivered.
-  uint64_t epoch_ = 0;
-  uint64_t position_ = 0;
+  // Where the consumer stands: `place_`, whose position is the next record to be delivered.
+  ReadPlace place_;
   absl::Status error_;  // that Next has returned
   std::unique_ptr<ReadRun> run_;
   int run_process_ = 0;  // the process that started run_

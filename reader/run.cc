@@ -70,16 +70,16 @@ uint64_t NowNs() {
 class ThreadedRun : public ReadRun {
  public:
   ThreadedRun(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
-              const Selection& selection, std::shared_ptr<const Order> order, uint64_t batches,
-              bool whole_chunks, uint64_t epoch, uint64_t position)
+              const Selection& selection, std::shared_ptr<const Order> order, bool whole_chunks,
+              const ReadPlace& place, uint64_t position)
       : table_(std::move(table)),
         options_(options),
         selection_(selection),
         order_(std::move(order)),
-        end_position_(batches * options.batch * options.world),
-        plan_epoch_(epoch),
+        whole_epoch_{.batch = options.batch, .world = options.world},
+        plan_epoch_(place.epoch),
         plan_position_(position),
-        first_epoch_(epoch),
+        first_epoch_(place.epoch),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
         pool_(options.buffers != nullptr
                   ? options.buffers
@@ -88,6 +88,7 @@ class ThreadedRun : public ReadRun {
         thread_count_(ThreadCount(options.threads)),
         chunk_divider_(order_->spec().chunk),
         whole_pieces_(whole_chunks) {
+    ShareEpoch(place);
     const OrderSpec& spec = order_->spec();
     lanes_owned_ = LanesOwned(spec, options.world);
     block_records_ = options.block_records;
@@ -384,7 +385,7 @@ class ThreadedRun : public ReadRun {
     unit->end = piece->end;
     // Which positions of the piece are delivered, and by this rank?
     const uint64_t from = plan_epoch_ == first_epoch_ ? pieces_from_ : 0;
-    const uint64_t to = std::min(end_position_, order_->size());
+    const uint64_t to = std::min(plan_end_, order_->size());
     const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
     const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
     const bool cut = piece->min_position < from || piece->max_position >= to;
@@ -394,7 +395,7 @@ class ThreadedRun : public ReadRun {
     if (!mine || !all) {
       for (uint64_t i = unit->begin; i < unit->end; ++i) {
         const uint64_t position = order_->PositionOf(plan_epoch_, i);
-        if (position >= from && position < to && position % options_.world == options_.rank) {
+        if (position >= from && position < to && position % options_.world == plan_residue_) {
           unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
         }
       }
@@ -529,13 +530,20 @@ class ThreadedRun : public ReadRun {
     }
   }
 
+  // The positions of the epoch that is planned that are this rank's.
+  void ShareEpoch(const ReadPlace& place) {
+    plan_end_ = place.End(order_->size(), options_.end);
+    plan_residue_ = (place.from + options_.rank) % options_.world;
+  }
+
   // The next block, or nullptr behind the last.
   absl::StatusOr<std::unique_ptr<Block>> PlanBlock() {
     const uint64_t stride = options_.world;
-    while (plan_position_ >= end_position_) {
+    while (plan_position_ >= plan_end_) {
       ++plan_epoch_;
       plan_position_ = options_.rank;
-      if (end_position_ == 0) return nullptr;
+      ShareEpoch(whole_epoch_);
+      if (plan_end_ == 0) return nullptr;
       table_of_units_.clear();
       cut_units_.clear();
       std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
@@ -550,7 +558,7 @@ class ThreadedRun : public ReadRun {
     if (ramp_ && block->number < kRampBlocks) {
       n = std::min(n, kFirstBlockRecords << block->number);
     }
-    n = std::min(n, (end_position_ - plan_position_ + stride - 1) / stride);
+    n = std::min(n, (plan_end_ - plan_position_ + stride - 1) / stride);
     const uint64_t size = order_->size();
     const uint64_t real =
         plan_position_ >= size ? 0 : std::min(n, (size - plan_position_ + stride - 1) / stride);
@@ -921,12 +929,14 @@ class ThreadedRun : public ReadRun {
   const ReaderOptions options_;
   const Selection selection_;
   const std::shared_ptr<const Order> order_;
-  // Positions from here on are not delivered; beyond the order's size they are padding.
-  const uint64_t end_position_;
+  const ReadPlace whole_epoch_;  // how an epoch is shared from its first position on
 
   // Of the thread that plans.
   uint64_t plan_epoch_;
   uint64_t plan_position_;
+  // Positions from here on are not delivered; beyond the order's size they are padding.
+  uint64_t plan_end_ = 0;
+  uint64_t plan_residue_ = 0;  // of this rank's positions, divided by the number of ranks
   uint64_t next_block_ = 0;
   std::vector<uint64_t> items_;
   // Units of which not all records have been planned, by the chunks that they overlap.
@@ -979,11 +989,10 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
                                                         const ReaderOptions& options,
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
-                                                        uint64_t batches, uint64_t epoch,
-                                                        uint64_t position) {
+                                                        const ReadPlace& place, uint64_t position) {
   const bool whole_chunks = PlanMemory(*table, *order, options).whole_chunks;
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),
-                                           batches, whole_chunks, epoch, position);
+                                           whole_chunks, place, position);
   absl::Status status = run->StartThreads();
   if (!status.ok()) return status;
   return run;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "reader/order.h"
+#include "reader/place.h"
 #include "reader/reader_options.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
@@ -22,14 +23,14 @@ class ReadRun {
   // About so much is read at once, and delivered in a block.
   static constexpr uint64_t kBlockBytes = 1 << 20;
 
-  // Starts threads that read from `position` of `epoch` on, a position of options.rank. An epoch
-  // has so many `batches` for each rank; options.budget_bytes is not 0. Errors as MakeEngine.
+  // Starts threads that read from `place` on, whose epoch is shared by the ranks and batches of
+  // `options`; `position` is the first that is read, one of options.rank. options.budget_bytes is
+  // not 0. Errors as MakeEngine.
   static absl::StatusOr<std::unique_ptr<ReadRun>> Start(std::shared_ptr<const ShardTable> table,
                                                         const ReaderOptions& options,
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
-                                                        uint64_t batches, uint64_t epoch,
-                                                        uint64_t position);
+                                                        const ReadPlace& place, uint64_t position);
   static MemoryPlan PlanMemory(const ShardTable& table, const Order& order,
                                const ReaderOptions& options);
 

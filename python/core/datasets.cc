@@ -10,6 +10,7 @@
 #include "nanobind/stl/pair.h"
 #include "nanobind/stl/shared_ptr.h"
 #include "nanobind/stl/string.h"
+#include "nanobind/stl/variant.h"
 #include "nanobind/stl/vector.h"
 #include "pipeline/dataset.h"
 #include "python/core/batches.h"
@@ -208,6 +209,7 @@ RunOptions RunOptionsFromPython(nb::dict fields) {
   f.Read("deterministic", &options.deterministic);
   f.Read("headspace", &options.headspace);
   f.Read("trace", &options.trace);
+  f.Read("epoch", &options.epoch);
   nb::list tuning;
   f.Read("tuning", &tuning);
   for (nb::handle stage : tuning) {
@@ -239,10 +241,11 @@ void BindDatasets(nb::module_& m) {
                   })
       .def_static("rows", &Rows)
       .def_static("from_generator",
-                  [](nb::object make, nb::sequence outputs) {
+                  [](nb::object make, nb::sequence outputs, std::string version) {
                     RowSpec spec = SpecFromPython(outputs);
                     auto generator = MakePythonGenerator(spec, std::move(make));
-                    return Made(Dataset::FromGenerator(std::move(generator), std::move(spec)));
+                    return Made(Dataset::FromGenerator(std::move(generator), std::move(spec),
+                                                       std::move(version)));
                   })
       .def("parse",
            [](const Dataset& ds, nb::sequence features, nb::sequence feature_lists) {
@@ -283,31 +286,35 @@ void BindDatasets(nb::module_& m) {
              return Made(ds.DecodeWav(std::move(column), channels, std::move(rate)));
            })
       .def("flat_map",
-           [](const Dataset& ds, nb::sequence outputs, nb::object fn) {
+           [](const Dataset& ds, nb::sequence outputs, nb::object fn, std::string version) {
              RowSpec spec = SpecFromPython(outputs);
              FlatMapFn map = MakePythonFlatMap(ds.spec(), spec, std::move(fn));
-             return Made(ds.FlatMap(std::move(spec), std::move(map)));
+             return Made(ds.FlatMap(std::move(spec), std::move(map), std::move(version)));
            })
       .def("map",
            [](const Dataset& ds, nb::sequence outputs, nb::object fn,
-              std::vector<std::string> drops) {
+              std::vector<std::string> drops, std::string version) {
              RowSpec spec = SpecFromPython(outputs);
              MapFn map = MakePythonMap(ds.spec(), spec, std::move(fn));
-             return Made(ds.Map(std::move(spec), std::move(map), std::move(drops)));
+             return Made(
+                 ds.Map(std::move(spec), std::move(map), std::move(drops), 0, std::move(version)));
            })
       .def("filter",
-           [](const Dataset& ds, nb::object fn) {
-             return Made(ds.Filter(MakePythonFilter(ds.spec(), std::move(fn))));
+           [](const Dataset& ds, nb::object fn, std::string version) {
+             return Made(
+                 ds.Filter(MakePythonFilter(ds.spec(), std::move(fn)), 0, std::move(version)));
            })
       .def("map_batch",
-           [](const Dataset& ds, nb::sequence outputs, nb::object fn, bool writable) {
+           [](const Dataset& ds, nb::sequence outputs, nb::object fn, bool writable,
+              std::string version) {
              RowSpec spec = SpecFromPython(outputs);
              BatchFn map = MakePythonBatchMap(spec, std::move(fn), writable);
-             return Made(ds.MapBatch(std::move(spec), std::move(map)));
+             return Made(ds.MapBatch(std::move(spec), std::move(map), false, std::move(version)));
            })
       .def("filter_batch",
-           [](const Dataset& ds, nb::object fn) {
-             return Made(ds.MapBatch(ds.spec(), MakePythonBatchFilter(std::move(fn)), true));
+           [](const Dataset& ds, nb::object fn, std::string version) {
+             return Made(ds.MapBatch(ds.spec(), MakePythonBatchFilter(std::move(fn)), true,
+                                     std::move(version)));
            })
       .def("select",
            [](const Dataset& ds, std::vector<std::string> names) {
@@ -361,6 +368,10 @@ void BindDatasets(nb::module_& m) {
       .def("skip", [](const Dataset& ds, uint64_t count) { return Made(ds.Skip(count)); })
       .def("shard", [](const Dataset& ds, uint64_t rank,
                        uint64_t world) { return Made(ds.Shard(rank, world)); })
+      .def("shard_sources", [](const Dataset& ds, uint64_t rank,
+                               uint64_t world) { return Made(ds.ShardSources(rank, world)); })
+      .def("with_source",
+           [](const Dataset& ds, const Dataset& source) { return Made(ds.WithSource(source)); })
       .def("enumerate", [](const Dataset& ds, std::string name,
                            int64_t start) { return Made(ds.Enumerate(std::move(name), start)); })
       .def(
@@ -404,6 +415,18 @@ void BindDatasets(nb::module_& m) {
       .def("spec", [](const Dataset& ds) { return SpecToPython(ds.spec()); })
       .def("batched", &Dataset::batched)
       .def("text", &Dataset::Text)
+      // A number of elements, or why there is none.
+      .def("length",
+           [](const Dataset& ds) -> std::variant<uint64_t, std::string> {
+             absl::StatusOr<Length> length;
+             {
+               const GilRelease release;
+               length = ds.CountElements();
+             }
+             Length counted = Check(std::move(length));
+             if (counted.known()) return counted.elements;
+             return std::move(counted.why);
+           })
       .def("fingerprint",
            [](const Dataset& ds) {
              absl::StatusOr<uint64_t> fingerprint;
@@ -437,6 +460,7 @@ void BindDatasets(nb::module_& m) {
       .def("load", &PyIterator::Load)
       .def("stats", &PyIterator::Stats)
       .def("close", &PyIterator::Close)
+      .def("epoch", &PyIterator::Epoch)
       .def_prop_ro("closed", &PyIterator::closed);
 }
 

@@ -313,6 +313,14 @@ void PyIterator::Load(const std::string& state) {
   CheckCall(run->status);
 }
 
+uint64_t PyIterator::Epoch() {
+  CheckOpen();
+  const std::shared_ptr<Run> run = run_;
+  const Turn turn(run->use);
+  CheckOpen();
+  return run->iterator->epoch();
+}
+
 nb::dict StatsToPython(const IteratorStats& stats) {
   nb::list stages;
   for (const StageStats& s : stats.stages) {

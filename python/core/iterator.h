@@ -43,6 +43,8 @@ class PyIterator {
   nanobind::object Next();
   std::string State();
   void Load(const std::string& state);
+  // That the run began with, or the run whose state was loaded.
+  uint64_t Epoch();
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }

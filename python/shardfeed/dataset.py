@@ -21,24 +21,6 @@ from .ragged import Ragged
 
 Records = Union[str, Sequence[Tuple[int, int]], None]
 
-# Steps that give an element for each.
-_ONE_TO_ONE = {"parse", "parse_all", "decode_image", "decode_raw", "decode_npy", "decode_text",
-               "decode_wav", "augment", "map", "map_batch", "select", "pad", "sparse", "mixup",
-               "cutmix", "enumerate", "shuffle", "interleave_shards", "cache", "cache_on_disk",
-               "snapshot", "prefetch"}
-# Of these, steps that look at the row alone.
-_ROW_STEPS = {"parse", "parse_all", "decode_image", "decode_raw", "decode_npy", "decode_text",
-              "decode_wav", "augment", "map", "select"}
-_UNKNOWN = {
-    "from_generator": "only its end tells how many elements a generator has",
-    "flat_map": "flat_map gives any number of elements for each",
-    "filter": "filter drops elements", "filter_batch": "filter drops elements",
-    "bucket_by_length": "bucket_by_length makes batches by the rows' lengths",
-    "batch_by_length": "batch_by_length makes batches by the rows' lengths",
-    "pack": "pack makes rows by the sequences' lengths",
-}
-
-
 def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
     if method == "records":
         return arguments[0].rows(arguments[1])
@@ -47,6 +29,8 @@ def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...
     if method in ("shards", "range", "from_generator"):
         return getattr(CoreDataset, method)(*arguments)
     cores = [ds._core for ds in inputs]
+    if method == "shard" and arguments == (None, None):
+        arguments = ranks.rank_and_world()
     if method in ("concatenate", "zip", "interleave", "mix"):
         return getattr(CoreDataset, method)(cores, *arguments)
     return getattr(cores[0], method)(*(arguments[:2] if method == "parse" else arguments))
@@ -93,22 +77,27 @@ class Dataset:
         self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
         if method == "parse":
             self._sparse += arguments[2]
+        # Its rank is found where it runs.
+        self._finds_rank: bool = (method == "shard" and arguments == (None, None) or
+                                  any(ds._finds_rank for ds in self._inputs))
+        self._epochs = iterator.Epochs()
         self._made: Any = None
-        self._pid = 0
+        self._made_for: Any = None  # (process, rank and world)
         self._records_made: Any = None
         self._core  # noqa: B018  what is wrong is told at once
 
     @property
     def _core(self) -> Any:
         # A lock of the parent's may be held forever in a child.
-        if self._made is None or self._pid != os.getpid():
+        wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
+        if self._made is None or self._made_for != wanted:
             self._made = _core_of(self._method, self._inputs, self._arguments)
             self._records_made = None
-            self._pid = os.getpid()
+            self._made_for = wanted
         return self._made
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_made": None, "_records_made": None, "_pid": 0}
+        return {**self.__dict__, "_made": None, "_records_made": None, "_made_for": None}
 
     def _then(self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> "Dataset":
         return Dataset(method, arguments, [self], text,
@@ -204,7 +193,8 @@ class Dataset:
         return self._then("decode_image", feature, fields, text=text + ")", structure=None)
 
     def map(self, fn: Callable[[Any], Any], *, batched: bool = False,
-            output: Optional[Mapping[str, FeatureLike]] = None, processes: int = 0) -> "Dataset":
+            output: Optional[Mapping[str, FeatureLike]] = None, processes: int = 0,
+            version: str = "") -> "Dataset":
         """What fn(element) gives, for each element; on the library's threads.
 
         batched: elements are batches, whose columns fn gets and gives as arrays; else they are rows.
@@ -213,6 +203,8 @@ class Dataset:
         any length; Python floats are float32, bools uint8.
         processes: fn runs on up to so many processes, as many as the stage has threads (start,
         with_options); they are spawned, so it must be importable. Arrays go through shared memory.
+        version: of fn, in the chain's fingerprint: with another one, snapshots and states of the chain
+        before are refused. What fn does is not known otherwise.
 
         What fn raises comes out of the iterator with its traceback and a note that names the
         record."""
@@ -233,21 +225,24 @@ class Dataset:
             outputs, structure = self._learn(fn, name, batched)
         call = kind(fn, self._structure, outputs, structure)
         if batched:
-            return self._then("map_batch", outputs, call, not self._shared(),
+            return self._then("map_batch", outputs, call, not self._shared(), version,
                               text=f"map({name}, batched=True)", structure=structure)
         given = {column[0] for column in outputs}
         drops = [column[0] for column in self._core.spec() if column[0] not in given]
-        return self._then("map", outputs, call, drops, text=f"map({name})", structure=structure)
+        return self._then("map", outputs, call, drops, version, text=f"map({name})",
+                          structure=structure)
 
     def flat_map(self, fn: Callable[[Any], Iterable[Any]], *,
-                 output: Optional[Mapping[str, FeatureLike]] = None) -> "Dataset":
+                 output: Optional[Mapping[str, FeatureLike]] = None,
+                 version: str = "") -> "Dataset":
         """The elements of fn(row), any number of them for each row; on the library's threads. output:
-        their columns, as for map; without it, the first element of the first row tells."""
+        their columns, as for map; without it, the first element of the first row tells. version: as
+        for map."""
         name = getattr(fn, "__name__", type(fn).__name__)
         if output is not None:
             outputs, structure = functions.declared(output), None
         else:
-            with self._start(threads=1) as it:
+            with self._start(epoch=0, threads=1) as it:
                 first = next((element for row in it for element in fn(row)), None)
             if first is None:
                 raise ValueError(f"flat_map({name}): there are no elements from which to learn what "
@@ -255,11 +250,12 @@ class Dataset:
             structure, values = structures.flatten(first)
             outputs = [functions.infer_row(k, v) for k, v in values.items()]
         call = functions.FlatFunction(fn, self._structure, outputs, structure)
-        return self._then("flat_map", outputs, call, text=f"flat_map({name})", structure=structure)
+        return self._then("flat_map", outputs, call, version, text=f"flat_map({name})",
+                          structure=structure)
 
     def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool) -> Tuple[Any, Any]:
         """The columns and the structure that fn gives for the first element."""
-        with self._start(threads=1) as it:
+        with self._start(epoch=0, threads=1) as it:
             first = next(it, None)
         if first is None:
             raise ValueError(f"map({name}): there are no elements from which to learn what it "
@@ -276,16 +272,18 @@ class Dataset:
             return [functions.infer_batch(k, v, lengths) for k, v in values.items()], structure
         return [functions.infer_row(k, v) for k, v in values.items()], structure
 
-    def filter(self, fn: Callable[[Any], Any], *, batched: bool = False) -> "Dataset":
-        """The elements (batched: the rows of batches, by an array of bools) for which fn is true."""
+    def filter(self, fn: Callable[[Any], Any], *, batched: bool = False,
+               version: str = "") -> "Dataset":
+        """The elements (batched: the rows of batches, by an array of bools) for which fn is true.
+        version: as for map."""
         name = getattr(fn, "__name__", type(fn).__name__)
         if batched != self._core.batched():
             raise ValueError(f"filter({name}): the elements here are "
                              f"{'rows' if batched else 'batches'}")
         if batched:
             return self._then("filter_batch", functions.BatchPredicate(fn, self._structure),
-                              text=f"filter({name}, batched=True)")
-        return self._then("filter", functions.RowPredicate(fn, self._structure),
+                              version, text=f"filter({name}, batched=True)")
+        return self._then("filter", functions.RowPredicate(fn, self._structure), version,
                           text=f"filter({name})")
 
     def select(self, *names: str) -> "Dataset":
@@ -429,11 +427,12 @@ class Dataset:
         return self._then("skip", count, text=f"skip({count})")
 
     def shard(self, rank: Optional[int] = None, world: Optional[int] = None) -> "Dataset":
-        """Rank `rank` of `world`; without them, those of this process: see ranks.py."""
+        """Rank `rank` of `world`; without them, those of the process that iterates, when it begins
+        to: see ranks.py."""
         if (rank is None) != (world is None):
             raise ValueError("shard: give rank and world, or neither")
         if rank is None:
-            rank, world = ranks.rank_and_world()
+            return self._then("shard", None, None, text="shard()")
         rank = _count("shard", "the rank", rank)
         world = _count("shard", "the world", world, 1)
         return self._then("shard", rank, world, text=f"shard({rank}, {world})")
@@ -478,7 +477,8 @@ class Dataset:
         later runs. It is there when all elements have been delivered. Arrays are read-only then.
 
         From iterators, RuntimeError: the file is of another chain or other data. What functions do is
-        not known: name another file for other functions (docs/snapshot.md)."""
+        not known: give them another version=, or name another file, for other functions
+        (docs/snapshot.md)."""
         return self._then("snapshot", os.fspath(path), max_bytes,
                           text=f"snapshot({os.fspath(path)!r})")
 
@@ -506,28 +506,43 @@ class Dataset:
         deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
         (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
         True), tuning (these, as stats()["tuning"] of a run before has them)."""
+        self._check_options(options)
+        return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
+                       {**self._options, **options})
+
+    @staticmethod
+    def _check_options(options: Mapping[str, Any]) -> None:
         unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace",
                                   "cpu_share", "autotune", "tuning"}
         if unknown:
             raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
-        return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
-                       {**self._options, **options})
 
     def _shared(self) -> bool:
         """Elements are in memory that is delivered again."""
         return self._method in ("cache", "cache_on_disk", "snapshot", "rows") or any(ds._shared() for ds in self._inputs)
 
-    def _start(self, convert: Optional[Callable[[Any], Any]] = None,
-               **options: Any) -> iterator.Iterator:
-        return iterator.start(self._core, self._structure, convert, not self._shared(),
-                              **{**self._options, **options})
+    def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
+               epoch: Optional[int] = None, **options: Any) -> iterator.Iterator:
+        it = iterator.start(self._core, self._structure, convert, not self._shared(), blocks,
+                            **{**self._options, **options, "epoch": self._epochs.take(epoch)})
+        it.epochs = self._epochs
+        return it
 
     def __iter__(self) -> iterator.Iterator:
         return self._start()
 
-    def start(self, **options: Any) -> iterator.Iterator:
-        """An iterator; options as with_options."""
-        return self.with_options(**options)._start()
+    def start(self, *, epoch: Optional[int] = None, **options: Any) -> iterator.Iterator:
+        """An iterator; options as with_options. epoch: which one it is, for orders and random
+        numbers; without it, the one behind that of the dataset's last iterator, the first being 0.
+        A chain that repeats its source E times has the epochs from E * epoch on."""
+        self._check_options(options)
+        if epoch is not None:
+            epoch = _count("start", "the epoch", epoch)
+        return self._start(epoch=epoch, **options)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The dataset's next iterator takes this epoch."""
+        self._epochs.next = _count("set_epoch", "the epoch", epoch)
 
     def blocks(self) -> "View":
         """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
@@ -585,74 +600,10 @@ class Dataset:
 
     def __len__(self) -> int:
         """Elements, exactly. TypeError: that cannot be known without running it."""
-        length = self._length()
+        length = self._core.length()
         if isinstance(length, str):
             raise TypeError(f"the length of {self!r} cannot be known: {length}")
         return length
-
-    def _length(self) -> Union[int, str]:
-        method, arguments = self._method, self._arguments
-        source = self._source()
-        if source is not None:
-            return source
-        if method in _UNKNOWN:
-            return _UNKNOWN[method]
-        if method == "range":
-            return len(range(*arguments[:3]))
-        if method == "rows":
-            return self._arguments[2]
-        lengths = [ds._length() for ds in self._inputs]
-        for length in lengths:
-            if isinstance(length, str):
-                if method == "take" and length.startswith("it has no end"):
-                    return arguments[0]
-                return length
-        if method == "zip":
-            return min(lengths)
-        if method in ("concatenate", "interleave"):
-            return sum(lengths)  # type: ignore[arg-type]
-        if method == "mix":
-            if all(policy == "drop" for policy in arguments[2]):
-                return sum(lengths)  # type: ignore[arg-type]
-            return "a mix ends when the draws have it so"
-        n = lengths[0]
-        assert isinstance(n, int)
-        if method in _ONE_TO_ONE:
-            return n
-        if method in ("batch", "padded_batch"):
-            size, drop = arguments[0], arguments[-1]
-            return n // size if drop else -(-n // size)
-        if method == "take":
-            return min(n, arguments[0])
-        if method == "skip":
-            return max(0, n - arguments[0])
-        if method == "shard":
-            rank, world = arguments
-            return max(0, -(-(n - rank) // world))
-        if method == "repeat":
-            return n * arguments[0] if arguments[0] else "it has no end"
-        return f"{method} does not tell"
-
-    def _source(self) -> Union[int, str, None]:
-        """The length, where this is shards with an order; else None."""
-        world, epochs, ds = 1, None, self
-        while ds._method in ("shuffle", "interleave_shards", "shard", "repeat"):
-            if ds._method == "shard" and world == 1:
-                world = ds._arguments[1]
-            if ds._method == "repeat":
-                if epochs is not None:
-                    return None  # a repetition of a repetition
-                epochs = ds._arguments[0]
-            ds = ds._inputs[0]
-        if ds._method != "shards":
-            return None
-        _, ranges, batch, end = ds._arguments[:4]
-        n = sum(count for _, count in ranges) if ranges is not None else len(ds._records)
-        each = batch * world
-        n = (n // each if end == "drop" else -(-n // each)) * batch
-        if epochs == 0:
-            return "it has no end"
-        return n * (1 if epochs is None else epochs)
 
     @property
     def _records(self) -> Any:
@@ -665,30 +616,33 @@ class Dataset:
         return self._records_made
 
     def _by_number(self, numbers: Sequence[int]) -> List[Any]:
-        steps = []
-        ds = self
-        while ds._method in _ROW_STEPS:
-            if _is_random(ds):
-                raise TypeError(f"{self!r} has no elements by number: {ds._text} draws at random, by "
-                                "a record's place in an epoch; iterate over it")
-            steps.append(ds)
-            ds = ds._inputs[0]
-        if ds._method != "shards":
-            raise TypeError(f"{self!r} has no elements by number: only sf.read has, and parse, "
-                            f"decode_image, map and select behind it; {ds._text} has not")
-        if not steps:
-            return ds._records.get(numbers, 0)
-        found = Dataset("records", (ds._records, list(numbers)), [], f"records({len(numbers)})",
-                        "record")
-        for step in reversed(steps):
-            # What parse_all found out is known by its columns.
-            method, arguments = step._method, step._arguments
-            if method == "parse_all":
-                method = "parse"
-                arguments = ([(n, d, s, r, None, False) for n, d, s, r in step._core.spec()], [],
-                             ())
-            found = Dataset(method, arguments, [found], step._text, step._structure)
-        return list(found._start(threads=1 if len(numbers) < 64 else 0))
+        source = self
+        while source._inputs:
+            source = source._inputs[0]
+        shards = source._method == "shards"
+        chosen = self._numbers_in_shards(source, numbers) if shards else []
+        if shards and source is self:
+            return source._records.get(chosen, 0)
+        try:
+            core = self._core.with_source(source._records.rows(chosen) if shards else source._core)
+        except ValueError as e:
+            raise TypeError(f"{self!r} has no elements by number: {e}; only sf.read has, and parse, "
+                            "decode_image, map and select behind it") from None
+        return list(iterator.start(core, self._structure, None, True,
+                                   threads=1 if len(chosen) < 64 else 0))
+
+    @staticmethod
+    def _numbers_in_shards(source: "Dataset", numbers: Sequence[int]) -> List[int]:
+        """Of elements, the numbers of their records: others where sf.read was told which to read."""
+        ranges = source._arguments[1]
+        if ranges is None:
+            return list(numbers)
+        first = np.array([begin for begin, _ in ranges], np.int64)
+        ends = np.cumsum([count for _, count in ranges], dtype=np.int64)
+        chosen = np.asarray(numbers, np.int64)
+        which = np.searchsorted(ends, chosen, "right")
+        begins = np.concatenate([[0], ends[:-1]])
+        return (first[which] + chosen - begins[which]).tolist()
 
     def __getitem__(self, key: Any) -> Any:
         """ds[7], ds[-1]: the element of that record; ds[2:9], ds[[5, 3]]: several, at once."""
@@ -700,7 +654,14 @@ class Dataset:
         return self._by_number([_number(key, n)])[0]
 
     def place(self, number: int) -> Tuple[str, int, int]:
-        """Where a record is: (path of the shard, number in it, byte of its frame)."""
+        """Where the record of element `number` is: (path of the shard, number in it, byte of its
+        frame)."""
+        source = self
+        while len(source._inputs) == 1:
+            source = source._inputs[0]
+        if source._method == "shards" and source._arguments[1] is not None:
+            n = sum(count for _, count in source._arguments[1])
+            number = self._numbers_in_shards(source, [_number(number, n)])[0]
         return self._records.place(number)
 
     def draw(self) -> "Drawing":
@@ -746,13 +707,6 @@ def _channels(values: Union[float, Sequence[float], None], channels: int) -> Lis
     if isinstance(values, (int, float)):
         return [float(values)] * channels
     return [float(v) for v in values]
-
-
-def _is_random(ds: Dataset) -> bool:
-    """Draws numbers by the record's position in an epoch."""
-    if ds._method == "decode_image":
-        return ds._arguments[1]["crop"] == "random" or ds._arguments[1]["flip"] > 0
-    return ds._method == "augment"
 
 
 def _padding(padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, float]]:
@@ -884,10 +838,11 @@ def from_arrays(columns: Mapping[str, Any]) -> Dataset:
 
 
 def from_generator(make: Callable[[], Iterable[Any]],
-                   output: Optional[Mapping[str, FeatureLike]] = None) -> Dataset:
+                   output: Optional[Mapping[str, FeatureLike]] = None,
+                   version: str = "") -> Dataset:
     """What make() gives, as tf.data's from_generator: each run calls it and iterates over that, on a
     thread of the library; to go to a saved state, from the start. output: the columns, as for map;
-    without it the first element tells."""
+    without it the first element tells. version: as for map."""
     name = getattr(make, "__name__", type(make).__name__)
     if output is not None:
         outputs, structure = functions.declared(output), None
@@ -899,7 +854,7 @@ def from_generator(make: Callable[[], Iterable[Any]],
         structure, values = structures.flatten(first)
         outputs = [functions.infer_row(k, v) for k, v in values.items()]
     call = functions.GeneratorFunction(make, None, outputs, structure)
-    return Dataset("from_generator", (call, outputs), [], f"from_generator({name})", structure)
+    return Dataset("from_generator", (call, outputs, version), [], f"from_generator({name})", structure)
 
 
 def _alike(datasets: Sequence[Dataset]) -> Any:

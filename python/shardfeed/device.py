@@ -135,7 +135,8 @@ class DeviceView:
         ds = self.dataset
         it = DeviceIterator(ds._core, self._options,
                             {name: how.core() for name, how in self._normalize.items()},
-                            run_options(**{**ds._options, **options}))
+                            run_options(**{**ds._options, **options,
+                                           "epoch": ds._epochs.take(options.get("epoch"))}))
         it.structure = ds._structure
         handle = _handle(self._stream)
         it.stream = lambda: handle

@@ -14,6 +14,20 @@ atexit.register(_core.close_all)
 os.register_at_fork(after_in_child=_core.after_fork)
 
 
+class Epochs:
+    """Which epoch the next run of a dataset is."""
+
+    def __init__(self, next_epoch: int = 0):
+        self.next = next_epoch
+
+    def take(self, epoch: Optional[int] = None) -> int:
+        """`epoch` or, without it, the next one, which is taken then."""
+        if epoch is None:
+            epoch = self.next
+            self.next += 1
+        return epoch
+
+
 class Iterator(_core.Iterator):
     """One run of a dataset: iterate over it, close it (or use it in a `with`), save and load where
     it stands. Dropping it closes it.
@@ -21,6 +35,8 @@ class Iterator(_core.Iterator):
     It may be used from several threads, one call at a time. While it waits the GIL is free, and
     Ctrl-C is seen. A child after fork makes its own.
     """
+
+    epochs: Optional[Epochs] = None  # of the dataset
 
     def __enter__(self) -> "Iterator":
         return self
@@ -34,10 +50,13 @@ class Iterator(_core.Iterator):
         return {"state": self.state()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes to a saved place. RuntimeError: the state is of another chain or other data."""
+        """Goes to a saved place; the dataset's next iterator takes the epoch behind it. RuntimeError:
+        the state is of another chain or other data, or of another rank whose place is its own."""
         if not isinstance(state, dict) or not isinstance(state.get("state"), str):
             raise ValueError("not what state_dict() gave")
         self.load(state["state"])
+        if self.epochs is not None:
+            self.epochs.next = self.epoch() + 1
 
     def __repr__(self) -> str:
         if self.closed:
@@ -59,11 +78,11 @@ class ConvertedIterator(Iterator):
 def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = True,
                 headspace: bool = False, trace: Optional[_core.Trace] = None,
                 cpu_share: float = 1.0, autotune: bool = True,
-                tuning: Sequence[Dict[str, Any]] = ()) -> Dict[str, Any]:
+                tuning: Sequence[Dict[str, Any]] = (), epoch: int = 0) -> Dict[str, Any]:
     """What Dataset.with_options takes, as the extension does."""
     return {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
             "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune,
-            "tuning": list(tuning), **({} if trace is None else {"trace": trace})}
+            "tuning": list(tuning), "epoch": epoch, **({} if trace is None else {"trace": trace})}
 
 
 def start(core: Any, structure: Any, convert: Optional[Callable[[Any], Any]], writable: bool,

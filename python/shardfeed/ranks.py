@@ -4,19 +4,91 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Tuple
+from typing import Optional, Tuple
+
+# How launchers tell a process its rank and the number of ranks.
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),                              # torchrun, Lightning, Accelerate
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),    # Open MPI
+    ("PMI_RANK", "PMI_SIZE"),                            # MPICH, Intel MPI
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),      # MVAPICH
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),            # srun, but not sbatch's own script
+)
 
 
 def rank_and_world() -> Tuple[int, int]:
-    """(rank, number of ranks): of torch.distributed where it is initialised, else as torchrun sets
-    RANK and WORLD_SIZE, else of JAX's processes where JAX is in use, else (0, 1)."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    jax = sys.modules.get("jax")
-    if jax is not None and hasattr(jax, "process_count") and jax.process_count() > 1:
-        return jax.process_index(), jax.process_count()
+    """(rank, number of ranks) of this process, by the first of these that tells: torch.distributed,
+    where it is initialised; a Ray Train worker's context; JAX's processes, where
+    jax.distributed is initialised; the variables of torchrun, Open MPI, MPICH, MVAPICH and srun; TF_CONFIG.
+    Else (0, 1).
+
+    ValueError: a launcher's variables are no rank below its number of ranks."""
+    for find in (_of_torch, _of_ray, _of_jax, _of_variables, _of_tf_config):
+        found = find()
+        if found is not None:
+            return found
     return 0, 1
+
+
+def _of_torch() -> Optional[Tuple[int, int]]:
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _of_ray() -> Optional[Tuple[int, int]]:
+    train = sys.modules.get("ray.train")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+        rank, world = context.get_world_rank(), context.get_world_size()
+    except Exception:  # outside of a worker it raises or gives None, by its version
+        return None
+    return None if rank is None or world is None else (rank, world)
+
+
+def _of_jax() -> Optional[Tuple[int, int]]:
+    jax = sys.modules.get("jax")
+    # Asked for its processes before, JAX would begin to use its devices.
+    initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
+    if initialized is None or not initialized():
+        return None
+    return jax.process_index(), jax.process_count()  # type: ignore[union-attr]
+
+
+def _of_variables() -> Optional[Tuple[int, int]]:
+    for rank, world in _VARIABLES:
+        if rank in os.environ and world in os.environ:
+            return _checked(f"{rank}={os.environ[rank]}, {world}={os.environ[world]}",
+                            os.environ[rank], os.environ[world])
+    return None
+
+
+def _of_tf_config() -> Optional[Tuple[int, int]]:
+    """Chiefs, then workers, as TensorFlow numbers them; others (ps, evaluator) take no part."""
+    text = os.environ.get("TF_CONFIG")
+    if not text:
+        return None
+    import json
+    try:
+        config = json.loads(text)
+        cluster, task = config.get("cluster", {}), config.get("task", {})
+        tasks = [(kind, i) for kind in ("chief", "worker")
+                 for i in range(len(cluster.get(kind, ())))]
+        of_this = (task.get("type"), int(task.get("index", 0)))
+    except (ValueError, TypeError, AttributeError) as e:
+        raise ValueError(f"TF_CONFIG={text!r} is not as TensorFlow has it: {e}") from None
+    return (tasks.index(of_this), len(tasks)) if of_this in tasks else None
+
+
+def _checked(said: str, rank: str, world: str) -> Tuple[int, int]:
+    try:
+        found = int(rank), int(world)
+    except ValueError:
+        raise ValueError(f"{said}: these are no numbers; set them, or name rank and world") from None
+    if not 0 <= found[0] < found[1]:
+        raise ValueError(f"{said}: a rank lies below the number of ranks; set them, or name rank and "
+                         "world")
+    return found

@@ -87,38 +87,59 @@ class DistributedSampler(TorchDistributedSampler):
         self._begin = self._at = int(state["position"])
 
 
+# Workers of a loader that have epochs of their own.
+_MOST_WORKERS = 1024
+
+
 class IterableDataset(TorchIterableDataset):
     """The elements of a chain, shared out among ranks and, within each, among workers: nothing comes
     twice, and nothing is left out but what `end` of sf.read says. The chain must not shard itself.
+    What counts elements (take, skip, enumerate) counts those of all.
 
-    Use DataLoader(batch_size=None) for a chain that batches. rank and world: by default those of
-    this process when it is made, see ranks.py. state_dict and load_state_dict are those of the
-    iterator that runs (of one worker): StatefulDataLoader calls them."""
+    Use DataLoader(batch_size=None) for a chain that batches. rank and world: by default those of the
+    process that iterates, when it begins to, see ranks.py. Each run takes the next epoch, in workers
+    too, unless set_epoch says which. state_dict and load_state_dict are those of the iterator that
+    runs (of one worker): StatefulDataLoader calls them."""
 
     def __init__(self, dataset: Dataset, rank: Optional[int] = None, world: Optional[int] = None):
+        if (rank is None) != (world is None):
+            raise ValueError("IterableDataset: give rank and world, or neither")
         self.dataset = dataset
-        found = rank_and_world()
-        self.rank = found[0] if rank is None else rank
-        self.world = found[1] if world is None else world
+        self._rank_and_world = None if rank is None or world is None else (rank, world)
+        # In memory that the loader's processes share: a worker may be a new process in each epoch.
+        self._epochs = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
         self._iterator: Any = None
         self._state: Optional[Dict[str, Any]] = None
         self._pid = 0
+        self._part(0, 1)  # a chain that shards itself is told at once
+
+    @property
+    def rank(self) -> int:
+        return (self._rank_and_world or rank_and_world())[0]
+
+    @property
+    def world(self) -> int:
+        return (self._rank_and_world or rank_and_world())[1]
 
     def _part(self, rank: int, world: int) -> Dataset:
-        """The chain with shard(rank, world) where the elements come from."""
-        if world == 1:
-            return self.dataset
-        return _sharded(self.dataset, rank, world)
+        """What rank `rank` of `world` has of the chain, taken as near to its sources as can be."""
+        return self.dataset._then("shard_sources", rank, world, text=f"shard_sources({rank}, {world})")
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next run takes this epoch."""
+        self._epochs.fill_(epoch)
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
         workers, worker = (info.num_workers, info.id) if info else (1, 0)
         part = self._part(self.rank * workers + worker, self.world * workers)
+        part.set_epoch(int(self._epochs[worker]))
         self._iterator = iter(part.torch())
         self._pid = os.getpid()
         if self._state is not None:
             self._iterator.load_state_dict(self._state)
             self._state = None
+        self._epochs[worker] = self._iterator.epoch() + 1
         return self._iterator
 
     def __len__(self) -> int:
@@ -138,24 +159,6 @@ class IterableDataset(TorchIterableDataset):
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_iterator": None}
-
-
-def _sharded(ds: Dataset, rank: int, world: int) -> Dataset:
-    """The same chain of what rank `rank` of `world` has of its sources."""
-    if ds._method == "shard":
-        raise ValueError("IterableDataset shares the elements out itself: leave out shard()")
-    if not ds._inputs:
-        return ds.shard(rank, world)
-    if ds._method in ("shuffle", "interleave_shards", "repeat") and _is_source(ds):
-        return ds.shard(rank, world)
-    inputs = [_sharded(i, rank, world) for i in ds._inputs]
-    return Dataset(ds._method, ds._arguments, inputs, ds._text, ds._structure, ds._options)
-
-
-def _is_source(ds: Dataset) -> bool:
-    while ds._method in ("shuffle", "interleave_shards", "repeat"):
-        ds = ds._inputs[0]
-    return ds._method == "shards"
 
 
 __all__ = ["DistributedSampler", "IterableDataset", "MapDataset", "torch"]

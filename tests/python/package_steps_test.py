@@ -209,7 +209,7 @@ def test_augmentations_that_are_certain(pictures):
 def test_augmentations_resume(pictures):
     ds = pictures.shuffle(2, 30).augment("image", [A.RandAugment()], seed=1).batch(7).repeat(2)
     wanted = [b["image"].copy() for b in ds]
-    it = iter(ds)
+    it = ds.start(epoch=0)
     for _ in range(6):
         next(it)
     state = it.state_dict()
@@ -255,7 +255,7 @@ def test_mixup_and_cutmix(pictures):
     plain = next(iter(pictures.batch(10)))["image"].astype(float)
     for kind in ("mixup", "cutmix"):
         ds = getattr(pictures.batch(10), kind)("image", "label", 5, alpha=0.8, seed=3)
-        batch = next(iter(ds))
+        batch = next(ds.start(epoch=0))
         label = batch["label"]
         assert label.shape == (10, 5) and np.allclose(label.sum(1), 1)
         share = label[1, 1]  # row i has class i mod 5
@@ -267,7 +267,7 @@ def test_mixup_and_cutmix(pictures):
             assert np.where(own[..., None], plain, others).astype(np.uint8).tolist() == (
                 batch["image"].tolist())
             assert abs(own[1].mean() - share) < 0.05
-        for a, b in zip(ds, ds.start(threads=1)):
+        for a, b in zip(ds.start(epoch=1), ds.start(epoch=1, threads=1)):
             assert np.array_equal(a["image"], b["image"])
 
 

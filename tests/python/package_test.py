@@ -355,7 +355,133 @@ def test_shuffles_are_permutations_by_epoch(dataset):
     order = numbers(ds)
     assert order[:RECORDS] != order[RECORDS:]
     assert sorted(order[:RECORDS]) == sorted(order[RECORDS:]) == list(range(RECORDS))
-    assert numbers(ds) == order
+    assert [row["n"] for row in ds.start(epoch=0)] == order
+
+
+def test_each_iterator_is_the_next_epoch(dataset):
+    """In every process the same ones; a view, a copy of the chain and a loaded state go on likewise."""
+    def chain():
+        return sf.read(dataset).shuffle(seed=1, window=None).parse({"n": sf.int64})
+
+    epochs = [numbers(chain().repeat(3))[i * RECORDS:(i + 1) * RECORDS] for i in range(3)]
+    ds = chain()
+    assert [[row["n"] for row in ds] for _ in range(3)] == epochs
+    batched = chain().batch(100)
+    assert [[n for b in view for n in b["n"].tolist()]
+            for view in (batched, batched.numpy(), batched)] == epochs
+    ds = chain()
+    assert [row["n"] for row in ds.start(epoch=2)] == epochs[2]
+    assert [row["n"] for row in ds] == epochs[0]  # what was named counts for itself
+    ds.set_epoch(1)
+    it = iter(ds)
+    for _ in range(10):
+        next(it)
+    state = it.state_dict()
+    other = chain()
+    resumed = iter(other)
+    resumed.load_state_dict(state)
+    assert [row["n"] for row in resumed] == epochs[1][10:]
+    assert [row["n"] for row in other] == epochs[2]
+    for wrong, error in [(-1, ValueError), (None, TypeError), ("1", TypeError)]:
+        with pytest.raises(error, match="set_epoch: the epoch"):
+            ds.set_epoch(wrong)
+
+
+def test_repetitions_of_repetitions_have_orders_of_their_own(dataset):
+    ds = sf.read(dataset).shuffle(seed=1, window=None).repeat(2).repeat(3).parse({"n": sf.int64})
+    order = numbers(ds)
+    assert len({tuple(order[i * RECORDS:(i + 1) * RECORDS]) for i in range(6)}) == 6
+
+
+def test_a_part_of_the_records_has_its_own_numbers(dataset):
+    whole = numbers(sf.read(dataset).parse({"n": sf.int64}))
+    part = sf.read(dataset, records=[(500, 100), (20, 5)])
+    numbered = part.parse({"n": sf.int64})
+    assert [row["n"] for row in numbered] == whole[500:600] + whole[20:25]
+    assert [numbered[i]["n"] for i in (0, 99, 100, -1)] == [whole[i] for i in (500, 599, 20, 24)]
+    assert part[3] == sf.read(dataset)[503]
+    assert part.place(100) == sf.read(dataset).place(20)
+    with pytest.raises(IndexError):
+        part[105]
+
+
+def test_a_shard_of_a_shard(dataset):
+    ds = sf.read(dataset).parse({"n": sf.int64})
+    whole = numbers(ds)
+    assert numbers(sf.read(dataset).shard(1, 2).shard(0, 2).parse({"n": sf.int64})) == whole[1::4]
+    assert numbers(ds.shard(1, 2).shard(0, 2)) == whole[1::4]
+
+
+def test_the_rank_is_found_when_iteration_begins(dataset, monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    ds = sf.read(dataset).shard().parse({"n": sf.int64})
+    whole = numbers(ds)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert numbers(ds) == whole[1::4] and len(ds) == len(whole[1::4])
+    assert numbers(pickle.loads(pickle.dumps(ds))) == whole[1::4]
+
+
+@pytest.mark.parametrize("variables, found", [
+    ({}, (0, 1)), ({"RANK": "2", "WORLD_SIZE": "3"}, (2, 3)),
+    ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, (2, 3)),
+    ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2)),
+    ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8"}, (5, 8)),
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),  # a script of sbatch, not of srun
+    ({"TF_CONFIG": '{"cluster": {"chief": ["a"], "worker": ["b", "c"], "ps": ["d"]}, '
+                   '"task": {"type": "worker", "index": 1}}'}, (2, 3)),
+    ({"TF_CONFIG": '{"cluster": {"worker": ["b"]}, "task": {"type": "ps", "index": 0}}'}, (0, 1)),
+    ({"RANK": "3", "WORLD_SIZE": "3"}, "RANK=3, WORLD_SIZE=3"),
+    ({"RANK": "x", "WORLD_SIZE": "3"}, "RANK=x"), ({"TF_CONFIG": "{"}, "TF_CONFIG"),
+])
+def test_launchers_tell_the_rank(monkeypatch, variables, found):
+    from shardfeed.ranks import rank_and_world
+    for name in ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
+                 "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if isinstance(found, str):
+        with pytest.raises(ValueError, match=found):
+            rank_and_world()
+    else:
+        assert rank_and_world() == found
+
+
+def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
+    ds = sf.read(dataset).parse({"n": sf.int64})
+    path = tmp_path / "kept"
+
+    def plus(n, version):
+        return ds.map(lambda row: {"n": row["n"] + n}, version=version).batch(10).snapshot(path)
+
+    assert next(iter(plus(1, "1")))["n"][0] == 1
+    list(plus(1, "1"))
+    assert path.exists()
+    with pytest.raises(RuntimeError, match="other chain|another chain"):
+        list(plus(2, "2"))
+    for features in ({"n": sf.int32}, {"n": sf.fixed(1, sf.int64)},
+                     {"n": sf.fixed((), sf.int64, default=3)}):
+        other = sf.read(dataset).parse(features).map(lambda row: row, version="1").batch(10)
+        with pytest.raises(RuntimeError, match="other chain|another chain"):
+            list(other.snapshot(path))
+    ragged = sf.from_arrays({"r": sf.Ragged(np.arange(3), np.array([0, 1, 3]))})
+    padded = tmp_path / "padded"
+    list(ragged.padded_batch(2).snapshot(padded))
+    with pytest.raises(RuntimeError, match="other chain|another chain"):
+        list(ragged.padded_batch(2, {"r": -1}).snapshot(padded))
+    arrays = tmp_path / "arrays"
+    list(sf.from_arrays({"a": [1, 2]}).snapshot(arrays))
+    with pytest.raises(RuntimeError, match="other chain|another chain"):
+        list(sf.from_arrays({"a": [1, 3]}).snapshot(arrays))
+
+
+def test_mixes_know_what_is_never_drawn(dataset):
+    ds = sf.read(dataset)
+    for weights in ([1, 0], [0, 1], [2, 1]):
+        mixed = sf.mix([ds.take(10), ds.take(7)], weights)
+        assert len(mixed) == sum(1 for _ in mixed)
 
 
 def test_from_arrays():
@@ -632,7 +758,7 @@ def test_states_at_any_element(dataset):
     for ds in chains:
         whole = list(map(str, ds))
         for stop in (0, 1, 13, len(whole) - 1, len(whole)):
-            it = iter(ds)
+            it = ds.start(epoch=0)
             for _ in range(stop):
                 next(it)
             state = pickle.loads(pickle.dumps(it.state_dict()))
@@ -778,6 +904,42 @@ if __name__ == "__main__":
     assert out.split() == ["True"] * 4
 
 
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_iterable_datasets_count_for_all_workers_and_go_through_epochs(dataset, context):
+    pytest.importorskip("torch", reason="torch is not installed")
+    out = run_python("""
+import sys, shardfeed as sf
+from torch.utils.data import DataLoader
+
+ds = sf.read(sys.argv[1]).shuffle(seed=1, window=None).parse({"n": sf.int64})
+
+def loaded(chain, workers=2):
+    return DataLoader(sf.torch.IterableDataset(chain), batch_size=None, num_workers=workers,
+                      multiprocessing_context=sys.argv[2] if workers else None)
+
+if __name__ == "__main__":
+    first = [row["n"] for row in ds.take(10).start(epoch=0)]
+    assert sorted(int(row["n"]) for row in loaded(ds.take(10))) == sorted(first)
+    assert len(list(loaded(ds.skip(990)))) == 10
+    assert sorted(int(row["index"]) for row in loaded(ds.take(20).enumerate())) == list(range(20))
+    for workers in (0, 2):
+        data = sf.torch.IterableDataset(ds.batch(10))
+        loader = DataLoader(data, batch_size=None, num_workers=workers,
+                            multiprocessing_context=sys.argv[2] if workers else None)
+        epochs = [[n for b in loader for n in b["n"].tolist()] for _ in range(3)]
+        assert len({tuple(e) for e in epochs}) == 3
+        assert all(sorted(e) == list(range(1000)) for e in epochs)
+        data.set_epoch(1)
+        assert [n for b in loader for n in b["n"].tolist()] == epochs[1], workers
+    try:
+        sf.torch.IterableDataset(ds.take(5).shard(0, 2))
+    except ValueError as e:
+        assert "takes a rank's part already" in str(e)
+        print("done")
+""", dataset, context, timeout=300)
+    assert out.split() == ["done"]
+
+
 def test_the_order_of_distributed_sampler(dataset):
     pytest.importorskip("torch", reason="torch is not installed")
     out = run_python("""
@@ -859,7 +1021,9 @@ if __name__ == "__main__":
             other = make()
             other.load_state_dict(state)
             assert first + [b["n"].tolist() for b in other] == whole, (make, stop)
-            assert [b["n"].tolist() for b in other] == whole  # the next epoch
+            after = [b["n"].tolist() for b in other]  # the next epoch
+            assert sorted(sum(after, [])) == sorted(sum(whole, []))
+            assert (after == whole) == (make is by_number), (make, stop)
     print("done")
 """, dataset, workers, timeout=200)
     assert out.splitlines()[-1] == "done"

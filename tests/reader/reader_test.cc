@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -544,8 +545,16 @@ TEST_F(ReaderTest, StatesOfOtherThingsAreRefused) {
     EXPECT_FAILS(reader->LoadState(bad), kInvalidArgument, "not the state of a reader");
   }
   std::string later = state;
-  later.replace(later.find("\"version\":1"), 11, "\"version\":9");
+  later.replace(later.find("\"version\":2"), 11, "\"version\":9");
   EXPECT_FAILS(reader->LoadState(later), kInvalidArgument, "version 9; this shardfeed reads");
+  for (const char* bad : {"\"from\":1", "\"batch\":0", "\"world\":0", "\"world\":99999999999",
+                          "\"position\":9223372036854775808"}) {
+    std::string damaged = state;
+    const std::string_view name(bad, std::strchr(bad, ':') + 1 - bad);
+    const size_t at = damaged.find(name);
+    damaged.replace(at, damaged.find_first_of(",}", at) - at, bad);
+    EXPECT_FAILS(reader->LoadState(damaged), kInvalidArgument, "the state is damaged");
+  }
   TestFolder other;
   const auto other_table = OpenTable(WriteShards(other, {20, 21}));
   EXPECT_FAILS(MakeReader(other_table, ReaderOptions())->LoadState(state), kFailedPrecondition,

@@ -1,0 +1,167 @@
+#include "pipeline/plan/compile.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "pipeline/batching.h"
+#include "pipeline/repeat_stage.h"
+#include "pipeline/sources.h"
+
+namespace shardfeed {
+namespace {
+
+// Where an epoch of what is repeated `epochs` times begins, in the epochs of its input: so that a
+// repetition of a repetition has new ones.
+uint64_t FirstEpoch(uint64_t epoch, uint64_t epochs) { return epochs > 0 ? epoch * epochs : epoch; }
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeShards(const Step& step, ReaderOptions reader,
+                                                  const std::shared_ptr<RunContext>& context,
+                                                  uint64_t epoch) {
+  const uint64_t first = FirstEpoch(epoch, reader.epochs.value_or(0));
+  return MakeShardsStage(step.as<ShardsWork>()->table, std::move(reader), first,
+                         context->sources.at(&step), &step, context);
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeRepeated(const StepPtr& step, uint64_t epochs,
+                                                    const std::shared_ptr<RunContext>& context,
+                                                    uint64_t epoch) {
+  if (const ShardsWork* shards = step->as<ShardsWork>(); shards && shards->reader.epochs == 1) {
+    ReaderOptions reader = shards->reader;
+    reader.epochs = epochs == 0 ? std::nullopt : std::optional(epochs);
+    return MakeShards(*step, std::move(reader), context, epoch);
+  }
+  return MakeRepeatStage([step, context](uint64_t e) { return Compile(step, context, e); }, epochs,
+                         FirstEpoch(epoch, epochs));
+}
+
+// What runs as one stage: row steps, batches of their rows, work on these; from the last to the
+// first, in the order in which they are found.
+struct Fused {
+  std::vector<const Step*> on_batches;
+  const BatchWork* batch = nullptr;
+  std::vector<const Step*> on_rows;
+  const RepeatWork* repeat = nullptr;
+  StepPtr input;  // what is before all of them
+};
+
+Fused Fuse(const StepPtr& step) {
+  Fused fused;
+  StepPtr at = step;
+  for (; at->as<BatchFnWork>() || at->as<PrefetchWork>(); at = at->inputs[0]) {
+    fused.on_batches.push_back(at.get());
+  }
+  const bool on_rows = at->as<RowWork>() != nullptr;
+  fused.batch = at->as<BatchWork>();
+  if (fused.batch != nullptr) at = at->inputs[0];
+  bool filters = false;
+  fused.input = at;
+  for (;; fused.input = fused.input->inputs[0]) {
+    const RowWork* const row = fused.input->as<RowWork>();
+    const RepeatWork* const repeat = fused.input->as<RepeatWork>();
+    if (row != nullptr && !(fused.repeat && row->step->filters())) {
+      fused.on_rows.push_back(fused.input.get());
+      filters |= row->step->filters();
+    } else if (repeat != nullptr && !fused.input->batched && !filters && !fused.repeat) {
+      fused.repeat = repeat;
+    } else {
+      break;
+    }
+  }
+  const bool one_stage =
+      !fused.on_rows.empty() && (on_rows || at->as<RepeatWork>() || (fused.batch && !filters));
+  if (!one_stage) {
+    fused.on_rows.clear();
+    fused.repeat = at->as<RepeatWork>();
+    fused.input = fused.repeat ? at->inputs[0] : at;
+  }
+  return fused;
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
+                                                    std::shared_ptr<RunContext> context,
+                                                    uint64_t epoch) {
+  const Fused fused = Fuse(step);
+  absl::StatusOr<std::unique_ptr<Stage>> input =
+      fused.repeat ? MakeRepeated(fused.input, fused.repeat->epochs, context, epoch)
+                   : Compile(fused.input, context, epoch);
+  if (!input.ok()) return input;
+  std::unique_ptr<Stage> stage = *std::move(input);
+  if (fused.batch != nullptr) {
+    stage = MakeBatchStage(std::move(stage), fused.input->spec, fused.batch->size,
+                           fused.batch->drop_remainder, context->allocator);
+  }
+  if (fused.on_rows.empty() && fused.on_batches.empty()) return stage;
+
+  ParallelSteps steps;
+  steps.input_may_await = step->may_await;
+  std::vector<std::string> names;
+  std::vector<std::shared_ptr<const RowStep>> row_steps;
+  for (auto it = fused.on_rows.rbegin(); it != fused.on_rows.rend(); ++it) {
+    row_steps.push_back((*it)->as<RowWork>()->step);
+    steps.one_to_one &= !row_steps.back()->filters();
+    names.push_back((*it)->name);
+  }
+  if (!row_steps.empty()) {
+    absl::StatusOr<std::shared_ptr<const RowProgram>> program =
+        RowProgram::Make(fused.input->spec, row_steps);
+    if (!program.ok()) return program.status();
+    steps.rows = *std::move(program);
+    if (fused.batch != nullptr) names.push_back("batch");
+  }
+  for (auto it = fused.on_batches.rbegin(); it != fused.on_batches.rend(); ++it) {
+    names.push_back((*it)->name);
+    if (const PrefetchWork* prefetch = (*it)->as<PrefetchWork>()) steps.prefetch = prefetch->count;
+    const BatchFnWork* const work = (*it)->as<BatchFnWork>();
+    if (work == nullptr) continue;
+    steps.batches.push_back(work->fn);
+    steps.one_to_one &= !work->changes_count;
+  }
+  steps.name = fmt::format("{}", fmt::join(names, "+"));
+  return MakeParallelStage(std::move(stage), std::move(steps), step.get(), std::move(context));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stage>> Compile(const StepPtr& step,
+                                               std::shared_ptr<RunContext> context,
+                                               uint64_t epoch) {
+  if (const ShardsWork* shards = step->as<ShardsWork>()) {
+    return MakeShards(*step, shards->reader, context, epoch);
+  }
+  if (const SourceWork* source = step->as<SourceWork>()) {
+    const uint32_t number = context->sources.at(step.get());
+    if (source->describe) {
+      context->SetDescriber(number, [describe = source->describe](uint64_t, uint64_t position) {
+        return describe(position);
+      });
+    }
+    return source->make(epoch, number);
+  }
+  const StageWork* const work = step->as<StageWork>();
+  if (work == nullptr) return CompileFused(step, std::move(context), epoch);
+  StageInputs inputs;
+  for (const StepPtr& input : step->inputs) {
+    inputs.factories.push_back([input, context](uint64_t e) { return Compile(input, context, e); });
+  }
+  inputs.context = std::move(context);
+  inputs.epoch = epoch;
+  return work->make(inputs);
+}
+
+uint64_t NumberSources(const Step& step, RunContext* context) {
+  uint64_t readers = 0;
+  if (step.inputs.empty()) {
+    const auto number = static_cast<uint32_t>(context->sources.size());
+    const bool added = context->sources.try_emplace(&step, number).second;
+    const ShardsWork* const shards = step.as<ShardsWork>();
+    readers += added && shards != nullptr && shards->reader.budget_bytes == 0;
+  }
+  for (const StepPtr& input : step.inputs) readers += NumberSources(*input, context);
+  return readers;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,90 @@
+#include "pipeline/plan/fingerprint.h"
+
+#include <algorithm>
+
+namespace shardfeed {
+namespace {
+
+Identity OrderIdentity(const OrderSpec& order) {
+  Identity identity("order");
+  identity.Add("kind", order.kind);
+  switch (order.kind) {
+    case OrderSpec::Kind::kSequential:
+      return identity;
+    case OrderSpec::Kind::kInterleave:
+      return identity.Add("cycle", order.cycle_length).Add("block", order.block_length);
+    case OrderSpec::Kind::kShuffle:
+      return identity.Add("seed", order.seed)
+          .Add("window", order.window)
+          .Add("chunk", order.chunk)
+          .Add("lanes", order.lanes);
+  }
+  return identity;
+}
+
+absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* identity) {
+  const absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards.table->Get();
+  if (!table.ok()) return table.status();
+  const ReaderOptions& reader = shards.reader;
+  identity->Add("records", (*table)->fingerprint())
+      .Add("order", OrderIdentity(reader.order))
+      .Add("end", reader.end)
+      .Add("epochs", reader.epochs.value_or(0))
+      .Add("skip_damaged", reader.damage.skip);
+  if (reader.records) {
+    std::vector<uint64_t> ranges;
+    for (const RecordRange& range : *reader.records) {
+      ranges.push_back(range.first);
+      ranges.push_back(range.count);
+    }
+    identity->Add("ranges", ranges);
+  }
+  if (coverage >= Coverage::kElements) identity->Add("batch", reader.batch);
+  if (coverage >= Coverage::kRank) identity->Add("rank", reader.rank).Add("world", reader.world);
+  return absl::OkStatus();
+}
+
+// `at_end`: nothing behind the step but work on whole batches.
+absl::StatusOr<Identity> IdentityOf(const Step& step, Coverage coverage, bool at_end) {
+  // It changes nothing of what is delivered.
+  if (step.as<PrefetchWork>() != nullptr) return IdentityOf(*step.inputs[0], coverage, at_end);
+  Identity identity(step.name);
+  if (coverage != Coverage::kSequence || !step.as<BatchWork>() || !at_end) {
+    identity.Add("parameters", step.identity);
+  }
+  const BatchFnWork* const on_batches = step.as<BatchFnWork>();
+  at_end &= on_batches != nullptr && !on_batches->changes_count;
+  identity.Add("columns", *step.spec).Add("batched", step.batched);
+  if (coverage >= Coverage::kRank && step.world > 1) {
+    identity.Add("rank", step.rank).Add("world", step.world);
+  }
+  if (step.data_identity) {
+    if (absl::Status status = step.data_identity(&identity); !status.ok()) return status;
+  }
+  if (const ShardsWork* shards = step.as<ShardsWork>()) {
+    if (absl::Status status = AddShards(*shards, coverage, &identity); !status.ok()) return status;
+  }
+  for (const StepPtr& input : step.inputs) {
+    absl::StatusOr<Identity> of_input = IdentityOf(*input, coverage, at_end);
+    if (!of_input.ok()) return of_input;
+    identity.Add("input", *of_input);
+  }
+  return identity;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> FingerprintOf(const Step& step, Coverage coverage) {
+  const absl::StatusOr<Identity> identity = IdentityOf(step, coverage, /*at_end=*/true);
+  if (!identity.ok()) return identity.status();
+  return identity->Hash();
+}
+
+bool IndexesMade(const Step& step) {
+  const ShardsWork* const shards = step.as<ShardsWork>();
+  if (shards != nullptr) return shards->table->made();
+  return std::all_of(step.inputs.begin(), step.inputs.end(),
+                     [](const StepPtr& input) { return IndexesMade(*input); });
+}
+
+}  // namespace shardfeed

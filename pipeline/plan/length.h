@@ -1,0 +1,16 @@
+// How many elements a chain delivers.
+
+#ifndef SHARDFEED_PIPELINE_PLAN_LENGTH_H_
+#define SHARDFEED_PIPELINE_PLAN_LENGTH_H_
+
+#include "absl/status/statusor.h"
+#include "pipeline/step.h"
+
+namespace shardfeed {
+
+// Exact. Waits for the indexes of shards where all records are read; errors: as ShardTable::Open.
+absl::StatusOr<Length> LengthOf(const Step& step);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_PLAN_LENGTH_H_

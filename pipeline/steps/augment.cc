@@ -1,0 +1,46 @@
+#include "pipeline/augment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/augment_identity.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
+  if (!status_.ok()) return *this;
+  constexpr int64_t kMostPixels = 1 << 20;  // of a side
+  const int number = FindColumn(spec(), column);
+  if (number < 0) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "augment: there is no column '{}'; there are: {}", column, RowSpecText(spec()))));
+  }
+  const ColumnSpec& s = spec()[number];
+  const std::vector<int64_t>& shape = s.shape;
+  if (s.dtype != DType::kUInt8 || s.ragged || shape.size() != 3 ||
+      std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
+      (shape[2] != 1 && shape[2] != 3)) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: wanted are pictures of uint8 [height, width, 1 or 3]; the column is "
+                    "{}",
+                    RowSpecText({s}))));
+  }
+  const std::vector<Identity> identities = IdentitiesOf(steps);
+  absl::StatusOr<std::shared_ptr<const ImageAugmenter>> augmenter =
+      ImageAugmenter::Make(std::move(steps), static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                           static_cast<int>(shape[2]));
+  if (!augmenter.ok()) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("augment: {}", std::string(augmenter.status().message()))));
+  }
+  Step step = Like("augment");
+  step.text = fmt::format("augment({}, [{}], seed={})", column, (*augmenter)->text(), seed);
+  step.identity.Add("column", column).Add("steps", identities).Add("seed", seed);
+  step.random = true;
+  return ThenOnRows(std::move(step),
+                    MakeAugmentStep(std::move(column), number, *std::move(augmenter), seed));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,68 @@
+#include "pipeline/steps/columns.h"
+
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+
+std::string NamesText(const RowSpec& spec) {
+  std::string text;
+  for (const ColumnSpec& s : spec) text += (text.empty() ? "" : ", ") + s.name;
+  return text;
+}
+
+absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
+                                   const std::string& name) {
+  const int column = FindColumn(spec, name);
+  if (column < 0 || spec[column].dtype != DType::kBytes || spec[column].ragged ||
+      !spec[column].shape.empty()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}' of bytes, one value in a row; there are: {}", step,
+                    name, RowSpecText(spec)));
+  }
+  return static_cast<size_t>(column);
+}
+
+absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,
+                                         std::vector<int64_t> shape) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 31;
+  ColumnSpec spec = {std::move(name), dtype, std::move(shape), false};
+  if (!spec.shape.empty() && spec.shape[0] == -1) {
+    spec.ragged = true;
+    spec.shape.erase(spec.shape.begin());
+  }
+  uint64_t bytes = DTypeSize(dtype);
+  for (int64_t size : spec.shape) {
+    bytes = size < 1 || size > kMostBytes ? kMostBytes + 1 : bytes * size;
+    if (bytes > kMostBytes) break;
+  }
+  if (dtype == DType::kBytes || bytes > kMostBytes) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded; asked "
+                    "is for {}",
+                    step, RowSpecText({spec})));
+  }
+  return spec;
+}
+
+absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
+                                    const std::string& name, bool batched) {
+  if (batched) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
+  }
+  const int column = FindColumn(spec, name);
+  if (column < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
+  }
+  if (!spec[column].ragged &&
+      (spec[column].dtype != DType::kBytes || !spec[column].shape.empty())) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the rows of column '{}' are all of one length", step, name));
+  }
+  return static_cast<size_t>(column);
+}
+
+}  // namespace shardfeed

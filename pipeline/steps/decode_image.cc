@@ -1,0 +1,61 @@
+#include "pipeline/decode_image.h"
+
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+namespace {
+
+Identity IdentityOf(const std::string& feature, const DecodeImageOptions& options) {
+  const ImageOptions& image = options.image;
+  Identity identity("decode_image");
+  identity.Add("feature", feature)
+      .Add("height", image.height)
+      .Add("width", image.width)
+      .Add("channels", image.channels)
+      .Add("interpolation", image.interpolation)
+      .Add("antialias", image.antialias)
+      .Add("layout", image.layout)
+      .Add("dtype", DTypeName(image.dtype))
+      .Add("mean", image.mean)
+      .Add("std", image.std)
+      .Add("orient", image.orient)
+      .Add("max_pixels", image.jpeg.max_pixels)
+      .Add("max_scans", image.jpeg.max_scans)
+      .Add("crop", options.crop)
+      .Add("flip", options.flip)
+      .Add("on_damage", options.on_damage)
+      .Add("output", options.output);
+  if (options.crop == CropKind::kCenter) identity.Add("center_fraction", options.center_fraction);
+  if (options.crop == CropKind::kRandom) {
+    identity.Add("scale", std::vector<double>(options.scale, options.scale + 2))
+        .Add("ratio", std::vector<double>(options.ratio, options.ratio + 2));
+  }
+  return identity.Add("seed", options.seed);
+}
+
+}  // namespace
+
+Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOptions& options) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<std::shared_ptr<const RowStep>> row_step = MakeDecodeImageStep(feature, options);
+  if (!row_step.ok()) return Dataset(row_step.status());
+  if (const int column = FindColumn(spec(), feature); column >= 0) {
+    const ColumnSpec& encoded = spec()[column];
+    if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
+      return Dataset(absl::InvalidArgumentError(fmt::format(
+          "decode_image: column '{}' is not one value of bytes a row; the columns are: {}", feature,
+          RowSpecText(spec()))));
+    }
+  }
+  Step step = Like("decode_image");
+  step.text = fmt::format("decode_image({})", DecodeImageText(feature, options));
+  step.identity = IdentityOf(feature, options);
+  step.random = options.crop == CropKind::kRandom || options.flip > 0;
+  return ThenOnRows(std::move(step), *std::move(row_step));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,29 @@
+#include "pipeline/flat_map.h"
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/steps/columns.h"
+
+namespace shardfeed {
+
+Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn, std::string version) const {
+  if (!status_.ok()) return *this;
+  if (batched()) {
+    return Dataset(absl::InvalidArgumentError(
+        "flat_map: works on rows, but the elements here are batches: unbatch first"));
+  }
+  Step step = Like("flat_map");
+  step.text = fmt::format("flat_map({})", NamesText(outputs));
+  step.identity.AddIf(!version.empty(), "version", version);
+  step.spec = std::make_shared<const RowSpec>(std::move(outputs));
+  step.length = [](const std::vector<Length>&) {
+    return Length::Unknown("flat_map gives any number of elements for each");
+  };
+  step.sharing = Sharing::kUneven;
+  step.work = BatchFnWork{MakeFlatMapFn(step.spec, std::move(fn)), /*changes_count=*/true};
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,24 @@
+#include "pipeline/steps/keeping.h"
+
+#include <utility>
+
+#include "pipeline/cache.h"
+
+namespace shardfeed {
+
+StageWork KeepElements(Keeping keeping) {
+  return {[keeping = std::move(keeping), key = std::make_shared<char>()](
+              const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
+    const auto cache = inputs.context->Kept<ElementCache>(key.get());
+    if (keeping.stored && cache->stored() == nullptr) {
+      auto stored = keeping.stored();
+      if (!stored.ok()) return stored.status();
+      cache->Publish(*std::move(stored));
+    }
+    // Always of the first epoch, so that a run that was resumed in a later one has the same.
+    return MakeCacheStage({[make = inputs.factories[0]] { return make(0); }, keeping.writer}, cache,
+                          inputs.epoch);
+  }};
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,20 @@
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/steps/columns.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops, uint64_t seed,
+                     std::string version) const {
+  if (!status_.ok()) return *this;
+  Step step = Like("map");
+  step.text = fmt::format("map({})", NamesText(outputs));
+  step.identity.Add("outputs", outputs).Add("drops", drops).Add("seed", seed);
+  step.identity.AddIf(!version.empty(), "version", version);
+  return ThenOnRows(std::move(step),
+                    MakeMapStep(std::move(outputs), std::move(drops), std::move(fn), seed));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,57 @@
+#include "pipeline/mixup.h"
+
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Mixed(const std::string& image_column, const std::string& label_column,
+                       MixOptions options) const {
+  if (!status_.ok()) return *this;
+  const std::string_view kind = options.kind == MixKind::kMixUp ? "mixup" : "cutmix";
+  if (!batched()) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: mixes rows of batches, but the elements here are rows: batch first", kind)));
+  }
+  for (const std::string& name : {image_column, label_column}) {
+    if (FindColumn(spec(), name) >= 0) continue;
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "{}: there is no column '{}'; there are: {}", kind, name, RowSpecText(spec()))));
+  }
+  options.image = FindColumn(spec(), image_column);
+  options.label = FindColumn(spec(), label_column);
+  absl::Status status = CheckMix(kind, spec(), options);
+  if (!status.ok()) return Dataset(std::move(status));
+  RowSpec mixed = spec();
+  mixed[options.label] = MixedLabelSpec(mixed[options.label], options.num_classes);
+  Step step = Like(std::string(kind));
+  step.text = fmt::format("{}({}, {}, num_classes={}, alpha={}, seed={})", kind, image_column,
+                          label_column, options.num_classes, options.alpha, options.seed);
+  step.identity.Add("image", image_column)
+      .Add("label", label_column)
+      .Add("num_classes", options.num_classes)
+      .Add("alpha", options.alpha)
+      .Add("seed", options.seed);
+  step.spec = std::make_shared<const RowSpec>(std::move(mixed));
+  step.random = true;
+  step.work = BatchFnWork{MakeMixFn(options)};
+  return Then(std::move(step));
+}
+
+Dataset Dataset::MixUp(std::string image_column, std::string label_column, int64_t num_classes,
+                       double alpha, uint64_t seed) const {
+  return Mixed(image_column, label_column,
+               {.kind = MixKind::kMixUp, .num_classes = num_classes, .alpha = alpha, .seed = seed});
+}
+
+Dataset Dataset::CutMix(std::string image_column, std::string label_column, int64_t num_classes,
+                        double alpha, uint64_t seed) const {
+  return Mixed(
+      image_column, label_column,
+      {.kind = MixKind::kCutMix, .num_classes = num_classes, .alpha = alpha, .seed = seed});
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,31 @@
+#include <optional>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Repeat(uint64_t epochs) const {
+  if (!status_.ok()) return *this;
+  const ShardsWork* const shards = step_->as<ShardsWork>();
+  if (shards != nullptr && shards->reader.epochs == 1) {
+    // Its threads go on from one epoch to the next.
+    Step step = *step_;
+    std::get<ShardsWork>(step.work).reader.epochs =
+        epochs == 0 ? std::nullopt : std::optional(epochs);
+    step.text += fmt::format(".repeat({})", epochs);
+    return Dataset(std::make_shared<const Step>(std::move(step)));
+  }
+  Step step = Like("repeat");
+  step.text = fmt::format("repeat({})", epochs);
+  step.identity.Add("epochs", epochs);
+  step.length = [epochs](const std::vector<Length>& inputs) {
+    if (!inputs[0].known() || inputs[0].elements == 0) return inputs[0];
+    return epochs == 0 ? Length::Endless() : Length::Of(inputs[0].elements * epochs);
+  };
+  step.work = RepeatWork{epochs};
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed

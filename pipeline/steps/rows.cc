@@ -1,0 +1,31 @@
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Rows(const shardfeed::Batch& rows,
+                      std::function<std::string(uint64_t row)> describe) {
+  if (rows.spec == nullptr) {
+    return Dataset(absl::InvalidArgumentError("rows: a batch without a spec"));
+  }
+  Step step;
+  step.name = "rows";
+  step.text = fmt::format("rows({})", rows.rows);
+  step.data_identity = [rows](Identity* identity) {
+    identity->Add("rows", rows.rows).Add("values", DigestOf(rows));
+    return absl::OkStatus();
+  };
+  step.spec = rows.spec;
+  step.length = [elements = rows.rows](const std::vector<Length>&) { return Length::Of(elements); };
+  step.work = SourceWork{[rows](uint64_t epoch, uint32_t source) {
+                           shardfeed::Batch copy = rows;
+                           copy.batched = false;
+                           return MakeRowsStage(std::move(copy), epoch, source);
+                         },
+                         std::move(describe)};
+  return Dataset(std::make_shared<const Step>(std::move(step)));
+}
+
+}  // namespace shardfeed

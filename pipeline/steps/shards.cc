@@ -1,0 +1,35 @@
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "shard/spec.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Shards(const std::string& spec, ReaderOptions options) {
+  absl::StatusOr<ShardSet> set = ResolveSpec(spec);
+  if (!set.ok()) return Dataset(set.status());
+  return Shards(*set, std::move(options));
+}
+
+Dataset Dataset::Shards(const ShardSet& set, ReaderOptions options) {
+  absl::StatusOr<std::shared_ptr<LazyShardTable>> table = LazyShardTable::Open(set);
+  if (!table.ok()) return Dataset(table.status());
+  return Shards(*std::move(table), std::move(options));
+}
+
+Dataset Dataset::Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
+  return Shards(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
+}
+
+Dataset Dataset::Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
+  Step step;
+  step.name = "shards";
+  step.text = fmt::format("shards({} files)", table->num_shards());
+  step.spec = RecordSpec();
+  // Its identity is that of the records and of their order: see FingerprintOf.
+  step.work = ShardsWork{std::move(table), std::move(options)};
+  return Dataset(std::make_shared<const Step>(std::move(step)));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/random.h"
+#include "reader/order.h"
+
+namespace shardfeed {
+namespace {
+
+// Permutes each stretch of `window` elements, by a key made of seed, epoch and the stretch's
+// number. Memory: the elements of one stretch.
+class ShuffleStage : public Stage {
+ public:
+  ShuffleStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t window,
+               uint64_t seed, uint64_t epoch)
+      : queue_(std::move(input)),
+        spec_(std::move(spec)),
+        window_(window),
+        seed_(seed),
+        epoch_(epoch) {
+    queue_.Save(&before_);
+  }
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    if (at_ == order_.size()) {
+      absl::Status status = Fill(0);
+      if (!status.ok()) return status;
+    }
+    if (at_ == order_.size()) return absl::OkStatus();
+    if (held_[order_[at_].first].batched) {
+      *out = held_[order_[at_++].first];
+      return absl::OkStatus();
+    }
+    BatchBuilder builder(spec_);
+    for (const Batch& batch : held_) builder.Add(batch);
+    for (size_t n = 0; n < kRows && at_ < order_.size(); ++n, ++at_) {
+      builder.AppendOf(order_[at_].first, order_[at_].second, 1);
+    }
+    *out = builder.Finish(false);
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override {
+    if (at_ == order_.size()) {
+      words->push_back(stretch_);
+      words->push_back(0);
+      queue_.Save(words);
+      return;
+    }
+    words->push_back(stretch_ - 1);
+    words->push_back(at_);
+    words->insert(words->end(), before_.begin(), before_.end());
+  }
+  absl::Status Load(StateReader* words) override {
+    stretch_ = words->Read();
+    const uint64_t at = words->Read();
+    order_.clear();
+    held_.clear();
+    at_ = 0;
+    absl::Status status = queue_.Load(words);
+    if (!status.ok() || at == 0) return status;
+    return Fill(at);
+  }
+
+ private:
+  static constexpr size_t kRows = 256;
+
+  // Takes the next stretch and goes to its element `at`.
+  absl::Status Fill(uint64_t at) {
+    held_.clear();
+    order_.clear();
+    before_.clear();
+    queue_.Save(&before_);
+    while (order_.size() < window_) {
+      Batch batch;
+      absl::Status status = queue_.Take(window_ - order_.size(), &batch);
+      if (!status.ok()) return status;
+      if (batch.empty()) break;
+      for (size_t i = 0; i < batch.num_elements(); ++i) order_.emplace_back(held_.size(), i);
+      held_.push_back(std::move(batch));
+    }
+    // Fisher and Yates.
+    Random random(seed_, epoch_, stretch_++);
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
+    at_ = std::min<uint64_t>(at, order_.size());
+    return absl::OkStatus();
+  }
+
+  ElementQueue queue_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const uint64_t window_;
+  const uint64_t seed_;
+  const uint64_t epoch_;
+  uint64_t stretch_ = 0;  // number of the next one
+  StateWords before_;     // the queue's, before the stretch that is held
+  std::vector<Batch> held_;
+  std::vector<std::pair<size_t, size_t>> order_;  // batch of held_, element of it
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
+  if (!status_.ok()) return *this;
+  if (step_->as<ShardsWork>() != nullptr) {
+    Step step = *step_;
+    OrderSpec& order = std::get<ShardsWork>(step.work).reader.order;
+    order = OrderSpec();
+    order.kind = OrderSpec::Kind::kShuffle;
+    order.seed = seed;
+    order.window = window;
+    step.text += fmt::format(".shuffle(seed={}, window={})", seed, window);
+    return Dataset(std::make_shared<const Step>(std::move(step)));
+  }
+  if (window == 0 || window == OrderSpec::kAll) {
+    return Dataset(absl::InvalidArgumentError(
+        "shuffle: behind other steps it needs a window, in elements; or put it first, where it "
+        "shuffles all"));
+  }
+  Step step = Like("shuffle");
+  step.text = fmt::format("shuffle(seed={}, window={})", seed, window);
+  step.identity.Add("seed", seed).Add("window", window);
+  step.sharing = Sharing::kUneven;  // it holds back what the rank has read
+  step.work =
+      OnInput([seed, window, spec = step.spec](std::unique_ptr<Stage> input, uint64_t epoch) {
+        return std::make_unique<ShuffleStage>(std::move(input), spec, window, seed, epoch);
+      });
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/batching.h"
+#include "pipeline/dataset.h"
+
+namespace shardfeed {
+
+Dataset Dataset::Unbatch() const {
+  if (!status_.ok()) return *this;
+  if (!batched()) {
+    return Dataset(absl::InvalidArgumentError("unbatch: the elements here are rows already"));
+  }
+  for (const ColumnSpec& s : spec()) {
+    if (std::count(s.shape.begin(), s.shape.end(), 0) > 0) {
+      return Dataset(
+          absl::InvalidArgumentError(fmt::format("unbatch: column '{}' is padded to another length "
+                                                 "in each batch; pad it to a fixed length",
+                                                 s.name)));
+    }
+  }
+  Step step = Like("unbatch");
+  step.batched = false;
+  step.length = [](const std::vector<Length>&) {
+    return Length::Unknown("only the batches tell how many rows they have");
+  };
+  step.sharing = Sharing::kUneven;  // ranks may stand within batches
+  step.work = OnInput([](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
+    return MakeUnbatchStage(std::move(input));
+  });
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed
