@@ -153,8 +153,8 @@ void Reader::GoTo(const ReadPlace& place) {
   run_ = nullptr;
   error_ = absl::OkStatus();
   place_ = place;
-  // What the ranks before have left out at the epoch's end stays so.
-  if (place.position > 0 && place.position >= place.End(order_->size(), options_.end)) {
+  // What ranks that have ended the epoch have left out stays so.
+  if (place.position > place.from && place.position >= place.End(order_->size(), options_.end)) {
     place_ = {place.epoch + 1, 0, 0, place.batch, place.world};
   }
   place_ = place_.SharedBy(options_.batch, options_.world);
