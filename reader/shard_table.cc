@@ -1,5 +1,6 @@
 #include "reader/shard_table.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -60,12 +61,29 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   return table;
 }
 
+absl::StatusOr<ShardTable::FileBirth> ShardTable::BirthOf(int fd, const std::string& path) {
+  struct statx info;
+  const int result = fd < 0 ? ::statx(AT_FDCWD, path.c_str(), 0, STATX_INO | STATX_BTIME, &info)
+                            : ::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &info);
+  if (result != 0 && (errno == ENOSYS || errno == EPERM)) {  // as some containers have it
+    struct stat plain;
+    if ((fd < 0 ? ::stat(path.c_str(), &plain) : ::fstat(fd, &plain)) == 0) {
+      return FileBirth{.inode = plain.st_ino};
+    }
+  }
+  if (result != 0) return ErrnoStatus(errno, path, "look up");
+  if ((info.stx_mask & STATX_BTIME) == 0) return FileBirth{.inode = info.stx_ino};
+  return FileBirth{info.stx_ino, info.stx_btime.tv_sec, info.stx_btime.tv_nsec};
+}
+
 absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   Shard& shard = shards_[i];
   struct stat info;
   if (::stat(shard.path.c_str(), &info) != 0) return ErrnoStatus(errno, shard.path, "open");
   if (S_ISDIR(info.st_mode)) return ErrnoStatus(EISDIR, shard.path, "read");
-  shard.inode = info.st_ino;
+  absl::StatusOr<FileBirth> birth = BirthOf(-1, shard.path);
+  if (!birth.ok()) return birth.status();
+  shard.birth = *birth;
   absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(shard.path));
   if (summary.ok() &&
       (S_ISBLK(info.st_mode) || summary->shard_bytes == static_cast<uint64_t>(info.st_size))) {
@@ -159,9 +177,9 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
                     "'shardfeed index'",
                     known.path, (*file)->size(), known.summary.shard_bytes));
   }
-  struct stat info;
-  if (::fstat((*file)->fd(), &info) != 0) return ErrnoStatus(errno, known.path, "look up");
-  if (info.st_ino != known.inode) {
+  const absl::StatusOr<FileBirth> birth = BirthOf((*file)->fd(), known.path);
+  if (!birth.ok()) return birth.status();
+  if (*birth != known.birth) {
     return absl::AbortedError(fmt::format(
         "{}: another file has taken its place since the dataset was opened; open it again",
         known.path));

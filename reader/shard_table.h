@@ -83,9 +83,20 @@ class ShardTable {
   absl::StatusOr<std::shared_ptr<const File>> OpenFile(size_t shard) const;
 
  private:
+  // What a file has that takes another one's place has not, even where it gets the same inode
+  // number; that a file was written to does not change it. Zeros: unknown to the file system.
+  struct FileBirth {
+    uint64_t inode = 0;
+    int64_t seconds = 0;
+    uint32_t nanoseconds = 0;
+
+    bool operator==(const FileBirth&) const = default;
+  };
+  static absl::StatusOr<FileBirth> BirthOf(int fd, const std::string& path);
+
   struct Shard {
     std::string path;
-    uint64_t inode = 0;  // of the file that the table was made for
+    FileBirth birth;  // of the file that the table was made for
     IndexSummary summary;
     // The one in memory, for a shard whose index could not be kept.
     std::shared_ptr<const ShardIndex> built;

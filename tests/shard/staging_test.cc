@@ -240,6 +240,11 @@ TEST_F(StagingTest, ReadersOfAReplacedDatasetNeverMixTheTwo) {
   EXPECT_FAILS((*table)->Index(1), kAborted,
                "describes other records than when the dataset was opened");
   EXPECT_FAILS(version.CheckUnchanged(), kAborted, "the dataset was replaced while it was in use");
+  // Nor does a file that gets the first one's inode number, as it may by and by.
+  for (int again = 0; again < 5; ++again) {
+    ASSERT_OK(Write("d@2", again % 2 == 0 ? "old" : "new", 100, /*overwrite=*/true));
+    EXPECT_FAILS((*table)->OpenFile(1), kAborted, "another file has taken its place");
+  }
 }
 
 TEST_F(StagingTest, OverwritingRemovesShardsOfAnotherSuffixThatAreItsOwnAlone) {
