@@ -363,7 +363,8 @@ std::vector<std::string> CsvSource::notes() const {
           column.numbers_before_text()));
     }
   }
-  for (const auto& [name, kind] : options_.choice.kinds) {
+  for (const auto& chosen : options_.choice.kinds) {
+    const std::string& name = chosen.first;
     if (std::none_of(columns_.begin(), columns_.end(),
                      [&name](const Column& column) { return column.name() == name; })) {
       notes.push_back(fmt::format("there is no column {}, which the schema has", Excerpt(name)));
