@@ -57,8 +57,11 @@ FeatureSchema* Schema::Find(std::string_view name, size_t position) {
   if (position < order.size() && order[position].name == name) return order[position].schema;
   auto it = features_.find(name);
   if (it == features_.end()) it = features_.emplace(std::string(name), FeatureSchema()).first;
-  order.resize(std::max(order.size(), position + 1));
-  order[position] = {&it->second, it->first};
+  // Positions that were left out, of names that come again, get this one, too: whatever stands in
+  // the order is a feature under its own name.
+  const Seen seen = {&it->second, it->first};
+  order.resize(std::max(order.size(), position + 1), seen);
+  order[position] = seen;
   return &it->second;
 }
 

@@ -109,5 +109,21 @@ TEST(Schema, RepeatedNameCountsOnce) {
   EXPECT_EQ(schema.features().at("a").min_values, 2);
 }
 
+// What is remembered of a record with a name twice has a gap, which is not the feature without a
+// name.
+TEST(Schema, FeatureWithoutNameBehindRepeatedName) {
+  const std::string entries = Record([](ExampleBuilder& b) { b.AddInt64("a", 1); }).substr(2) +
+                              Record([](ExampleBuilder& b) { b.AddInt64("a", 2); }).substr(2);
+  const std::string twice = std::string("\x0a") + static_cast<char>(entries.size()) + entries;
+  const std::string no_name = Record([](ExampleBuilder& b) { b.AddFloat("", 1); });
+  Schema schema;
+  ASSERT_OK(schema.AddRecord(twice));
+  ASSERT_OK(schema.AddRecord(no_name));
+  ASSERT_EQ(schema.features().size(), 2);
+  EXPECT_EQ(schema.features().at("").kind, FeatureKind::kFloat);
+  EXPECT_EQ(schema.features().at("").records, 1);
+  EXPECT_EQ(schema.features().at("a").records, 1);
+}
+
 }  // namespace
 }  // namespace shardfeed
