@@ -36,7 +36,10 @@ class BatchStage : public Stage {
     return absl::OkStatus();
   }
   void Save(StateWords* words) const override { queue_.Save(words); }
-  absl::Status Load(StateReader* words) override { return queue_.Load(words); }
+  absl::Status Load(StateReader* words) override {
+    (void)builder_.Finish(/*batched=*/true);  // what came before an error
+    return queue_.Load(words);
+  }
 
  private:
   ElementQueue queue_;
@@ -180,7 +183,10 @@ class BudgetBatchStage : public Stage {
     return absl::OkStatus();
   }
   void Save(StateWords* words) const override { queue_.Save(words); }
-  absl::Status Load(StateReader* words) override { return queue_.Load(words); }
+  absl::Status Load(StateReader* words) override {
+    (void)builder_.Finish(/*batched=*/true);  // what came before an error
+    return queue_.Load(words);
+  }
 
  private:
   ElementQueue queue_;

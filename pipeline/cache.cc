@@ -31,7 +31,8 @@ class CacheStage : public Stage {
   absl::Status Next(Batch* out) override {
     while (true) {
       absl::Status status = NextPiece(out);
-      if (!status.ok() || out->empty()) return status;
+      if (!status.ok()) return status;
+      if (out->empty()) return CheckNothingToSkip(skip_);
       // Random steps behind give other numbers in each epoch.
       for (RowOrigin& origin : out->origins) origin.later += epoch_;
       const uint64_t n = out->num_elements();

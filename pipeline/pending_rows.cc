@@ -9,7 +9,8 @@ absl::Status PendingRows::Next(PendingRow* row) {
   *row = PendingRow();
   while (true) {
     absl::Status status = queue_.Fill();
-    if (!status.ok() || queue_.ended()) return status;
+    if (!status.ok()) return status;
+    if (queue_.ended()) return CheckNothingToSkip(again_until_ - std::min(next_, again_until_));
     if (queue_.at() == 0 || runs_.empty()) {
       runs_.push_back({next_, {}});
       queue_.Save(&runs_.back().before);
@@ -62,10 +63,10 @@ absl::Status PendingRows::Load(StateReader* words) {
   pending_.clear();
   again_.clear();
   again_until_ = words->Read();
-  const uint64_t count = words->Read();
-  uint64_t number = next_ = words->Read();
+  const uint64_t count = words->ReadUpTo(again_until_);
+  uint64_t number = next_ = words->ReadUpTo(again_until_ - (count > 0));
   for (uint64_t i = 0; i < count && words->ok(); ++i) {
-    number += words->Read();
+    number += words->ReadUpTo(again_until_ - 1 - number);
     again_.insert(number);
   }
   // Nothing was pending: the queue stands where it stood.

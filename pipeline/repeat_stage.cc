@@ -42,8 +42,8 @@ class RepeatStage : public Stage {
     if (input_ != nullptr) input_->Save(words);
   }
   absl::Status Load(StateReader* words) override {
-    absl::Status status = Open(words->Read());
-    any_ = words->Read() != 0;
+    absl::Status status = Open(epochs_ > 0 ? words->ReadUpTo(epochs_) : words->Read());
+    any_ = words->ReadUpTo(1) != 0;
     if (!status.ok() || input_ == nullptr) return status;
     return input_->Load(words);
   }

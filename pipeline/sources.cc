@@ -173,7 +173,9 @@ class RangeStage : public Stage {
     AllocateFixedColumns(out);
     int64_t* values = reinterpret_cast<int64_t*>(out->columns[0].data);
     for (size_t i = 0; i < n; ++i) {
-      values[i] = start_ + static_cast<int64_t>(position_ + i) * step_;
+      // Without a sign, for the difference of two values may be more than an int64_t holds.
+      values[i] = static_cast<int64_t>(static_cast<uint64_t>(start_) +
+                                       (position_ + i) * static_cast<uint64_t>(step_));
     }
     out->origins = {{0, source_, epoch_, position_, 1}};
     position_ += n;
@@ -181,7 +183,7 @@ class RangeStage : public Stage {
   }
   void Save(StateWords* words) const override { words->push_back(position_); }
   absl::Status Load(StateReader* words) override {
-    position_ = std::min(words->Read(), size_);
+    position_ = words->ReadUpTo(size_);
     return words->status();
   }
 
@@ -209,7 +211,7 @@ class RowsStage : public Stage {
   }
   void Save(StateWords* words) const override { words->push_back(position_); }
   absl::Status Load(StateReader* words) override {
-    position_ = std::min<uint64_t>(words->Read(), rows_.rows);
+    position_ = words->ReadUpTo(rows_.rows);
     return words->status();
   }
 
@@ -235,7 +237,7 @@ class GeneratorStage : public Stage {
       } catch (const std::exception& e) {
         return absl::InternalError(fmt::format("generator: {}", e.what()));
       }
-      if (out->empty()) return absl::OkStatus();
+      if (out->empty()) return CheckNothingToSkip(skip_);
       if (out->batched || out->spec == nullptr || *out->spec != *spec_) {
         return absl::InvalidArgumentError(
             fmt::format("generator: it gives {}{}, but was declared to give {}",
@@ -334,8 +336,11 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
 }
 
 uint64_t RangeSize(int64_t start, int64_t stop, int64_t step) {
-  if (step > 0 && stop > start) return (static_cast<uint64_t>(stop) - start + step - 1) / step;
-  if (step < 0 && stop < start) return (static_cast<uint64_t>(start) - stop - step - 1) / -step;
+  // Without a sign, for the difference of two values may be more than an int64_t holds.
+  const auto from = static_cast<uint64_t>(start);
+  const auto to = static_cast<uint64_t>(stop);
+  if (step > 0 && stop > start) return 1 + (to - from - 1) / static_cast<uint64_t>(step);
+  if (step < 0 && stop < start) return 1 + (from - to - 1) / -static_cast<uint64_t>(step);
   return 0;
 }
 

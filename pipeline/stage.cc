@@ -3,7 +3,32 @@
 #include <algorithm>
 #include <utility>
 
+#include "fmt/format.h"
+
 namespace shardfeed {
+namespace {
+
+// More elements than a batch has.
+constexpr uint64_t kMaxSkip = UINT32_MAX;
+
+}  // namespace
+
+uint64_t StateReader::ReadUpTo(uint64_t most) {
+  const uint64_t number = Read();
+  if (number <= most) return number;
+  status_.Update(absl::InvalidArgumentError(
+      fmt::format("the state is damaged: number {} of its place is {}, expected at most {}",
+                  at_ - 1, number, most)));
+  return most;
+}
+
+absl::Status CheckNothingToSkip(uint64_t elements) {
+  if (elements == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(fmt::format(
+      "the state stands {} elements behind the end of the data: it is damaged, or the chain gives "
+      "fewer elements than when it was saved",
+      elements));
+}
 
 absl::Status ElementQueue::Fill() {
   while (!ended_ && left() == 0) {
@@ -15,7 +40,7 @@ absl::Status ElementQueue::Fill() {
     if (!status.ok()) return status;
     if (head_.empty()) {
       ended_ = true;
-      break;
+      return CheckNothingToSkip(skip_);
     }
     at_ = std::min<uint64_t>(skip_, head_.num_elements());
     skip_ -= at_;
@@ -56,7 +81,7 @@ void ElementQueue::Save(StateWords* words) const {
 }
 
 absl::Status ElementQueue::Load(StateReader* words) {
-  skip_ = words->Read();
+  skip_ = words->ReadUpTo(kMaxSkip);
   head_ = Batch();
   at_ = 0;
   ended_ = false;

@@ -25,20 +25,22 @@ class StateReader {
   // The next number; 0, and not ok() any more, behind the last.
   uint64_t Read() {
     if (at_ < words_.size()) return words_[at_++];
-    ok_ = false;
+    status_.Update(
+        absl::InvalidArgumentError("the state is not one of this chain: it is too short"));
     return 0;
   }
-  bool ok() const { return ok_; }
+  // The next number, which no stage saves above `most`. One that is above makes status() an error
+  // and reads as `most`.
+  uint64_t ReadUpTo(uint64_t most);
+  bool ok() const { return status_.ok(); }
   bool at_end() const { return at_ == words_.size(); }
-  absl::Status status() const {
-    return ok_ ? absl::OkStatus()
-               : absl::InvalidArgumentError("the state is not one of this chain: it is too short");
-  }
+  // InvalidArgument: the first that went wrong.
+  const absl::Status& status() const { return status_; }
 
  private:
   const StateWords& words_;
   size_t at_ = 0;
-  bool ok_ = true;
+  absl::Status status_;
 };
 
 // Delivers batches one after another. What it delivers is a function of its recipe and its state:
@@ -69,6 +71,10 @@ class Stage {
 
 // Makes the stage of an input, for an epoch. The epoch's number keys random steps and orders.
 using StageFactory = std::function<absl::StatusOr<std::unique_ptr<Stage>>(uint64_t epoch)>;
+
+// At the end of a stage's input: FailedPrecondition if there are `elements` still to be dropped
+// after Load.
+absl::Status CheckNothingToSkip(uint64_t elements);
 
 // A stage's output, taken by elements instead of batches, with a state at every element.
 class ElementQueue {

@@ -153,6 +153,8 @@ void Reader::GoTo(const ReadPlace& place) {
   run_ = nullptr;
   error_ = absl::OkStatus();
   place_ = place;
+  // Far behind the end is the end; rounding must not come round to the beginning.
+  place_.position = std::min(place.position, UINT64_MAX / 4);
   // What ranks that have ended the epoch have left out stays so.
   if (place.position > place.from && place.position >= place.End(order_->size(), options_.end)) {
     place_ = {place.epoch + 1, 0, 0, place.batch, place.world};

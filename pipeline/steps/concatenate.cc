@@ -35,7 +35,7 @@ class ConcatenateStage : public Stage {
     if (input_ != nullptr) input_->Save(words);
   }
   absl::Status Load(StateReader* words) override {
-    absl::Status status = Open(std::min<uint64_t>(words->Read(), inputs_.size()));
+    absl::Status status = Open(words->ReadUpTo(inputs_.size()));
     if (!status.ok() || input_ == nullptr) return status;
     return input_->Load(words);
   }

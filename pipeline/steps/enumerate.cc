@@ -1,4 +1,3 @@
-#include <numeric>
 #include <utility>
 
 #include "fmt/format.h"
@@ -15,12 +14,20 @@ class EnumerateStage : public Stage {
   absl::Status Next(Batch* out) override {
     absl::Status status = input_->Next(out);
     if (!status.ok() || out->empty()) return status;
+    int64_t first = 0;
+    int64_t last = 0;
+    if (__builtin_add_overflow(start_, number_, &first) ||
+        __builtin_add_overflow(first, out->rows - 1, &last)) {
+      return absl::InvalidArgumentError(fmt::format(
+          "enumerate: element {}, counted from {}, has a number that int64 does not hold",
+          number_ + out->rows - 1, start_));
+    }
     Batch numbers;
     numbers.rows = out->rows;
     numbers.spec = std::make_shared<const RowSpec>(RowSpec{spec_->back()});
     AllocateFixedColumns(&numbers);
     auto* values = reinterpret_cast<int64_t*>(numbers.columns[0].data);
-    std::iota(values, values + out->rows, start_ + static_cast<int64_t>(number_));
+    for (size_t r = 0; r < out->rows; ++r) values[r] = first + static_cast<int64_t>(r);
     number_ += out->rows;
     out->columns.push_back(numbers.columns[0]);
     out->memory.push_back(std::move(numbers.memory[0]));

@@ -28,7 +28,7 @@ class InterleaveStage : public Stage {
                                 [](const Slot& s) { return s.queue.has_value(); })) {
           return absl::OkStatus();
         } else {
-          Advance();
+          EndTurn();
         }
         continue;
       }
@@ -36,11 +36,11 @@ class InterleaveStage : public Stage {
       if (!status.ok()) return status;
       if (out->empty()) {
         slot.queue.reset();
-        Advance();
+        EndTurn();
         continue;
       }
       taken_ += out->num_elements();
-      if (taken_ == block_) Advance();
+      if (taken_ == block_) EndTurn();
       return absl::OkStatus();
     }
   }
@@ -54,16 +54,13 @@ class InterleaveStage : public Stage {
     }
   }
   absl::Status Load(StateReader* words) override {
-    next_ = words->Read();
-    at_ = words->Read() % slots_.size();
-    taken_ = words->Read();
+    next_ = words->ReadUpTo(inputs_.size());
+    at_ = words->ReadUpTo(slots_.size() - 1);
+    taken_ = words->ReadUpTo(block_ - 1);
     for (Slot& slot : slots_) {
       slot.queue.reset();
-      const uint64_t number = words->Read();
+      const uint64_t number = words->ReadUpTo(inputs_.size());
       if (number == 0) continue;
-      if (number > inputs_.size()) {
-        return absl::InvalidArgumentError("interleave: the state has an input that is not there");
-      }
       absl::Status status = Open(slot, number - 1);
       if (status.ok()) status = slot.queue->Load(words);
       if (!status.ok()) return status;
@@ -84,7 +81,7 @@ class InterleaveStage : public Stage {
     slot.number = number;
     return absl::OkStatus();
   }
-  void Advance() {
+  void EndTurn() {
     at_ = at_ + 1 == slots_.size() ? 0 : at_ + 1;
     taken_ = 0;
   }

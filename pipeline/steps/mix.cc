@@ -101,12 +101,12 @@ class MixStage : public Stage {
   }
   absl::Status Load(StateReader* words) override {
     drawn_ = words->Read();
-    stopped_ = words->Read() != 0;
+    stopped_ = words->ReadUpTo(1) != 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       absl::Status status = Open(i, words->Read());
       if (!status.ok()) return status;
-      inputs_[i].any = words->Read() != 0;
-      inputs_[i].gone = words->Read() != 0;
+      inputs_[i].any = words->ReadUpTo(1) != 0;
+      inputs_[i].gone = words->ReadUpTo(1) != 0;
       if (inputs_[i].gone) continue;
       if (status = inputs_[i].queue->Load(words); !status.ok()) return status;
     }

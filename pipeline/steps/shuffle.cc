@@ -56,13 +56,14 @@ class ShuffleStage : public Stage {
   }
   absl::Status Load(StateReader* words) override {
     stretch_ = words->Read();
-    const uint64_t at = words->Read();
+    const uint64_t at = words->ReadUpTo(window_ - 1);
     order_.clear();
     held_.clear();
     at_ = 0;
     absl::Status status = queue_.Load(words);
-    if (!status.ok() || at == 0) return status;
-    return Fill(at);
+    if (!status.ok() || at == 0 || !words->ok()) return status;
+    status = Fill(at);
+    return status.ok() ? CheckNothingToSkip(at - at_) : status;
   }
 
  private:

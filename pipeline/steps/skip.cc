@@ -10,7 +10,7 @@ namespace {
 class SkipStage : public Stage {
  public:
   SkipStage(std::unique_ptr<Stage> input, uint64_t count)
-      : queue_(std::move(input)), left_(count) {}
+      : queue_(std::move(input)), count_(count), left_(count) {}
 
   absl::Status Next(Batch* out) override {
     while (left_ > 0) {
@@ -31,12 +31,13 @@ class SkipStage : public Stage {
     queue_.Save(words);
   }
   absl::Status Load(StateReader* words) override {
-    left_ = words->Read();
+    left_ = words->ReadUpTo(count_);
     return queue_.Load(words);
   }
 
  private:
   ElementQueue queue_;
+  const uint64_t count_;
   uint64_t left_;
 };
 

@@ -27,7 +27,7 @@ class TakeStage : public Stage {
     queue_.Save(words);
   }
   absl::Status Load(StateReader* words) override {
-    taken_ = std::min(words->Read(), count_);
+    taken_ = words->ReadUpTo(count_);
     return queue_.Load(words);
   }
 

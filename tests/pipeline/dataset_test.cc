@@ -767,6 +767,110 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
   EXPECT_EQ(*rows.Shard(1, 3).Fingerprint(), *rows.Shard(0, 2).Fingerprint());
 }
 
+// Loads the state of `it` with another place.
+absl::Status LoadPlace(Iterator& it, const std::string& place) {
+  std::string state = *it.State();
+  const size_t begin = state.find("\"place\":[") + 9;
+  state.replace(begin, state.find(']') - begin, place);
+  return it.Load(state);
+}
+
+TEST(StateTest, PlacesThatNoChainSavesAreRefused) {
+  const Dataset range = Dataset::Range(0, 10);
+  const auto fails = [](const Dataset& ds, const std::string& place, int number, uint64_t found,
+                        uint64_t most) {
+    auto it = Start(ds);
+    const std::string message = "the state is damaged: number " + std::to_string(number) +
+                                " of its place is " + std::to_string(found) +
+                                ", expected at most " + std::to_string(most);
+    EXPECT_FAILS(LoadPlace(*it, place), kInvalidArgument, message);
+    Batch batch;
+    EXPECT_FAILS(it->Next(&batch), kInvalidArgument, message);
+  };
+  fails(range, "0,11", 1, 11, 10);
+  fails(range, "4294967296,0", 0, 4294967296, 4294967295);
+  fails(range.Take(5), "0,6,0,0", 1, 6, 5);
+  fails(range.Skip(5), "0,6,0,0", 1, 6, 5);
+  fails(range.Shuffle(1, 4), "0,0,4,0,0", 2, 4, 3);
+  fails(range.Repeat(2), "0,3,0,0", 1, 3, 2);
+  fails(range.Repeat(2), "0,0,2,0", 2, 2, 1);
+  fails(Dataset::Concatenate({range, range}), "0,3,0", 1, 3, 2);
+  const Dataset interleaved = Dataset::Interleave({range, range, range}, 2, 3);
+  fails(interleaved, "0,4,0,0,0,0", 1, 4, 3);
+  fails(interleaved, "0,2,2,0,0,0", 2, 2, 1);
+  fails(interleaved, "0,2,0,3,0,0", 3, 3, 2);
+  fails(interleaved, "0,2,0,0,4,0", 4, 4, 3);
+  // Rows that wait are numbered below the next one.
+  const Dataset buckets = Ragged(range).BucketByLength("values", {1}, {2, 2});
+  fails(buckets, "0,5,6,0,0,0", 2, 6, 5);
+  fails(buckets, "0,5,1,5,0,0", 3, 5, 4);
+  fails(buckets, "0,5,1,3,2,0,0", 4, 2, 1);
+}
+
+TEST(StateTest, PlacesBehindTheEndAreErrors) {
+  const Dataset range = Dataset::Range(0, 10);
+  const auto fails = [](const Dataset& ds, const std::string& place, int elements) {
+    auto it = Start(ds);
+    // Load tells it where it has to read.
+    absl::Status status = LoadPlace(*it, place);
+    Batch batch;
+    for (int i = 0; i < 20 && status.ok(); ++i) status = it->Next(&batch);
+    EXPECT_FAILS(status, kFailedPrecondition,
+                 "the state stands " + std::to_string(elements) +
+                     " elements behind the end of the data: it is damaged, or the chain gives "
+                     "fewer elements than when it was saved");
+  };
+  fails(range, "11,0", 1);
+  fails(range, "3,10", 3);
+  fails(range.Shuffle(1, 4), "0,2,3,0,8", 1);
+  fails(range.Cache(), "0,12", 2);
+  fails(Ragged(range).BucketByLength("values", {1}, {2, 2}), "0,20,1,3,0,0,0", 7);
+  const auto seven = []() -> Generator {
+    return [i = 0]() mutable -> absl::StatusOr<Batch> {
+      Batch batch;
+      batch.spec = std::make_shared<const RowSpec>(RowSpec{{"value", DType::kInt64, {}}});
+      batch.rows = i++ == 0 ? 7 : 0;
+      AllocateFixedColumns(&batch);
+      return batch;
+    };
+  };
+  fails(Dataset::FromGenerator(seven, {{"value", DType::kInt64, {}}}), "0,8", 1);
+}
+
+TEST(StateTest, LoadDropsWhatAnErrorLeftBehind) {
+  const Dataset rows =
+      Ragged(Dataset::Range(0, 10000)).Map({}, [](RowContext& row) -> absl::Status {
+        if (row.In<int64_t>(0)[0] < 7000) return absl::OkStatus();
+        return absl::DataLossError("returned");
+      });
+  for (const Dataset& ds : {rows.Batch(300), rows.BatchByLength("values", 1200)}) {
+    auto it = Start(ds);
+    const std::string begin = *it->State();
+    const std::vector<std::string> first = Collect(*it, 1);
+    absl::Status status;
+    Batch batch;
+    while (status.ok()) status = it->Next(&batch);
+    EXPECT_FAILS(status, kDataLoss, "returned");
+    ASSERT_OK(it->Load(begin));
+    EXPECT_EQ(Collect(*it, 1), first);
+  }
+}
+
+TEST(RangeTest, ValuesMayLieAsFarApartAsInt64Allows) {
+  EXPECT_THAT(Collect(Dataset::Range(INT64_MIN, INT64_MAX, INT64_MAX)),
+              ElementsAre(R"({"value":-9223372036854775808})", R"({"value":-1})",
+                          R"({"value":9223372036854775806})"));
+  EXPECT_THAT(Collect(Dataset::Range(INT64_MAX, INT64_MIN, INT64_MIN)),
+              ElementsAre(R"({"value":9223372036854775807})", R"({"value":-1})"));
+}
+
+TEST(EnumerateTest, NumbersThatDoNotFitAreAnError) {
+  EXPECT_FAILS(FirstError(Dataset::Range(0, 10).Enumerate("index", INT64_MAX - 8)),
+               kInvalidArgument,
+               "enumerate: element 9, counted from 9223372036854775799, has a number that int64 "
+               "does not hold");
+}
+
 TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
   const auto failing = [](bool throws) {
     return Dataset::Range(0, 1000).Map({}, [throws](RowContext& row) -> absl::Status {

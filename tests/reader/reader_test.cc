@@ -580,6 +580,20 @@ TEST_F(ReaderTest, SeekGoesAnywhere) {
   }
 }
 
+TEST_F(ReaderTest, SeekBehindTheLastPositionIsTheEndOfTheEpoch) {
+  const auto table = OpenTable(WriteShards(folder_, kSizes));
+  ReaderOptions options;
+  options.rank = 1;
+  options.world = 3;
+  for (uint64_t position : {UINT64_MAX, UINT64_MAX - 1, uint64_t{1} << 63}) {
+    const auto reader = MakeReader(table, options);
+    reader->Seek(0, position);
+    const auto none = Drain(*reader);
+    ASSERT_OK(none);
+    EXPECT_EQ(none->records.size(), 0);
+  }
+}
+
 // A window of more than 8 MiB, whose first records are read one by one, from anywhere on.
 TEST_F(ReaderTest, LargeWindows) {
   constexpr uint64_t kMany = 90'000;
