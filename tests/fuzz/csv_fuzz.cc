@@ -1,10 +1,51 @@
-// CSV: a row means the same whether its text comes whole or in two parts, and whole files are
-// converted or refused. The first byte chooses the dialect.
+// CSV: rows are those of a reader that does one thing after another, whether their text comes whole
+// or in two parts, and whole files are converted or refused. The first byte chooses the dialect.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "convert/csv.h"
+#include "convert/csv_row.h"
 #include "tests/fuzz/source_fuzz.h"
 
 namespace shardfeed {
+namespace {
+
+// The first row of `text`, quotes undoubled, and its bytes; nothing if there is no sound row.
+std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_view text,
+                                                                    CsvDialect dialect) {
+  std::vector<std::string> cells;
+  size_t at = 0;
+  const auto is = [&](char c) { return at < text.size() && text[at] == c; };
+  while (true) {
+    std::string cell;
+    if (dialect.quotes && is('"')) {
+      while (true) {
+        if (++at >= text.size()) return std::nullopt;
+        if (is('"')) {
+          ++at;
+          if (!is('"')) break;
+        }
+        cell += text[at];
+      }
+    } else {
+      while (at < text.size() && !is(dialect.delimiter) && !is('\n') && !is('\r')) {
+        cell += text[at++];
+      }
+    }
+    cells.push_back(cell);
+    if (is('\r')) ++at;
+    const bool after_cr = at > 0 && at <= text.size() && text[at - 1] == '\r';
+    if (at == text.size()) return std::pair{cells, at};
+    if (is('\n')) return std::pair{cells, at + 1};
+    if (after_cr || !is(dialect.delimiter)) return std::nullopt;
+    ++at;
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
@@ -18,6 +59,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!rest.empty()) {
     const CsvSplit whole = SplitCsvRow(rest, /*at_end=*/true, options.dialect, &cells);
     FUZZ_EXPECT(whole.bytes <= rest.size());
+    const auto plain = PlainRow(rest, options.dialect);
+    FUZZ_EXPECT(plain.has_value() == (whole.result == CsvSplit::kRow));
+    if (plain) {
+      FUZZ_EXPECT(plain->second == whole.bytes && plain->first.size() == cells.size());
+      for (size_t i = 0; i < cells.size(); ++i) {
+        std::string cell(cells[i].doubled_quotes ? "" : cells[i].text);
+        if (cells[i].doubled_quotes) UndoubleQuotes(cells[i].text, &cell);
+        FUZZ_EXPECT(cell == plain->first[i]);
+      }
+    }
     if (whole.result != CsvSplit::kRow) break;
     FUZZ_EXPECT(whole.bytes > 0 && !cells.empty());
     const size_t num_cells = cells.size();

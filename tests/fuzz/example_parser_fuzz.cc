@@ -40,6 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string kNames[] = {"b", "f", "i"};
   static constexpr DType kTypes[] = {DType::kBytes, DType::kFloat32, DType::kInt64};
 
+  // It would print each name that is not UTF-8.
+  static const google::protobuf::LogSilencer silencer;
   Example example;
   const bool sound = example.ParseFromArray(data, size);
   for (int i = 0; i < 3; ++i) {

@@ -13,13 +13,13 @@ namespace shardfeed {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 5) return 0;
   std::vector<DeflateBlock> blocks = {{0, 0}};
-  std::string expected(1 << 20, '\0');
+  static std::string out(1 << 20, '\0');  // clearing it takes longer than the rest
   z_stream stream = {};
   inflateInit2(&stream, -15);
   stream.next_in = const_cast<Bytef*>(data + 4);
   stream.avail_in = size - 4;
-  stream.next_out = reinterpret_cast<Bytef*>(expected.data());
-  stream.avail_out = expected.size();
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = out.size();
   int result = Z_OK;
   while (result == Z_OK && stream.avail_out > 0) {
     result = inflate(&stream, Z_BLOCK);
@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const bool sound = result == Z_STREAM_END;
   const size_t used = sound ? stream.total_in : size - 4;
-  expected.resize(stream.total_out);
+  const std::string expected = out.substr(0, stream.total_out);
   inflateEnd(&stream);
   blocks.push_back({8 * used, expected.size()});
   DeflateBlock& changed = blocks[data[1] % blocks.size()];
@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string found(expected.size(), '\0');
   const bool ok = InflateBlocks(std::string_view(slack).substr(0, used), blocks,
                                 /*ends_stream=*/true, absl::MakeSpan(found), /*window=*/0);
-  if (!ok) return 0;
+  // From another bit than the first, these bytes may be another sound stream.
+  if (!ok || blocks[0].bit != 0) return 0;
   FUZZ_EXPECT(sound);
   FUZZ_EXPECT(found == expected);
   return 0;

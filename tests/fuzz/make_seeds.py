@@ -2,10 +2,13 @@
 files of testdata. It gives the same bytes each time.
 
     python3 tests/fuzz/make_seeds.py
+
+JPEGs of kinds that testdata has none of are made by //tests/fuzz:jpeg_seeds.
 """
 
 import gzip
 import io
+import json
 import pathlib
 import random
 import struct
@@ -22,13 +25,17 @@ def write(target, name, content):
     (folder / name).write_bytes(content)
 
 
-def masked_crc(content):
+def crc32c(content):
     crc = 0xFFFFFFFF
     for byte in content:
         crc ^= byte
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
+    return crc ^ 0xFFFFFFFF
+
+
+def masked_crc(content):
+    crc = crc32c(content)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -79,6 +86,110 @@ def sized_member(content):
             struct.pack("<Q", 24 + len(body)) + body)
 
 
+def index(compression, sizes, points=(), shard_bytes=None):
+    """An index after docs/index.md, without its CRCs, which the target makes right. `points` are
+    tuples: file_offset, stream_offset, window, bits, at_header, blocks."""
+    offsets = [sum(sizes[:i]) for i in range(len(sizes))]
+    body = b""
+    directory = b""
+    for first in range(0, len(sizes), 128):
+        group = offsets[first:first + 128]
+        step = min(sizes[first:first + 128])
+        numbers = [at - group[0] - i * step for i, at in enumerate(group)]
+        width = max(numbers).bit_length()
+        packed = sum(number << i * width for i, number in enumerate(numbers))
+        directory += struct.pack("<Q", 88 + len(body))
+        body += struct.pack("<QQB", group[0], step, width)
+        body += packed.to_bytes((len(group) * width + 7) // 8, "little")
+    body += bytes(16)
+    directory_offset = 88 + len(body)
+    body += directory
+    restarts = 88 + len(body)
+    windows = b""
+    rows = b""
+    for file_offset, stream_offset, window, bits, at_header, blocks in points:
+        window = zlib.compress(window) if window else b""
+        rows += struct.pack("<QQQIBBH", file_offset, stream_offset, len(windows), len(window),
+                            bits, at_header, len(blocks))
+        windows += window + b"".join(struct.pack("<II", *block) for block in blocks)
+    body += rows + windows
+    stream = sum(sizes)
+    return b"SFINDEX1" + struct.pack(
+        "<II8Q", compression, 0, stream if shard_bytes is None else shard_bytes, stream,
+        len(sizes), 128, directory_offset, restarts, len(points), 88 + len(body)) + bytes(8) + body
+
+
+def manifest(count, version=2):
+    """A manifest after docs/manifest.md, without the end, which the target puts there."""
+    feature = {"kind": "bytes", "records": 3 * count, "min_values": 1, "max_values": 2,
+               "min_bytes": 0, "max_bytes": 9}
+    document = {
+        "format": "shardfeed manifest", "version": version, "stem": "train", "suffix": ".tfrecord",
+        "num_shards": count, "compression": "gzip", "records": 3 * count, "bytes": 152 * count,
+        "made_by": {"tool": "shardfeed 1.0", "command": "convert csv"},
+        "notes": ["two files were left out"],
+        "skipped": {"records": 1, "first": ["a.csv:3: a row of 2 cells"]},
+        "not_examples": 0,
+        "features": {
+            "b": feature,
+            "f": {"kind": "float", "records": 1, "min_values": 0, "max_values": 3,
+                  "mixed_kinds": 1},
+            "i": {"kind": "int64", "records": 2, "min_values": 1, "max_values": 1, "list": True},
+            "n": {"kind": "none", "records": 1, "min_values": 0, "max_values": 0}},
+        "shards": [{"file": "train-%05d-of-%05d.tfrecord" % (i, count), "bytes": 152, "records": 3,
+                    "records_digest": "0123abcd"} for i in range(count)]}
+    text = json.dumps(document, indent=1)
+    return (text[:-2] + ",\n ").encode() if version == 2 else text.encode() + b"\n"
+
+
+def snappy_block(content):
+    """TensorFlow's block: all of `content` as a literal, then a copy of its first eight bytes."""
+    raw = varint(len(content) + 8) + bytes([61 << 2]) + struct.pack("<H", len(content) - 1)
+    raw += content + bytes([(8 - 1) << 2 | 2]) + struct.pack("<H", len(content))
+    return struct.pack(">I", len(raw)) + raw
+
+
+def batch(rows):
+    """After docs/snapshot.md: n (int64), text (bytes) and values (ragged float32[2])."""
+    out = struct.pack("<6Q", rows, 0, 0, 1, 1, 3)
+    out += struct.pack("<Q", rows - 1)  # a damaged row
+    out += struct.pack("<6Q", 0, 0, 1, 10, 1, 0)  # an origin
+    for dtype, ragged, shape in [(5, 0, []), (10, 0, []), (8, 1, [2])]:
+        out += struct.pack("<%dQ" % (3 + len(shape)), dtype, ragged, len(shape), *shape)
+
+    def align(content):
+        return content + bytes(-len(content) % 64)
+
+    out = align(out) + struct.pack("<%dq" % rows, *range(rows))
+    texts = [b"text" * i for i in range(rows)]
+    ends = [sum(map(len, texts[:i + 1])) for i in range(rows)]
+    out = align(out) + struct.pack("<%dQ" % rows, *ends) + b"".join(texts)
+    splits = [i * (i + 1) // 2 for i in range(rows + 1)]
+    out = align(out) + struct.pack("<%dq" % (rows + 1), *splits)
+    return align(out) + struct.pack("<%df" % (2 * splits[-1]), *range(2 * splits[-1]))
+
+
+def piece(payload):
+    return struct.pack("<H", len(payload)) + payload
+
+
+def commit(old):
+    names = "".join(name + "\n" for name in old)
+    return ("shardfeed commit 1\nsuffix \nshards 2\n10\n0\nold %d\n%s" % (len(old), names)).encode()
+
+
+def done():
+    frames = [frame(record) for record in (b"one", b"two", b"three")]
+    heads = b"".join(f[:12] + f[-4:] for f in frames)
+    note = {"bytes": sum(map(len, frames)), "records": 3, "records_digest": crc32c(heads),
+            "not_examples": 3, "features": {}, "skipped": 1, "skipped_first": ["a defect"]}
+    return json.dumps(note).encode()
+
+
+# How many numbers each chain of state_fuzz.cc has in its state when it starts.
+STATE_NUMBERS = [3, 7, 8, 7, 6, 3, 7, 6, 4, 12, 23, 6, 5, 32, 3, 3]
+
+
 def main():
     numbers = random.Random(20)
     noise = bytes(numbers.randrange(240) for _ in range(3000))
@@ -101,6 +212,24 @@ def main():
     snappy = (TESTDATA / "tensorflow/examples.tfrecord.snappy").read_bytes()
     write("decompress", "snappy", b"\x02" + snappy[:4000])
 
+    write("decompress", "snappy_blocks", b"\x02" + snappy_block(noise[:700]) + snappy_block(text))
+    write("decompress", "gzip_fields", b"\x03\x1f\x8b\x08\x1e" + bytes(6) + b"\x03\x00ext" +
+          b"name\x00comment\x00" + struct.pack("<H", 0x1234) + deflate(text, -15) +
+          struct.pack("<II", zlib.crc32(text), len(text)))
+    flushed = zlib.compressobj(6, zlib.DEFLATED, 15)
+    parts = [flushed.compress(text[i:i + 500]) + flushed.flush(mode) for i, mode in
+             [(0, zlib.Z_SYNC_FLUSH), (500, zlib.Z_FULL_FLUSH), (1000, zlib.Z_FINISH)]]
+    write("decompress", "zlib_flushed", b"\x01" + b"".join(parts))
+    hardly = deflate(noise, -15)
+    for name, flags, content in [("header_to_header", 7, gzip.compress(text, mtime=0)),
+                                 ("zlib", 6, zlib.compress(noise)),
+                                 ("middle", 4, hardly + bytes(4))]:
+        size = len(text) if name == "header_to_header" else len(noise)
+        write("inflate_between", name, struct.pack("<BBHBB", flags, 0, size, 4, 1) +
+              struct.pack("<HH", 8 * 300, 400) + content)
+    write("inflate_between", "no_blocks",
+          struct.pack("<BBHBB", 4, 0, len(noise), 0, 0) + hardly + bytes(4))
+
     # An index of three records in one group, after docs/index.md.
     body = struct.pack("<QQB", 0, 16, 8) + bytes([0, 4, 104]) + bytes(16) + struct.pack("<Q", 88)
     header = b"SFINDEX1" + struct.pack("<II8Q", 0, 1, 152, 152, 3, 128, 88 + 36, 88 + 44, 0,
@@ -109,6 +238,19 @@ def main():
     for path in sorted((TESTDATA / "bad/.shardfeed").glob("*.index")):
         write("index", path.stem, path.read_bytes())
 
+    sizes = [16 + i % 50 for i in range(300)]
+    write("index", "groups", index(0, sizes))
+    write("index", "one_size", index(0, [116] * 200))
+    window = text[:600]
+    write("index", "gzip_restarts", index(1, sizes, [
+        (0, 0, b"", 0, 1, [(800, 8192), (9000, 17000)]), (2000, 3000, window, 3, 0, []),
+        (4000, 8000, window, 0, 0, [(77, 9000)])], 5000))
+    write("index", "zlib_members", index(2, sizes, [(0, 0, b"", 0, 1, []),
+                                                    (900, 5000, b"", 0, 1, [])], 1000))
+    write("index", "snappy_blocks", index(3, sizes, [(0, 0, b"", 0, 1, []),
+                                                     (400, 4000, b"", 0, 1, [])], 1000))
+
+    write("text_index", "blanks", b" 0\t20\r\n20  116 \n136 16")
     write("text_index", "right", b"0 20\n20 116\n136 16\n")
     write("text_index", "wrong", b"0 20\n20 117\n")
     write("spec", "sharded", b"train-00001-of-00010.tfrecord.gz")
@@ -163,7 +305,35 @@ def main():
     write("image_header", "tiff", b"II*\0\x08\0\0\0\x02\0\0\x01\x03\0\x01\0\0\0\x05\0\0\0"
           b"\x01\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0")
 
-    write("manifest", "small", b"""{"format": "shardfeed manifest", "version": 1}""")
+    write("manifest", "small", b"""\x01{"format": "shardfeed manifest", "version": 1}""")
+    write("manifest", "one_shard", b"\x00" + manifest(1))
+    write("manifest", "several", b"\x02" + manifest(4))
+    write("manifest", "version_1", b"\x01" + manifest(2, version=1))
+    sealed = manifest(1)
+    write("manifest", "sealed", b"\x01" + sealed + b'"crc32c": "%08x"\n}\n' % crc32c(sealed))
+
+    for chain, count in enumerate(STATE_NUMBERS):
+        write("state", "chain_%02d" % chain, bytes([chain]) + bytes(count))
+    write("state", "text", b"\x80" + json.dumps(
+        {"format": "shardfeed pipeline state", "version": 1, "chain": "0123456789abcdef",
+         "place": [0, 1, 2]}).encode())
+
+    header = json.dumps({"format": "shardfeed snapshot", "version": 1,
+                         "chain": "0123456789abcdef", "columns": "n: int64"}).encode()
+    write("element_store", "pieces", b"\x00" + piece(header) + piece(batch(3)) + piece(batch(5)))
+    write("element_store", "empty", b"\x00" + piece(header))
+    # The index of one piece behind the frames of the header and the piece.
+    at = 16 + len(header)
+    end = at + 16 + len(batch(2))
+    write("element_store", "own_index", b"\x01" + piece(header) + piece(batch(2)) +
+          piece(struct.pack("<QQ", at, 2)) + piece(struct.pack("<QQQ", end, 1, 2)))
+
+    write("commit", "fresh", b"\x00" + commit([]))
+    write("commit", "replaces", b"\x00" + commit(["t-00000-of-00003", "t-00001-of-00003"]))
+    write("commit", "foreign", b"\x00" + commit(["thesis.tex", "../precious"]))
+    write("commit", "no_crc", b"\x01" + commit([]))
+    write("done", "true", done())
+    write("done", "false", done().replace(b'"records": 3', b'"records": 4'))
 
 
 if __name__ == "__main__":
