@@ -1,6 +1,10 @@
 // Any index is refused, or answers every question without reading outside of it. Its two CRCs are
 // made right first, as docs/index.md has them, so that the fuzzer gets behind them.
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "shard/index.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
@@ -33,6 +37,20 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     (void)(*index)->RestartAtOrAfter(offset);
     (void)(*index)->EndAtOrAfter(offset);
     (void)(*index)->BlocksBetween(offset, stream_bytes);
+  }
+  const uint64_t points = std::min<uint64_t>((*index)->num_restart_points(), 20);
+  for (uint64_t i = 0; i < points; ++i) {
+    FUZZ_EXPECT((*index)->PointAt(i).stream_offset <= stream_bytes);
+    FUZZ_EXPECT((*index)->WindowAt(i).size() <= 32 << 10);
+    (void)(*index)->BlocksBehind(i);
+  }
+  // The index agrees with what it says itself, and with nothing that is one byte off.
+  std::vector<Record> first(std::min<uint64_t>(records, 200));
+  for (size_t i = 0; i < first.size(); ++i) first[i].offset = (*index)->Offset(i);
+  FUZZ_EXPECT((*index)->CountAgreeing(0, first) == first.size());
+  if (!first.empty()) {
+    ++first.back().offset;
+    FUZZ_EXPECT((*index)->CountAgreeing(0, first) == first.size() - 1);
   }
   return 0;
 }

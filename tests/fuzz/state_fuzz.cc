@@ -10,6 +10,8 @@
 #include "nlohmann/json.hpp"
 #include "pipeline/batch_bytes.h"
 #include "pipeline/dataset.h"
+#include "shard/spec.h"
+#include "shard/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {
@@ -39,12 +41,26 @@ Dataset Rows(int n) {
   return Dataset::Rows(rows);
 }
 
+// Shards of 60 records; removed when the process ends.
+Dataset Shards() {
+  static const testing::FuzzFile beside("shards", "");
+  const std::string path = beside.path() + "-t";
+  DatasetWriterOptions options;
+  options.threads = 1;
+  options.sync = false;
+  auto writer = *DatasetWriter::Create(*ParseOutputSpec(path + "@2"), options);
+  for (int i = 0; i < 60; ++i) FUZZ_EXPECT(writer->Write("record " + std::to_string(i)).ok());
+  FUZZ_EXPECT(writer->Finish({}).ok());
+  return Dataset::Shards(path + "@2");
+}
+
 // All end, so that a place far behind their end is come to.
 const std::vector<Dataset>& Chains() {
   static const auto* chains = [] {
     const Dataset rows = Rows(150);
     const Dataset mixed = Dataset::Mix({rows, rows.Skip(20), rows.Take(5)}, {3, 2, 1}, 9,
                                        {Exhausted::kDrop, Exhausted::kStop, Exhausted::kRepeat});
+    const Dataset shards = Shards();
     return new std::vector<Dataset>{
         Dataset::Range(0, 300).Batch(7),
         rows.Enumerate().Skip(3).Take(100),
@@ -67,6 +83,8 @@ const std::vector<Dataset>& Chains() {
                    return absl::OkStatus();
                  })
             .Batch(5),
+        shards.Shuffle(7).Batch(9),
+        shards.InterleaveShards(2).Shard(1, 3).Repeat(2),
     };
   }();
   return *chains;
