@@ -257,6 +257,7 @@ def main():
     write("spec", "count", b"folder/train@10.tfrecord")
     write("spec", "any", b"train@*.tfrecord")
     write("schema", "examples", example() + b"||" + sequence() + b"||" + example())
+    write("schema", "repeated", b"||".join([example()] * 4 + [sequence()] * 4))
     write("example_parser", "example", example())
     write("example_parser", "sequence", sequence())
 
