@@ -1,6 +1,8 @@
 // JSON Lines and arrays beside nlohmann/json: a file whose records are accepted is valid JSON. The
 // first byte chooses the layout.
 
+#include <algorithm>
+
 #include "convert/json.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/source_fuzz.h"
@@ -16,11 +18,23 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto source = MakeJsonSource({file.path()}, layout);
     if (source.ok()) testing::RunSource(**source, skip);
   }
+  const auto source = MakeJsonSource({file.path()}, layout);
+  if (!source.ok() || !(*source)->Scan({}, {}).ok() || (*source)->num_records() == 0) return 0;
   if (layout == JsonLayout::kArray) {
-    const auto source = MakeJsonSource({file.path()}, layout);
-    if (source.ok() && (*source)->Scan({}, {}).ok() && (*source)->num_records() > 0) {
-      FUZZ_EXPECT(nlohmann::json::accept(text));
-    }
+    FUZZ_EXPECT(nlohmann::json::accept(text));
+    return 0;
+  }
+  ExampleBuilder builder;
+  const absl::Status built = (*source)->ForEach([&](const Item& item) {
+    std::string record;
+    return (*source)->BuildRecord(item, builder, &record);
+  });
+  if (!built.ok()) return 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    FUZZ_EXPECT(nlohmann::json::accept(line));
   }
   return 0;
 }
