@@ -99,6 +99,10 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(
         "--center, --no-antialias and --save-grid tell of pictures: add --image SIZE"));
   }
+  if (batches && flags.skip_to > 0) {
+    return ReportError(
+        absl::InvalidArgumentError("--skip-to tells of records: leave --parse and --image out"));
+  }
   for (const std::string* path : {&flags.grid, &flags.trace}) {
     absl::Status status = CheckIsPath(*path);
     if (status.ok() && *path == "-") {
@@ -130,9 +134,11 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     reader = *std::move(opened);
     const uint64_t size = std::max<uint64_t>(1, reader->order().size());
     if (flags.skip_to > 0) reader->Seek(flags.skip_to / size, flags.skip_to % size);
-    uint64_t all = reader->records_per_epoch() * flags.epochs;
-    all -= std::min(all, flags.skip_to / flags.order.world);
-    total = std::min(total, all);
+    // An epoch may have fewer or more than the order, where it is cut to batches.
+    const uint64_t each = reader->records_per_epoch();
+    const uint64_t begun = flags.skip_to / size;
+    const uint64_t passed = std::min(each, flags.skip_to % size / flags.order.world);
+    total = std::min(total, begun < flags.epochs ? (flags.epochs - begun) * each - passed : 0);
   } else {
     absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
         UnindexedReader::Open(*lazy, *reading, InterruptToken());
@@ -245,7 +251,8 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(WholeNumber(1));
   command
       ->add_option("--skip-to", flags->skip_to,
-                   "start at this position of the sequence, counted over all ranks and epochs")
+                   "start at this position of the sequence, counted over all ranks and epochs: the "
+                   "second epoch begins at the number of records in the order")
       ->check(WholeNumber(0));
   command
       ->add_option("--take", flags->take,

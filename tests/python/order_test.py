@@ -122,6 +122,26 @@ def test_take_and_skip_to(dataset):
     assert succeed("read", dataset, "--json", "--records", "5,10-19").json["records"] == 11
 
 
+@pytest.mark.parametrize("end, each", [("drop", 8), ("pad", 12), ("wrap", 12)])
+def test_skip_to_counts_records_of_epochs_that_are_cut_to_batches(tmp_path, end, each):
+    with tf.io.TFRecordWriter(str(tmp_path / "d-00000-of-00001")) as writer:
+        for i in range(10):
+            writer.write(b"%d" % i)
+    succeed("index", tmp_path / "d@1")
+
+    def records(skip_to):
+        return succeed("read", tmp_path / "d@1", "--epochs", "2", "--batch", "4", "--end", end,
+                       "--skip-to", str(skip_to), "--json").json["records"]
+    assert records(0) == 2 * each
+    assert records(3) == 2 * each - 3
+    assert records(9) == each + max(0, each - 9)
+    assert records(10) == each
+    assert records(13) == each - 3
+    assert records(20) == records(100) == 0
+    message = harness.fail(USAGE, "read", tmp_path / "d@1", "--parse", "--skip-to", "3")
+    assert "--skip-to" in message and "leave --parse and --image out" in message
+
+
 def test_read_tells_of_damage_or_skips_it(dataset, tmp_path):
     for path in dataset.parent.glob("d-*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
