@@ -36,17 +36,17 @@ absl::Status MakeFolder(const std::string& folder) {
 }
 
 // Opens the file at `path` and locks it: only its holder may write to it, move it or remove it.
-absl::StatusOr<int> Lock(const std::string& path, std::stop_token stop) {
+// -1: somebody else holds it.
+absl::StatusOr<int> TryLock(const std::string& path) {
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) return ErrnoStatus(errno, path, "create");
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       ::close(fd);
-      if (error != EWOULDBLOCK && error != EINTR) return ErrnoStatus(error, path, "lock");
-      if (stop.stop_requested()) return absl::CancelledError("interrupted");
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      continue;
+      if (error == EINTR) continue;
+      if (error == EWOULDBLOCK) return -1;
+      return ErrnoStatus(error, path, "lock");
     }
     // Whoever held the lock before may have moved or removed the file.
     struct stat locked;
@@ -59,16 +59,60 @@ absl::StatusOr<int> Lock(const std::string& path, std::stop_token stop) {
   }
 }
 
+absl::StatusOr<int> Lock(const std::string& path, std::stop_token stop) {
+  while (true) {
+    absl::StatusOr<int> lock = TryLock(path);
+    if (!lock.ok() || *lock >= 0) return lock;
+    if (stop.stop_requested()) return absl::CancelledError("interrupted");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// PATH.tmp, PATH.1.tmp ...
+std::string NameBeside(const std::string& path, int number) {
+  return number == 0 ? path + ".tmp" : path + "." + std::to_string(number) + ".tmp";
+}
+
+// Removes what runs left that were killed while others were at work, from `number` on.
+void RemoveLeftBeside(const std::string& path, int number) {
+  std::error_code error;
+  for (std::string left = NameBeside(path, number); fs::exists(left, error);
+       left = NameBeside(path, ++number)) {
+    const absl::StatusOr<int> lock = TryLock(left);
+    if (!lock.ok() || *lock < 0) continue;
+    ::unlink(left.c_str());
+    ::close(*lock);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileReplacement>> FileReplacement::Begin(const std::string& path,
                                                                         std::stop_token stop) {
   if (absl::Status status = MakeFolder(FolderOf(path)); !status.ok()) return status;
-  std::string temporary = path + ".tmp";
+  std::string temporary = NameBeside(path, 0);
   absl::StatusOr<int> lock = Lock(temporary, std::move(stop));
   if (!lock.ok()) return lock.status();
+  return Open(path, std::move(temporary), *lock);
+}
+
+absl::StatusOr<std::unique_ptr<FileReplacement>> FileReplacement::BeginBeside(
+    const std::string& path) {
+  for (int number = 0;; ++number) {
+    std::string temporary = NameBeside(path, number);
+    absl::StatusOr<int> lock = TryLock(temporary);
+    if (!lock.ok()) return lock.status();
+    if (*lock < 0) continue;
+    RemoveLeftBeside(path, number + 1);
+    return Open(path, std::move(temporary), *lock);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<FileReplacement>> FileReplacement::Open(const std::string& path,
+                                                                       std::string temporary,
+                                                                       int lock) {
   std::unique_ptr<FileReplacement> replacement(
-      new FileReplacement(path, std::move(temporary), *lock));
+      new FileReplacement(path, std::move(temporary), lock));
   absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(replacement->temporary_);
   if (!file.ok()) return file.status();
   replacement->file_ = *std::move(file);

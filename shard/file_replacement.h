@@ -24,6 +24,10 @@ class FileReplacement {
   // Cancelled: stopping was asked for meanwhile.
   static absl::StatusOr<std::unique_ptr<FileReplacement>> Begin(const std::string& path,
                                                                 std::stop_token stop = {});
+  // The same in a folder that must be there, and without waiting: while others are at work it
+  // writes to PATH.1.tmp, PATH.2.tmp ..., and whoever commits last wins. For what takes long to
+  // write. What was killed may have left any of these; it is taken over or removed.
+  static absl::StatusOr<std::unique_ptr<FileReplacement>> BeginBeside(const std::string& path);
   // Removes what was written, unless that was committed.
   ~FileReplacement();
   FileReplacement(const FileReplacement&) = delete;
@@ -34,6 +38,8 @@ class FileReplacement {
   absl::Status Commit();
 
  private:
+  static absl::StatusOr<std::unique_ptr<FileReplacement>> Open(const std::string& path,
+                                                               std::string temporary, int lock);
   FileReplacement(std::string path, std::string temporary, int lock)
       : path_(std::move(path)), temporary_(std::move(temporary)), lock_(lock) {}
 
