@@ -116,6 +116,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   std::atomic<uint64_t> rows = 0;
   uint64_t bytes = 0;
   double first_batch_seconds = 0;
+  Batch first;
   const Stopwatch watch;
   absl::Status status;
   {
@@ -132,18 +133,19 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
       Batch batch;
       status = it.Next(&batch);
       if (!status.ok() || batch.empty()) break;
-      if (n == 0) first_batch_seconds = watch.Seconds();
-      if (n == 0 && !run.grid.empty()) {
-        status = SaveGrid(batch, run.image, run.grid);
-        if (!status.ok()) break;
+      if (n == 0) {
+        first_batch_seconds = watch.Seconds();
+        if (!run.grid.empty()) first = batch;
       }
       rows += batch.rows;
       bytes += batch.bytes();
     }
   }
-  if (!status.ok()) return ReportError(status);
   const IteratorStats stats = it.stats();
   started->reset();
+  // Only now, so that the run is not measured with it.
+  if (!first.empty()) status.Update(SaveGrid(first, run.image, run.grid));
+  if (!status.ok()) return ReportError(status);
   if (running.trace != nullptr) {
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);
   }

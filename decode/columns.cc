@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <utility>
 
 namespace shardfeed {
 namespace {
@@ -51,10 +53,14 @@ int64_t* AppendSplits(absl::Span<const int64_t> ends, int64_t* splits) {
 
 // To room for `elements` at least.
 void VariableColumn::Grow(size_t elements) {
-  capacity_ = std::max({elements, 2 * capacity_, size_t{64}});
-  std::unique_ptr<char[]> data(new char[capacity_ * element_bytes_]);
+  const size_t capacity = std::max({elements, 2 * capacity_, size_t{64}});
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(capacity, element_bytes_, &bytes)) throw std::bad_alloc();
+  std::unique_ptr<char[]> data(new char[bytes]);
   Copy(data_.get(), num_elements_, element_bytes_, data.get());
   data_ = std::move(data);
+  // Only now: where there is no memory, the column stays as it was.
+  capacity_ = capacity;
 }
 
 void VariableColumn::Truncate(size_t rows) {

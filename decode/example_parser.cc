@@ -428,8 +428,9 @@ void ParsedColumns::AddEmptyRow() {
   for (VariableColumn& column : variable_) column.EndRow();
 }
 
-void ParsedColumns::Clear() {
-  for (VariableColumn& column : variable_) column.Clear();
+void ParsedColumns::Truncate(size_t rows) {
+  // Those of fixed features have no rows here.
+  for (VariableColumn& column : variable_) column.Truncate(std::min(rows, column.num_rows()));
 }
 
 absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(

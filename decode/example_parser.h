@@ -50,8 +50,10 @@ class ParsedColumns {
   const VariableColumn& variable(size_t feature) const { return variable_[feature]; }
   // A further row of `variable`, without elements, in the place of one that is not parsed.
   void AddEmptyRow();
-  // Drops the rows of `variable`, whose memory is kept.
-  void Clear();
+  // Drops the rows of `variable` from number `rows` on, and of all what was begun behind the last
+  // one. Their memory is kept.
+  void Truncate(size_t rows);
+  void Clear() { Truncate(0); }
 
  private:
   friend class ExampleParser;

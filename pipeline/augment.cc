@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 
 #include "decode/augment_color.h"
 #include "decode/augment_filter.h"
 #include "fmt/format.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace augment {
@@ -583,7 +585,7 @@ void Run(const std::vector<Augmentation>& steps, Canvas& canvas, Random& random)
 class AugmentMemory : public StepMemory {
  public:
   const VariableColumn* variable(size_t) const override { return nullptr; }
-  void Clear() override {}
+  void Truncate(size_t) override {}
 
   ImageAugmenter::Memory memory;
 };
@@ -609,7 +611,10 @@ class AugmentStep : public RowStep {
     const Slot& to = range->slots[first_output];
     const size_t from_bytes = from.spec->bytes();
     const size_t to_bytes = to.spec->bytes();
+    const std::stop_token& stop = WorkStop::Token();
     for (size_t row = range->begin; row < range->end; ++row) {
+      range->failed_row = row;
+      if (stop.stop_requested()) return absl::CancelledError();
       if (!range->keep[row - range->begin]) continue;
       RowOrigin origin;
       // Rows that come from no source have their number in the batch.

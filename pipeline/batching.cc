@@ -37,7 +37,7 @@ class BatchStage : public Stage {
   }
   void Save(StateWords* words) const override { queue_.Save(words); }
   absl::Status Load(StateReader* words) override {
-    (void)builder_.Finish(/*batched=*/true);  // what came before an error
+    (void)builder_.Finish(/*batched=*/true);  // rows that an error left there
     return queue_.Load(words);
   }
 
@@ -184,7 +184,7 @@ class BudgetBatchStage : public Stage {
   }
   void Save(StateWords* words) const override { queue_.Save(words); }
   absl::Status Load(StateReader* words) override {
-    (void)builder_.Finish(/*batched=*/true);  // what came before an error
+    (void)builder_.Finish(/*batched=*/true);  // rows that an error left there
     return queue_.Load(words);
   }
 

@@ -4,12 +4,14 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {
@@ -28,7 +30,7 @@ ImageBox CenterCrop(ImageSize size, uint32_t width, uint32_t height, double frac
 class NoMemory : public StepMemory {
  public:
   const VariableColumn* variable(size_t) const override { return nullptr; }
-  void Clear() override {}
+  void Truncate(size_t) override {}
 };
 
 class DecodeImageStep : public RowStep {
@@ -50,6 +52,7 @@ class DecodeImageStep : public RowStep {
   }
 
   std::string name() const override { return "decode_image"; }
+  bool replaces() const override { return options_.on_damage == OnDamage::kReplace; }
   int valid_output() const override { return outputs_.size() > 1 ? 1 : -1; }
   std::unique_ptr<StepMemory> MakeMemory() const override { return std::make_unique<NoMemory>(); }
 
@@ -65,17 +68,20 @@ class DecodeImageStep : public RowStep {
     char* const valid = outputs_.size() > 1 ? range->slots[first_output + 1].data : nullptr;
     std::unique_ptr<ImageDecoder> decoder = Take();
     absl::Status status;
+    const std::stop_token& stop = WorkStop::Token();
     for (size_t row = range->begin; row < range->end; ++row) {
+      range->failed_row = row;
+      if (stop.stop_requested()) {
+        status = absl::CancelledError();
+        break;
+      }
       uint8_t& keep = range->keep[row - range->begin];
       if (!keep) continue;
       char* const out = pixels + row * decoder->result_bytes();
       status = DecodeRow(*range->input, row, pictures[row], *decoder, out);
       if (valid != nullptr) valid[row] = status.ok();
       if (status.ok()) continue;
-      if (valid == nullptr) {
-        range->failed_row = row;
-        break;
-      }
+      if (valid == nullptr) break;
       status = absl::OkStatus();
       std::memset(out, 0, decoder->result_bytes());
       if (options_.on_damage == OnDamage::kReplace) keep = RowRange::kReplace;

@@ -1,21 +1,16 @@
 #include "pipeline/element_store.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/buffer.h"
 #include "io/file.h"
-#include "io/output_file.h"
 #include "nlohmann/json.hpp"
 #include "pipeline/batch_bytes.h"
+#include "shard/file_replacement.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -135,12 +130,8 @@ class FileElements : public StoredElements {
 
 class FileWriter : public ElementWriter {
  public:
-  FileWriter(ElementFileOptions options, std::unique_ptr<OutputFile> file)
-      : options_(std::move(options)), file_(std::move(file)) {}
-
-  ~FileWriter() override {
-    if (file_ != nullptr) std::remove(file_->path().c_str());
-  }
+  FileWriter(ElementFileOptions options, std::unique_ptr<FileReplacement> replacement)
+      : options_(std::move(options)), replacement_(std::move(replacement)) {}
 
   absl::Status Start() {
     const nlohmann::ordered_json header = {{"format", kFormat},
@@ -151,11 +142,11 @@ class FileWriter : public ElementWriter {
   }
 
   absl::Status Add(const Batch& batch) override {
-    offsets_.push_back(file_->size());
+    offsets_.push_back(file().size());
     ends_.push_back((ends_.empty() ? 0 : ends_.back()) + batch.num_elements());
     absl::Status status = Append([&](std::string* out) { AppendBatch(batch, out); });
     if (!status.ok()) return status;
-    if (file_->size() > options_.max_bytes) {
+    if (file().size() > options_.max_bytes) {
       return absl::ResourceExhaustedError(
           fmt::format("{}: the elements take more than {} bytes; raise the limit, or leave the "
                       "step out",
@@ -165,7 +156,7 @@ class FileWriter : public ElementWriter {
   }
 
   absl::StatusOr<std::shared_ptr<const StoredElements>> Finish() override {
-    const uint64_t index = file_->size();
+    const uint64_t index = file().size();
     absl::Status status = Append([&](std::string* out) {
       for (size_t i = 0; i < offsets_.size(); ++i) {
         AppendLittleEndian(offsets_[i], out);
@@ -179,25 +170,19 @@ class FileWriter : public ElementWriter {
         AppendLittleEndian(ends_.empty() ? uint64_t{0} : ends_.back(), out);
       });
     }
-    if (status.ok() && !options_.temporary) status = file_->Sync();
-    if (status.ok()) status = file_->Close();
-    const std::string written = file_->path();
-    if (status.ok() && !options_.temporary) {
-      status = MoveFile(written, options_.path);
-      if (status.ok()) {
-        status = SyncDirectory(std::filesystem::path(options_.path).parent_path().string());
-      }
-    }
-    if (!status.ok()) return status;
     ElementFileOptions options = options_;
-    if (options_.temporary) options.path = written;
+    if (options_.temporary) options.path = file().path();
+    if (status.ok()) status = options_.temporary ? file().Close() : replacement_->Commit();
+    if (!status.ok()) return status;
     auto stored = OpenElementFile(options);
-    if (options_.temporary) std::remove(written.c_str());
-    file_ = nullptr;
+    // A temporary file goes, and its memory with `stored`.
+    replacement_ = nullptr;
     return stored;
   }
 
  private:
+  OutputFile& file() { return replacement_->file(); }
+
   // A frame of what `append` appends.
   template <typename Fn>
   absl::Status Append(Fn append) {
@@ -206,11 +191,11 @@ class FileWriter : public ElementWriter {
     const std::string_view payload = std::string_view(bytes_).substr(kHeaderBytes);
     WriteHeader(payload.size(), bytes_.data());
     AppendLittleEndian(MaskCrc(Crc32c(payload)), &bytes_);
-    return file_->Append(bytes_);
+    return file().Append(bytes_);
   }
 
   const ElementFileOptions options_;
-  std::unique_ptr<OutputFile> file_;
+  std::unique_ptr<FileReplacement> replacement_;
   std::string bytes_;
   std::vector<uint64_t> offsets_;
   std::vector<uint64_t> ends_;
@@ -224,11 +209,11 @@ std::unique_ptr<ElementWriter> MakeMemoryWriter(std::shared_ptr<const RowSpec> s
 }
 
 absl::StatusOr<std::unique_ptr<ElementWriter>> MakeFileWriter(ElementFileOptions options) {
-  static std::atomic<uint64_t> number = 0;
-  absl::StatusOr<std::unique_ptr<OutputFile>> file =
-      OutputFile::Create(fmt::format("{}.{}-{}.tmp", options.path, ::getpid(), number++));
-  if (!file.ok()) return file.status();
-  auto writer = std::make_unique<FileWriter>(std::move(options), *std::move(file));
+  // Runs that make the same at a time wait no more for each other than they must.
+  absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
+      FileReplacement::BeginBeside(options.path);
+  if (!replacement.ok()) return replacement.status();
+  auto writer = std::make_unique<FileWriter>(std::move(options), *std::move(replacement));
   if (absl::Status status = writer->Start(); !status.ok()) return status;
   return writer;
 }

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 
@@ -23,6 +24,12 @@ void RowEmitter::Begin() {
 void RowEmitter::EndRow() {
   if (rows_ == 0) return;
   for (VariableColumn& column : columns_) column.EndRow();
+}
+
+void RowEmitter::Truncate(size_t rows) {
+  EndRow();
+  for (VariableColumn& column : columns_) column.Truncate(std::min(rows, column.num_rows()));
+  rows_ = rows;
 }
 
 char* RowEmitter::Fixed(size_t output, DType asked) {
@@ -42,7 +49,7 @@ char* RowEmitter::Ragged(size_t output, DType asked, size_t elements) {
         "column '{}' {}", s.name,
         rows_ == 0 ? "has no row: call Begin first" : "is of another type, or not ragged"));
   }
-  return columns_[output].Extend(elements);
+  return ExtendColumn(s, elements, &columns_[output]);
 }
 
 std::string_view RowEmitter::Keep(std::string bytes) {
@@ -58,11 +65,25 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
     emitter.fixed_.resize(outputs->size());
     emitter.kept_ = std::make_shared<std::vector<std::unique_ptr<std::string>>>();
     std::vector<RowOrigin> origins;
+    absl::Status status;
+    const std::stop_token& stop = WorkStop::Token();
     for (size_t row = 0; row < batch.rows; ++row) {
+      if (stop.stop_requested()) return absl::CancelledError();
       const size_t first = emitter.rows_;
       if (std::binary_search(batch.damaged.begin(), batch.damaged.end(), row)) continue;
-      absl::Status status = fn(batch, row, emitter);
-      if (!status.ok()) return status;
+      try {
+        status = fn(batch, row, emitter);
+      } catch (const std::bad_alloc& error) {
+        status = NoRoom("flat_map", error);
+      } catch (const std::exception& error) {
+        status = absl::InternalError(fmt::format("flat_map: {}", error.what()));
+      }
+      if (!status.ok()) {
+        // The rows of those before it are delivered.
+        emitter.Truncate(first);
+        SetFailedRow(row, &status);
+        break;
+      }
       RowOrigin origin;
       if (emitter.rows_ > first && batch.OriginOf(row, &origin)) {
         origin.first = first;
@@ -70,14 +91,14 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
         origins.push_back(origin);
       }
     }
-    emitter.EndRow();
+    if (status.ok()) emitter.EndRow();
     Batch out;
     out.rows = emitter.rows_;
     out.spec = outputs;
     out.origins = std::move(origins);
     if (out.rows == 0) {
       batch = std::move(out);
-      return absl::OkStatus();
+      return status;
     }
     AllocateFixedColumns(&out);
     for (size_t c = 0; c < outputs->size(); ++c) {
@@ -100,7 +121,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
     // Views of bytes may point into what came in.
     out.memory.insert(out.memory.end(), batch.memory.begin(), batch.memory.end());
     batch = std::move(out);
-    return absl::OkStatus();
+    return status;
   };
 }
 

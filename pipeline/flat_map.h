@@ -11,6 +11,7 @@
 
 #include "decode/columns.h"
 #include "pipeline/parallel_stage.h"
+#include "pipeline/row_step.h"
 
 namespace shardfeed {
 
@@ -41,6 +42,7 @@ class RowEmitter {
   char* Fixed(size_t output, DType asked);
   char* Ragged(size_t output, DType asked, size_t elements);
   void EndRow();
+  void Truncate(size_t rows);
 
   std::shared_ptr<const RowSpec> spec_;
   std::vector<VariableColumn> columns_;
@@ -52,7 +54,8 @@ class RowEmitter {
 // Called for row `row` of `in`, with Batch::Row to read its values.
 using FlatMapFn = std::function<absl::Status(const Batch& in, size_t row, RowEmitter& out)>;
 
-// Applies `fn` to all rows of a batch, which becomes one of the rows that were emitted.
+// Applies `fn` to all rows of a batch, which becomes one of the rows that were emitted. Where `fn`
+// fails, of those that were emitted for the rows before; see SetFailedRow.
 BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn);
 
 }  // namespace shardfeed

@@ -13,6 +13,8 @@
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/sharing.h"
+#include "pipeline/verdict.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {
@@ -204,6 +206,7 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
     error_ = OpenAgain();
     if (!error_.ok()) return error_;
   }
+  const WorkStop wanted(context_->stop.get_token());
   const uint64_t start = NowNs();
   if (!repeated_.empty()) {
     *out = repeated_;
@@ -241,6 +244,7 @@ absl::Status Iterator::Peek(Batch* out) {
 std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
   if (!error_.ok() || !repeated_.empty()) return true;
   if (Forked()) return std::nullopt;
+  const WorkStop wanted(context_->stop.get_token());
   if (most.count() <= 0) return queue_->Await(most);
   const uint64_t start = NowNs();
   const std::optional<bool> there = queue_->Await(most);
@@ -368,28 +372,9 @@ IteratorStats Iterator::stats() const {
     stats.stages.push_back(std::move(stage));
   }
   stats.decisions = context_->Decisions();
-  // The consumer, if it hardly waits; else the last stage whose threads are busy; else the source.
-  if (stats.wait_seconds < 0.1 * stats.seconds) {
-    stats.limit = "the consumer";
-    stats.verdict = fmt::format(
-        "the consumer limits: it waits {:.0f} % of the time; a faster chain would not help",
-        100 * stats.wait_seconds / std::max(stats.seconds, 1e-9));
-    return stats;
-  }
-  for (auto it = stats.stages.rbegin(); it != stats.stages.rend(); ++it) {
-    const double share = it->busy_seconds / (std::max(stats.seconds, 1e-9) * it->workers);
-    if (share < 0.6) continue;
-    stats.limit = it->name;
-    stats.verdict = fmt::format(
-        "{} limits: its {} threads are busy {:.0f} % of the time; more threads or cores, or less "
-        "work in it, would help",
-        it->name, it->workers, 100 * share);
-    return stats;
-  }
-  stats.limit = "reading";
-  stats.verdict =
-      "reading limits: the stages wait for their input; faster storage, a larger budget or more "
-      "reading threads would help";
+  const Verdict verdict = FindLimit(stats.seconds, stats.wait_seconds, context_->AllCounters());
+  stats.limit = verdict.limit;
+  stats.verdict = verdict.text;
   return stats;
 }
 

@@ -30,7 +30,7 @@ struct RunOptions {
   // Of these threads, those that are used: at least one.
   double cpu_share = 1;
   // What may be held ahead of the consumer. Half is for readers that have no budget of their own,
-  // the rest for batches; each stage has always two batches. 0: a quarter of the memory that is
+  // the rest for batches; what comes next is always worked on. 0: a quarter of the memory that is
   // free for the process, by its control group too, but from 128 MiB to 2 GiB.
   uint64_t budget_bytes = 0;
   // Finds how many threads of each stage work and how far it reads ahead: see StageTuner. The
@@ -84,7 +84,7 @@ struct IteratorStats {
   // What autotune changed, when, and why: "1.5 s: parse+batch: 2 -> 1 threads: the consumer does
   // not wait, and 0.3 of 2 are busy". The last hundred.
   std::vector<std::string> decisions;
-  std::string limit;  // "the consumer", "reading", or a stage
+  std::string limit;  // see Verdict
   // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
   std::string verdict;
 };

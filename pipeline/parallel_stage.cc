@@ -4,20 +4,29 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "fmt/format.h"
 #include "io/thread.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {
 
-// What a range should take: long beside handing it out, short beside a batch.
+// What a stretch of a batch's rows should take: long beside handing it out, short beside a batch.
 constexpr uint64_t kRangeNs = 100'000;
+// The same of rows that are delivered by themselves: each stretch is put together like a batch.
+constexpr uint64_t kRowsNs = 1'000'000;
+// What one should make, as a share of the budget for each thread.
+constexpr uint64_t kBudgetShare = 8;
 // Batches that take less are handed out and announced several at a time: waking a thread takes as
 // long as some of them.
 constexpr uint64_t kTaskNs = 4 * kRangeNs;
@@ -26,11 +35,24 @@ constexpr size_t kTaskBatches = 8;
 constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
 
+// What stands before a row in a message.
+constexpr std::string_view kBatchFrom = "the batch that begins with ";
+constexpr std::string_view kRowsFrom = "the rows from ";
+constexpr std::string_view kFailedRowPayload = "shardfeed/failed_row";
+
 using Clock = std::chrono::steady_clock;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
+}
+
+std::optional<size_t> FailedRow(const absl::Status& status) {
+  const auto payload =
+      status.GetPayload(absl::string_view(kFailedRowPayload.data(), kFailedRowPayload.size()));
+  uint64_t row = 0;
+  if (!payload || !absl::SimpleAtoi(std::string(*payload), &row)) return std::nullopt;
+  return row;
 }
 
 class ParallelStage : public Stage {
@@ -43,6 +65,7 @@ class ParallelStage : public Stage {
         counters_(
             context_->Counters(key, steps_.name, [this](StageCounters& c) { SetLimits(c); })) {
     input_->Save(&state_);
+    beyond_ = input_->Beyond();
   }
 
   ~ParallelStage() override {
@@ -60,7 +83,13 @@ class ParallelStage : public Stage {
     if (!fatal_.ok()) return fatal_;
     if (jobs_.empty()) return input_status_;
     const std::unique_ptr<Job> job = TakeDone(lock);
-    if (!job->status.ok()) return job->status;
+    if (!job->status.ok()) {
+      lock.lock();
+      fatal_ = job->status;
+      lock.unlock();
+      if (job->output.empty()) return job->status;
+      // The rows before the one that failed; the error follows them.
+    }
     *out = std::move(job->output);
     counters_->batches += 1;
     counters_->rows += out->rows;
@@ -79,17 +108,20 @@ class ParallelStage : public Stage {
     words->insert(words->end(), state_.begin(), state_.end());
   }
 
+  uint64_t Beyond() const override { return beyond_; }
+
   absl::Status Load(StateReader* words) override {
     Stop();
     jobs_.clear();
-    tasks_.clear();
-    num_done_ = tasks_ahead_ = rows_ahead_ = 0;
+    open_.clear();
+    num_done_ = tasks_ahead_ = rows_ahead_ = rows_taken_ = 0;
     AddBytesAhead(-static_cast<int64_t>(bytes_ahead_));
     ended_ = pulling_ = false;
     input_status_ = fatal_ = absl::OkStatus();
     absl::Status status = input_->Load(words);
     state_.clear();
     input_->Save(&state_);
+    beyond_ = input_->Beyond();
     return status;
   }
 
@@ -101,25 +133,33 @@ class ParallelStage : public Stage {
   struct Job {
     Batch input;
     Batch fixed;
-    std::vector<std::unique_ptr<RangeMemory>> ranges;
-    size_t ranges_left = 0;
+    // Rows that are one element, or depend on one another, come to one output. Others are delivered
+    // in the stretches in which they are taken, each of which becomes a job of its own.
+    bool whole = false;
+    std::vector<std::unique_ptr<RangeMemory>> ranges;  // of the stretches that were taken, in order
     size_t rows = 0;
-    uint64_t bytes = 0;
+    size_t taken = 0;           // rows that threads have taken
+    size_t stretches_left = 0;  // that threads have taken and not done
+    uint64_t bytes = 0;         // that it takes, as AddBytesAhead was told
+    uint64_t made_bytes = 0;    // of `output`
     Batch output;
     absl::Status status;
     size_t failed_row = SIZE_MAX;
-    StateWords after;  // the input's
+    StateWords after;       // the input's, behind this
+    bool at_place = false;  // `after` is a place to come back to
     bool done = false;
     // Of its task: the job behind it, and whether there is none.
     Job* next = nullptr;
     bool ends_task = true;
   };
-  // A range of a job's rows; or jobs from `job` on, one after another, with all of their rows.
+  using Jobs = std::list<std::unique_ptr<Job>>;
+  // Rows of a job; or jobs from `job` on, one after another, with all of their rows.
   struct Task {
     Job* job;
-    size_t number;
+    size_t number;  // of job->ranges
     size_t begin;
     size_t end;
+    uint64_t reserved;  // of job->bytes: what the rows may make
   };
 
   void SetLimits(StageCounters& counters) const {
@@ -137,6 +177,8 @@ class ParallelStage : public Stage {
   void Start() {
     if (!threads_.empty()) return;
     stopping_ = false;
+    work_stop_ = std::stop_source();
+    stop_with_run_.emplace(context_->stop.get_token(), [this] { work_stop_.request_stop(); });
     workers_seen_ = counters_->workers;
     threads_.reserve(counters_->threads);
     for (int i = 0; i < counters_->threads; ++i) {
@@ -157,10 +199,12 @@ class ParallelStage : public Stage {
       std::lock_guard<std::mutex> lock(mutex_);
       stopping_ = true;
     }
+    work_stop_.request_stop();
     work_.notify_all();
     parked_.notify_all();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
+    stop_with_run_.reset();
   }
 
   // A thread ended with jobs in its hands, or none can start: nothing more is delivered.
@@ -173,7 +217,7 @@ class ParallelStage : public Stage {
   }
 
   // Called with mutex_ held. A job that is to be delivered now, if it is done; else the end.
-  std::deque<std::unique_ptr<Job>>::iterator FindDone() {
+  Jobs::iterator FindDone() {
     if (context_->deterministic) {
       return !jobs_.empty() && jobs_.front()->done ? jobs_.begin() : jobs_.end();
     }
@@ -187,11 +231,14 @@ class ParallelStage : public Stage {
     const auto ready = [&] {
       return !fatal_.ok() || (jobs_.empty() ? ended_ : FindDone() != jobs_.end());
     };
+    // Whoever asks may be a thread of another stage, which is stopped before the run is.
+    const std::stop_token stop =
+        WorkStop::Token().stop_possible() ? WorkStop::Token() : context_->stop.get_token();
     while (true) {
       if (!ready()) {
         const Clock::time_point start = Clock::now();
         if (start >= deadline) return false;
-        const bool in_time = done_.wait_until(lock, context_->stop.get_token(), deadline, ready);
+        const bool in_time = done_.wait_until(lock, stop, deadline, ready);
         counters_->wait_out_ns += (Clock::now() - start).count();
         if (!in_time) return false;
       }
@@ -211,13 +258,19 @@ class ParallelStage : public Stage {
     --num_done_;
     if (job->ends_task) --tasks_ahead_;
     rows_ahead_ -= job->rows;
+    rows_taken_ -= job->rows;
     AddBytesAhead(-static_cast<int64_t>(job->bytes));
     counters_->ready = num_done_;
     NoteLevel();
     const int workers = counters_->workers;
     const bool more_work = workers > workers_seen_;
     workers_seen_ = workers;
-    if (job->status.ok()) state_ = std::move(job->after);
+    if (job->status.ok() && job->at_place) {
+      state_ = std::move(job->after);
+      beyond_ = 0;
+    } else {
+      beyond_ += job->output.num_elements();
+    }
     const bool room = job->ends_task || jobs_.size() < 2;
     Recycle(*job);
     lock.unlock();
@@ -226,24 +279,121 @@ class ParallelStage : public Stage {
     return job;
   }
 
+  // Whether more may be begun: what is ahead of the consumer is within the budget, and not too
+  // much for it. Called with mutex_ held.
+  bool MayGoAhead(size_t rows) const {
+    if (context_->ahead_bytes >= context_->budget_bytes) return false;
+    return tasks_ahead_ < counters_->read_ahead ||
+           (!steps_.input_may_await && rows < kRowsAheadPerThread * counters_->workers);
+  }
+  // What comes next for the consumer may always be worked on.
   bool MayPull() const {
     if (pulling_ || ended_) return false;
-    if (jobs_.size() < 2) return true;
-    if (context_->ahead_bytes >= context_->budget_bytes || jobs_.size() >= kMaxBatchesAhead) {
-      return false;
+    if (jobs_.empty()) return true;
+    return jobs_.size() < kMaxBatchesAhead && MayGoAhead(rows_ahead_);
+  }
+  bool MayTake() const {
+    if (open_.empty()) return false;
+    const Job& job = *open_.front()->get();
+    if (&job == jobs_.front().get()) return true;
+    if (job.whole || job.next != nullptr) return context_->ahead_bytes < context_->budget_bytes;
+    return MayGoAhead(rows_taken_);
+  }
+
+  // The rows of `job` that a thread takes next: as many as take little time and memory, as far as
+  // is known, and at most twice as many as ever did. Called with mutex_ held.
+  size_t StretchRows(const Job& job) const {
+    const size_t left = job.rows - job.taken;
+    if (job.whole && steps_.rows == nullptr) return left;
+    const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+    if (row_ns == 0) return 1;
+    const uint64_t most_bytes = context_->budget_bytes / kBudgetShare / context_->threads;
+    const uint64_t most =
+        std::max<uint64_t>(std::min({(job.whole ? kRangeNs : kRowsNs) / row_ns,
+                                     most_bytes / std::max<uint64_t>(row_bytes_, 1),
+                                     2 * longest_.load(std::memory_order_relaxed)}),
+                           1);
+    if (left <= most) return left;
+    const size_t stretches = (left + most - 1) / most;
+    return (left + stretches - 1) / stretches;
+  }
+
+  // Called with mutex_ held, and MayTake().
+  Task TakeTask() {
+    const typename Jobs::iterator at = open_.front();
+    Job* job = at->get();
+    if (job->next != nullptr) {
+      open_.pop_front();
+      for (Job* j = job; j != nullptr; j = j->next) {
+        j->taken = j->rows;
+        j->stretches_left = 1;
+        j->ranges.resize(1);
+        rows_taken_ += j->rows;
+      }
+      return {job, 0, 0, job->rows, 0};
     }
-    return tasks_ahead_ < counters_->read_ahead ||
-           (!steps_.input_may_await && rows_ahead_ < kRowsAheadPerThread * counters_->workers);
+    const size_t n = StretchRows(*job);
+    Task task = {job, 0, job->taken, job->taken + n, n * row_bytes_};
+    if (job->whole || n == job->rows) {
+      if (n == job->rows - job->taken) open_.pop_front();
+    } else {
+      // The rows become a job of their own, before what is left of the one that they were of.
+      auto part = std::make_unique<Job>();
+      part->input = job->input.Slice(job->taken, n);
+      part->rows = n;
+      part->bytes = job->bytes * n / (job->rows - job->taken);
+      job->bytes -= part->bytes;
+      task = {part.get(), 0, 0, n, task.reserved};
+      job->taken += n;
+      ++tasks_ahead_;
+      if (job->taken == job->rows) {
+        part->after = std::move(job->after);
+        part->at_place = job->at_place;
+        *at = std::move(part);
+        --tasks_ahead_;
+        open_.pop_front();
+      } else {
+        jobs_.insert(at, std::move(part));
+      }
+      job = task.job;
+    }
+    job->taken = task.end;
+    ++job->stretches_left;
+    task.number = job->ranges.size();
+    job->ranges.emplace_back();
+    job->bytes += task.reserved;
+    AddBytesAhead(static_cast<int64_t>(task.reserved));
+    rows_taken_ += n;
+    return task;
+  }
+
+  // What a stretch of rows took and made. Called with mutex_ held.
+  void Learn(const Job& job, size_t rows, uint64_t ns, uint64_t bytes) {
+    if (rows == 0) return;
+    // A moving mean, which the first one sets.
+    const uint64_t each = std::max<uint64_t>(ns / rows, 1);
+    const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
+    row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
+    // More than before is believed at once.
+    row_bytes_ = std::max(bytes / rows, row_bytes_ - (row_bytes_ + 7) / 8);
+    const uint64_t longest = longest_.load(std::memory_order_relaxed);
+    const bool cheap = ns <= 2 * (job.whole ? kRangeNs : kRowsNs);
+    longest_.store(cheap ? std::max<uint64_t>(longest, rows) : std::max<uint64_t>(rows / 2, 1),
+                   std::memory_order_relaxed);
   }
 
   // Thread `number` of the stage.
   void Work(int number) {
+    const WorkStop stop(work_stop_.get_token());
     const auto parked = [&] { return number >= counters_->workers; };
+    // Once the run is cancelled, nothing more is begun.
+    const auto wanted = [&] { return !WorkStop::Token().stop_requested(); };
     std::vector<std::unique_ptr<Job>> pulled;
     std::vector<std::unique_ptr<RangeMemory>> memories;
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      work_.wait(lock, [&] { return stopping_ || parked() || !tasks_.empty() || MayPull(); });
+      work_.wait(lock,
+                 [&] { return stopping_ || parked() || (wanted() && (MayTake() || MayPull())); });
       if (stopping_) return;
       if (parked()) {
         // What woke this thread is for another one.
@@ -251,9 +401,8 @@ class ParallelStage : public Stage {
         parked_.wait(lock, [&] { return stopping_ || !parked(); });
         continue;
       }
-      if (!tasks_.empty()) {
-        const Task task = tasks_.front();
-        tasks_.pop_front();
+      if (MayTake()) {
+        const Task task = TakeTask();
         for (Job* job = task.job; job != nullptr; job = job->next) memories.push_back(TakeMemory());
         lock.unlock();
         context_->gate.Enter();
@@ -274,18 +423,16 @@ class ParallelStage : public Stage {
         ended_ = true;
         input_status_ = std::move(status);
       }
-      size_t n = 0;
+      bool shared = false;
       if (!pulled.empty()) {
-        Job& first = *pulled.front();
-        n = first.ranges_left;
-        for (size_t i = 0; i < n; ++i) {
-          tasks_.push_back({&first, i, first.rows * i / n, first.rows * (i + 1) / n});
-        }
+        shared = StretchRows(*pulled.front()) < pulled.front()->rows;
         ++tasks_ahead_;
         for (std::unique_ptr<Job>& job : pulled) {
+          const bool first = job == pulled.front();
           rows_ahead_ += job->rows;
           AddBytesAhead(static_cast<int64_t>(job->bytes));
           jobs_.push_back(std::move(job));
+          if (first) open_.push_back(std::prev(jobs_.end()));
         }
         pulled.clear();
         NoteLevel();
@@ -293,7 +440,7 @@ class ParallelStage : public Stage {
       // This thread takes a task itself; one more may pull the next one.
       lock.unlock();
       if (ended) done_.notify_all();
-      if (ended || n > 1) {
+      if (ended || shared) {
         work_.notify_all();
       } else {
         work_.notify_one();
@@ -321,7 +468,7 @@ class ParallelStage : public Stage {
     while (true) {
       auto job = std::make_unique<Job>();
       const uint64_t start = NowNs();
-      absl::Status status = Pull(*job, jobs->empty() ? SIZE_MAX : 1);
+      absl::Status status = Pull(*job);
       const uint64_t pull_ns = NowNs() - start;
       if (!status.ok() || job->input.empty()) {
         *ended = true;
@@ -330,7 +477,7 @@ class ParallelStage : public Stage {
       const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
       expected_ns += job->rows * row_ns;
       bytes += job->bytes;
-      const bool alone = job->ranges_left > 1 || row_ns == 0;
+      const bool alone = !InOneStretch(*job, row_ns);
       if (!jobs->empty()) {
         jobs->back()->next = job.get();
         jobs->back()->ends_task = false;
@@ -344,29 +491,41 @@ class ParallelStage : public Stage {
     }
   }
 
-  absl::Status Pull(Job& job, size_t most_ranges) {
+  // As far as is known; without mutex_.
+  bool InOneStretch(const Job& job, uint64_t row_ns) const {
+    return row_ns > 0 && job.status.ok() && job.rows * row_ns <= kRangeNs &&
+           job.rows <= 2 * longest_.load(std::memory_order_relaxed);
+  }
+
+  absl::Status Pull(Job& job) {
     const uint64_t start = NowNs();
     absl::Status status = input_->Next(&job.input);
     if (!status.ok() || job.input.empty()) return status;
-    input_->Save(&job.after);
+    job.at_place = input_->Beyond() == 0;
+    if (job.at_place) input_->Save(&job.after);
     const uint64_t end = NowNs();
     counters_->wait_in_ns += end - start;
     if (context_->trace) context_->trace->Add("input", start, end, job.input.rows);
     job.rows = job.input.rows;
+    job.whole = job.input.batched || (steps_.rows != nullptr && steps_.rows->replaces());
     job.bytes = job.input.bytes();
     counters_->bytes += job.bytes;
-    job.ranges_left = 1;
-    if (steps_.rows != nullptr) {
-      job.fixed = steps_.rows->AllocateFixed(job.input, context_->allocator);
+    if (job.whole && steps_.rows != nullptr) {
+      Allocate(job);
       // Nothing is in it yet: what strings there would point to is not to be counted.
-      for (const ColumnSpec& column : *job.fixed.spec) job.bytes += job.rows * column.bytes();
-      const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
-      // Before anything is known, a few.
-      job.ranges_left = row_ns == 0 ? 4 : job.rows * row_ns / kRangeNs;
-      job.ranges_left = std::clamp<size_t>(job.ranges_left, 1, std::min(job.rows, most_ranges));
-      job.ranges.resize(job.ranges_left);
+      job.bytes += job.rows * steps_.rows->fixed_row_bytes();
     }
     return status;
+  }
+
+  // Memory for the fixed columns of the job's rows. If there is none, the first row is to blame.
+  void Allocate(Job& job) {
+    try {
+      job.fixed = steps_.rows->AllocateFixed(job.input, context_->allocator);
+    } catch (const NoRoomError& error) {
+      job.status = absl::ResourceExhaustedError(error.what());
+      job.failed_row = 0;
+    }
   }
 
   // Called with mutex_ held.
@@ -390,17 +549,24 @@ class ParallelStage : public Stage {
     size_t num_finished = 0;
     Job* next = nullptr;
     for (Job* job = task.job; job != nullptr; job = next) {
-      // Of a job with ranges in the hands of others, this is all that is looked at behind its own.
+      // Of a job with rows in the hands of others, this is all that is looked at behind its own.
       next = job->next;
-      const size_t row_end = job == task.job ? task.end : job->rows;
-      const size_t row = job == task.job ? task.begin : 0;
-      const size_t number = job == task.job ? task.number : 0;
-      if (RunRange(*job, number, row, row_end, std::move((*memories)[num_finished]))) {
+      Task own = {job, 0, 0, job->rows, 0};
+      if (job == task.job) own = task;
+      if (!job->whole && steps_.rows != nullptr) Allocate(*job);
+      const bool whole = job->whole;
+      const bool last = RunRows(own, std::move((*memories)[num_finished]));
+      if (last) {
         Finish(*job);
+        job->made_bytes = job->output.bytes();
         ++num_finished;
       }
       const uint64_t end = NowNs();
-      if (context_->trace) context_->trace->Add(counters_->name, begin, end, row_end - row);
+      if (!whole) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        Learn(*job, own.end - own.begin, end - begin, job->made_bytes);
+      }
+      if (context_->trace) context_->trace->Add(counters_->name, begin, end, own.end - own.begin);
       begin = end;
     }
     counters_->busy_ns += NowNs() - start;
@@ -408,73 +574,128 @@ class ParallelStage : public Stage {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       for (Job* job = task.job; job != nullptr; job = job->next) {
-        const uint64_t bytes = job->output.bytes();
-        AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(job->bytes));
-        job->bytes = bytes;
+        AddBytesAhead(static_cast<int64_t>(job->made_bytes) - static_cast<int64_t>(job->bytes));
+        job->bytes = job->made_bytes;
         job->done = true;
       }
       num_done_ += num_finished;
       counters_->ready = num_done_;
     }
     done_.notify_all();
+    // What was reserved and not needed may be room for another one.
+    work_.notify_one();
   }
 
-  // True: this was the last of the job's ranges.
-  bool RunRange(Job& job, size_t number, size_t begin, size_t end,
-                std::unique_ptr<RangeMemory> memory) {
+  // True: no rows of the job are left, and none in the hands of others.
+  bool RunRows(const Task& task, std::unique_ptr<RangeMemory> memory) {
     if (steps_.rows == nullptr) return true;
-    if (memory == nullptr) memory = steps_.rows->MakeMemory();
-    const uint64_t start = NowNs();
-    absl::Status status = steps_.rows->Run(job.input, job.fixed, begin, end, memory.get());
-    // A moving mean, which the first range sets.
-    const uint64_t each = std::max<uint64_t>((NowNs() - start) / (end - begin), 1);
-    const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
-    row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
+    Job& job = *task.job;
+    absl::Status status;
+    uint64_t ns = 0;
+    uint64_t bytes = 0;
+    if (job.fixed.spec != nullptr) {
+      if (memory == nullptr) memory = steps_.rows->MakeMemory();
+      const uint64_t start = NowNs();
+      status = steps_.rows->Run(job.input, job.fixed, task.begin, task.end, memory.get());
+      ns = NowNs() - start;
+      bytes = steps_.rows->VariableBytes(*memory);
+    }
     std::lock_guard<std::mutex> lock(mutex_);
+    if (job.whole) Learn(job, task.end - task.begin, ns, bytes);
+    if (bytes != task.reserved) {
+      job.bytes += bytes - task.reserved;
+      AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(task.reserved));
+    }
     if (!status.ok() && memory->range.failed_row < job.failed_row) {
       job.failed_row = memory->range.failed_row;
       job.status = std::move(status);
     }
-    job.ranges[number] = std::move(memory);
-    return --job.ranges_left == 0;
+    job.ranges[task.number] = std::move(memory);
+    if (!job.status.ok() && job.taken < job.rows) {
+      // The rows behind are not wanted any more.
+      std::erase_if(open_, [&](Jobs::iterator at) { return at->get() == &job; });
+      rows_taken_ += job.rows - job.taken;
+      job.taken = job.rows;
+    }
+    return --job.stretches_left == 0 && job.taken == job.rows;
   }
 
-  // All ranges are done, and no other thread has the job.
+  // All rows are done, and no other thread has the job.
   void Finish(Job& job) {
-    if (!job.status.ok()) {
-      const std::string where = context_->Describe(job.input, job.failed_row);
-      const std::string what(job.status.message());
-      job.status = absl::Status(job.status.code(),
-                                where.empty() ? what : fmt::format("{}: {}", where, what));
-      return;
+    const bool batched = job.input.batched;
+    Batch origins;  // of the input, which its output takes over
+    origins.origins = job.input.origins;
+    absl::Status status;
+    try {
+      FinishRows(job);
+      if (job.status.ok() || !batched) RunBatchFns(job);
+    } catch (const NoRoomError& error) {
+      status = absl::ResourceExhaustedError(error.what());
+    } catch (const std::bad_alloc& error) {
+      status = NoRoom(steps_.name, error);
     }
-    if (steps_.rows != nullptr) {
-      uint64_t num_invalid = 0;
-      job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges,
-                                       context_->allocator, &num_invalid);
-      counters_->invalid += num_invalid;
-      job.fixed = Batch();
-    } else {
-      job.output = std::move(job.input);
+    if (!status.ok()) {
+      job.output = Batch();
+      job.status = At(origins, 0, batched ? kBatchFrom : kRowsFrom, status);
     }
     job.input = Batch();
+  }
+
+  // `status`, told as row `row`'s of `batch`.
+  absl::Status At(const Batch& batch, size_t row, std::string_view before,
+                  const absl::Status& status) const {
+    const std::string where = context_->Describe(batch, row);
+    if (where.empty()) return status;
+    return absl::Status(status.code(),
+                        fmt::format("{}{}: {}", before, where, std::string(status.message())));
+  }
+
+  // Puts the output of the row steps together. Of rows that are elements, those before the one that
+  // failed.
+  void FinishRows(Job& job) {
+    if (!job.status.ok()) {
+      const size_t good = job.failed_row;
+      job.status = At(job.input, good, "", job.status);
+      if (job.input.batched || good == 0 || WorkStop::Token().stop_requested()) return;
+      job.input = job.input.Slice(0, good);
+      job.fixed.rows = good;
+      const auto behind = std::find_if(job.ranges.begin(), job.ranges.end(),
+                                       [&](const auto& m) { return m->range.begin >= good; });
+      job.ranges.erase(behind, job.ranges.end());
+    }
+    if (steps_.rows == nullptr) {
+      job.output = std::move(job.input);
+      return;
+    }
+    uint64_t num_invalid = 0;
+    job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges,
+                                     context_->allocator, &num_invalid);
+    counters_->invalid += num_invalid;
+    job.fixed = Batch();
+  }
+
+  void RunBatchFns(Job& job) {
     for (const BatchFn& fn : steps_.batches) {
       if (job.output.empty()) return;
+      const Batch before = job.output.batched ? Batch() : job.output;
+      absl::Status status;
       try {
-        job.status = fn(job.output);
-      } catch (const std::bad_alloc&) {
-        job.status = OutOfMemory();
+        status = fn(job.output);
+      } catch (const std::bad_alloc& error) {
+        status = NoRoom(steps_.name, error);
       } catch (const std::exception& e) {
-        job.status = absl::InternalError(fmt::format("{}: {}", steps_.name, e.what()));
+        status = absl::InternalError(fmt::format("{}: {}", steps_.name, e.what()));
       }
-      if (job.status.ok()) continue;
-      const std::string where = context_->Describe(job.output, 0);
-      if (!where.empty()) {
-        job.status =
-            absl::Status(job.status.code(), fmt::format("the batch that begins with {}: {}", where,
-                                                        std::string(job.status.message())));
+      if (status.ok()) continue;
+      const std::optional<size_t> row = FailedRow(status);
+      if (before.empty()) {
+        job.status = At(job.output, 0, kBatchFrom, status);
+        job.output = Batch();
+        return;
       }
-      return;
+      // Functions behind this one get the rows that were made before it failed.
+      job.status = At(before, row.value_or(0), row ? "" : kRowsFrom, status);
+      if (!row) job.output = Batch();
     }
   }
 
@@ -482,21 +703,31 @@ class ParallelStage : public Stage {
   const ParallelSteps steps_;
   const std::shared_ptr<RunContext> context_;
   const std::shared_ptr<StageCounters> counters_;
+  // What a row takes (0: nothing is known), and the most rows that threads took at a time while
+  // that was cheap. Written with mutex_ held.
   std::atomic<uint64_t> row_ns_ = 0;
-  StateWords state_;                  // the consumer's
+  std::atomic<uint64_t> longest_ = 1;
+  // The consumer's: see Save and Beyond.
+  StateWords state_;
+  uint64_t beyond_ = 0;
   std::vector<std::thread> threads_;  // the consumer's, as they start
+  // Ends the work of these threads, with the run or before.
+  std::stop_source work_stop_;
+  std::optional<std::stop_callback<std::function<void()>>> stop_with_run_;
 
   std::mutex mutex_;  // guards all below
   std::condition_variable work_;
   std::condition_variable parked_;  // threads that are not to work
   std::condition_variable_any done_;
-  std::deque<std::unique_ptr<Job>> jobs_;  // in order
-  std::deque<Task> tasks_;                 // that no thread has taken
+  Jobs jobs_;                        // in order
+  std::deque<Jobs::iterator> open_;  // those with rows that no thread has taken, in order
+  uint64_t row_bytes_ = 0;           // that a row makes
   std::vector<std::unique_ptr<RangeMemory>> spares_;
   int workers_seen_ = 0;  // by the consumer
   size_t num_done_ = 0;
   size_t tasks_ahead_ = 0;  // not delivered to their last job
   size_t rows_ahead_ = 0;
+  size_t rows_taken_ = 0;  // of these
   uint64_t bytes_ahead_ = 0;
   bool pulling_ = false;
   bool ended_ = false;
@@ -506,6 +737,11 @@ class ParallelStage : public Stage {
 };
 
 }  // namespace
+
+void SetFailedRow(size_t row, absl::Status* status) {
+  status->SetPayload(absl::string_view(kFailedRowPayload.data(), kFailedRowPayload.size()),
+                     absl::Cord(std::to_string(row)));
+}
 
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
                                          const void* key, std::shared_ptr<RunContext> context) {

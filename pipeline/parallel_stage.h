@@ -15,8 +15,12 @@
 
 namespace shardfeed {
 
-// Work on a whole batch, which it may change or replace. May throw.
+// Work on a whole batch, which it may change or replace; or on some rows, where rows are the
+// elements. May throw.
 using BatchFn = std::function<absl::Status(Batch&)>;
+// For one that fails on rows: tells which row of those that came in. What it made of the rows
+// before is left in the batch, and delivered.
+void SetFailedRow(size_t row, absl::Status* status);
 
 struct ParallelSteps {
   std::string name;
@@ -31,11 +35,17 @@ struct ParallelSteps {
   bool input_may_await = false;
 };
 
-// Each batch of the input is worked on in ranges of rows, cut such that one takes about a tenth of
-// a millisecond; threads take ranges in the order of the batches, so that the one that is due is
-// done first, and its rows are written straight to their place. There is no reordering: a batch is
-// delivered when its last range is done, and a slow row holds up nothing but its own batch. Batches
-// that take less than that are taken several at a time.
+// Threads take stretches of rows in the order of the input, so that what is due is done first: one
+// row at first, and more while they are cheap, in time (for a batch, about a tenth of a
+// millisecond) and in what they make. Rows of a batch are written straight to their place, and it
+// is delivered when its last stretch is done; rows that are elements are delivered in these
+// stretches. There is no reordering: a slow row holds up nothing but its own batch or stretch.
+// Batches that take little are taken several at a time.
+//
+// What comes next for the consumer is always worked on; what is ahead of it only as far as the
+// budget allows, in which what functions make counts as they make it. An error comes behind the
+// rows, or the whole batches, before it. When the stage is left or the run is cancelled, each
+// thread ends behind the row that it works on.
 //
 // `key` tells the step from others in `context`.
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,

@@ -41,6 +41,7 @@ class RepeatStage : public Stage {
     words->push_back(any_);
     if (input_ != nullptr) input_->Save(words);
   }
+  uint64_t Beyond() const override { return input_ == nullptr ? 0 : input_->Beyond(); }
   absl::Status Load(StateReader* words) override {
     absl::Status status = Open(epochs_ > 0 ? words->ReadUpTo(epochs_) : words->Read());
     any_ = words->ReadUpTo(1) != 0;

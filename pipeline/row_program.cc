@@ -1,7 +1,9 @@
 #include "pipeline/row_program.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "fmt/format.h"
@@ -51,10 +53,13 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
       } else {
         program->places_.push_back({Place::kFixed, fixed.size(), 0});
         fixed.push_back(output);
+        program->fixed_steps_.push_back(s);
+        program->fixed_row_bytes_ += output.bytes();
       }
       slots.push_back(output);
     }
     program->filters_ |= step.filters();
+    program->replaces_ |= step.replaces();
   }
   RowSpec output;
   for (int slot : visible) {
@@ -79,7 +84,23 @@ Batch RowProgram::AllocateFixed(const Batch& input, const HostAllocator& allocat
   Batch fixed;
   fixed.spec = fixed_;
   fixed.rows = input.rows;
-  AllocateFixedColumns(&fixed, allocator);
+  try {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(fixed_row_bytes_, input.rows, &bytes) ||
+        bytes > static_cast<size_t>(PTRDIFF_MAX) / 2) {
+      throw std::bad_alloc();
+    }
+    AllocateFixedColumns(&fixed, allocator);
+  } catch (const std::bad_alloc&) {
+    const auto largest =
+        std::max_element(fixed_->begin(), fixed_->end(),
+                         [](const auto& a, const auto& b) { return a.bytes() < b.bytes(); });
+    throw NoRoomError(
+        fmt::format("{}: column '{}': rows of {} bytes do not fit into memory, {} at a time; make "
+                    "them smaller, or the batch",
+                    steps_[fixed_steps_[largest - fixed_->begin()]]->name(), largest->name,
+                    largest->bytes(), input.rows));
+  }
   return fixed;
 }
 
@@ -118,18 +139,42 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
       std::memset(range.slots[i].data + *it * slots_[i].bytes(), 0, slots_[i].bytes());
     }
   }
+  absl::Status failed;
+  size_t failed_row = begin;
   for (size_t s = 0; s < steps_.size(); ++s) {
     memory->steps[s]->Clear();
+    range.failed_row = begin;
     absl::Status status;
     try {
       status =
           steps_[s]->Run(plans_[s].visible, plans_[s].first_output, &range, memory->steps[s].get());
+    } catch (const std::bad_alloc& error) {
+      status = NoRoom(steps_[s]->name(), error);
     } catch (const std::exception& e) {
       status = absl::InternalError(fmt::format("{}: {}", steps_[s]->name(), e.what()));
     }
-    if (!status.ok()) return status;
+    if (status.ok()) continue;
+    // The rows before it go on as if it was not there.
+    failed = std::move(status);
+    failed_row = range.end = range.failed_row;
+    range.keep.resize(range.end - begin);
+    for (size_t before = 0; before <= s; ++before) {
+      memory->steps[before]->Truncate(range.end - begin);
+    }
   }
-  return absl::OkStatus();
+  range.failed_row = failed_row;
+  return failed;
+}
+
+uint64_t RowProgram::VariableBytes(const RangeMemory& memory) const {
+  uint64_t bytes = 0;
+  for (const Place& place : places_) {
+    if (place.kind != Place::kRagged) continue;
+    const VariableColumn& column = *memory.steps[place.number]->variable(place.output);
+    bytes += column.num_elements() * column.element_bytes() + column.num_rows() * sizeof(int64_t);
+  }
+  for (const auto& step : memory.steps) bytes += step->kept_bytes();
+  return bytes;
 }
 
 Batch RowProgram::Finish(Batch input, Batch fixed,
@@ -157,8 +202,16 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
       }
       const VariableSize size = Measure(pieces);
       const size_t splits_bytes = ((out.rows + 1) * sizeof(int64_t) + 63) / 64 * 64;
-      std::shared_ptr<char> memory =
-          AllocateValues(splits_bytes + size.elements * slots_[result_[c]].bytes() + 1, allocator);
+      const size_t bytes = splits_bytes + size.elements * slots_[result_[c]].bytes() + 1;
+      std::shared_ptr<char> memory;
+      try {
+        memory = AllocateValues(bytes, allocator);
+      } catch (const std::bad_alloc&) {
+        throw NoRoomError(fmt::format(
+            "{}: column '{}': {} bytes of {} rows do not fit into memory; make them smaller, or "
+            "the batch",
+            steps_[place.number]->name(), slots_[result_[c]].name, bytes, out.rows));
+      }
       int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
       FillRowSplits(pieces, splits);
       out.columns[c].splits = splits;

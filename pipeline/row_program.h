@@ -28,16 +28,23 @@ class RowProgram {
   const std::shared_ptr<const RowSpec>& output() const { return output_; }
   const std::vector<std::shared_ptr<const RowStep>>& steps() const { return steps_; }
   bool filters() const { return filters_; }
+  // See RowStep::replaces.
+  bool replaces() const { return replaces_; }
+  // Of the fixed columns that the steps write.
+  size_t fixed_row_bytes() const { return fixed_row_bytes_; }
 
   // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
-  // of the program's own.
+  // of the program's own. Throws NoRoomError.
   Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
-  // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once.
+  // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once. Where
+  // row memory->range.failed_row fails, its error, and the range ends before it.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
+  // What the steps made that is not in the fixed columns.
+  uint64_t VariableBytes(const RangeMemory& memory) const;
   // Puts the batch together from all ranges, in order, without the rows that filters dropped.
-  // `num_invalid`: rows that a step has marked as not valid.
+  // `num_invalid`: rows that a step has marked as not valid. Throws NoRoomError.
   Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
                const HostAllocator& allocator, uint64_t* num_invalid) const;
 
@@ -63,10 +70,13 @@ class RowProgram {
   RowSpec slots_;
   std::vector<Place> places_;
   std::shared_ptr<const RowSpec> fixed_;
+  std::vector<size_t> fixed_steps_;  // that write these
+  size_t fixed_row_bytes_ = 0;
   std::vector<int> result_;    // slots of the output's columns
   std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output
   std::shared_ptr<const RowSpec> output_;
   bool filters_ = false;
+  bool replaces_ = false;
   bool keeps_input_ = false;  // the output has views into the input's memory
 };
 

@@ -1,11 +1,26 @@
 #include "pipeline/row_step.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/work_stop.h"
 
 namespace shardfeed {
+
+std::string NoRoomText(const ColumnSpec& spec, size_t elements) {
+  return fmt::format("column '{}': {} elements, {} bytes, do not fit into memory", spec.name,
+                     elements, static_cast<unsigned __int128>(elements) * spec.bytes());
+}
+
+absl::Status NoRoom(std::string_view step, const std::bad_alloc& error) {
+  if (dynamic_cast<const NoRoomError*>(&error) != nullptr) {
+    return absl::ResourceExhaustedError(fmt::format("{}: {}", step, error.what()));
+  }
+  return absl::ResourceExhaustedError(fmt::format(
+      "{}: out of memory; fewer threads, smaller batches or a smaller budget need less", step));
+}
 
 void RowContext::Check(const ColumnSpec& spec, DType asked) {
   if (spec.dtype == asked || (asked == DType::kUInt16 &&
@@ -51,7 +66,7 @@ namespace {
 class NoMemory : public StepMemory {
  public:
   const VariableColumn* variable(size_t) const override { return nullptr; }
-  void Clear() override {}
+  void Truncate(size_t) override {}
 };
 
 class ParseMemory : public StepMemory {
@@ -64,11 +79,11 @@ class ParseMemory : public StepMemory {
     }
     return &columns.variable(output);
   }
-  void Clear() override {
-    columns.Clear();
+  void Truncate(size_t rows) override {
+    columns.Truncate(rows);
     for (Steps& s : steps) {
-      s.elements.Clear();
-      s.lengths.Clear();
+      s.elements.Truncate(std::min(rows, s.elements.num_rows()));
+      s.lengths.Truncate(std::min(rows, s.lengths.num_rows()));
     }
   }
 
@@ -87,8 +102,17 @@ class MapMemory : public StepMemory {
  public:
   const VariableColumn* variable(size_t output) const override { return &columns[output]; }
   std::shared_ptr<const void> kept() const override { return strings->empty() ? nullptr : strings; }
+  uint64_t kept_bytes() const override {
+    uint64_t bytes = 0;
+    for (const auto& string : *strings) bytes += string->size();
+    return bytes;
+  }
+  void Truncate(size_t rows) override {
+    // Fixed columns have none here.
+    for (VariableColumn& column : columns) column.Truncate(std::min(rows, column.num_rows()));
+  }
   void Clear() override {
-    for (VariableColumn& column : columns) column.Clear();
+    Truncate(0);
     // A batch may have the old ones.
     if (!strings->empty()) strings = std::make_shared<Strings>();
   }
@@ -136,21 +160,24 @@ class ParseStep : public RowStep {
       if (range->slots[slot].spec->name == "record") records = &range->slots[slot];
     }
     const auto* record = reinterpret_cast<const std::string_view*>(records->data);
-    for (size_t row = range->begin; row < range->end; ++row) {
-      if (!range->keep[row - range->begin]) {
-        columns.AddEmptyRow();
-        continue;
-      }
-      absl::Status status = parser_->Parse(record[row], row, &columns);
-      if (!status.ok()) {
+    absl::Status status;
+    try {
+      for (size_t row = range->begin; row < range->end && status.ok(); ++row) {
         range->failed_row = row;
-        return status;
+        if (range->keep[row - range->begin]) {
+          status = parser_->Parse(record[row], row, &columns);
+        } else {
+          columns.AddEmptyRow();
+        }
       }
+    } catch (const std::bad_alloc& error) {
+      status = NoRoom(name(), error);
     }
+    if (!status.ok()) columns.Truncate(range->failed_row - range->begin);
     for (ParseMemory::Steps& steps : static_cast<ParseMemory*>(memory)->steps) {
       Flatten(columns.variable(steps.feature), &steps);
     }
-    return absl::OkStatus();
+    return status;
   }
 
  private:
@@ -207,7 +234,9 @@ class MapStep : public RowStep {
     auto& columns = static_cast<MapMemory*>(memory)->columns;
     for (VariableColumn& column : columns) context.variable_.push_back(&column);
     context.kept_ = static_cast<MapMemory*>(memory)->strings.get();
+    const std::stop_token& stop = WorkStop::Token();
     for (size_t row = range->begin; row < range->end; ++row) {
+      if (stop.stop_requested()) return absl::CancelledError();
       range->failed_row = row;
       context.row_ = row;
       context.has_origin_ = context.has_random_ = false;
@@ -245,7 +274,9 @@ class FilterStep : public RowStep {
     context.seed_ = seed_;
     std::vector<std::unique_ptr<std::string>> strings;
     context.kept_ = &strings;
+    const std::stop_token& stop = WorkStop::Token();
     for (size_t row = range->begin; row < range->end; ++row) {
+      if (stop.stop_requested()) return absl::CancelledError();
       uint8_t& keep = range->keep[row - range->begin];
       if (!keep) continue;
       range->failed_row = row;

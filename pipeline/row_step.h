@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,8 +44,34 @@ struct RowRange {
   // is kept of the same batch is to stand in its place.
   enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2 };
   std::vector<uint8_t> keep;
-  size_t failed_row = 0;  // of the batch; set by a step that fails
+  size_t failed_row = 0;  // of the batch; set by a step that fails or throws
 };
+
+// Memory that a step asks for and cannot have. what() names the column and the bytes.
+class NoRoomError : public std::bad_alloc {
+ public:
+  explicit NoRoomError(std::string what)
+      : what_(std::make_shared<const std::string>(std::move(what))) {}
+  const char* what() const noexcept override { return what_->c_str(); }
+
+ private:
+  std::shared_ptr<const std::string> what_;  // copying must not throw
+};
+
+std::string NoRoomText(const ColumnSpec& spec, size_t elements);
+// ResourceExhausted, told as the step `step`'s. `error` may be a NoRoomError.
+absl::Status NoRoom(std::string_view step, const std::bad_alloc& error);
+
+// As column.Extend, of the column that `spec` describes. Throws NoRoomError.
+inline char* ExtendColumn(const ColumnSpec& spec, size_t elements, VariableColumn* column) {
+  constexpr size_t kMostElements = size_t{1} << 60;  // the sum with those that are there fits
+  try {
+    if (elements > kMostElements) throw std::bad_alloc();
+    return column->Extend(elements);
+  } catch (const std::bad_alloc&) {
+    throw NoRoomError(NoRoomText(spec, elements));
+  }
+}
 
 // What a step needs for one range; it stays until the batch is put together.
 class StepMemory {
@@ -53,7 +81,12 @@ class StepMemory {
   virtual const VariableColumn* variable(size_t output) const = 0;
   // What bytes of its outputs point to, to be kept with the batch; may be null.
   virtual std::shared_ptr<const void> kept() const { return nullptr; }
-  virtual void Clear() = 0;
+  // What kept() takes.
+  virtual uint64_t kept_bytes() const { return 0; }
+  // Drops what belongs to rows from number `rows` of the range on; of a row that was begun too.
+  virtual void Truncate(size_t rows) = 0;
+  // Drops all, for another range.
+  virtual void Clear() { Truncate(0); }
 };
 
 class RowStep {
@@ -66,6 +99,8 @@ class RowStep {
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
+  // It may mark rows as RowRange::kReplace.
+  virtual bool replaces() const { return false; }
   // Its outputs may be in the memory of the columns that they replace, where those were written by
   // a step before it.
   virtual bool in_place() const { return false; }
@@ -76,7 +111,8 @@ class RowStep {
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
   // `visible`: the slots of the columns before the step. Its outputs are the slots from
-  // `first_output` on. May throw.
+  // `first_output` on. May throw. Between rows, it ends with Cancelled where WorkStop::Token asks.
+  // An error is that of row `range->failed_row`; all outputs of the rows before it are there.
   virtual absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
                            StepMemory* memory) const = 0;
 
@@ -125,7 +161,7 @@ class RowContext {
     const Slot& slot = range_->slots[first_output_ + output];
     Check(*slot.spec, Batch::DTypeOf<T>());
     if (!slot.spec->ragged) Throw(*slot.spec, "is not ragged: use Out");
-    return {reinterpret_cast<T*>(variable_[output]->Extend(elements)),
+    return {reinterpret_cast<T*>(ExtendColumn(*slot.spec, elements, variable_[output])),
             elements * slot.spec->num_values()};
   }
 

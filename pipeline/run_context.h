@@ -40,6 +40,7 @@ struct StageCounters {
   std::atomic<int> workers = 0;
   std::atomic<uint64_t> read_ahead = 0;
   bool tunable = false;  // these two may be changed by another thread
+  bool reads = false;    // a reader's
 };
 
 // The two for a stage, by its name in the statistics.
@@ -76,7 +77,8 @@ class WorkGate {
 struct RunContext {
   int threads = 1;
   bool deterministic = true;
-  // Bytes of batches ahead of their consumers, of all parallel stages; but each has always two.
+  // Bytes of batches ahead of their consumers, of all parallel stages; but each may always work on
+  // what comes next.
   uint64_t budget_bytes = 256 << 20;
   std::atomic<uint64_t> ahead_bytes = 0;
   // For each reader that has no budget of its own.

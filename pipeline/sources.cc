@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "io/thread.h"
+#include "pipeline/row_step.h"
+#include "pipeline/work_stop.h"
 #include "reader/place.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
@@ -220,6 +229,127 @@ class RowsStage : public Stage {
   size_t position_ = 0;
 };
 
+// A generator and the thread that calls it. The two hold what they share, so that a stage may leave
+// a thread whose call does not return.
+class GeneratorFeed {
+ public:
+  // Starts the thread. `make` is called there.
+  static absl::StatusOr<std::unique_ptr<GeneratorFeed>> Start(std::function<Generator()> make) {
+    std::unique_ptr<GeneratorFeed> feed(new GeneratorFeed());
+    absl::StatusOr<std::thread> thread =
+        StartThread([shared = feed->shared_, make = std::move(make)]() mutable {
+          Work(*shared, std::move(make));
+          // The functions have been dropped. After this, nothing of the stage's is touched.
+          std::lock_guard<std::mutex> lock(shared->mutex);
+          shared->finished = true;
+          shared->changed.notify_all();
+        });
+    if (!thread.ok()) return thread.status();
+    feed->thread_ = *std::move(thread);
+    return feed;
+  }
+
+  // Does not wait for longer than kPatience: a call that takes longer ends by itself, if it does,
+  // and what it gives is dropped.
+  ~GeneratorFeed() {
+    if (!thread_.joinable()) return;
+    bool finished = false;
+    {
+      std::unique_lock<std::mutex> lock(shared_->mutex);
+      shared_->stopping = true;
+      shared_->changed.notify_all();
+      finished = shared_->changed.wait_for(lock, kPatience, [&] { return shared_->finished; });
+    }
+    if (finished) {
+      thread_.join();
+    } else {
+      thread_.detach();
+    }
+  }
+
+  // Lets the thread make up to `rows` rows that are not taken yet, and waits for the first of them,
+  // or the end or an error; and a moment for more, so that threads do not change for each row.
+  // False: nothing came until then.
+  bool Await(uint64_t rows, std::chrono::steady_clock::time_point deadline,
+             const std::stop_token& stop) {
+    std::unique_lock<std::mutex> lock(shared_->mutex);
+    const auto there = [&] { return !shared_->made.empty() || shared_->ended; };
+    if (there()) return true;
+    shared_->wanted = rows;
+    shared_->changed.notify_all();
+    if (!shared_->changed.wait_until(lock, stop, deadline, there)) return false;
+    shared_->changed.wait_for(lock, stop, kMoment,
+                              [&] { return shared_->wanted == 0 || shared_->ended; });
+    return true;
+  }
+
+  // What was made. None: the end, or the error of `status`.
+  std::vector<Batch> Take(absl::Status* status) {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    // The thread ends its call, and makes no more until it is asked again.
+    shared_->wanted = 0;
+    if (shared_->made.empty()) *status = shared_->status;
+    return std::exchange(shared_->made, {});
+  }
+
+ private:
+  // An exit of the interpreter, and Ctrl-C, are to take less than a third of a second.
+  static constexpr auto kPatience = std::chrono::milliseconds(200);
+  static constexpr auto kMoment = std::chrono::microseconds(200);
+
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    uint64_t wanted = 0;  // rows that may still be made
+    std::vector<Batch> made;
+    bool ended = false;
+    absl::Status status;
+    bool stopping = false;
+    bool finished = false;
+  };
+
+  GeneratorFeed() : shared_(std::make_shared<Shared>()) {}
+
+  static void Work(Shared& shared, std::function<Generator()> make) {
+    Generator generator;
+    std::unique_lock<std::mutex> lock(shared.mutex);
+    while (!shared.stopping && !shared.ended) {
+      if (shared.wanted == 0) {
+        shared.changed.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      absl::StatusOr<Batch> rows = Call(make, generator);
+      lock.lock();
+      if (rows.ok() && !rows->empty()) {
+        shared.wanted -= std::min<uint64_t>(shared.wanted, rows->rows);
+        if (!shared.stopping) shared.made.push_back(*std::move(rows));
+      } else {
+        shared.ended = true;
+        shared.status = rows.status();
+      }
+      if (shared.made.size() <= 1 || shared.wanted == 0 || shared.ended) {
+        shared.changed.notify_all();
+      }
+    }
+    lock.unlock();
+  }
+
+  static absl::StatusOr<Batch> Call(const std::function<Generator()>& make, Generator& generator) {
+    try {
+      if (!generator) generator = make();
+      return generator();
+    } catch (const std::bad_alloc& error) {
+      return NoRoom("generator", error);
+    } catch (const std::exception& e) {
+      return absl::InternalError(fmt::format("generator: {}", e.what()));
+    }
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+};
+
 class GeneratorStage : public Stage {
  public:
   GeneratorStage(std::function<Generator()> make, std::shared_ptr<const RowSpec> spec,
@@ -229,21 +359,30 @@ class GeneratorStage : public Stage {
   absl::Status Next(Batch* out) override {
     while (true) {
       *out = Batch();
-      try {
-        if (!generator_) generator_ = make_();
-        absl::StatusOr<Batch> rows = generator_();
-        if (!rows.ok()) return rows.status();
-        *out = *std::move(rows);
-      } catch (const std::exception& e) {
-        return absl::InternalError(fmt::format("generator: {}", e.what()));
+      if (absl::Status status = Start(); !status.ok()) return status;
+      if (!feed_->Await(rows_, std::chrono::steady_clock::time_point::max(), WorkStop::Token())) {
+        return absl::CancelledError("the run was cancelled");
       }
-      if (out->empty()) return CheckNothingToSkip(skip_);
-      if (out->batched || out->spec == nullptr || *out->spec != *spec_) {
-        return absl::InvalidArgumentError(
-            fmt::format("generator: it gives {}{}, but was declared to give {}",
-                        out->batched ? "batches of " : "",
-                        out->spec ? RowSpecText(*out->spec) : "nothing", RowSpecText(*spec_)));
+      absl::Status status;
+      const std::vector<Batch> made = feed_->Take(&status);
+      if (made.empty()) {
+        return status.ok() ? CheckNothingToSkip(skip_)
+                           : absl::Status(status.code(),
+                                          fmt::format("element {} of epoch {}: {}", position_,
+                                                      epoch_, std::string(status.message())));
       }
+      rows_ = std::min(2 * rows_, kMostRows);
+      BatchBuilder builder(spec_);
+      for (const Batch& rows : made) {
+        if (rows.batched || rows.spec == nullptr || *rows.spec != *spec_) {
+          return absl::InvalidArgumentError(
+              fmt::format("generator: it gives {}{}, but was declared to give {}",
+                          rows.batched ? "batches of " : "",
+                          rows.spec ? RowSpecText(*rows.spec) : "nothing", RowSpecText(*spec_)));
+        }
+        builder.Append(rows, 0, rows.rows);
+      }
+      *out = builder.Finish(/*batched=*/false);
       out->origins = {{0, source_, epoch_, position_, 1}};
       const uint64_t first = std::min<uint64_t>(skip_, out->rows);
       skip_ -= first;
@@ -253,20 +392,41 @@ class GeneratorStage : public Stage {
       return absl::OkStatus();
     }
   }
+  std::optional<bool> Await(std::chrono::nanoseconds most) override {
+    // What is dropped first takes more than one call.
+    if (skip_ > 0) return std::nullopt;
+    if (!Start().ok()) return true;
+    return feed_->Await(rows_, std::chrono::steady_clock::now() + most, WorkStop::Token()) ||
+           WorkStop::Token().stop_requested();
+  }
   void Save(StateWords* words) const override { words->push_back(position_ + skip_); }
   absl::Status Load(StateReader* words) override {
-    generator_ = nullptr;
+    feed_ = nullptr;
+    rows_ = 1;
     position_ = 0;
     skip_ = words->Read();
     return words->status();
   }
 
  private:
+  // Rows that are made ahead of the consumer at the most. Few at first: whoever takes few elements
+  // has few drawn ahead.
+  static constexpr uint64_t kMostRows = 64;
+
+  absl::Status Start() {
+    if (feed_ != nullptr) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<GeneratorFeed>> feed = GeneratorFeed::Start(make_);
+    if (!feed.ok()) return feed.status();
+    feed_ = *std::move(feed);
+    return absl::OkStatus();
+  }
+
   const std::function<Generator()> make_;
   const std::shared_ptr<const RowSpec> spec_;
   const uint64_t epoch_;
   const uint32_t source_;
-  Generator generator_;
+  std::unique_ptr<GeneratorFeed> feed_;
+  uint64_t rows_ = 1;  // to be made ahead
   uint64_t position_ = 0;
   uint64_t skip_ = 0;
 };
@@ -303,8 +463,11 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     options.buffers = kept->pool;
   }
   if (options.epochs) *options.epochs += epoch;
-  const std::shared_ptr<StageCounters> counters = context->Counters(
-      key, "read", [&](StageCounters& c) { c.threads = c.workers = options.threads; });
+  const std::shared_ptr<StageCounters> counters =
+      context->Counters(key, "read", [&](StageCounters& c) {
+        c.threads = c.workers = options.threads;
+        c.reads = true;
+      });
   options.on_work = [counters, trace = context->trace, on_work = std::move(options.on_work)](
                         std::string_view what, uint64_t begin_ns, uint64_t end_ns,
                         uint64_t records) {

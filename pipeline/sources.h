@@ -43,6 +43,11 @@ std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source
 
 // Each call gives the next rows, none at the end. Called by one thread at a time. May throw.
 using Generator = std::function<absl::StatusOr<Batch>()>;
+// The generator is called on a thread of its own, and rows are delivered as they are there. It is
+// asked for few rows ahead of the consumer: one at first, 64 at the most. When the stage goes while
+// a call of it does not return, the thread is left behind: so the function must hold, or outlive by
+// other means, all that it uses.
+//
 // The generator is made anew to go to a saved state, and what was delivered before is generated
 // again and dropped.
 std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,

@@ -34,6 +34,7 @@ absl::Status ElementQueue::Fill() {
   while (!ended_ && left() == 0) {
     before_.clear();
     input_->Save(&before_);
+    beyond_ = input_->Beyond();
     head_ = Batch();
     at_ = 0;
     absl::Status status = input_->Next(&head_);
@@ -70,13 +71,17 @@ absl::Status ElementQueue::Take(size_t elements, Batch* out) {
 }
 
 void ElementQueue::Save(StateWords* words) const {
-  if (head_.empty() || at_ == head_.num_elements()) {
-    words->push_back(skip_);
-    input_->Save(words);
-    return;
-  }
   StateWords state = before_;
-  words->push_back(input_->Advance(at_, &state) ? 0 : at_);
+  uint64_t beyond = beyond_ + at_;
+  uint64_t skip = 0;
+  if (left() == 0) {
+    state.clear();
+    input_->Save(&state);
+    beyond = input_->Beyond();
+    skip = skip_;
+  }
+  if (beyond > 0 && !input_->Advance(beyond, &state)) skip += beyond;
+  words->push_back(skip);
   words->insert(words->end(), state.begin(), state.end());
 }
 

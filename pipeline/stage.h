@@ -60,8 +60,10 @@ class Stage {
   // Nothing, and at once: this stage cannot tell.
   virtual std::optional<bool> Await(std::chrono::nanoseconds /*most*/) { return std::nullopt; }
 
-  // Where the stage stands: behind the last batch that Next delivered.
+  // Where the stage stands: behind the last batch that Next delivered or, where there is no place
+  // to come back to, Beyond() elements before that.
   virtual void Save(StateWords* words) const = 0;
+  virtual uint64_t Beyond() const { return 0; }
   virtual absl::Status Load(StateReader* words) = 0;
 
   // Moves `state`, which Save wrote, over so many further elements, such that it is the same for
@@ -91,7 +93,11 @@ class ElementQueue {
   const Batch& head() const { return head_; }
   size_t at() const { return at_; }
   size_t left() const { return head_.num_elements() - at_; }
-  void Advance(size_t elements) { at_ += elements; }
+  void Advance(size_t elements) {
+    at_ += elements;
+    // Whoever drops it gives its memory back.
+    if (left() == 0) Drop();
+  }
 
   // Moves up to `elements` (at least one) out, in one piece. None at the end.
   absl::Status Take(size_t elements, Batch* out);
@@ -100,8 +106,14 @@ class ElementQueue {
   absl::Status Load(StateReader* words);
 
  private:
+  void Drop() {
+    head_ = Batch();
+    at_ = 0;
+  }
+
   std::unique_ptr<Stage> input_;
-  StateWords before_;  // the input's state before head_
+  StateWords before_;    // the input's state before head_
+  uint64_t beyond_ = 0;  // and its Beyond
   Batch head_;
   size_t at_ = 0;
   uint64_t skip_ = 0;  // elements to drop, after Load

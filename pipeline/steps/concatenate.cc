@@ -34,6 +34,7 @@ class ConcatenateStage : public Stage {
     words->push_back(number_);
     if (input_ != nullptr) input_->Save(words);
   }
+  uint64_t Beyond() const override { return input_ == nullptr ? 0 : input_->Beyond(); }
   absl::Status Load(StateReader* words) override {
     absl::Status status = Open(words->ReadUpTo(inputs_.size()));
     if (!status.ok() || input_ == nullptr) return status;

@@ -35,9 +35,10 @@ class EnumerateStage : public Stage {
     return absl::OkStatus();
   }
   void Save(StateWords* words) const override {
-    words->push_back(number_);
+    words->push_back(number_ - input_->Beyond());
     input_->Save(words);
   }
+  uint64_t Beyond() const override { return input_->Beyond(); }
   absl::Status Load(StateReader* words) override {
     number_ = words->Read();
     return input_->Load(words);

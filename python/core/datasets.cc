@@ -17,6 +17,7 @@
 #include "python/core/errors.h"
 #include "python/core/fields.h"
 #include "python/core/functions.h"
+#include "python/core/generator.h"
 #include "python/core/gil.h"
 #include "python/core/iterator.h"
 #include "python/core/pictures.h"
@@ -452,7 +453,13 @@ void BindDatasets(nb::module_& m) {
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
            [](PyIterator& it) {
-             nb::object element = it.Next();
+             nb::object element = it.Next(nb::handle());
+             if (!element.is_valid()) throw nb::stop_iteration();
+             return element;
+           })
+      .def("next_converted",
+           [](PyIterator& it, nb::object convert) {
+             nb::object element = it.Next(convert);
              if (!element.is_valid()) throw nb::stop_iteration();
              return element;
            })

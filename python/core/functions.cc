@@ -172,25 +172,6 @@ FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nb::ob
   };
 }
 
-std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nb::object make) {
-  auto shared = std::make_shared<const RowSpec>(spec);
-  return [shared, make = ShareObject(std::move(make))]() -> Generator {
-    return [shared, make, next = std::shared_ptr<PyObject>()]() mutable -> absl::StatusOr<Batch> {
-      Batch batch;
-      const absl::Status status = WithPython([&] {
-        if (next == nullptr) next = ShareObject(nb::borrow(make.get())());
-        const nb::object columns = nb::borrow(next.get())();
-        if (columns.is_none()) return absl::OkStatus();
-        batch = BatchFromPython(shared, nb::borrow<nb::sequence>(columns));
-        batch.batched = false;
-        return absl::OkStatus();
-      });
-      if (!status.ok()) return status;
-      return batch;
-    };
-  };
-}
-
 FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
   return [input, fn = ShareObject(std::move(fn))](RowContext& row) {
     bool keep = false;

@@ -10,7 +10,6 @@
 #include "pipeline/flat_map.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
-#include "pipeline/sources.h"
 
 namespace shardfeed::python {
 
@@ -24,9 +23,6 @@ MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::obje
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
 // fn(row dict) gives a sequence of rows, each as MakePythonMap's.
 FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
-// make() gives a function, each call of which gives columns as BatchFromPython takes them, or None
-// at the end.
-std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nanobind::object make);
 // fn(batch dict) gives (columns as BatchFromPython takes them, a shape or None for each): the shape
 // of the column's rows where it differs from batch to batch.
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nanobind::object fn, bool writable);

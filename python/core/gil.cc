@@ -1,5 +1,7 @@
 #include "python/core/gil.h"
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -25,6 +27,10 @@ void LetOthersRun() {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+[[noreturn]] void StayForGood() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 [[noreturn]] void RaiseSystemExit() {
   PyErr_SetNone(PyExc_SystemExit);
   throw nanobind::python_error();
@@ -36,10 +42,32 @@ GilRelease::~GilRelease() {
   ++returning;
   if (exit_ended && ComesTooLate()) {
     --returning;
-    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+    StayForGood();
   }
   PyEval_RestoreThread(state_);
   --returning;
+}
+
+bool WithGil(const std::function<void()>& work) {
+  ++returning;
+  if (exit_ended) {
+    --returning;
+    return false;
+  }
+  const PyGILState_STATE state = PyGILState_Ensure();
+  --returning;
+  work();
+  PyGILState_Release(state);
+  return true;
+}
+
+PyObject* CallOrStay(PyObject* function) {
+  try {
+    return PyObject_CallNoArgs(function);
+  } catch (const abi::__forced_unwind&) {
+    // Python ends the thread, which wakes up after the interpreter has ended, by pthread_exit.
+    StayForGood();
+  }
 }
 
 IteratorChange::IteratorChange(bool makes) {

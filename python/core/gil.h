@@ -23,6 +23,13 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
+// For a thread of the library that nobody waits for (see MakePythonGenerator): calls `work`, which
+// must not throw, with the GIL. False, and nothing done: the interpreter is ending.
+bool WithGil(const std::function<void()>& work);
+// Within that: calls a function of Python's, as PyObject_CallNoArgs does. Where the interpreter
+// ends meanwhile, the thread stays here for good.
+PyObject* CallOrStay(PyObject* function);
+
 // While a thread makes or ends an iterator, with the GIL. Raises SystemExit in a daemon thread that
 // comes too late to make one.
 class IteratorChange {

@@ -42,6 +42,7 @@ OpenIterators& Open() {
 // What the iterator has given.
 struct PyIterator::Element {
   Batch batch;          // empty: the end
+  bool found = false;   // by the run's thread
   bool passed = false;  // the iterator has gone on, and
   std::string state;    // this is where it was then; empty where there are no states
 };
@@ -79,6 +80,7 @@ struct PyIterator::Run {
     while (true) {
       Element next;
       if (absl::Status status = it.Peek(&next.batch); !status.ok()) return status;
+      next.found = true;
       if (next.batch.empty()) {
         std::lock_guard<std::mutex> lock(mutex);
         ended = true;
@@ -182,6 +184,12 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
 }
 
 void PyIterator::Ask() {
+  // The run may go on, and a signal end the call, before the first element is delivered.
+  if (state_.empty() && run_->passes && run_->elements.empty() && run_->iterator->StateAtHand()) {
+    if (absl::StatusOr<std::string> state = run_->iterator->State(); state.ok()) {
+      state_ = *std::move(state);
+    }
+  }
   Begin([run = run_.get()](Iterator& it) { return run->Fill(it); });
 }
 
@@ -199,14 +207,7 @@ void PyIterator::AskAhead() {
 
 PyIterator::Element PyIterator::TakeHere() {
   Element element;
-  absl::Status status;
-  if (run_->iterator->batched()) {
-    status = run_->iterator->Next(&element.batch);
-    element.passed = true;
-  } else {
-    status = run_->iterator->Peek(&element.batch);
-  }
-  CheckCall(status);
+  CheckCall(run_->iterator->Peek(&element.batch));
   return element;
 }
 
@@ -247,36 +248,61 @@ PyIterator::Element PyIterator::Take() {
   }
 }
 
-nb::object PyIterator::Next() {
+// Whoever is interrupted by a signal after this call has returned never sees what it gave. So all
+// that takes time comes before, and then the signals are looked at, before the element is
+// delivered.
+nb::object PyIterator::Finished(nb::object element, nb::handle convert) {
+  if (convert.is_valid()) element = nb::borrow(convert)(element);
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  return element;
+}
+
+nb::object PyIterator::Next(nb::handle convert) {
   CheckOpen();
   const std::shared_ptr<Run> run = run_;
   const Turn turn(run->use);
   CheckOpen();
   DropObjects();
-  if (at_ < num_rows_) {
-    run->iterator->Advance(1);
-    return rows_.Row(at_++);
+  if (at_ == num_rows_) {
+    Element element = Take();
+    if (element.batch.empty()) return nb::object();
+    if (element.batch.batched || form_.blocks) return NextBatch(std::move(element), convert);
+    num_rows_ = element.batch.rows;
+    at_ = 0;
+    rows_ = RowViews(std::make_shared<const Batch>(std::move(element.batch)), form_.bare,
+                     form_.writable);
   }
-  Element element = Take();
-  Batch& batch = element.batch;
-  if (batch.empty()) return nb::object();
-  state_ = std::move(element.state);
-  if (batch.batched || form_.blocks) {
-    if (!element.passed) run->iterator->Advance(batch.num_elements());
-    if (batch.batched) {
-      ++elements_;
-      damaged_ += batch.damaged.size();
-      batch_rows_ += batch.rows;
-    }
-    // Whoever wants a state with each element would wait for the next one there.
-    if (asks_ && (element.passed || ++elements_since_state_ > kStatesApart)) AskAhead();
-    return BatchToPython(std::move(batch), form_.bare, form_.writable);
-  }
-  num_rows_ = batch.rows;
-  at_ = 1;
-  rows_ = RowViews(std::make_shared<const Batch>(std::move(batch)), form_.bare, form_.writable);
+  nb::object row = Finished(rows_.Row(at_), convert);
+  CheckOpen();
+  ++at_;
+  state_.clear();
   run->iterator->Advance(1);
-  return rows_.Row(0);
+  return row;
+}
+
+nb::object PyIterator::NextBatch(Element element, nb::handle convert) {
+  const Batch& batch = element.batch;
+  nb::object object;
+  try {
+    object = Finished(BatchToPython(batch, form_.bare, form_.writable), convert);
+    CheckOpen();
+  } catch (...) {
+    if (element.found) {
+      std::lock_guard<std::mutex> lock(run_->mutex);
+      run_->elements.push_front(std::move(element));
+    }
+    throw;
+  }
+  state_ = std::move(element.state);
+  if (!element.passed) run_->iterator->Advance(batch.num_elements());
+  if (batch.batched) {
+    ++elements_;
+    damaged_ += batch.damaged.size();
+    batch_rows_ += batch.rows;
+  }
+  // Whoever wants a state with each element would wait for the next one there.
+  if (asks_ && (element.passed || ++elements_since_state_ > kStatesApart)) AskAhead();
+  return object;
 }
 
 std::string PyIterator::State() {

@@ -39,8 +39,9 @@ class PyIterator {
   PyIterator(std::unique_ptr<Iterator> run, ElementForm form);
   ~PyIterator();
 
-  // The next element; null at the end.
-  nanobind::object Next();
+  // The next element; null at the end. `convert`, if it is valid, is called with it, and its result
+  // given. What fails or is interrupted before that leaves the element for the next call.
+  nanobind::object Next(nanobind::handle convert);
   std::string State();
   void Load(const std::string& state);
   // That the run began with, or the run whose state was loaded.
@@ -58,6 +59,8 @@ class PyIterator {
   struct Run;
   struct Element;
 
+  nanobind::object NextBatch(Element element, nanobind::handle convert);
+  static nanobind::object Finished(nanobind::object element, nanobind::handle convert);
   // Lets the run's thread do `work`, and does not wait. All three with the GIL.
   void Begin(std::function<absl::Status(Iterator&)> work);
   // The same of looking for the next element.

@@ -3,7 +3,6 @@ can."""
 
 from __future__ import annotations
 
-import time
 from typing import (Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence,
                     Tuple)
 
@@ -182,44 +181,28 @@ class FlatFunction(RowFunction):
 
 class GeneratorFunction(RowFunction):
     """fn() gives an iterable of elements; a call begins a run of it, which is a function that gives
-    the next rows' columns, None at the end."""
-
-    # So many rows at a time, or those of so many seconds. Few at first: whoever takes few elements
-    # has few drawn ahead.
-    ROWS = 64
-    SECONDS = 0.02
+    the next row's columns, None at the end. Each is handed on at once: fn may wait for what its
+    consumer does with it."""
 
     def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
         elements = iter(self.fn())
-        most = 1
 
         def more() -> Optional[List[Any]]:
-            nonlocal most
-            rows: List[List[Any]] = []
-            end = time.monotonic() + self.SECONDS
             for element in elements:
-                rows.append(self.row(element))
-                if len(rows) == most or time.monotonic() >= end:
-                    break
-            if not rows:
-                return None
-            most = min(2 * most, self.ROWS)
-            return [self._column(spec, [row[i] for row in rows])
-                    for i, spec in enumerate(self.outputs)]
+                return [self._column(*column) for column in zip(self.outputs, self.row(element))]
+            return None
 
         return more
 
     @staticmethod
-    def _column(spec: ColumnSpec, values: List[Any]) -> Any:
-        _, dtype, _, is_ragged = spec
-        flat: Any = ([v for row in values for v in row] if dtype == bytes_ else
-                     np.concatenate(values) if is_ragged else np.stack(values))
+    def _column(spec: ColumnSpec, value: Any) -> Any:
+        _, dtype, shape, is_ragged = spec
+        # The library takes arrays as they are, and fn may write to its own again.
+        values = value if dtype == bytes_ else value.copy()
         if not is_ragged:
-            return flat
-        per_element = int(np.prod(spec[2], dtype=np.int64)) if dtype == bytes_ else 1
-        splits = np.zeros(len(values) + 1, np.int64)
-        np.cumsum([len(row) // per_element for row in values], out=splits[1:])
-        return flat, splits
+            return values
+        per_element = int(np.prod(shape, dtype=np.int64)) if dtype == bytes_ else 1
+        return values, np.array([0, len(values) // per_element], np.int64)
 
 
 class RowPredicate(RowFunction):

@@ -72,7 +72,8 @@ class ConvertedIterator(Iterator):
     convert: Callable[[Any], Any]
 
     def __next__(self) -> Any:
-        return self.convert(super().__next__())
+        # In one call: a signal between the two would lose the element.
+        return super().next_converted(self.convert)
 
 
 def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = True,

@@ -536,6 +536,43 @@ TEST(DatasetTest, GeneratorsAreDeclared) {
                kInternal, "generator: no more");
 }
 
+TEST(DatasetTest, GeneratorsThatDoNotReturnHoldUpNothing) {
+  struct Gate {
+    std::atomic<bool> open = false;
+    std::atomic<int> calls = 0;
+  };
+  const RowSpec spec = {{"n", DType::kInt64, {}}};
+  for (const bool direct : {true, false}) {
+    auto gate = std::make_shared<Gate>();
+    const auto make = [spec, gate]() -> Generator {
+      return [spec, gate]() -> absl::StatusOr<Batch> {
+        if (++gate->calls == 3) {
+          while (!gate->open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        Batch batch;
+        batch.spec = std::make_shared<const RowSpec>(spec);
+        batch.rows = 1;
+        AllocateFixedColumns(&batch);
+        *reinterpret_cast<int64_t*>(batch.columns[0].data) = gate->calls;
+        return batch;
+      };
+    };
+    Dataset ds = Dataset::FromGenerator(make, spec);
+    if (!direct) ds = ds.Map({}, [](RowContext&) { return absl::OkStatus(); });
+    auto it = Start(ds);
+    // What is there is delivered while the third call does not return.
+    EXPECT_THAT(Collect(*it, 2), ElementsAre(R"({"n":1})", R"({"n":2})"));
+    std::thread canceller([&] { it->Cancel(); });
+    Batch batch;
+    EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
+    canceller.join();
+    it = nullptr;
+    EXPECT_EQ(gate->calls, 3);
+    // The thread that was left drops what the call gives, and calls no more.
+    gate->open = true;
+  }
+}
+
 // Chains with all that holds rows for a while.
 std::vector<std::pair<std::string, Dataset>> Chains() {
   const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
@@ -899,6 +936,35 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
                                                           return absl::OkStatus();
                                                         })),
       kAborted, "the batch that begins with element 6 of epoch 0: enough");
+}
+
+TEST(ErrorTest, MemoryThatIsNotThereIsNamed) {
+  const Dataset range = Dataset::Range(0, 10);
+  EXPECT_FAILS(
+      FirstError(range
+                     .Map({{"x", DType::kInt64, {}, true}},
+                          [](RowContext& row) {
+                            row.Extend<int64_t>(0, row.In<int64_t>(0)[0] == 3 ? 1ul << 60 : 1);
+                            return absl::OkStatus();
+                          })
+                     .Batch(5)),
+      kResourceExhausted,
+      "element 3 of epoch 0: map: column 'x': 1152921504606846976 elements, 9223372036854775808 "
+      "bytes, do not fit into memory");
+  EXPECT_FAILS(FirstError(range.FlatMap({{"x", DType::kInt64, {}, true}},
+                                        [](const Batch&, size_t row, RowEmitter& out) {
+                                          out.Begin();
+                                          out.Extend<int64_t>(0, row == 3 ? 1ul << 60 : 1);
+                                          return absl::OkStatus();
+                                        })),
+               kResourceExhausted, "flat_map: column 'x': 1152921504606846976 elements");
+  const Dataset large = range.Map({{"image", DType::kUInt8, {1l << 31, 1l << 31}}},
+                                  [](RowContext&) { return absl::OkStatus(); });
+  for (const Dataset& ds : {large, large.Batch(4)}) {
+    EXPECT_FAILS(FirstError(ds), kResourceExhausted,
+                 "element 0 of epoch 0: map: column 'image': rows of 4611686018427387904 bytes do "
+                 "not fit into memory");
+  }
 }
 
 TEST(ErrorTest, RowsAreCalledAsTheirSourceSays) {

@@ -1,7 +1,11 @@
 #include "pipeline/parallel_stage.h"
 
+#include <atomic>
+#include <thread>
+
 #include "gtest/gtest.h"
 #include "pipeline/batching.h"
+#include "pipeline/flat_map.h"
 #include "pipeline/sources.h"
 #include "tests/testing/files.h"
 
@@ -40,6 +44,253 @@ TEST(ParallelStageTest, ThreadsMayBeSentToRestAndCalledBack) {
   ASSERT_OK(stage->Next(&batch));
   EXPECT_TRUE(batch.empty());
   EXPECT_EQ(context->ahead_bytes, 0);
+}
+
+constexpr int kThreads = 4;
+
+std::shared_ptr<const RowSpec> Values() {
+  static const auto* spec = new std::shared_ptr<const RowSpec>(
+      std::make_shared<const RowSpec>(RowSpec{{"value", DType::kInt64, {}}}));
+  return *spec;
+}
+
+// The numbers from 0 on, as rows or in batches, through a function of the test's.
+class CutTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Called with each number. Waits as a slow function would.
+  using Fn = std::function<absl::Status(int64_t)>;
+
+  std::unique_ptr<Stage> Make(int64_t numbers, Fn fn, size_t bytes = 0) {
+    context_ = std::make_shared<RunContext>();
+    context_->threads = kThreads;
+    context_->gate.SetLimit(kThreads);
+    context_->budget_bytes = budget_bytes_;
+    std::unique_ptr<Stage> input = MakeRangeStage(0, numbers, 1, Values(), 0, 0);
+    ParallelSteps steps = {.name = GetParam()};
+    if (GetParam() == "flat_map") {
+      auto outputs = std::make_shared<const RowSpec>(
+          RowSpec{{"value", DType::kInt64, {}}, {"made", DType::kUInt8, {}, true}});
+      steps.batches = {
+          MakeFlatMapFn(outputs, [fn, bytes](const Batch& in, size_t row, RowEmitter& out) {
+            const int64_t value = in.Row<int64_t>(0, row)[0];
+            out.Begin();
+            out.Out<int64_t>(0)[0] = value;
+            out.Extend<uint8_t>(1, bytes);
+            return fn(value);
+          })};
+      steps.one_to_one = false;
+    } else {
+      steps.rows = *RowProgram::Make(Values(), {MakeMapStep(
+                                                   {{"made", DType::kUInt8, {}, true}}, {},
+                                                   [fn, bytes](RowContext& row) {
+                                                     row.Extend<uint8_t>(0, bytes);
+                                                     return fn(row.In<int64_t>(0)[0]);
+                                                   },
+                                                   0)});
+    }
+    if (batched()) input = MakeBatchStage(std::move(input), Values(), 100, false, {});
+    return MakeParallelStage(std::move(input), std::move(steps), this, context_);
+  }
+  static bool batched() { return GetParam() == "batches"; }
+  static void WaitFor(const std::function<bool()>& condition) {
+    while (!condition()) std::this_thread::yield();
+  }
+
+  uint64_t budget_bytes_ = 64 << 20;
+  std::shared_ptr<RunContext> context_;
+};
+
+TEST_P(CutTest, ThreadsShareTheFirstRows) {
+  // All threads are in calls of their own at the same time, whatever has been delivered.
+  std::atomic<int> inside = 0;
+  const auto stage = Make(100, [&](int64_t) {
+    ++inside;
+    WaitFor([&] { return inside >= kThreads; });
+    return absl::OkStatus();
+  });
+  Batch batch;
+  ASSERT_OK(stage->Next(&batch));
+  EXPECT_EQ(batch.rows, batched() ? 100 : 1);
+}
+
+TEST_P(CutTest, TheFirstRowIsDeliveredBeforeTheNextIsDone) {
+  if (batched()) GTEST_SKIP() << "a batch is delivered whole";
+  std::atomic<bool> open = false;
+  const auto stage = Make(5000, [&](int64_t value) {
+    WaitFor([&] { return value == 0 || open; });
+    return absl::OkStatus();
+  });
+  Batch batch;
+  ASSERT_OK(stage->Next(&batch));
+  EXPECT_EQ(batch.rows, 1);
+  open = true;
+  for (size_t rows = 1; rows < 5000; rows += batch.rows) {
+    ASSERT_OK(stage->Next(&batch));
+    ASSERT_EQ(batch.Row<int64_t>(0, 0)[0], rows);
+  }
+}
+
+TEST_P(CutTest, NoFurtherCallBeginsOnceTheRunIsStopped) {
+  // Cheap rows, so that many are taken at a time; then some that take long.
+  for (bool cancelled : {true, false}) {
+    std::atomic<int> calls = 0;
+    std::atomic<bool> open = false;
+    auto stage = Make(100'000, [&](int64_t value) {
+      if (value < 3000) return absl::OkStatus();
+      ++calls;
+      WaitFor([&] { return open.load(); });
+      return absl::OkStatus();
+    });
+    Batch batch;
+    for (size_t rows = 0; rows < 2000; rows += batch.rows) ASSERT_OK(stage->Next(&batch));
+    WaitFor([&] { return calls > 0; });
+    if (cancelled) {
+      context_->stop.request_stop();
+      open = true;
+      stage = nullptr;
+    } else {
+      std::thread opener([&] {
+        // Once the stage is being left, which is no call of ours.
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        open = true;
+      });
+      stage = nullptr;
+      opener.join();
+    }
+    EXPECT_LE(calls, kThreads);
+    EXPECT_EQ(context_->ahead_bytes, 0);
+  }
+}
+
+TEST_P(CutTest, RowsBeforeAnErrorAreDelivered) {
+  for (int64_t bad : {0, 1, 700, 1024, 3999}) {
+    const auto stage = Make(4000, [&](int64_t value) {
+      return value >= bad ? absl::DataLossError("bad") : absl::OkStatus();
+    });
+    int64_t rows = 0;
+    Batch batch;
+    absl::Status status;
+    while ((status = stage->Next(&batch)).ok() && !batch.empty()) {
+      for (size_t r = 0; r < batch.rows; ++r) {
+        ASSERT_EQ(batch.Row<int64_t>(0, r)[0], rows++);
+      }
+    }
+    EXPECT_EQ(rows, batched() ? bad / 100 * 100 : bad);
+    EXPECT_FAILS(status, kDataLoss, "element " + std::to_string(bad) + " of epoch 0: bad");
+    EXPECT_FAILS(stage->Next(&batch), kDataLoss, "element");
+  }
+}
+
+TEST_P(CutTest, TheBudgetHoldsForWhatFunctionsMake) {
+  if (batched()) GTEST_SKIP() << "see RunTest.MemoryStaysWithinTheBudget";
+  budget_bytes_ = 8 << 20;
+  std::atomic<int64_t> calls = 0;
+  std::atomic<int64_t> delivered = 0;
+  std::atomic<int64_t> most = 0;
+  const auto stage = Make(
+      200,
+      [&](int64_t) {
+        const int64_t ahead = ++calls - delivered;
+        for (int64_t seen = most; ahead > seen && !most.compare_exchange_weak(seen, ahead);) {
+        }
+        return absl::OkStatus();
+      },
+      1 << 20);
+  Batch batch;
+  for (int64_t n = 0; n < 200; n += static_cast<int64_t>(batch.rows)) {
+    ASSERT_OK(stage->Next(&batch));
+    delivered += static_cast<int64_t>(batch.rows);
+    // So that what may be made ahead is.
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+  }
+  // Eight that fit, and those whose size was not known when they were begun.
+  EXPECT_LE(most, 8 + 2 * kThreads);
+}
+
+TEST_P(CutTest, StatesWithinABatchOfTheInputAreThoseOfElements) {
+  const auto fn = [](int64_t) { return absl::OkStatus(); };
+  ElementQueue queue(Make(4000, fn));
+  ASSERT_OK(queue.Fill());
+  const size_t elements = batched() ? 3 : 5;
+  for (size_t n = 0; n < elements; ++n) {
+    ASSERT_OK(queue.Fill());
+    queue.Advance(1);
+  }
+  StateWords state;
+  queue.Save(&state);
+  // Of the range: batches of 1024 rows, of which these have passed; or the batch stage's queue.
+  EXPECT_EQ(state, batched() ? (StateWords{0, 300, 0}) : (StateWords{5, 0}));
+  ElementQueue again(Make(4000, fn));
+  StateReader reader(state);
+  ASSERT_OK(again.Load(&reader));
+  ASSERT_OK(again.Fill());
+  EXPECT_EQ(again.head().Row<int64_t>(0, again.at())[0], batched() ? 300 : 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Elements, CutTest, ::testing::Values("rows", "batches", "flat_map"),
+                         [](const auto& info) { return info.param; });
+
+TEST(ParallelStageTest, RowsThatStandInForOthersStayTogether) {
+  // Rows that may be replaced by others of their batch stay together.
+  class Replacing : public RowStep {
+   public:
+    std::string name() const override { return "replacing"; }
+    bool replaces() const override { return true; }
+    std::unique_ptr<StepMemory> MakeMemory() const override {
+      class None : public StepMemory {
+        const VariableColumn* variable(size_t) const override { return nullptr; }
+        void Truncate(size_t) override {}
+      };
+      return std::make_unique<None>();
+    }
+    absl::Status Run(absl::Span<const int>, size_t, RowRange*, StepMemory*) const override {
+      return absl::OkStatus();
+    }
+  };
+  auto context = std::make_shared<RunContext>();
+  context->threads = kThreads;
+  context->gate.SetLimit(kThreads);
+  const int key = 0;
+  const auto stage = MakeParallelStage(
+      MakeRangeStage(0, 2000, 1, Values(), 0, 0),
+      {.name = "r", .rows = *RowProgram::Make(Values(), {std::make_shared<Replacing>()})}, &key,
+      context);
+  Batch batch;
+  ASSERT_OK(stage->Next(&batch));
+  EXPECT_EQ(batch.rows, 1024);
+}
+
+TEST(ParallelStageTest, AnErrorLeavesNoRowsInABatchAfterLoad) {
+  std::atomic<bool> fails = true;
+  const auto program = RowProgram::Make(Values(), {MakeMapStep(
+                                                      {}, {},
+                                                      [&](RowContext& row) {
+                                                        return fails && row.In<int64_t>(0)[0] == 25
+                                                                   ? absl::DataLossError("bad")
+                                                                   : absl::OkStatus();
+                                                      },
+                                                      0)});
+  ASSERT_OK(program);
+  auto context = std::make_shared<RunContext>();
+  context->gate.SetLimit(1);
+  const int key = 0;
+  const auto stage =
+      MakeBatchStage(MakeParallelStage(MakeRangeStage(0, 50, 1, Values(), 0, 0),
+                                       {.name = "map", .rows = *program}, &key, context),
+                     Values(), 10, false, {});
+  StateWords start;
+  stage->Save(&start);
+  Batch batch;
+  ASSERT_OK(stage->Next(&batch));
+  ASSERT_OK(stage->Next(&batch));
+  EXPECT_FAILS(stage->Next(&batch), kDataLoss, "element 25 of epoch 0: bad");
+  fails = false;
+  StateReader reader(start);
+  ASSERT_OK(stage->Load(&reader));
+  for (int64_t n = 0; n < 50; n += 10) {
+    ASSERT_OK(stage->Next(&batch));
+    EXPECT_EQ(batch.Row<int64_t>(0, 0)[0], n);
+  }
 }
 
 }  // namespace
