@@ -1,6 +1,8 @@
 #include "pipeline/batching.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -64,31 +66,119 @@ class UnbatchStage : public Stage {
   const std::unique_ptr<Stage> input_;
 };
 
-// Writes `count` times `value` as `spec` has its values.
-void Fill(const ColumnSpec& spec, double value, size_t count, char* to) {
-  const auto fill = [&](auto v) { std::fill_n(reinterpret_cast<decltype(v)*>(to), count, v); };
-  switch (spec.dtype) {
+// One value as a column has it in memory.
+struct Value {
+  alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
+};
+
+template <typename T>
+bool SetInteger(const Padding& padding, Value* to) {
+  T value = 0;
+  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
+    if (!std::in_range<T>(*i)) return false;
+    value = static_cast<T>(*i);
+  } else if (const auto* d = std::get_if<double>(&padding.value)) {
+    // 2^63 and above would overflow the conversion; NaN fails each comparison.
+    if (!(*d >= -0x1p63 && *d < 0x1p63) || std::trunc(*d) != *d) return false;
+    if (!std::in_range<T>(static_cast<int64_t>(*d))) return false;
+    value = static_cast<T>(*d);
+  } else {
+    return false;
+  }
+  std::memcpy(to->bytes, &value, sizeof value);
+  return true;
+}
+
+double FromFloat16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 0x3ff;
+  if (exponent == 31) return fraction != 0 ? std::nan("") : HUGE_VAL;
+  const double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25);
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+// `to_type` and `to_double` convert between a double and the column's type T.
+template <typename ToType, typename ToDouble>
+bool SetFloat(const Padding& padding, const ToType& to_type, const ToDouble& to_double, Value* to) {
+  double wanted = 0;
+  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
+    wanted = static_cast<double>(*i);
+    const double held = to_double(to_type(wanted));
+    if (!(held >= -0x1p63 && held < 0x1p63) || static_cast<int64_t>(held) != *i) return false;
+  } else if (const auto* d = std::get_if<double>(&padding.value)) {
+    wanted = *d;
+    if (std::isfinite(wanted) && !std::isfinite(to_double(to_type(wanted)))) return false;
+  } else {
+    return false;
+  }
+  const auto value = to_type(wanted);
+  std::memcpy(to->bytes, &value, sizeof value);
+  return true;
+}
+
+// A view in `to` is of `padding`'s string.
+bool SetValue(DType dtype, const Padding& padding, Value* to) {
+  switch (dtype) {
     case DType::kUInt8:
-      return fill(static_cast<uint8_t>(value));
+      return SetInteger<uint8_t>(padding, to);
     case DType::kInt8:
-      return fill(static_cast<int8_t>(value));
+      return SetInteger<int8_t>(padding, to);
     case DType::kUInt16:
-      return fill(static_cast<uint16_t>(value));
+      return SetInteger<uint16_t>(padding, to);
     case DType::kInt16:
-      return fill(static_cast<int16_t>(value));
+      return SetInteger<int16_t>(padding, to);
     case DType::kInt32:
-      return fill(static_cast<int32_t>(value));
+      return SetInteger<int32_t>(padding, to);
     case DType::kInt64:
-      return fill(static_cast<int64_t>(value));
+      return SetInteger<int64_t>(padding, to);
     case DType::kFloat16:
-      return fill(ToFloat16(static_cast<float>(value)));
+      return SetFloat(
+          padding, [](double v) { return ToFloat16(static_cast<float>(v)); }, FromFloat16, to);
     case DType::kBFloat16:
-      return fill(ToBFloat16(static_cast<float>(value)));
+      return SetFloat(
+          padding, [](double v) { return ToBFloat16(static_cast<float>(v)); },
+          [](uint16_t v) {
+            return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v) << 16));
+          },
+          to);
     case DType::kFloat32:
-      return fill(static_cast<float>(value));
+      return SetFloat(
+          padding, [](double v) { return static_cast<float>(v); },
+          [](float v) { return static_cast<double>(v); }, to);
     case DType::kFloat64:
-      return fill(value);
-    case DType::kBytes:
+      return SetFloat(
+          padding, [](double v) { return v; }, [](double v) { return v; }, to);
+    case DType::kBytes: {
+      std::string_view value;
+      if (const auto* s = std::get_if<std::string>(&padding.value)) {
+        value = *s;
+      } else if (const auto* i = std::get_if<int64_t>(&padding.value); i == nullptr || *i != 0) {
+        return false;
+      }
+      std::memcpy(to->bytes, &value, sizeof value);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Writes `value`, of `size` bytes, `count` times.
+void Fill(const Value& value, size_t size, size_t count, char* to) {
+  const auto fill = [&]<typename T>(T v) {
+    std::memcpy(&v, value.bytes, sizeof v);
+    std::fill_n(reinterpret_cast<T*>(to), count, v);
+  };
+  switch (size) {
+    case 1:
+      return fill(uint8_t{});
+    case 2:
+      return fill(uint16_t{});
+    case 4:
+      return fill(uint32_t{});
+    case 8:
+      return fill(uint64_t{});
+    default:
       return fill(std::string_view());
   }
 }
@@ -222,8 +312,24 @@ std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
   return std::make_unique<BudgetBatchStage>(std::move(input), std::move(spec), column, budget);
 }
 
-BatchFn MakePadFn(std::map<std::string, Padding> padding) {
-  return [padding = std::move(padding)](Batch& batch) -> absl::Status {
+absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding) {
+  Value value;
+  if (SetValue(column.dtype, padding, &value)) return absl::OkStatus();
+  const std::string text =
+      std::visit([](const auto& v) { return fmt::format("{}", v); }, padding.value);
+  const bool is_string = std::holds_alternative<std::string>(padding.value);
+  return absl::InvalidArgumentError(
+      fmt::format("pad: column '{}' of {} cannot hold the padding value {}{}", column.name,
+                  DTypeName(column.dtype), is_string ? "of bytes " : "",
+                  is_string ? fmt::format("'{}'", text) : text));
+}
+
+BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
+  // Batches hold it too: their columns of bytes have views of its strings.
+  auto shared = std::make_shared<const std::map<std::string, Padding>>(std::move(by_name));
+  return [shared](Batch& batch) -> absl::Status {
+    static const Padding& kZeros = *new Padding();
+    const std::map<std::string, Padding>& padding = *shared;
     Batch padded = batch;
     auto spec = std::make_shared<RowSpec>(*batch.spec);
     // Memory for just the columns that become fixed.
@@ -259,18 +365,21 @@ BatchFn MakePadFn(std::map<std::string, Padding> padding) {
       const ColumnSpec& s = (*fresh)[i];
       const size_t element = (*batch.spec)[c].bytes();
       const auto it = padding.find(s.name);
-      const double value = it == padding.end() ? 0 : it->second.value;
+      const Padding& how = it == padding.end() ? kZeros : it->second;
+      Value value;
+      if (!SetValue(s.dtype, how, &value)) return CheckPadding(s, how);
       const int64_t* splits = batch.columns[c].splits;
       char* to = memory.columns[i].data;
       for (size_t r = 0; r < batch.rows; ++r) {
         const size_t n = (splits[r + 1] - splits[r]) * element;
         if (n > 0) std::memcpy(to, batch.columns[c].data + splits[r] * element, n);
-        Fill(s, value, (s.bytes() - n) / DTypeSize(s.dtype), to + n);
+        Fill(value, DTypeSize(s.dtype), (s.bytes() - n) / DTypeSize(s.dtype), to + n);
         to += s.bytes();
       }
       padded.columns[c] = memory.columns[i];
     }
     for (auto& owner : memory.memory) padded.memory.push_back(std::move(owner));
+    padded.memory.push_back(shared);
     padded.spec = std::move(spec);
     batch = std::move(padded);
     return absl::OkStatus();

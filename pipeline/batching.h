@@ -9,8 +9,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/stage.h"
@@ -29,9 +31,13 @@ std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);
 struct Padding {
   // 0: the longest row of the batch. A longer row is an error.
   int64_t length = 0;
-  // What rows are filled up with. Bytes are filled up with empty strings.
-  double value = 0;
+  // What rows are filled up with. Of bytes a string, or 0, which stands for the empty one.
+  std::variant<int64_t, double, std::string> value = int64_t{0};
 };
+
+// InvalidArgument: the column's type cannot hold the value. A double is rounded to the precision of
+// a column of floats; nothing else is changed.
+absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding);
 
 // Pads all ragged columns; those not named in `padding` as Padding() says.
 BatchFn MakePadFn(std::map<std::string, Padding> padding);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,12 @@ namespace {
 class PackStage : public Stage {
  public:
   PackStage(std::unique_ptr<Stage> input, size_t column, std::shared_ptr<const RowSpec> spec,
-            const PackOptions& options)
-      : rows_(std::move(input)), column_(column), spec_(std::move(spec)), options_(options) {}
+            const PackOptions& options, std::shared_ptr<const RunContext> context)
+      : rows_(std::move(input)),
+        column_(column),
+        spec_(std::move(spec)),
+        options_(options),
+        context_(std::move(context)) {}
 
   absl::Status Next(Batch* out) override {
     *out = Batch();
@@ -32,10 +37,11 @@ class PackStage : public Stage {
       int64_t length = splits[1] - splits[0];
       if (length > options_.length) {
         if (!options_.truncate) {
+          const std::string where = context_->Describe(row.batch, 0);
           return absl::InvalidArgumentError(fmt::format(
-              "pack: a sequence of {} elements does not fit into a row of {}; raise the "
-              "length or set truncate",
-              length, options_.length));
+              "{}{}pack: column '{}': a sequence of {} elements does not fit into a row of {}; "
+              "raise the length or set truncate",
+              where, where.empty() ? "" : ": ", (*spec_)[0].name, length, options_.length));
         }
         length = options_.length;
       }
@@ -113,6 +119,7 @@ class PackStage : public Stage {
   const size_t column_;
   const std::shared_ptr<const RowSpec> spec_;
   const PackOptions options_;
+  const std::shared_ptr<const RunContext> context_;
   std::deque<Bin> bins_;
   bool ended_ = false;
 };
@@ -128,8 +135,10 @@ std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t leng
 
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
                                      std::shared_ptr<const RowSpec> spec,
-                                     const PackOptions& options) {
-  return std::make_unique<PackStage>(std::move(input), column, std::move(spec), options);
+                                     const PackOptions& options,
+                                     std::shared_ptr<const RunContext> context) {
+  return std::make_unique<PackStage>(std::move(input), column, std::move(spec), options,
+                                     std::move(context));
 }
 
 }  // namespace shardfeed

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "pipeline/run_context.h"
 #include "pipeline/stage.h"
 
 namespace shardfeed {
@@ -25,9 +26,11 @@ struct PackOptions {
 // sequence).
 std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length);
 
+// `context` names the records of errors.
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
                                      std::shared_ptr<const RowSpec> spec,
-                                     const PackOptions& options);
+                                     const PackOptions& options,
+                                     std::shared_ptr<const RunContext> context);
 
 }  // namespace shardfeed
 

@@ -16,6 +16,10 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
     return Dataset(absl::InvalidArgumentError(
         fmt::format("pack: column '{}' must be a ragged one of int64 or int32", column)));
   }
+  if (s.dtype == DType::kInt32 && !std::in_range<int32_t>(options.pad)) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "pack: column '{}' of int32 cannot hold the padding value {}", column, options.pad)));
+  }
   if (options.length < 1 || options.length > kMaxLength || options.open < 1 ||
       options.open > kMaxRows) {
     return Dataset(absl::InvalidArgumentError(
@@ -35,10 +39,12 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
     return Length::Unknown("pack makes rows by the sequences' lengths");
   };
   step.sharing = Sharing::kUneven;
-  step.work = OnInput(
-      [n = *number, spec = step.spec, options](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
-        return MakePackStage(std::move(input), n, spec, options);
-      });
+  step.work = StageWork{[n = *number, spec = step.spec, options](
+                            const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
+    absl::StatusOr<std::unique_ptr<Stage>> stage = inputs.factories[0](inputs.epoch);
+    if (!stage.ok()) return stage;
+    return MakePackStage(*std::move(stage), n, spec, options, inputs.context);
+  }};
   return Then(std::move(step));
 }
 

@@ -1,6 +1,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "fmt/format.h"
@@ -18,10 +19,9 @@ std::vector<Identity> IdentitiesOf(const RowSpec& spec,
     if (!column.ragged) continue;
     const auto named = padding.find(column.name);
     const Padding& how = named == padding.end() ? Padding() : named->second;
-    identities.emplace_back("padding")
-        .Add("column", column.name)
-        .Add("length", how.length)
-        .Add("value", how.value);
+    Identity& identity = identities.emplace_back("padding");
+    identity.Add("column", column.name).Add("length", how.length);
+    std::visit([&](const auto& value) { identity.Add("value", value); }, how.value);
   }
   return identities;
 }
@@ -43,7 +43,7 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
   }
   for (const auto& [name, how] : padding) {
     const int column = FindColumn(spec(), name);
-    if (column < 0 || !(spec())[column].ragged) {
+    if (column < 0 || !spec()[column].ragged) {
       return Dataset(absl::InvalidArgumentError(fmt::format(
           "pad: there is no ragged column '{}'; there are: {}", name, RowSpecText(spec()))));
     }
@@ -51,6 +51,9 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
       return Dataset(absl::InvalidArgumentError(
           fmt::format("pad: column '{}': the length must lie between 0 and {}; it is {}", name,
                       kMaxLength, how.length)));
+    }
+    if (absl::Status status = CheckPadding(spec()[column], how); !status.ok()) {
+      return Dataset(status);
     }
   }
   Step step = Like("pad");

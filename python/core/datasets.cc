@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "fmt/format.h"
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/optional.h"
 #include "nanobind/stl/pair.h"
@@ -121,10 +122,29 @@ std::vector<FeatureSpec> FeaturesFromPython(nb::sequence features) {
   return specs;
 }
 
+// {name: (length, an int, a float or bytes)}
 std::map<std::string, Padding> PaddingOf(
-    const std::map<std::string, std::pair<int64_t, double>>& padding) {
+    const std::map<std::string, std::pair<int64_t, nb::object>>& padding) {
   std::map<std::string, Padding> result;
-  for (const auto& [name, how] : padding) result[name] = {how.first, how.second};
+  for (const auto& [name, how] : padding) {
+    Padding& made = result[name];
+    made.length = how.first;
+    const nb::object& value = how.second;
+    if (PyBytes_Check(value.ptr())) {
+      const nb::bytes bytes = nb::borrow<nb::bytes>(value);
+      made.value = std::string(bytes.c_str(), bytes.size());
+    } else if (PyLong_Check(value.ptr())) {
+      int overflow = 0;
+      made.value = static_cast<int64_t>(PyLong_AsLongLongAndOverflow(value.ptr(), &overflow));
+      if (overflow != 0) {
+        throw nb::value_error(fmt::format("pad: column '{}' cannot hold the padding value {}", name,
+                                          nb::cast<std::string>(nb::str(value)))
+                                  .c_str());
+      }
+    } else {
+      made.value = nb::cast<double>(value);
+    }
+  }
   return result;
 }
 
@@ -325,12 +345,13 @@ void BindDatasets(nb::module_& m) {
                        bool drop_remainder) { return Made(ds.Batch(size, drop_remainder)); })
       .def("padded_batch",
            [](const Dataset& ds, uint64_t size,
-              const std::map<std::string, std::pair<int64_t, double>>& padding,
+              const std::map<std::string, std::pair<int64_t, nb::object>>& padding,
               bool drop_remainder) {
              return Made(ds.PaddedBatch(size, PaddingOf(padding), drop_remainder));
            })
       .def("pad",
-           [](const Dataset& ds, const std::map<std::string, std::pair<int64_t, double>>& padding) {
+           [](const Dataset& ds,
+              const std::map<std::string, std::pair<int64_t, nb::object>>& padding) {
              return Made(ds.Pad(PaddingOf(padding)));
            })
       .def("bucket_by_length",

@@ -72,13 +72,23 @@ PyObject* TakeException(std::string* message) {
   return exception;
 }
 
+// Out of __next__ these would end the loop as if the data had ended (PEP 479).
+bool EndsLoops(nb::handle exception) {
+  return PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopIteration) != 0 ||
+         PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopAsyncIteration) != 0;
+}
+
 }  // namespace
 
 void Raise(const absl::Status& status) {
   std::string message(status.message());
   nb::object exception = nb::steal(TakeException(&message));
   nb::object text = Text(message);
-  if (exception.is_valid()) {
+  if (exception.is_valid() && EndsLoops(exception)) {
+    nb::object error = nb::borrow(PyExc_RuntimeError)(text);
+    PyException_SetCause(error.ptr(), exception.release().ptr());
+    PyErr_SetObject(PyExc_RuntimeError, error.ptr());
+  } else if (exception.is_valid()) {
     // Python 3.10 has no notes.
     if (nb::hasattr(exception, "add_note")) exception.attr("add_note")(text);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
@@ -88,13 +98,20 @@ void Raise(const absl::Status& status) {
   throw nb::python_error();
 }
 
-absl::Status KeepException(nb::python_error exception) {
+absl::Status KeepException(nb::python_error exception, nb::handle function) {
   const nb::object value = nb::borrow(exception.value());
   std::string what = nb::cast<std::string>(nb::str(exception.type().attr("__name__")));
   try {
     const std::string text = nb::cast<std::string>(nb::str(value));
     if (!text.empty()) what += ": " + text;
   } catch (nb::python_error&) {  // its __str__ fails
+  }
+  if (EndsLoops(value)) {
+    const nb::object name = nb::getattr(function, "name", function.type().attr("__name__"));
+    what = fmt::format(
+        "the function {} raised {}, which is not the end of the data; give next() a default, or "
+        "drop elements with filter",
+        nb::cast<std::string>(nb::str(name)), what);
   }
   if (Kept().size() >= kMaxKept) {
     Py_DECREF(Kept().begin()->second);

@@ -26,9 +26,10 @@ T Check(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The error that the exception becomes, which Raise makes the exception again. `exception` is empty
-// afterwards.
-absl::Status KeepException(nanobind::python_error exception);
+// The error that an exception of the user's `function` becomes, which Raise makes the exception
+// again: a StopIteration the cause of a RuntimeError, for it would end the caller's loop.
+// `exception` is empty afterwards.
+absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
 
 void BindErrors(nanobind::module_& m);
 

@@ -16,15 +16,16 @@ namespace {
 
 namespace nb = nanobind;
 
-// Calls `work` with the GIL; an exception becomes an error that Raise makes the exception again.
+// Calls `work`, which is to call `function`, with the GIL; an exception becomes an error that Raise
+// makes the exception again.
 template <typename Work>
-absl::Status WithPython(const Work& work) {
+absl::Status WithPython(const std::shared_ptr<PyObject>& function, const Work& work) {
   nb::gil_scoped_acquire gil;
   DropObjects();
   try {
     return work();
   } catch (nb::python_error& e) {
-    return KeepException(std::move(e));
+    return KeepException(std::move(e), function.get());
   } catch (nb::builtin_exception& e) {  // of this file's own checks
     return absl::InvalidArgumentError(e.what());
   }
@@ -147,7 +148,7 @@ void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value
 
 MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn) {
   return [input, outputs, fn = ShareObject(std::move(fn))](RowContext& row) {
-    return WithPython([&] {
+    return WithPython(fn, [&] {
       const nb::sequence values =
           nb::borrow<nb::sequence>(nb::borrow(fn.get())(RowToPython(row, input)));
       for (size_t i = 0; i < outputs.size(); ++i) SetOutput(row, i, outputs[i], values[i]);
@@ -159,7 +160,7 @@ MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn)
 FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nb::object fn) {
   return [input, outputs, fn = ShareObject(std::move(fn))](const Batch& in, size_t row,
                                                            RowEmitter& out) {
-    return WithPython([&] {
+    return WithPython(fn, [&] {
       const nb::sequence rows =
           nb::borrow<nb::sequence>(nb::borrow(fn.get())(RowToPython(BatchRow{in, row}, input)));
       for (nb::handle one : rows) {
@@ -175,7 +176,7 @@ FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nb::ob
 FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
   return [input, fn = ShareObject(std::move(fn))](RowContext& row) {
     bool keep = false;
-    const absl::Status status = WithPython([&] {
+    const absl::Status status = WithPython(fn, [&] {
       keep = nb::cast<bool>(nb::bool_(nb::borrow(fn.get())(RowToPython(row, input))));
       return absl::OkStatus();
     });
@@ -187,7 +188,7 @@ FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable) {
   auto spec = std::make_shared<const RowSpec>(outputs);
   return [spec, writable, fn = ShareObject(std::move(fn))](Batch& batch) {
-    return WithPython([&] {
+    return WithPython(fn, [&] {
       const nb::tuple result = nb::borrow<nb::tuple>(
           nb::borrow(fn.get())(BatchToPython(batch, /*bare=*/false, writable)));
       std::shared_ptr<RowSpec> own;
@@ -210,7 +211,7 @@ BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable)
 
 BatchFn MakePythonBatchFilter(nb::object fn) {
   return [fn = ShareObject(std::move(fn))](Batch& batch) {
-    return WithPython([&] {
+    return WithPython(fn, [&] {
       const nb::object mask = nb::borrow(fn.get())(BatchToPython(batch, /*bare=*/false, false));
       const ContiguousBytes keep(mask);
       if (keep.size() != batch.rows) {

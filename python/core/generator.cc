@@ -36,7 +36,7 @@ std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nb::object m
           batch = BatchFromPython(shared, nb::borrow<nb::sequence>(columns));
           batch.batched = false;
         } catch (nb::python_error& e) {
-          status = KeepException(std::move(e));
+          status = KeepException(std::move(e), make.get());
         } catch (nb::builtin_exception& e) {  // of BatchFromPython's checks
           status = absl::InvalidArgumentError(e.what());
         }

@@ -1,5 +1,6 @@
 #include "python/core/writing.h"
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -69,6 +70,35 @@ std::string_view StringOf(nb::handle value) {
           .c_str());
 }
 
+// Features have float32: a number is rounded to its precision, but not to infinity.
+float FloatOf(std::string_view name, double value) {
+  const auto rounded = static_cast<float>(value);
+  if (std::isinf(rounded) && !std::isinf(value)) {
+    throw nb::value_error(
+        fmt::format("feature '{}': {} is out of the range of float32", name, value).c_str());
+  }
+  return rounded;
+}
+
+// An integer among floats must be one of float32.
+float FloatOfInteger(std::string_view name, int64_t value) {
+  const auto rounded = static_cast<float>(value);
+  // 2^63 is a float, but no int64.
+  if (rounded >= 0x1p63F || static_cast<int64_t>(rounded) != value) {
+    throw nb::value_error(fmt::format("feature '{}': float32 cannot hold the integer {}; give a "
+                                      "float if it may be rounded",
+                                      name, value)
+                              .c_str());
+  }
+  return rounded;
+}
+
+void ToFloats(std::string_view name, Values* values) {
+  values->floats.reserve(values->ints.size());
+  for (const int64_t value : values->ints) values->floats.push_back(FloatOfInteger(name, value));
+  values->ints.clear();
+}
+
 template <typename T, typename To>
 void Copy(const AnyArray& array, std::vector<To>* to) {
   const T* data = static_cast<const T*>(array.data());
@@ -76,7 +106,7 @@ void Copy(const AnyArray& array, std::vector<To>* to) {
 }
 
 // Whether the array's type has a feature.
-bool AddArray(const AnyArray& array, Values* values) {
+bool AddArray(std::string_view name, const AnyArray& array, Values* values) {
   const nb::dlpack::dtype type = array.dtype();
   if (type.lanes != 1) return false;
   values->kind = 'i';
@@ -90,7 +120,12 @@ bool AddArray(const AnyArray& array, Values* values) {
   if (type == nb::dtype<bool>()) return Copy<uint8_t>(array, &values->ints), true;
   values->kind = 'f';
   if (type == nb::dtype<float>()) return Copy<float>(array, &values->floats), true;
-  if (type == nb::dtype<double>()) return Copy<double>(array, &values->floats), true;
+  if (type == nb::dtype<double>()) {
+    const auto* data = static_cast<const double*>(array.data());
+    values->floats.reserve(array.size());
+    for (size_t i = 0; i < array.size(); ++i) values->floats.push_back(FloatOf(name, data[i]));
+    return true;
+  }
   return false;
 }
 
@@ -100,11 +135,16 @@ void AddValue(std::string_view name, nb::handle value, Values* values) {
     values->bytes.push_back(StringOf(value));
     kind = 'b';
   } else if (PyLong_Check(value.ptr())) {
-    const long long number = PyLong_AsLongLong(value.ptr());
-    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow != 0) {
+      throw nb::value_error(fmt::format("feature '{}': {} is out of the range of int64", name,
+                                        nb::cast<std::string>(nb::str(value)))
+                                .c_str());
+    }
     values->ints.push_back(number);
   } else if (PyFloat_Check(value.ptr())) {
-    values->floats.push_back(static_cast<float>(PyFloat_AsDouble(value.ptr())));
+    values->floats.push_back(FloatOf(name, PyFloat_AsDouble(value.ptr())));
     kind = 'f';
   } else if (nb::hasattr(value, "item")) {  // a scalar of NumPy
     const nb::object item = value.attr("item")();
@@ -115,15 +155,14 @@ void AddValue(std::string_view name, nb::handle value, Values* values) {
                              nb::cast<std::string>(nb::str(value.type().attr("__name__")))));
   }
   if (values->kind == 'f' && kind == 'i') {
-    values->floats.push_back(static_cast<float>(values->ints.back()));
-    values->ints.clear();
+    ToFloats(name, values);
     return;
   }
   if (values->kind == 'i' && kind == 'f' && !values->ints.empty()) {
-    std::vector<float> all(values->ints.begin(), values->ints.end());
-    all.push_back(values->floats.back());
-    values->floats = std::move(all);
-    values->ints.clear();
+    const float last = values->floats.back();
+    values->floats.clear();
+    ToFloats(name, values);
+    values->floats.push_back(last);
   } else if (values->kind != 0 && values->kind != kind) {
     Refuse(name, "a list of bytes and numbers");
   }
@@ -196,7 +235,7 @@ class Writer {
                             !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
                             nb::hasattr(value, "__len__") && nb::try_cast(value, array) &&
                             array.is_valid();
-      if (is_array && AddArray(array, &values)) {
+      if (is_array && AddArray(name, array, &values)) {
         // Done.
       } else if (nb::hasattr(held_value, "tolist") && !PyList_Check(held_value.ptr())) {
         held_value = held_value.attr("tolist")();
@@ -255,7 +294,7 @@ class Writer {
   static void CheckKind(std::string_view name, char wanted, Values* values) {
     if (wanted == 0 || values->kind == wanted) return;
     if (values->kind == 'i' && wanted == 'f') {
-      values->floats.assign(values->ints.begin(), values->ints.end());
+      ToFloats(name, values);
     } else if (values->kind != 0) {
       Refuse(name, fmt::format("{}, where {} are declared", NameOf(values->kind), NameOf(wanted)));
     }

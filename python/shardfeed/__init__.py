@@ -11,6 +11,7 @@
         step(batch["x"], batch["y"])
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from . import augment
@@ -28,6 +29,10 @@ from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .writing import Writer, write
 
+if _TYPE_CHECKING:
+    from . import tf as tf
+    from . import torch as torch
+
 bytes = _features.bytes_
 
 __version__ = "0.1.0"
@@ -41,10 +46,10 @@ __all__ = [
     "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
 
-
-def __getattr__(name: str) -> _Any:
-    # Those that need a framework are imported when they are asked for.
-    if name in ("torch", "tf"):
-        import importlib
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module 'shardfeed' has no attribute {name!r}")
+if not _TYPE_CHECKING:  # a type checker is to find a misspelt name
+    def __getattr__(name: str) -> _Any:
+        # Those that need a framework are imported when they are asked for.
+        if name in ("torch", "tf"):
+            import importlib
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module 'shardfeed' has no attribute {name!r}")

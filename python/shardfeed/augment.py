@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from .arguments import checked
+
 Pair = Tuple[float, float]
 Number = Union[int, float]
 RangeLike = Union[Number, Sequence[Number]]
@@ -26,17 +28,6 @@ class Augmentation(NamedTuple):
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.fields.items())})"
-
-
-def augmentations(what: str, steps: Sequence[Augmentation]) -> List[Augmentation]:
-    """A list of them, as `what` takes it. TypeError: it is something else."""
-    if isinstance(steps, Augmentation):
-        raise TypeError(f"{what}: a list of augmentations is wanted, not one: [{steps!r}]")
-    found = list(steps)
-    for step in found:
-        if not isinstance(step, Augmentation):
-            raise TypeError(f"{what}: {step!r} is no augmentation of sf.augment")
-    return found
 
 
 def _pair(name: str, value: Sequence[Number]) -> Pair:
@@ -76,6 +67,7 @@ def _center(value: Optional[Sequence[Number]]) -> Optional[Pair]:
     return None if value is None else _pair("center", value)
 
 
+@checked
 def ColorJitter(brightness: RangeLike = 0, contrast: RangeLike = 0, saturation: RangeLike = 0,
                 hue: RangeLike = 0) -> Augmentation:
     """In random order. A factor b stands for (1 - b, 1 + b), a hue h for (-h, h), h up to 0.5."""
@@ -84,10 +76,12 @@ def ColorJitter(brightness: RangeLike = 0, contrast: RangeLike = 0, saturation: 
         "saturation": _factor("saturation", saturation), "hue": _around_zero("hue", hue)})
 
 
+@checked
 def RandomGrayscale(p: float = 0.1) -> Augmentation:
     return Augmentation("RandomGrayscale", {"p": float(p)})
 
 
+@checked
 def GaussianBlur(kernel_size: Union[int, Sequence[int]],
                  sigma: RangeLike = (0.1, 2.0)) -> Augmentation:
     """kernel_size: odd, in pixels; (width, height)."""
@@ -98,6 +92,7 @@ def GaussianBlur(kernel_size: Union[int, Sequence[int]],
     return Augmentation("GaussianBlur", {"kernel_size": size, "sigma": both})
 
 
+@checked
 def RandomErasing(p: float = 0.5, scale: Sequence[Number] = (0.02, 0.33),
                   ratio: Sequence[Number] = (0.3, 3.3),
                   value: Union[Number, Sequence[Number], str] = 0) -> Augmentation:
@@ -110,14 +105,17 @@ def RandomErasing(p: float = 0.5, scale: Sequence[Number] = (0.02, 0.33),
         "value": [0.0] if isinstance(value, str) else _fill(value), "random_value": drawn})
 
 
+@checked
 def RandomHorizontalFlip(p: float = 0.5) -> Augmentation:
     return Augmentation("RandomHorizontalFlip", {"p": float(p)})
 
 
+@checked
 def RandomVerticalFlip(p: float = 0.5) -> Augmentation:
     return Augmentation("RandomVerticalFlip", {"p": float(p)})
 
 
+@checked
 def Pad(padding: Union[int, Sequence[int]], fill: FillLike = 0,
         padding_mode: str = "constant") -> Augmentation:
     """padding: pixels on all sides, or [left and right, top and bottom], or [left, top, right,
@@ -129,6 +127,7 @@ def Pad(padding: Union[int, Sequence[int]], fill: FillLike = 0,
                                 "padding_mode": padding_mode})
 
 
+@checked
 def RandomRotation(degrees: RangeLike, interpolation: Any = "nearest",
                    center: Optional[Sequence[Number]] = None, fill: FillLike = 0) -> Augmentation:
     """degrees: counter-clockwise; d stands for (-d, d). center: x, y."""
@@ -137,6 +136,7 @@ def RandomRotation(degrees: RangeLike, interpolation: Any = "nearest",
         "center": _center(center), "fill": _fill(fill)})
 
 
+@checked
 def RandomAffine(degrees: RangeLike, translate: Optional[Sequence[Number]] = None,
                  scale: Optional[Sequence[Number]] = None, shear: Optional[RangeLike] = None,
                  interpolation: Any = "nearest", fill: FillLike = 0,
@@ -160,6 +160,7 @@ def RandomAffine(degrees: RangeLike, translate: Optional[Sequence[Number]] = Non
         "center": _center(center)})
 
 
+@checked
 def RandomPerspective(distortion_scale: float = 0.5, p: float = 0.5,
                       interpolation: Any = "bilinear", fill: FillLike = 0) -> Augmentation:
     return Augmentation("RandomPerspective", {
@@ -167,31 +168,38 @@ def RandomPerspective(distortion_scale: float = 0.5, p: float = 0.5,
         "interpolation": _interpolation(interpolation), "fill": _fill(fill)})
 
 
+@checked
 def RandomInvert(p: float = 0.5) -> Augmentation:
     return Augmentation("RandomInvert", {"p": float(p)})
 
 
+@checked
 def RandomPosterize(bits: int, p: float = 0.5) -> Augmentation:
     return Augmentation("RandomPosterize", {"bits": int(bits), "p": float(p)})
 
 
+@checked
 def RandomSolarize(threshold: float, p: float = 0.5) -> Augmentation:
     return Augmentation("RandomSolarize", {"threshold": float(threshold), "p": float(p)})
 
 
+@checked
 def RandomAutocontrast(p: float = 0.5) -> Augmentation:
     return Augmentation("RandomAutocontrast", {"p": float(p)})
 
 
+@checked
 def RandomEqualize(p: float = 0.5) -> Augmentation:
     return Augmentation("RandomEqualize", {"p": float(p)})
 
 
+@checked
 def RandomAdjustSharpness(sharpness_factor: float, p: float = 0.5) -> Augmentation:
     return Augmentation("RandomAdjustSharpness", {"sharpness_factor": float(sharpness_factor),
                                                   "p": float(p)})
 
 
+@checked
 def RandAugment(num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 31,
                 interpolation: Any = "nearest", fill: FillLike = None) -> Augmentation:
     """num_ops of 14 operations, each drawn anew."""
@@ -201,6 +209,7 @@ def RandAugment(num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 
         "interpolation": _interpolation(interpolation), "fill": _fill(fill)})
 
 
+@checked
 def TrivialAugmentWide(num_magnitude_bins: int = 31, interpolation: Any = "nearest",
                        fill: FillLike = None) -> Augmentation:
     """One of 14 operations, its magnitude drawn too."""
@@ -209,7 +218,8 @@ def TrivialAugmentWide(num_magnitude_bins: int = 31, interpolation: Any = "neare
         "interpolation": _interpolation(interpolation), "fill": _fill(fill)})
 
 
+@checked
 def RandomApply(transforms: Sequence[Augmentation], p: float = 0.5) -> Augmentation:
     """All of them, or none."""
     return Augmentation("RandomApply", {
-        "transforms": augmentations("RandomApply", transforms), "p": float(p)})
+        "transforms": list(transforms), "p": float(p)})

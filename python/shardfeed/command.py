@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
 
 from ._core import DataLossError
+from .arguments import Count, Threads, checked
 
 PathLike = Union[str, os.PathLike]
 
@@ -66,6 +67,7 @@ def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
     raise OSError(message or f"the program ended with {done.returncode}")
 
 
+@checked
 def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLike,
             **options: Any) -> Dict[str, Any]:
     """Raw data to a dataset: convert("imagefolder", "photos/", "out/train@16", shuffle=1). kind and
@@ -76,8 +78,9 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
     return _run("convert", kind, *_specs(source), os.fspath(out), *_options(options))
 
 
-def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[str] = None,
-          threads: Optional[int] = None) -> Dict[str, Any]:
+@checked
+def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal["dali", "tfindex"]] = None,
+          threads: Optional[Threads] = None) -> Dict[str, Any]:
     """Writes an index beside each shard; export="dali" or "tfindex" also those of others."""
     return _run("index", *_specs(spec), *_options({"export": export, "threads": threads}))
 
@@ -132,8 +135,9 @@ class VerifyReport(NamedTuple):
                 + _table(["shard", "defect", "record", "byte", "what is wrong"], rows))
 
 
-def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: str = "payload",
-           threads: Optional[int] = None) -> VerifyReport:
+@checked
+def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: Literal["headers", "payload", "examples"] = "payload",
+           threads: Optional[Threads] = None) -> VerifyReport:
     """Checks every byte. level: "headers", "payload" or "examples"."""
     report = _run("verify", *_specs(spec), *_options({"level": level, "threads": threads}),
                   defects_are_fine=True)
@@ -202,7 +206,8 @@ class Inspection:
         return "".join(tags)
 
 
-def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: int = 2) -> Inspection:
+@checked
+def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2) -> Inspection:
     """Schema, counts, record sizes, and the first records."""
     specs = _specs(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
+                    Union, overload)
 
 import numpy as np
 
@@ -13,13 +14,21 @@ from . import structure as structures
 from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .augment import Augmentation, augmentations
+from .arguments import Count, Seed, Size, Threads, checked, checked_methods, shown
+from .augment import Augmentation
 from .device import DeviceView
 from .features import ColumnSpec, DTypeLike, FeatureLike, as_features, as_shape, dtype_name
 from .frameworks import CONVERTERS
 from .ragged import Ragged
 
 Records = Union[str, Sequence[Tuple[int, int]], None]
+Crop = Literal["none", "center", "random"]
+Interpolation = Literal["bilinear", "bicubic", "area", "nearest"]
+Layout = Literal["NHWC", "NCHW"]
+OnDamage = Literal["fail", "replace", "zero", "accept"]
+End = Literal["drop", "pad", "wrap"]
+Io = Literal["auto", "uring", "threads", "mmap"]
+Exhausted = Literal["drop", "stop", "repeat"]
 
 def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
     if method == "records":
@@ -53,6 +62,7 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
     return found
 
 
+@checked_methods
 class Dataset:
     """An immutable chain of steps over shards; each step gives a new one. Iterating runs it.
 
@@ -132,14 +142,14 @@ class Dataset:
                           text=f"parse({', '.join([*wanted, *lists])})", structure=None)
 
     def decode_image(self, feature: str = "image/encoded",
-                     size: Union[int, Sequence[int]] = 224, *, crop: str = "none",
+                     size: Union[int, Sequence[int]] = 224, *, crop: Crop = "none",
                      center_fraction: float = 0.875, scale: Sequence[float] = (0.08, 1.0),
                      ratio: Sequence[float] = (3 / 4, 4 / 3), flip: float = 0.0, channels: int = 3,
-                     interpolation: str = "bilinear", antialias: bool = True, layout: str = "NHWC",
+                     interpolation: Interpolation = "bilinear", antialias: bool = True, layout: Layout = "NHWC",
                      dtype: DTypeLike = "uint8", mean: Union[float, Sequence[float], None] = None,
                      std: Union[float, Sequence[float], None] = None, orient: bool = False,
-                     on_damage: str = "fail", max_pixels: Optional[int] = None,
-                     max_scans: Optional[int] = None, seed: int = 0,
+                     on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
+                     max_scans: Optional[int] = None, seed: Seed = 0,
                      output: str = "") -> "Dataset":
         """Encoded pictures (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`, which goes, as
         pixels of the column `output` (by default its name without "/encoded"): an array [height,
@@ -193,7 +203,7 @@ class Dataset:
         return self._then("decode_image", feature, fields, text=text + ")", structure=None)
 
     def map(self, fn: Callable[[Any], Any], *, batched: bool = False,
-            output: Optional[Mapping[str, FeatureLike]] = None, processes: int = 0,
+            output: Optional[Mapping[str, FeatureLike]] = None, processes: Threads = 0,
             version: str = "") -> "Dataset":
         """What fn(element) gives, for each element; on the library's threads.
 
@@ -243,7 +253,7 @@ class Dataset:
             outputs, structure = functions.declared(output), None
         else:
             with self._start(epoch=0, threads=1) as it:
-                first = next((element for row in it for element in fn(row)), None)
+                first = next((element for row in it for element in functions.called(fn, row)), None)
             if first is None:
                 raise ValueError(f"flat_map({name}): there are no elements from which to learn what "
                                  "it gives; declare output=")
@@ -267,7 +277,7 @@ class Dataset:
             for column, (key, _, shape, _) in zip(columns.values(), self._core.spec()):
                 if 0 in shape:
                     lengths.add(np.shape(columns.get(key, column))[1])
-        structure, values = structures.flatten(fn(first))
+        structure, values = structures.flatten(functions.called(fn, first))
         if batched:
             return [functions.infer_batch(k, v, lengths) for k, v in values.items()], structure
         return [functions.infer_row(k, v) for k, v in values.items()], structure
@@ -317,19 +327,18 @@ class Dataset:
         return self._then("decode_wav", column, channels, rate,
                           text=f"decode_wav({column!r}, channels={channels})", structure=None)
 
-    def augment(self, column: str, steps: Sequence[Augmentation], seed: int = 0) -> "Dataset":
+    def augment(self, column: str, steps: Sequence[Augmentation], seed: Seed = 0) -> "Dataset":
         """Random changes of pictures, uint8 [height, width, 1 or 3]: see sf.augment. They depend on
         the seed, the epoch and the record's position alone; two such steps of a chain need seeds of
         their own. ValueError: a parameter out of its range, named."""
-        steps = augmentations("augment", steps)
+        steps = list(steps)
         return self._then("augment", column, steps, seed,
                           text=f"augment({column!r}, {steps!r}, seed={seed})")
 
     # ---- Rows to batches
 
-    def batch(self, size: int, drop_remainder: bool = False) -> "Dataset":
+    def batch(self, size: Size, drop_remainder: bool = False) -> "Dataset":
         """Batches of `size` rows; the last one is smaller, or left out."""
-        size = _count("batch", "the size", size, 1)
         made = self._then("batch", size, drop_remainder,
                           text=f"batch({size}{', drop_remainder=True' if drop_remainder else ''})")
         return made._made_sparse()
@@ -351,24 +360,23 @@ class Dataset:
         names = [name for name in self._sparse if name in found and found[name][2]]
         return self.sparse(*names) if names else self
 
-    def padded_batch(self, size: int, padding: Optional[Mapping[str, Any]] = None,
+    def padded_batch(self, size: Size, padding: Optional[Mapping[str, Any]] = None,
                      drop_remainder: bool = False) -> "Dataset":
         """Ragged columns become [rows, length, shape...]. padding: {name: value} or {name: (length,
         value)}; 0 and the batch's longest row where nothing is said."""
-        size = _count("padded_batch", "the size", size, 1)
         found = self.element_spec
         names = [name for name in self._sparse if name in found and found[name][2]]
         if names:
             raise ValueError(f"padded_batch: column {names[0]!r} is sparse; batch takes such columns, "
                              "and parse them as sf.var for padding")
-        return self._then("padded_batch", size, _padding(padding), drop_remainder,
+        return self._then("padded_batch", size, _padding("padded_batch", padding), drop_remainder,
                           text=f"padded_batch({size})")
 
     def pad(self, padding: Optional[Mapping[str, Any]] = None) -> "Dataset":
         """Pads the ragged columns of batches, as padded_batch."""
-        return self._then("pad", _padding(padding), text="pad()")
+        return self._then("pad", _padding("pad", padding), text="pad()")
 
-    def bucket_by_length(self, column: str, boundaries: Sequence[int], sizes: Sequence[int],
+    def bucket_by_length(self, column: str, boundaries: Sequence[Count], sizes: Sequence[Size],
                          drop_remainder: bool = False) -> "Dataset":
         """Batches of rows of like length: bucket i has the rows that are shorter than boundaries[i]
         and makes batches of sizes[i], of which there is one more."""
@@ -376,7 +384,7 @@ class Dataset:
                           text=f"bucket_by_length({column!r}, {list(boundaries)}, {list(sizes)})")
         return made._made_sparse()
 
-    def batch_by_length(self, column: str, budget: int) -> "Dataset":
+    def batch_by_length(self, column: str, budget: Size) -> "Dataset":
         """Batches whose rows times the longest row's length are at most `budget`."""
         made = self._then("batch_by_length", column, budget,
                           text=f"batch_by_length({column!r}, {budget})")
@@ -394,22 +402,22 @@ class Dataset:
 
     # ---- Batches
 
-    def mixup(self, image: str, label: str, num_classes: int, alpha: float = 1.0,
-              seed: int = 0) -> "Dataset":
+    def mixup(self, image: str, label: str, num_classes: Size, alpha: float = 1.0,
+              seed: Seed = 0) -> "Dataset":
         """Each picture blended with the one before it in the batch, by one lambda of Beta(alpha,
         alpha), as torchvision's MixUp. Labels become float32 [num_classes]. The lambda depends on the
         seed, the epoch and the position of the batch's first row."""
         return self._then("mixup", image, label, num_classes, alpha, seed,
                           text=f"mixup({image!r}, {label!r}, {num_classes})")
 
-    def cutmix(self, image: str, label: str, num_classes: int, alpha: float = 1.0,
-               seed: int = 0) -> "Dataset":
+    def cutmix(self, image: str, label: str, num_classes: Size, alpha: float = 1.0,
+               seed: Seed = 0) -> "Dataset":
         """A rectangle of the picture before it in each picture, as torchvision's CutMix; labels as
         mixup's, by area."""
         return self._then("cutmix", image, label, num_classes, alpha, seed,
                           text=f"cutmix({image!r}, {label!r}, {num_classes})")
 
-    def pack(self, column: str, length: int, open: int = 16, pad: int = 0,
+    def pack(self, column: str, length: Size, open: Size = 16, pad: int = 0,
              truncate: bool = False) -> "Dataset":
         """Sequences end to end in rows of `length`: the columns NAME, NAME_segment_ids and
         NAME_positions. open: rows that are filled at a time."""
@@ -418,23 +426,19 @@ class Dataset:
 
     # ---- Elements
 
-    def take(self, count: int) -> "Dataset":
-        count = _count("take", "the count", count)
+    def take(self, count: Count) -> "Dataset":
         return self._then("take", count, text=f"take({count})")
 
-    def skip(self, count: int) -> "Dataset":
-        count = _count("skip", "the count", count)
+    def skip(self, count: Count) -> "Dataset":
         return self._then("skip", count, text=f"skip({count})")
 
-    def shard(self, rank: Optional[int] = None, world: Optional[int] = None) -> "Dataset":
+    def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> "Dataset":
         """Rank `rank` of `world`; without them, those of the process that iterates, when it begins
         to: see ranks.py."""
         if (rank is None) != (world is None):
             raise ValueError("shard: give rank and world, or neither")
         if rank is None:
             return self._then("shard", None, None, text="shard()")
-        rank = _count("shard", "the rank", rank)
-        world = _count("shard", "the world", world, 1)
         return self._then("shard", rank, world, text=f"shard({rank}, {world})")
 
     def enumerate(self, name: str = "index", start: int = 0) -> "Dataset":
@@ -442,26 +446,22 @@ class Dataset:
         return self._then("enumerate", name, start, text=f"enumerate({name!r}, {start})",
                           structure=None if isinstance(self._structure, str) else "keep")
 
-    def shuffle(self, seed: int = 0, window: Optional[int] = 0) -> "Dataset":
+    def shuffle(self, seed: Seed = 0, window: Optional[Count] = 0) -> "Dataset":
         """Of shards: the whole order, each epoch anew, within a window of so many records (0: a
         default by the records' size; None: the exact permutation, read record by record). Behind
         other steps: stretches of `window` elements."""
-        seed = _count("shuffle", "the seed", seed)
-        if window is not None:
-            window = _count("shuffle", "the window", window)
         text = f"shuffle({seed}" + (f", window={window})" if window != 0 else ")")
         return self._then("shuffle", seed, window, text=text)
 
-    def interleave(self, cycle: int, block: int = 1) -> "Dataset":
+    def interleave(self, cycle: Size, block: Size = 1) -> "Dataset":
         """Of shards: the order of tf.data's interleave."""
         return self._then("interleave_shards", cycle, block, text=f"interleave({cycle}, {block})")
 
-    def repeat(self, epochs: int = 0) -> "Dataset":
+    def repeat(self, epochs: Count = 0) -> "Dataset":
         """0: without end."""
-        epochs = _count("repeat", "epochs", epochs)
         return self._then("repeat", epochs, text=f"repeat({epochs or ''})")
 
-    def cache(self, max_bytes: Optional[int] = None,
+    def cache(self, max_bytes: Optional[Size] = None,
               path: Union[str, os.PathLike, None] = None) -> "Dataset":
         """Keeps the elements for later epochs of the run: in its memory, or in a file in the folder
         `path`, which goes with the run. Arrays are read-only then. max_bytes: more is an error (1 GiB;
@@ -472,7 +472,7 @@ class Dataset:
                           1 << 40 if max_bytes is None else max_bytes,
                           text=f"cache(path={os.fspath(path)!r})")
 
-    def snapshot(self, path: Union[str, os.PathLike], max_bytes: int = 1 << 40) -> "Dataset":
+    def snapshot(self, path: Union[str, os.PathLike], max_bytes: Size = 1 << 40) -> "Dataset":
         """Writes the elements to the file `path`, once, and gives them from there in this and all
         later runs. It is there when all elements have been delivered. Arrays are read-only then.
 
@@ -482,40 +482,38 @@ class Dataset:
         return self._then("snapshot", os.fspath(path), max_bytes,
                           text=f"snapshot({os.fspath(path)!r})")
 
-    def prefetch(self, count: int = 2) -> "Dataset":
+    def prefetch(self, count: Count = 2) -> "Dataset":
         """Makes `count` elements ahead, on a thread of its own."""
-        count = _count("prefetch", "the count", count)
         return self._then("prefetch", count, text=f"prefetch({count})")
 
     def zip(self, *others: "Dataset") -> "Dataset":
-        return zip_(self, *others)
+        return _zip([self, *others])
 
     def concatenate(self, *others: "Dataset") -> "Dataset":
-        return concatenate(self, *others)
+        return _concatenate([self, *others])
 
-    def mix(self, *others: "Dataset", weights: Optional[Sequence[float]] = None, seed: int = 0,
-            exhausted: Union[str, Sequence[str]] = "drop") -> "Dataset":
+    def mix(self, *others: "Dataset", weights: Optional[Sequence[float]] = None, seed: Seed = 0,
+            exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> "Dataset":
         """sf.mix of this one, whose weight is the first, and others."""
-        return mix([self, *others], weights, seed, exhausted)
+        return _mix([self, *others], weights, seed, exhausted)
 
     # ---- Running
 
-    def with_options(self, **options: Any) -> "Dataset":
+    def with_options(self, *, threads: Optional[Threads] = None,
+                     budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+                     headspace: Optional[bool] = None, trace: Optional[Trace] = None,
+                     cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
+                     tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "Dataset":
         """How iterators run: threads (of each stage), budget_bytes (of what is held
         ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB),
         deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
         (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
-        True), tuning (these, as stats()["tuning"] of a run before has them)."""
-        self._check_options(options)
+        True), tuning (these, as stats()["tuning"] of a run before has them). None: as it was."""
+        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
+                 "autotune": autotune, "tuning": tuning}
         return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
-                       {**self._options, **options})
-
-    @staticmethod
-    def _check_options(options: Mapping[str, Any]) -> None:
-        unknown = set(options) - {"threads", "budget_bytes", "deterministic", "headspace", "trace",
-                                  "cpu_share", "autotune", "tuning"}
-        if unknown:
-            raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
+                       {**self._options, **_given(given)})
 
     def _shared(self) -> bool:
         """Elements are in memory that is delivered again."""
@@ -531,18 +529,22 @@ class Dataset:
     def __iter__(self) -> iterator.Iterator:
         return self._start()
 
-    def start(self, *, epoch: Optional[int] = None, **options: Any) -> iterator.Iterator:
+    def start(self, *, epoch: Optional[Count] = None, threads: Optional[Threads] = None,
+              budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+              headspace: Optional[bool] = None, trace: Optional[Trace] = None,
+              cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
+              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> iterator.Iterator:
         """An iterator; options as with_options. epoch: which one it is, for orders and random
         numbers; without it, the one behind that of the dataset's last iterator, the first being 0.
         A chain that repeats its source E times has the epochs from E * epoch on."""
-        self._check_options(options)
-        if epoch is not None:
-            epoch = _count("start", "the epoch", epoch)
-        return self._start(epoch=epoch, **options)
+        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
+                 "autotune": autotune, "tuning": tuning}
+        return self._start(epoch=epoch, **_given(given))
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: Count) -> None:
         """The dataset's next iterator takes this epoch."""
-        self._epochs.next = _count("set_epoch", "the epoch", epoch)
+        self._epochs.next = epoch
 
     def blocks(self) -> "View":
         """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
@@ -566,8 +568,8 @@ class Dataset:
         """Iterators that give eager tf.Tensors."""
         return View(self, "tf")
 
-    def cuda(self, device: int = 0, *, normalize: Optional[Mapping[str, Any]] = None,
-             depth: int = 2, pinned_bytes: int = 0, stream: Any = None) -> DeviceView:
+    def cuda(self, device: Count = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+             depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
         """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
         (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
         with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
@@ -709,9 +711,24 @@ def _channels(values: Union[float, Sequence[float], None], channels: int) -> Lis
     return [float(v) for v in values]
 
 
-def _padding(padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, float]]:
-    return {name: (int(how[0]), float(how[1])) if isinstance(how, tuple) else (0, float(how))
-            for name, how in (padding or {}).items()}
+def _given(options: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _padding(step: str, padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, Any]]:
+    """(length, value) of each column: an int, a float or bytes."""
+    made = {}
+    for name, how in (padding or {}).items():
+        length, value = how if isinstance(how, tuple) and len(how) == 2 else (0, how)
+        if isinstance(value, str):
+            value = value.encode()
+        elif isinstance(value, (np.integer, np.floating, np.bool_)):
+            value = value.item()
+        if not isinstance(value, (int, float, bytes)):
+            raise TypeError(f"{step}: padding: column {name!r} takes a number, bytes, or (length, "
+                            f"one of these), not {shown(how)}")
+        made[name] = (_count(f"{step}: padding: column {name!r}", "the length", length), value)
+    return made
 
 
 class View:
@@ -787,10 +804,11 @@ class Drawing:
 # ---- Sources and datasets of several
 
 
+@checked
 def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
-         records: Records = None, batch: int = 1, end: str = "drop", check_crc: bool = True,
-         skip_damaged: bool = False, io: str = "auto", threads: int = 0, budget_bytes: int = 0,
-         block_records: int = 0) -> Dataset:
+         records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
+         skip_damaged: bool = False, io: Io = "auto", threads: Threads = 0, budget_bytes: Count = 0,
+         block_records: Count = 0) -> Dataset:
     """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
     or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
 
@@ -811,6 +829,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
                               threads, budget_bytes, block_records), [], text, "record")
 
 
+@checked
 def range_(start: int, stop: Optional[int] = None, step: int = 1,
            name: str = "value") -> Dataset:
     """A column of int64."""
@@ -819,6 +838,7 @@ def range_(start: int, stop: Optional[int] = None, step: int = 1,
     return Dataset("range", (start, stop, step, name), [], f"range({start}, {stop}, {step})")
 
 
+@checked
 def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
     specs: List[ColumnSpec] = []
@@ -837,6 +857,7 @@ def from_arrays(columns: Mapping[str, Any]) -> Dataset:
     return Dataset("rows", (specs, values, rows), [], f"from_arrays({', '.join(columns)})")
 
 
+@checked
 def from_generator(make: Callable[[], Iterable[Any]],
                    output: Optional[Mapping[str, FeatureLike]] = None,
                    version: str = "") -> Dataset:
@@ -847,7 +868,7 @@ def from_generator(make: Callable[[], Iterable[Any]],
     if output is not None:
         outputs, structure = functions.declared(output), None
     else:
-        first = next(iter(make()), None)
+        first = next(iter(functions.called(make)), None)
         if first is None:
             raise ValueError(f"from_generator({name}): there are no elements from which to learn "
                              "their columns; declare output=")
@@ -861,26 +882,75 @@ def _alike(datasets: Sequence[Dataset]) -> Any:
     return datasets[0]._structure if datasets else None
 
 
-def concatenate(*datasets: Dataset) -> Dataset:
-    """One after another."""
+def _several(given: Tuple[Any, ...]) -> Tuple[Any, Tuple[Any, ...]]:
+    """The datasets, be they arguments or a list, and the arguments behind a list."""
+    if len(given) > 0 and not isinstance(given[0], Dataset):
+        return given[0], given[1:]
+    return list(given), ()
+
+
+def concatenate(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
+    """One after another: concatenate(a, b), or of a list."""
+    several, rest = _several(datasets)
+    return _concatenate(several, *rest)
+
+
+def zip_(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
+    """Side by side: the columns of all, which must have different names. Ends with the shortest.
+    zip(a, b), or of a list."""
+    several, rest = _several(datasets)
+    return _zip(several, *rest)
+
+
+@overload
+def interleave(datasets: Sequence[Dataset], cycle: int, block: int = 1) -> Dataset: ...
+@overload
+def interleave(*datasets: Dataset, cycle: int, block: int = 1) -> Dataset: ...
+def interleave(*datasets: Any, **options: Any) -> Dataset:
+    """As tf.data's interleave: `cycle` datasets at a time, `block` elements of each in turn.
+    interleave(a, b, cycle=2), or of a list."""
+    several, rest = _taken(datasets, options)
+    return _interleave(several, *rest, **options)
+
+
+@overload
+def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset: ...
+@overload
+def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int = 0,
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset: ...
+def mix(*datasets: Any, **options: Any) -> Dataset:
+    """Each element from a dataset drawn by weight: mix(a, b, weights=[3, 1]), or of a list.
+    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it."""
+    several, rest = _taken(datasets, options)
+    return _mix(several, *rest, **options)
+
+
+def _taken(given: Tuple[Any, ...], options: Dict[str, Any]) -> Tuple[Any, Tuple[Any, ...]]:
+    if not given and "datasets" in options:
+        return options.pop("datasets"), ()
+    return _several(given)
+
+
+@checked
+def _concatenate(datasets: Sequence[Dataset]) -> Dataset:
     return Dataset("concatenate", (), datasets, "concatenate()", _alike(datasets))
 
 
-def zip_(*datasets: Dataset) -> Dataset:
-    """Side by side: the columns of all, which must have different names. Ends with the shortest."""
+@checked
+def _zip(datasets: Sequence[Dataset]) -> Dataset:
     return Dataset("zip", (), datasets, "zip()")
 
 
-def interleave(datasets: Sequence[Dataset], cycle: int, block: int = 1) -> Dataset:
-    """As tf.data's interleave: `cycle` datasets at a time, `block` elements of each in turn."""
+@checked
+def _interleave(datasets: Sequence[Dataset], cycle: Size, block: Size = 1) -> Dataset:
     return Dataset("interleave", (cycle, block), datasets, f"interleave({cycle}, {block})",
                    _alike(datasets))
 
 
-def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
-        exhausted: Union[str, Sequence[str]] = "drop") -> Dataset:
-    """Each element from a dataset drawn by weight. exhausted, for all or for each: where one ends,
-    "drop" it, "stop", or "repeat" it."""
+@checked
+def _mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: Seed = 0,
+         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset:
     weights = [1.0] * len(datasets) if weights is None else [float(w) for w in weights]
     policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
     return Dataset("mix", (weights, seed, policies), datasets, f"mix({weights}, seed={seed})",

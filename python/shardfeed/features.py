@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Annotated, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
+
+from .arguments import UNCHECKED, checked, shown
+from .exact import exact_array
 
 
 class DType(str):
@@ -30,7 +33,7 @@ float32 = DType("float32")
 float64 = DType("float64")
 bytes_ = DType("bytes")
 
-DTypeLike = Union[str, type, np.dtype]
+DTypeLike = Annotated[Union[str, type, np.dtype], UNCHECKED]
 ColumnSpec = Tuple[str, str, Tuple[int, ...], bool]  # name, dtype, shape, ragged
 
 _NAMES = {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bytes_}
@@ -80,13 +83,14 @@ class Feature(NamedTuple):
         return (name, self.dtype, self.shape, self.is_ragged, default, self.raw)
 
 
-FeatureLike = Union[Feature, DTypeLike]
+FeatureLike = Annotated[Union[Feature, str, type, np.dtype], UNCHECKED]
 
 
 def as_shape(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
     return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
 
 
+@checked
 def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, default: Any = None,
           raw: bool = False) -> Feature:
     """Every row has the same shape: a batch's column is [rows, *shape].
@@ -97,15 +101,25 @@ def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, def
     little-endian.
     """
     name = _value_type(dtype, raw)
-    values = None
-    if default is not None:
-        if isinstance(default, (bytes, str)):
-            default = [default]
-        values = tuple(v.encode() if isinstance(v, str) else v
-                       for v in (np.ravel(default).tolist() if name != bytes_ else default))
-    return Feature(name, as_shape(shape), False, values, raw)
+    return Feature(name, as_shape(shape), False, _defaults(default, name), raw)
 
 
+def _defaults(default: Any, dtype: str) -> Optional[Tuple[Any, ...]]:
+    if default is None:
+        return None
+    if dtype != bytes_:
+        try:
+            return tuple(np.ravel(exact_array(default, dtype, "default")).tolist())
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("column 'default'", "default", 1)) from None
+    values = [default] if isinstance(default, (bytes, str)) else default
+    if not isinstance(values, (list, tuple, np.ndarray)) or not all(
+            isinstance(v, (bytes, str)) for v in values):
+        raise TypeError(f"default must be bytes, or a list of bytes, not {shown(default)}")
+    return tuple(v.encode() if isinstance(v, str) else v for v in values)
+
+
+@checked
 def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
            raw: bool = False) -> Feature:
     """Rows of any number of elements, each of `shape`: a batch's column is a `Ragged`.
@@ -114,11 +128,13 @@ def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
     return Feature(_value_type(dtype, raw), as_shape(shape), True, None, raw)
 
 
+@checked
 def var(dtype: DTypeLike = int64) -> Feature:
     """Rows of any number of single values: `ragged(dtype)`."""
     return ragged(dtype)
 
 
+@checked
 def sparse(dtype: DTypeLike = int64) -> Feature:
     """As `var`, but a batch's column is a `Sparse`, as tf.io.VarLenFeature: values, indices, shape."""
     return Feature(_value_type(dtype, False), (), True, None, False, True)

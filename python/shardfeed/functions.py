@@ -10,7 +10,9 @@ import numpy as np
 
 from . import structure as structures
 from ._core import BytesArray
-from .features import ColumnSpec, as_features, bytes_, dtype_name, numpy_dtype
+from .arguments import shown
+from .exact import exact_array
+from .features import ColumnSpec, as_features, bytes_, dtype_name
 from .ragged import Ragged, Sparse
 
 
@@ -43,14 +45,7 @@ def _byte_list(value: Any, name: str) -> List[bytes]:
 
 
 def _array(value: Any, dtype: str, name: str) -> np.ndarray:
-    array = np.asarray(value)
-    wanted = numpy_dtype(dtype)
-    if array.dtype != wanted:
-        if array.dtype.kind == "f" and wanted.kind in "iu" and array.size > 0:
-            raise TypeError(f"column {name!r}: {array.dtype} where {dtype} is declared")
-        if _is_bytes(array):
-            raise TypeError(f"column {name!r}: {type(value).__name__} where {dtype} is declared")
-        array = array.astype(wanted)
+    array = exact_array(value, dtype, name)
     # ascontiguousarray would make a scalar an array of one dimension.
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
@@ -95,13 +90,30 @@ def batch_value(value: Any, spec: ColumnSpec) -> Tuple[Any, Optional[Tuple[int, 
     return array, tuple(array.shape[1:]) if 0 in shape else None
 
 
-def _dtype_of(array: np.ndarray, value: Any) -> str:
-    if _is_bytes(array):
+def name_of(fn: Any) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def called(fn: Callable[..., Any], *arguments: Any) -> Any:
+    """fn(*arguments) outside of a run: a StopIteration is an error, as it is in one (PEP 479)."""
+    try:
+        return fn(*arguments)
+    except (StopIteration, StopAsyncIteration) as error:
+        raise RuntimeError(f"the function {name_of(fn)} raised {type(error).__name__}, which is not "
+                           "the end of the data; give next() a default") from error
+
+
+def _dtype_of(array: np.ndarray, value: Any, name: str) -> str:
+    if _is_bytes(array) and (array.dtype.kind != "O" or all(
+            isinstance(one, (bytes, str)) for one in array.flat)):
         return str(bytes_)
     # As Python's numbers, and lists of them, stand in Examples.
     if array.dtype == np.float64 and isinstance(value, (float, list)):
         return "float32"
-    return dtype_name(array.dtype)
+    try:
+        return dtype_name(array.dtype)
+    except ValueError as error:
+        raise TypeError(f"column {name!r}: {error}; found: {shown(value if value is not None else array)}") from None
 
 
 def infer_row(name: str, value: Any) -> ColumnSpec:
@@ -114,7 +126,7 @@ def infer_row(name: str, value: Any) -> ColumnSpec:
         raise ValueError(f"column {name!r}: the first row has an empty list, which does not tell a "
                          f"type; declare output={{{name!r}: sf.ragged(...)}}")
     array = np.asarray(value)
-    dtype = _dtype_of(array, value)
+    dtype = _dtype_of(array, value, name)
     if isinstance(value, list):
         return (name, dtype, array.shape[1:], True)
     return (name, dtype, array.shape, False)
@@ -132,7 +144,7 @@ def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
     if array.ndim == 0:
         raise ValueError(f"column {name!r}: one value for a batch; give one for each row")
     shape = tuple(0 if i == 0 and n in lengths else n for i, n in enumerate(array.shape[1:]))
-    return (name, _dtype_of(array, None), shape, False)
+    return (name, _dtype_of(array, None, name), shape, False)
 
 
 class RowFunction:
@@ -144,6 +156,11 @@ class RowFunction:
         self.structure = structure
         self.outputs = tuple(outputs)
         self.output_structure = output_structure
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return name_of(self.fn)
 
     def element(self, columns: Dict[str, Any]) -> Any:
         return self.fn(structures.build(self.structure, columns))

@@ -189,7 +189,7 @@ def _work(connection: Any, pickled: bytes) -> None:
             if fn is None:
                 fn = pickle.loads(pickled)
             answer: Any = (fn(element), None, "")
-        except Exception as error:
+        except BaseException as error:  # SystemExit too goes to whoever iterates
             answer = (None, *_as_sent(error))
         element = None
         try:
@@ -209,7 +209,7 @@ def _end_with(descriptor: int) -> None:
     os._exit(1)
 
 
-def _as_sent(error: Exception) -> Tuple[Exception, str]:
+def _as_sent(error: BaseException) -> Tuple[BaseException, str]:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         pickle.loads(pickle.dumps(error))
@@ -277,6 +277,7 @@ class ProcessFunction:
         if processes < 1:
             raise ValueError(f"processes must be at least 1, not {processes}")
         self.fn = fn
+        self.__name__ = getattr(fn, "__name__", type(fn).__name__)
         self.processes = processes
         try:
             self._pickled = pickle.dumps(fn)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import Any, Dict, Literal, Mapping, Optional, Union
 
 from . import _core
+from .arguments import Count, Threads, checked
 from .features import FeatureLike, as_features
+
+Compression = Literal["none", "gzip", "zlib"]
 
 
 class Writer:
@@ -63,8 +66,10 @@ class Writer:
             self.abort()
 
 
-def write(spec: Union[str, os.PathLike], *, compression: str = "none", level: int = 6,
-          member_bytes: int = 256 << 10, threads: int = 0, overwrite: bool = False,
+@checked
+def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
+          level: Count = 6,
+          member_bytes: Count = 256 << 10, threads: Threads = 0, overwrite: bool = False,
           sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
           made_by: Optional[Mapping[str, str]] = None) -> Writer:
     """Begins a dataset: write("out/train@16"). compression: "none", "gzip" or "zlib". features:

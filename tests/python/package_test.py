@@ -141,13 +141,13 @@ def test_declared_features_are_written_as_such(tf, tmp_path):
             with sf.write(tmp_path / "b@1", features={"x": sf.float32, "n": sf.int64, "y": float,
                                                       "name": sf.bytes}) as writer:
                 writer.write({feature: value})
-    with pytest.raises(TypeError, match="write: features: .* is wanted, not list"):
+    with pytest.raises(TypeError, match="write: features must be a dict .*, not"):
         sf.write(tmp_path / "b@1", features=["x"])
 
 
 @pytest.mark.parametrize("value", [None, {"a": 1}, [b"a", 1], 1 << 70, object()])
 def test_values_that_no_feature_can_have(tmp_path, value):
-    with pytest.raises((TypeError, OverflowError)):
+    with pytest.raises((TypeError, ValueError), match="feature 'odd'"):
         with sf.write(tmp_path / "a@1") as writer:
             writer.write({"odd": value})
     assert not list(tmp_path.glob("a-*"))
@@ -567,15 +567,15 @@ def test_what_is_wrong_is_told_where_it_is_written(dataset, parsed):
         sf.read(dataset).shard(4, 4)
     with pytest.raises(ValueError, match="no type 'float31'"):
         sf.fixed((), "float31")
-    with pytest.raises(ValueError, match="batch: the size must be at least 1, not -1"):
+    with pytest.raises(ValueError, match="batch: size must be at least 1, not -1"):
         parsed.batch(-1)
-    with pytest.raises(TypeError, match="take: the count must be a whole number, not 'x'"):
+    with pytest.raises(TypeError, match="take: count must be a whole number, not 'x'"):
         parsed.take("x")
-    with pytest.raises(TypeError, match="parse: .* is wanted, not list"):
+    with pytest.raises(TypeError, match="parse: features must be .* or None, not"):
         sf.read(dataset).parse(["x"])
     with pytest.raises(TypeError, match="'n' is none"):
         parsed["n"]
-    with pytest.raises(TypeError, match="no option"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'thread'"):
         parsed.with_options(thread=3)
 
 

@@ -60,3 +60,11 @@ def unsendable(batch):
 def slow(batch):
     time.sleep(60)
     return batch
+
+
+def stops(row):
+    raise StopIteration
+
+
+def leaves(row):
+    raise SystemExit(3)

@@ -1,0 +1,234 @@
+"""Arguments of public functions: checked against the annotations, so that a wrong one is told by its
+name, in one way, before anything else sees it."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import math
+import operator
+import os
+import types
+import typing
+from typing import Annotated, Any, Callable, Dict, Literal, NamedTuple, Tuple, TypeVar, Union
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=type)
+
+
+class Whole(NamedTuple):
+    """The range of a whole number."""
+
+    least: int
+    most: int
+
+
+# Annotated[..., UNCHECKED]: the function itself tells what is wrong.
+UNCHECKED = object()
+
+_MOST = (1 << 63) - 1
+
+Count = Annotated[int, Whole(0, _MOST)]
+Size = Annotated[int, Whole(1, _MOST)]
+Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
+Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: as many as fit
+
+
+class _Wrong(Exception):
+    """(what is expected, the class of the exception)"""
+
+
+def shown(value: Any) -> str:
+    """The value in a message, cut to a line that can be printed."""
+    try:
+        text = repr(value)
+    except Exception:  # whatever a class of the user's does
+        text = f"<{type(value).__name__}>"
+    return ascii(text)[1:-1] if not text.isprintable() else text if len(text) <= 80 else (
+        text[:77] + "...")
+
+
+def checked(fn: F) -> F:
+    """`fn`, whose arguments must be as they are annotated: TypeError for a wrong kind, ValueError for
+    a value out of its range."""
+    facts: Dict[str, Any] = {}
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not facts:
+            # At the first call: annotations may name what the module defines further down.
+            facts.update(signature=inspect.signature(fn),
+                         hints=typing.get_type_hints(fn, include_extras=True))
+        bound = facts["signature"].bind(*args, **kwargs)
+        for name, value in bound.arguments.items():
+            hint = facts["hints"].get(name, Any)
+            if hint is Any:
+                continue
+            kind = facts["signature"].parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                value = tuple(_argument(fn, name, hint, one) for one in value)
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                value = {key: _argument(fn, key, hint, one) for key, one in value.items()}
+            elif value is not facts["signature"].parameters[name].default:
+                value = _argument(fn, name, hint, value)
+            bound.arguments[name] = value
+        return fn(*bound.args, **bound.kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def checked_methods(cls: C) -> C:
+    """A class whose public methods are `checked`."""
+    for name, value in list(vars(cls).items()):
+        if inspect.isfunction(value) and not name.startswith("_"):
+            setattr(cls, name, checked(value))
+    return cls
+
+
+def _argument(fn: Callable[..., Any], name: str, hint: Any, value: Any) -> Any:
+    try:
+        return _value(hint, value)
+    except _Wrong as wrong:
+        expected, kind = wrong.args
+        raise kind(f"{fn.__name__.strip('_')}: {name} must be {expected}, not {shown(value)}") from None
+
+
+def _value(hint: Any, value: Any) -> Any:
+    """`value` as the annotation has it: whole numbers and numbers of NumPy become Python's."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or UNCHECKED in parts:
+        return value
+    if origin is Annotated:
+        return _whole(value, *parts[1])
+    if origin in (Union, types.UnionType):
+        return _one_of(parts, value)
+    if origin is Literal:
+        if not any(isinstance(value, type(part)) and value == part for part in parts):
+            raise _Wrong("one of " + ", ".join(map(repr, parts)),
+                         ValueError if isinstance(value, type(parts[0])) else TypeError)
+        return value
+    if origin is not None:
+        return _container(origin, parts, hint, value)
+    if hint in (int, float, str, bool):
+        return {int: _whole, float: _number, str: _text, bool: _truth}[hint](value)
+    if hint is None or hint is type(None):
+        ok = value is None
+    elif hint is os.PathLike:
+        ok = isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)
+        if ok:
+            _text(os.fspath(value))
+    else:
+        ok = not isinstance(hint, type) or isinstance(value, hint)
+    if not ok:
+        raise _Wrong(_described(hint), TypeError)
+    return value
+
+
+def _whole(value: Any, least: int = -_MOST - 1, most: int = _MOST) -> int:
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise _Wrong("a whole number", TypeError)
+    try:
+        number = operator.index(value)
+    except TypeError:  # an array of several
+        raise _Wrong("a whole number", TypeError) from None
+    if number < least:
+        raise _Wrong(f"at least {least}", ValueError)
+    if number > most:
+        raise _Wrong(f"at most {most}", ValueError)
+    return number
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)) or (
+            isinstance(value, np.complexfloating)):
+        raise _Wrong("a number", TypeError)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _Wrong("a finite number", ValueError)
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Wrong("a str", TypeError)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _Wrong("a str of valid Unicode", ValueError) from None
+    if "\0" in value:
+        raise _Wrong("a str without NUL", ValueError)
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise _Wrong("True or False", TypeError)
+    return bool(value)
+
+
+def _one_of(hints: Tuple[Any, ...], value: Any) -> Any:
+    kinds = []
+    for hint in hints:
+        try:
+            return _value(hint, value)
+        except _Wrong as wrong:
+            if wrong.args[1] is ValueError:  # of the right kind, but out of its range
+                raise
+            kinds.append(wrong.args[0])
+    raise _Wrong(" or ".join(dict.fromkeys(kinds)), TypeError)
+
+
+def _container(origin: Any, parts: Tuple[Any, ...], hint: Any, value: Any) -> Any:
+    if origin is collections.abc.Callable:
+        if not callable(value):
+            raise _Wrong("a function", TypeError)
+        return value
+    try:
+        if issubclass(origin, collections.abc.Mapping):
+            if not isinstance(value, collections.abc.Mapping):
+                raise _Wrong(_described(hint), TypeError)
+            return {_value(parts[0], k): _value(parts[1], v) for k, v in value.items()}
+        if isinstance(value, (str, bytes, collections.abc.Mapping)) or not (
+                isinstance(value, (collections.abc.Sequence, np.ndarray))) or (
+                    isinstance(value, np.ndarray) and value.ndim != 1):
+            raise _Wrong(_described(hint), TypeError)
+        if origin is tuple and parts[-1] is not Ellipsis:
+            if len(value) != len(parts):
+                raise _Wrong(_described(hint), ValueError)
+            return tuple(map(_value, parts, value))
+        return [_value(parts[0], one) for one in value]
+    except _Wrong as wrong:
+        raise _Wrong(_described(hint), wrong.args[1]) from None
+
+
+def _described(hint: Any) -> str:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if UNCHECKED in parts:
+        return "a type or a feature"
+    if origin is Annotated:
+        least, most = parts[1]
+        return f"a whole number from {least}" + (f" to {most}" if most < _MOST else "")
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_described, parts)))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, parts))
+    if origin is collections.abc.Callable:
+        return "a function"
+    if origin is tuple:
+        return f"({', '.join(map(_described, parts))})"
+    if origin is not None and issubclass(origin, collections.abc.Mapping):
+        return f"a dict {{{_described(parts[0])}: {_described(parts[1])}}}"
+    if origin is not None:
+        return f"a list, each {_described(parts[0])}"
+    if hint is Any:
+        return "any value"
+    if hint is None or hint is type(None):
+        return "None"
+    return {int: "a whole number", float: "a finite number", str: "a str", bool: "True or False",
+            os.PathLike: "a path"}.get(hint) or f"of type {getattr(hint, '__name__', hint)}"

@@ -1,0 +1,78 @@
+"""Values as a column's type has them: one that does not fit is an error, never another value."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import numpy as np
+
+from .arguments import shown
+
+_DTYPES: Dict[str, np.dtype] = {name: np.dtype(name) for name in (
+    "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")}
+_DTYPES["bfloat16"] = _DTYPES["uint16"]  # the bits
+_RANGES = {name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+           for name, dtype in _DTYPES.items() if dtype.kind in "iu"}
+
+
+def exact_array(value: Any, dtype: str, column: str) -> np.ndarray:
+    """The value as an array of the type: floats may be rounded to its precision; integers must be in
+    its range and, in a column of floats, one of these. TypeError: another kind of value, floats for
+    integers among them. ValueError: one that does not fit."""
+    wanted = _DTYPES[dtype]
+    if type(value) is int and dtype in _RANGES:
+        least, most = _RANGES[dtype]
+        if not least <= value <= most:
+            raise ValueError(_does_not_fit(column, dtype, value))
+        return np.array(value, wanted)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"column {column!r}: {error}") from None
+    return array if array.dtype == wanted else _converted(array, value, wanted, dtype, column)
+
+
+def _converted(array: np.ndarray, value: Any, wanted: np.dtype, dtype: str,
+               column: str) -> np.ndarray:
+    kind = array.dtype.kind
+    if array.size == 0 and kind in "biuf":
+        return array.astype(wanted)
+    if kind == "O" and all(isinstance(one, (int, np.integer)) for one in array.flat):
+        least, most = _RANGES.get(dtype, (-(1 << 53), 1 << 53))
+        for one in array.flat:
+            if not least <= one <= most:
+                raise ValueError(_does_not_fit(column, dtype, one))
+        return array.astype(wanted)
+    if kind not in "biuf":
+        found = type(value).__name__ if kind in "OSU" else str(array.dtype)
+        raise TypeError(f"column {column!r}: {found} where {dtype} is declared: {shown(value)}")
+    if kind == "f" and wanted.kind in "iu":
+        raise TypeError(f"column {column!r}: {array.dtype} where {dtype} is declared: "
+                        f"{shown(value)}; round it and give integers if that is meant")
+    # NumPy calls integers of 64 bits in float64 safe.
+    if array.dtype.itemsize + (wanted.kind == "f") <= 8 and np.can_cast(array.dtype, wanted, "safe"):
+        return array.astype(wanted)
+    with np.errstate(over="ignore"):
+        converted = array.astype(wanted)
+    if kind == "f":
+        bad = np.isinf(converted) & np.isfinite(array)
+    elif wanted.kind in "iu":
+        least, most = _RANGES[dtype]
+        # The bounds are those of both types: a comparison across them would round.
+        info = np.iinfo(array.dtype)
+        bad = (array < max(least, int(info.min))) | (array > min(most, int(info.max)))
+    else:
+        # A long double has all integers of 64 bits.
+        bad = converted.astype(np.longdouble) != array.astype(np.longdouble)
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0]) if array.ndim else ()
+        raise ValueError(_does_not_fit(column, dtype, array[at].item(),
+                                       f" at {list(at)}" if at else ""))
+    return converted
+
+
+def _does_not_fit(column: str, dtype: str, value: Any, place: str = "") -> str:
+    why = f"{dtype} has {_RANGES[dtype][0]} to {_RANGES[dtype][1]}" if dtype in _RANGES else (
+        f"{dtype} does not hold it" + ("; give a float if it may be rounded"
+                                       if isinstance(value, int) else ""))
+    return f"column {column!r}: {shown(value)}{place} does not fit: {why}"
