@@ -11,8 +11,7 @@
         step(batch["x"], batch["y"])
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+import typing as _typing
 
 from . import augment
 from . import features as _features
@@ -29,7 +28,7 @@ from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .writing import Writer, write
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from . import tf as tf
     from . import torch as torch
 
@@ -46,8 +45,8 @@ __all__ = [
     "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
 
-if not _TYPE_CHECKING:  # a type checker is to find a misspelt name
-    def __getattr__(name: str) -> _Any:
+if not _typing.TYPE_CHECKING:  # a type checker is to find a misspelt name
+    def __getattr__(name: str) -> _typing.Any:
         # Those that need a framework are imported when they are asked for.
         if name in ("torch", "tf"):
             import importlib

@@ -35,6 +35,8 @@ Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
 Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
 Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: as many as fit
+Device = Annotated[int, Whole(0, (1 << 31) - 1)]
+Level = Annotated[int, Whole(0, 9)]
 
 
 class _Wrong(Exception):

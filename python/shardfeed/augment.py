@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from .arguments import checked
+from .arguments import checked, shown
 
 Pair = Tuple[float, float]
 Number = Union[int, float]
@@ -60,7 +60,10 @@ def _fill(value: FillLike) -> List[float]:
 
 
 def _interpolation(value: Any) -> str:
-    return str(getattr(value, "value", value))
+    chosen = getattr(value, "value", value)
+    if not isinstance(chosen, str) or chosen not in ("nearest", "bilinear"):
+        raise ValueError(f"interpolation is one of 'nearest', 'bilinear', not {shown(value)}")
+    return chosen
 
 
 def _center(value: Optional[Sequence[Number]]) -> Optional[Pair]:

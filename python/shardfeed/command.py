@@ -10,7 +10,7 @@ import sys
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
 
 from ._core import DataLossError
-from .arguments import Count, Threads, checked
+from .arguments import Count, Threads, checked, shown
 
 PathLike = Union[str, os.PathLike]
 
@@ -45,6 +45,8 @@ def _options(options: Dict[str, Any]) -> List[str]:
             arguments.append(flag)
         elif value is not None and value is not False:
             for one in value if isinstance(value, (list, tuple)) else [value]:
+                if "\0" in str(one):
+                    raise ValueError(f"{name} must be a str without NUL, not {shown(one)}")
                 arguments += [flag, str(one)]
     return arguments
 

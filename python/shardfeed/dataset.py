@@ -14,7 +14,8 @@ from . import structure as structures
 from ._core import BytesArray
 from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .arguments import Count, Seed, Size, Threads, checked, checked_methods, shown
+from .arguments import (Count, Device, Seed, Size, Threads, checked, checked_methods,
+                        shown)
 from .augment import Augmentation
 from .device import DeviceView
 from .features import ColumnSpec, DTypeLike, FeatureLike, as_features, as_shape, dtype_name
@@ -568,7 +569,7 @@ class Dataset:
         """Iterators that give eager tf.Tensors."""
         return View(self, "tf")
 
-    def cuda(self, device: Count = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+    def cuda(self, device: Device = 0, *, normalize: Optional[Mapping[str, Any]] = None,
              depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
         """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
         (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
@@ -655,7 +656,7 @@ class Dataset:
             return self._by_number([_number(i, n) for i in key])
         return self._by_number([_number(key, n)])[0]
 
-    def place(self, number: int) -> Tuple[str, int, int]:
+    def place(self, number: Count) -> Tuple[str, int, int]:
         """Where the record of element `number` is: (path of the shard, number in it, byte of its
         frame)."""
         source = self
@@ -868,7 +869,7 @@ def from_generator(make: Callable[[], Iterable[Any]],
     if output is not None:
         outputs, structure = functions.declared(output), None
     else:
-        first = next(iter(functions.called(make)), None)
+        first = next(functions.elements_of(make), None)
         if first is None:
             raise ValueError(f"from_generator({name}): there are no elements from which to learn "
                              "their columns; declare output=")

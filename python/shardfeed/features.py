@@ -44,14 +44,15 @@ def dtype_name(dtype: DTypeLike) -> str:
     if dtype is bytes or dtype is str:
         return "bytes"
     if not isinstance(dtype, (str, type, np.dtype)):
-        hint = f"; call it: sf.{dtype.__name__}(...)" if dtype in _MAKERS else ""
-        raise TypeError(f"{dtype!r} is no type{hint}; a type is, for example, sf.int64, np.float32 or "
+        hint = f"; call it: sf.{dtype.__name__}(...)" if any(
+            dtype is maker for maker in _MAKERS) else ""
+        raise TypeError(f"{shown(dtype)} is no type{hint}; a dtype is, for example, sf.int64, np.float32 or "
                         "bytes")
     name = str(dtype) if isinstance(dtype, str) else np.dtype(dtype).name
     if name == "bool":
         return "uint8"
     if name not in _NAMES:
-        raise ValueError(f"there is no type {name!r}; there are: {', '.join(sorted(_NAMES))}")
+        raise ValueError(f"there is no type {name!r}; the dtypes are: {', '.join(sorted(_NAMES))}")
     return name
 
 

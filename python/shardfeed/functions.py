@@ -3,7 +3,7 @@ can."""
 
 from __future__ import annotations
 
-from typing import (Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence,
+from typing import (Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence,
                     Tuple)
 
 import numpy as np
@@ -99,8 +99,18 @@ def called(fn: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return fn(*arguments)
     except (StopIteration, StopAsyncIteration) as error:
-        raise RuntimeError(f"the function {name_of(fn)} raised {type(error).__name__}, which is not "
-                           "the end of the data; give next() a default") from error
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise RuntimeError(f"the function {name_of(fn)} raised {what}, which is not the end of the "
+                           "data; give next() a default") from error
+
+
+def elements_of(make: Callable[[], Any]) -> Iterator[Any]:
+    """The elements that a generator's function gives."""
+    made = called(make)
+    if not hasattr(type(made), "__iter__") and not hasattr(type(made), "__getitem__"):
+        raise TypeError(f"from_generator: make must give an iterable of elements; {name_of(make)} "
+                        f"gave {shown(made)}")
+    return called(iter, made)
 
 
 def _dtype_of(array: np.ndarray, value: Any, name: str) -> str:
@@ -113,7 +123,8 @@ def _dtype_of(array: np.ndarray, value: Any, name: str) -> str:
     try:
         return dtype_name(array.dtype)
     except ValueError as error:
-        raise TypeError(f"column {name!r}: {error}; found: {shown(value if value is not None else array)}") from None
+        found = array if value is None else value
+        raise TypeError(f"column {name!r}: {error}; found: {shown(found)}") from None
 
 
 def infer_row(name: str, value: Any) -> ColumnSpec:
@@ -202,7 +213,7 @@ class GeneratorFunction(RowFunction):
     consumer does with it."""
 
     def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
-        elements = iter(self.fn())
+        elements = elements_of(self.fn)
 
         def more() -> Optional[List[Any]]:
             for element in elements:

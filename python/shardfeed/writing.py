@@ -6,7 +6,7 @@ import os
 from typing import Any, Dict, Literal, Mapping, Optional, Union
 
 from . import _core
-from .arguments import Count, Threads, checked
+from .arguments import Count, Level, Threads, checked, shown
 from .features import FeatureLike, as_features
 
 Compression = Literal["none", "gzip", "zlib"]
@@ -36,8 +36,10 @@ class Writer:
             self._writer.write_example(record)
         elif isinstance(record, (bytearray, memoryview)):
             self._writer.write_bytes(bytes(record))
-        else:
+        elif isinstance(record, Mapping):
             self._writer.write_example(dict(record))
+        else:
+            raise TypeError(f"write: record must be bytes or a dict of features, not {shown(record)}")
 
     def close(self) -> Dict[str, int]:
         """Completes the dataset: {"shards", "records", "bytes"}."""
@@ -68,7 +70,7 @@ class Writer:
 
 @checked
 def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
-          level: Count = 6,
+          level: Level = 6,
           member_bytes: Count = 256 << 10, threads: Threads = 0, overwrite: bool = False,
           sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
           made_by: Optional[Mapping[str, str]] = None) -> Writer:

@@ -329,7 +329,9 @@ TEST(DatasetTest, PackingPutsSequencesEndToEnd) {
               ElementsAre(R"({"values":[1,2,2,3,3,3],"values_segment_ids":[1,2,2,3,3,3]})",
                           R"({"values":[4,4,4,4,6,-1],"values_segment_ids":[1,1,1,1,2,0]})"));
   EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 9)).Pack("values", {.length = 3})),
-               kInvalidArgument, "a sequence of 4 elements does not fit into a row of 3");
+               kInvalidArgument,
+               "element 4 of epoch 0: pack: column 'values': a sequence of 4 elements does not fit "
+               "into a row of 3");
 }
 
 TEST(DatasetTest, TheCacheIsFilledOnce) {
@@ -1000,6 +1002,9 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Enumerate("value"), "there is a column 'value' already");
   fails(range.Pad(), "the elements here are rows");
   fails(range.Batch(2).Pad({{"value", {}}}), "there is no ragged column 'value'");
+  fails(Ragged(range).Batch(2).Pad({{"values", {.value = 0.5}}}),
+        "pad: column 'values' of int64 cannot hold the padding value 0.5");
+  fails(Ragged(range).Batch(2).Pad({{"values", {.value = "x"}}}), "the padding value of bytes 'x'");
   fails(range.Sparse({"value"}), "sparse: the elements here are rows");
   fails(range.Batch(2).Sparse({"value"}), "sparse: there is no ragged column 'value'");
   fails(Ragged(range).Batch(2).Sparse({"values", "values"}),

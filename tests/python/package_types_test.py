@@ -57,3 +57,29 @@ ds.decode_image(size=224, crop=3)
     out = mypy(tmp_path / "use.py", "examples/python")
     errors = [line.split(": error: ")[0] for line in out.splitlines() if ": error: " in line]
     assert [e.split("use.py")[-1] for e in errors] == [":6", ":7"], out
+
+
+def test_misspelt_names_and_choices_are_found(mypy, tmp_path):
+    (tmp_path / "use.py").write_text("""\
+import shardfeed as sf
+
+sf.raed("a@1")
+sf.read("a@1", end="dropp")
+sf.read("a@1", io="mmap", end="wrap")
+sf.read("a@1").decode_image(crop="middle")
+sf.write("b@1", compression="zip")
+sf.write("b@1", compression="gzip")
+sf.verify("a@1", level="all")
+a, b = sf.range(3), sf.range(3)
+sf.mix(a, b, weights=[1, 2])
+sf.mix([a, b], [1, 2], exhausted="stop")
+sf.mix(a, b, exhausted="never")
+sf.interleave(a, b, cycle=2)
+sf.concatenate([a, b])
+a.with_options(thread=3)
+a.with_options(threads=3)
+sf.torch.IterableDataset(a)
+""")
+    out = mypy(tmp_path / "use.py")
+    lines = {int(line.split(":")[1]) for line in out.splitlines() if ": error: " in line}
+    assert lines == {3, 4, 6, 7, 9, 13, 16}, out
