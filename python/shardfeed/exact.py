@@ -13,6 +13,7 @@ _DTYPES: Dict[str, np.dtype] = {name: np.dtype(name) for name in (
 _DTYPES["bfloat16"] = _DTYPES["uint16"]  # the bits
 _RANGES = {name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
            for name, dtype in _DTYPES.items() if dtype.kind in "iu"}
+_LARGEST = {name: float(np.finfo(dtype).max) for name, dtype in _DTYPES.items() if dtype.kind == "f"}
 
 
 def exact_array(value: Any, dtype: str, column: str) -> np.ndarray:
@@ -24,6 +25,8 @@ def exact_array(value: Any, dtype: str, column: str) -> np.ndarray:
         least, most = _RANGES[dtype]
         if not least <= value <= most:
             raise ValueError(_does_not_fit(column, dtype, value))
+        return np.array(value, wanted)
+    if type(value) is float and abs(value) <= _LARGEST.get(dtype, -1):
         return np.array(value, wanted)
     try:
         array = np.asarray(value)
@@ -52,16 +55,21 @@ def _converted(array: np.ndarray, value: Any, wanted: np.dtype, dtype: str,
     # NumPy calls integers of 64 bits in float64 safe.
     if array.dtype.itemsize + (wanted.kind == "f") <= 8 and np.can_cast(array.dtype, wanted, "safe"):
         return array.astype(wanted)
-    with np.errstate(over="ignore"):
-        converted = array.astype(wanted)
     if kind == "f":
-        bad = np.isinf(converted) & np.isfinite(array)
+        with np.errstate(over="ignore"):
+            converted = array.astype(wanted)
+        bad = np.isinf(converted)
+        if not bad.any():
+            return converted
+        bad &= np.isfinite(array)
     elif wanted.kind in "iu":
+        converted = array.astype(wanted)
         least, most = _RANGES[dtype]
         # The bounds are those of both types: a comparison across them would round.
         info = np.iinfo(array.dtype)
         bad = (array < max(least, int(info.min))) | (array > min(most, int(info.max)))
     else:
+        converted = array.astype(wanted)
         # A long double has all integers of 64 bits.
         bad = converted.astype(np.longdouble) != array.astype(np.longdouble)
     if bad.any():
