@@ -96,8 +96,10 @@ class Dataset {
   // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
   // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
   // `version`: of the function, in the fingerprint: name another one when the function changes.
+  // `by_place`: it asks for the row's place in the epoch, or for random numbers, so that rows
+  // cannot be had by number.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {}, uint64_t seed = 0,
-              std::string version = {}) const;
+              std::string version = {}, bool by_place = false) const;
   // The rows for which `fn` is true.
   Dataset Filter(FilterFn fn, uint64_t seed = 0, std::string version = {}) const;
   // Decode a column of bytes, which the result replaces; see decoders.h. A first size of -1 in

@@ -314,11 +314,11 @@ void BindDatasets(nb::module_& m) {
            })
       .def("map",
            [](const Dataset& ds, nb::sequence outputs, nb::object fn,
-              std::vector<std::string> drops, std::string version) {
+              std::vector<std::string> drops, std::string version, uint64_t seed, bool by_place) {
              RowSpec spec = SpecFromPython(outputs);
-             MapFn map = MakePythonMap(ds.spec(), spec, std::move(fn));
-             return Made(
-                 ds.Map(std::move(spec), std::move(map), std::move(drops), 0, std::move(version)));
+             MapFn map = MakePythonMap(ds.spec(), spec, std::move(fn), by_place);
+             return Made(ds.Map(std::move(spec), std::move(map), std::move(drops), seed,
+                                std::move(version), by_place));
            })
       .def("filter",
            [](const Dataset& ds, nb::object fn, std::string version) {

@@ -146,11 +146,19 @@ void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value
 
 }  // namespace
 
-MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn) {
-  return [input, outputs, fn = ShareObject(std::move(fn))](RowContext& row) {
+MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn, bool by_place) {
+  return [input, outputs, by_place, fn = ShareObject(std::move(fn))](RowContext& row) {
     return WithPython(fn, [&] {
-      const nb::sequence values =
-          nb::borrow<nb::sequence>(nb::borrow(fn.get())(RowToPython(row, input)));
+      const nb::object function = nb::borrow(fn.get());
+      nb::object result;
+      if (by_place) {
+        const uint64_t first = row.random()();
+        const uint64_t second = row.random()();
+        result = function(RowToPython(row, input), nb::make_tuple(row.position(), first, second));
+      } else {
+        result = function(RowToPython(row, input));
+      }
+      const nb::sequence values = nb::borrow<nb::sequence>(result);
       for (size_t i = 0; i < outputs.size(); ++i) SetOutput(row, i, outputs[i], values[i]);
       return absl::OkStatus();
     });

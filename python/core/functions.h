@@ -17,8 +17,11 @@ namespace shardfeed::python {
 // raise comes out of the iterator. `input`: the columns that they get, by name.
 
 // fn(row dict) gives a sequence with a value for each column of `outputs`: an array in one piece
-// and of the column's type, or a list of bytes.
-MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
+// and of the column's type, or a list of bytes. `by_place`: it gets a second argument, (the row's
+// position in the epoch, and two random numbers of 64 bits that depend on the step's seed, the
+// epoch and the position).
+MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn,
+                    bool by_place);
 // fn(row dict) tells whether the row stays.
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
 // fn(row dict) gives a sequence of rows, each as MakePythonMap's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
@@ -205,7 +206,7 @@ class Dataset:
 
     def map(self, fn: Callable[[Any], Any], *, batched: bool = False,
             output: Optional[Mapping[str, FeatureLike]] = None, processes: Threads = 0,
-            version: str = "") -> "Dataset":
+            seed: Optional[Seed] = None, with_index: bool = False, version: str = "") -> "Dataset":
         """What fn(element) gives, for each element; on the library's threads.
 
         batched: elements are batches, whose columns fn gets and gives as arrays; else they are rows.
@@ -214,6 +215,9 @@ class Dataset:
         any length; Python floats are float32, bools uint8.
         processes: fn runs on up to so many processes, as many as the stage has threads (start,
         with_options); they are spawned, so it must be importable. Arrays go through shared memory.
+        with_index, seed: of rows. fn(row, index), where index is the row's place in the epoch; fn(row,
+        rng) with a numpy.random.Generator that is new for each row and depends on seed, epoch and
+        place alone, whatever the threads and after a resume; with both fn(row, index, rng).
         version: of fn, in the chain's fingerprint: with another one, snapshots and states of the chain
         before are refused. What fn does is not known otherwise.
 
@@ -224,24 +228,36 @@ class Dataset:
             raise ValueError(f"map({name}): " + (
                 "the elements here are rows: batch first, or leave out batched=True" if batched else
                 "the elements here are batches: say batched=True, or unbatch first"))
+        by_place = with_index or seed is not None
+        if by_place and (batched or processes):
+            raise ValueError(f"map({name}): with_index and seed are for functions of rows, on threads; "
+                             f"leave out {'batched=True' if batched else 'processes'}")
         if processes:
             from .processes import ProcessFunction  # takes what few need
             fn = ProcessFunction(fn, processes)
-        kind = functions.BatchFunction if batched else functions.RowFunction
         if output is not None:
             outputs, structure = functions.declared(output), None
             if any(isinstance(value, str) and value == "" for value in output):
                 raise ValueError("output: a column has no name")
         else:
-            outputs, structure = self._learn(fn, name, batched)
-        call = kind(fn, self._structure, outputs, structure)
+            tried = fn
+            if by_place:
+                place = functions.place_arguments((0, 0, 0), with_index, seed is not None)
+                tried = functools.partial(functions.with_more, fn, place)
+            outputs, structure = self._learn(tried, name, batched)
         if batched:
+            call: Any = functions.BatchFunction(fn, self._structure, outputs, structure)
             return self._then("map_batch", outputs, call, not self._shared(), version,
                               text=f"map({name}, batched=True)", structure=structure)
         given = {column[0] for column in outputs}
         drops = [column[0] for column in self._core.spec() if column[0] not in given]
-        return self._then("map", outputs, call, drops, version, text=f"map({name})",
-                          structure=structure)
+        if by_place:
+            call = functions.PlacedFunction(fn, self._structure, outputs, structure, with_index,
+                                            seed is not None)
+        else:
+            call = functions.RowFunction(fn, self._structure, outputs, structure)
+        return self._then("map", outputs, call, drops, version, seed or 0, by_place,
+                          text=f"map({name})", structure=structure)
 
     def flat_map(self, fn: Callable[[Any], Iterable[Any]], *,
                  output: Optional[Mapping[str, FeatureLike]] = None,

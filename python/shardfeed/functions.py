@@ -188,6 +188,35 @@ class RowFunction:
         return [row_value(values[output[0]], output) for output in self.outputs]
 
 
+class PlacedFunction(RowFunction):
+    """The same for a function that gets the row's index in the epoch, a random generator that is
+    seeded by it, or both."""
+
+    def __init__(self, fn: Callable[..., Any], structure: Any, outputs: Sequence[ColumnSpec],
+                 output_structure: Any, with_index: bool, seeded: bool):
+        super().__init__(fn, structure, outputs, output_structure)
+        self.with_index = with_index
+        self.seeded = seeded
+
+    def __call__(self, columns: Dict[str, Any],  # type: ignore[override]
+                 place: Tuple[int, int, int]) -> List[Any]:
+        return self.row(self.fn(structures.build(self.structure, columns),
+                                *place_arguments(place, self.with_index, self.seeded)))
+
+
+def place_arguments(place: Tuple[int, int, int], with_index: bool, seeded: bool) -> List[Any]:
+    """What a function gets besides its row. place: as the library tells it."""
+    arguments: List[Any] = [place[0]] if with_index else []
+    if seeded:
+        key = np.array(place[1:], np.uint64)
+        arguments.append(np.random.Generator(np.random.Philox(key=key)))
+    return arguments
+
+
+def with_more(fn: Callable[..., Any], more: Sequence[Any], element: Any) -> Any:
+    return fn(element, *more)
+
+
 class BatchFunction(RowFunction):
     """The same for a batch."""
 

@@ -69,7 +69,8 @@ def targets(folder):
         "repeat": (parsed, {}), "cache": (parsed, {}), "snapshot": (parsed, {"path": folder + "/snap"}),
         "prefetch": (parsed, {}), "zip": (sf.range(3), {"others": sf.range(3, name="b")}),
         "concatenate": (parsed, {"others": parsed}), "mix": (parsed, {"others": parsed}),
-        "with_options": (parsed, {}), "start": (parsed, {}), "place": (records, {"number": 1}),
+        "with_options": (parsed, {}), "start": (parsed, {}), "set_epoch": (parsed, {"epoch": 1}),
+        "place": (records, {"number": 1}),
         "blocks": (parsed, {}), "numpy": (parsed, {}), "torch": (parsed, {}), "jax": (parsed, {}),
         "tf": (parsed, {}), "cuda": (batched, {}), "draw": (parsed, {}),
     }

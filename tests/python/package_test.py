@@ -477,6 +477,46 @@ def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
         list(sf.from_arrays({"a": [1, 3]}).snapshot(arrays))
 
 
+def test_functions_get_a_generator_and_the_index(dataset, tmp_path):
+    ds = sf.read(dataset).shuffle(seed=2, window=None).parse({"n": sf.int64})
+
+    def noisy(row, index, rng):
+        return {"n": row["n"], "index": index, "noise": rng.random(), "more": rng.integers(1000)}
+
+    def rows(chain, **options):
+        return [tuple(np.asarray(value).item() for value in row.values())
+                for row in chain.start(**options)]
+
+    chain = ds.map(noisy, seed=1, with_index=True)
+    whole = rows(chain, epoch=0, threads=1)
+    assert [row[1] for row in whole] == list(range(RECORDS))
+    assert len({row[2] for row in whole}) == RECORDS
+    assert rows(chain, epoch=0, threads=4) == whole
+    assert {row[0]: row[2] for row in rows(chain, epoch=1)} != {row[0]: row[2] for row in whole}
+    assert rows(ds.map(noisy, seed=2, with_index=True), epoch=0) != whole
+    it = chain.start(epoch=0)
+    for _ in range(37):
+        next(it)
+    other = iter(chain)
+    other.load_state_dict(it.state_dict())
+    assert [np.asarray(row["noise"]).item() for row in other] == [row[2] for row in whole[37:]]
+    parts = sorted(row for rank in range(3) for row in rows(
+        sf.read(dataset).shuffle(seed=2, window=None).shard(rank, 3).parse({"n": sf.int64})
+        .map(noisy, seed=1, with_index=True), epoch=0))
+    assert parts == sorted(whole[:len(parts)])
+    assert [row["i"] for row in sf.range(5).map(lambda row, i: {"i": i}, with_index=True)] == [*range(5)]
+    assert next(iter(sf.range(5).map(lambda row, rng: {"x": rng.normal()}, seed=0)))["x"] != 0
+    with pytest.raises(TypeError, match="draws at random"):
+        sf.read(dataset).map(lambda row, i: {"i": i}, with_index=True)[3]
+    for options in ({"batched": True}, {"processes": 2}):
+        chain = ds.batch(2) if "batched" in options else ds
+        with pytest.raises(ValueError, match="with_index and seed are for functions of rows"):
+            chain.map(noisy, seed=1, **options)
+    for wrong, error in ((-1, ValueError), ("1", TypeError)):
+        with pytest.raises(error, match="map: seed must be"):
+            ds.map(noisy, seed=wrong)
+
+
 def test_mixes_know_what_is_never_drawn(dataset):
     ds = sf.read(dataset)
     for weights in ([1, 0], [0, 1], [2, 1]):
