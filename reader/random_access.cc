@@ -68,8 +68,10 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
         std::vector<DamagedRecord> damaged;
         if (extent.compressed()) {
           uint64_t bytes_read = 0;
-          InflateExtent(*table_, extent, CrcCheck::kAll, *pool, &parts[e].payloads,
-                        &parts[e].buffers, &damaged, &bytes_read);
+          absl::Status read =
+              InflateExtent(*table_, extent, CrcCheck::kAll, *pool, &parts[e].payloads,
+                            &parts[e].buffers, &damaged, &bytes_read);
+          if (!read.ok()) return read;
         } else {
           absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
           if (!file.ok()) return file.status();

@@ -22,6 +22,7 @@
 #include "io/thread.h"
 #include "reader/divider.h"
 #include "reader/io_choice.h"
+#include "reader/salvaged_shards.h"
 #include "reader/unit.h"
 
 namespace shardfeed {
@@ -821,21 +822,28 @@ class ThreadedRun : public ReadRun {
     uint64_t inflated = 0;
     for (size_t i = 0; i < unit.extents.size() && status.ok(); ++i) {
       const Extent& extent = unit.extents[i];
+      const size_t views_before = payloads.views.size();
+      const size_t damaged_before = payloads.damaged.size();
       if (extent.compressed()) {
-        InflateExtent(*table_, extent, options_.check, *pool_, &payloads.views, &payloads.buffers,
-                      &payloads.damaged, &inflated);
-        continue;
-      }
-      ReadResult& result = unit.results[i];
-      if (result.status.ok()) {
-        CheckExtent(*table_, extent, result.data, options_.check, &payloads.views,
-                    &payloads.damaged);
-        if (result.buffer != unit.buffer) payloads.buffers.push_back(std::move(result.buffer));
-      } else if (options_.damage.skip) {
-        SalvageExtent(*table_, extent, options_.check, &payloads.views, &payloads.buffers,
-                      &payloads.damaged);
+        status = InflateExtent(*table_, extent, options_.check, *pool_, &payloads.views,
+                               &payloads.buffers, &payloads.damaged, &inflated);
       } else {
-        status = result.status;
+        ReadResult& result = unit.results[i];
+        if (result.status.ok()) {
+          CheckExtent(*table_, extent, result.data, options_.check, &payloads.views,
+                      &payloads.damaged);
+          if (result.buffer != unit.buffer) payloads.buffers.push_back(std::move(result.buffer));
+        } else if (options_.damage.skip && absl::IsDataLoss(result.status)) {
+          // The shard was cut after it was opened.
+          AllDamaged(*table_, extent, std::string(result.status.message()), &payloads.views,
+                     &payloads.damaged);
+        } else {
+          status = result.status;
+        }
+      }
+      if (status.ok() && options_.damage.skip && payloads.damaged.size() > damaged_before) {
+        status = salvaged_.Salvage(*table_, extent, options_.check, views_before, damaged_before,
+                                   &payloads.views, &payloads.buffers, &payloads.damaged);
       }
     }
     if (options_.on_work) options_.on_work("check", start, NowNs(), payloads.views.size());
@@ -963,6 +971,7 @@ class ThreadedRun : public ReadRun {
   size_t max_blocks_ = 0;  // planned ahead of the consumer
   uint64_t block_records_ = 0;
   uint64_t skipped_ = 0;  // consumer only
+  SalvagedShards salvaged_;
 
   mutable std::mutex mutex_;
   std::condition_variable work_;      // for the threads

@@ -234,51 +234,33 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
   }
 }
 
-void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
-                   std::vector<DamagedRecord>* damaged) {
-  std::vector<Record> scratch;
-  const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,
+                std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged) {
   const uint64_t n = extent.wanted.empty() ? extent.records : extent.wanted.size();
   for (uint64_t w = 0; w < n; ++w) {
-    const uint64_t i = extent.wanted.empty() ? w : extent.wanted[w];
-    const FrameRange frame = FrameIn(extent, i);
-    std::shared_ptr<Buffer> buffer = Buffer::Allocate(frame.size);
-    const absl::Status read =
-        file.ok() ? (*file)->ReadExactlyAt(extent.offset + frame.begin,
-                                           absl::MakeSpan(buffer->data(), frame.size))
-                  : file.status();
-    if (!read.ok()) {
-      AddDamaged(table, extent, i, std::string(read.message()), payloads, damaged);
-      continue;
-    }
-    const FrameDefect defect = CheckFrame({buffer->data(), frame.size}, check, &scratch);
-    if (defect != FrameDefect::kNone) {
-      AddDamaged(table, extent, i, FrameDefectName(defect), payloads, damaged);
-      continue;
-    }
-    payloads->push_back(scratch[0].payload);
-    buffers->push_back(std::move(buffer));
+    AddDamaged(table, extent, extent.wanted.empty() ? w : extent.wanted[w], what, payloads,
+               damaged);
   }
 }
 
-void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
-                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
-                   std::vector<DamagedRecord>* damaged, uint64_t* bytes_read) {
-  if (const auto file = table.OpenFile(extent.shard); file.ok()) {
-    std::shared_ptr<Buffer> buffer;
-    std::string_view frames;
-    if (InflateAtOnce(*file, extent, pool, &buffer, &frames, bytes_read)) {
-      const size_t payloads_before = payloads->size();
-      const size_t damaged_before = damaged->size();
-      CheckExtent(table, extent, frames, check, payloads, damaged);
-      if (damaged->size() == damaged_before) {
-        buffers->push_back(std::move(buffer));
-        return;
-      }
-      payloads->resize(payloads_before);
-      damaged->resize(damaged_before);
+absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                           BufferPool& pool, std::vector<std::string_view>* payloads,
+                           BufferRefs* buffers, std::vector<DamagedRecord>* damaged,
+                           uint64_t* bytes_read) {
+  absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+  if (!file.ok()) return file.status();
+  std::shared_ptr<Buffer> at_once;
+  std::string_view frames;
+  if (InflateAtOnce(*file, extent, pool, &at_once, &frames, bytes_read)) {
+    const size_t payloads_before = payloads->size();
+    const size_t damaged_before = damaged->size();
+    CheckExtent(table, extent, frames, check, payloads, damaged);
+    if (damaged->size() == damaged_before) {
+      buffers->push_back(std::move(at_once));
+      return absl::OkStatus();
     }
+    payloads->resize(payloads_before);
+    damaged->resize(damaged_before);
   }
   // Record by record, which finds out where and what damage is.
   const RestartPoint restart = extent.index->RestartBefore(extent.offset);
@@ -299,17 +281,17 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
     if (wants()) AddDamaged(table, extent, done, defect, payloads, damaged);
     ++done;
   };
-  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<ShardReader>> {
-    absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
-    if (!file.ok()) return file.status();
-    return ShardReader::OpenAt(*std::move(file), extent.index->summary().compression, restart,
-                               extent.offset, extent.first_record, options);
-  };
-  absl::StatusOr<std::unique_ptr<ShardReader>> reader = open();
-  if (!reader.ok()) what = std::string(reader.status().message());
+  absl::StatusOr<std::unique_ptr<ShardReader>> reader =
+      ShardReader::OpenAt(*std::move(file), extent.index->summary().compression, restart,
+                          extent.offset, extent.first_record, options);
+  if (!reader.ok()) {
+    if (!absl::IsDataLoss(reader.status())) return reader.status();
+    what = std::string(reader.status().message());
+  }
   RecordBlock block;
   while (reader.ok() && done < extent.records) {
     const absl::Status status = (*reader)->Next(&block);
+    if (!status.ok() && !absl::IsDataLoss(status)) return status;
     if (!status.ok() || block.records.empty()) {
       const FrameDefect defect = (*reader)->stream().defect();
       if (!status.ok() && defect == FrameDefect::kPayloadCrc) {
@@ -336,6 +318,7 @@ void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check
   }
   if (reader.ok()) *bytes_read += (*reader)->file_position() - restart.file_offset;
   while (done < extent.records) add_damaged(what);
+  return absl::OkStatus();
 }
 
 }  // namespace shardfeed

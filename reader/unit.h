@@ -62,18 +62,18 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged);
 
-// Reads an extent of a raw shard record by record, for one that could not be read in one piece.
-// What cannot be read is damaged.
-void SalvageExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
-                   std::vector<DamagedRecord>* damaged);
+// As CheckExtent where none of the bytes are there: all wanted records are damaged.
+void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,
+                std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged);
 
 // Reads and inflates an extent of a compressed shard, from the restart point before it, into a
 // buffer of `pool`. Where the data cannot be inflated further, the rest of the extent's records are
-// damaged. `bytes_read` adds up bytes of the file.
-void InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check, BufferPool& pool,
-                   std::vector<std::string_view>* payloads, BufferRefs* buffers,
-                   std::vector<DamagedRecord>* damaged, uint64_t* bytes_read);
+// damaged. `bytes_read` adds up bytes of the file. Errors are those of opening and reading the
+// file.
+absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
+                           BufferPool& pool, std::vector<std::string_view>* payloads,
+                           BufferRefs* buffers, std::vector<DamagedRecord>* damaged,
+                           uint64_t* bytes_read);
 
 }  // namespace shardfeed
 

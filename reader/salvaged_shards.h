@@ -1,0 +1,67 @@
+// What the recovery engine keeps and loses of damaged shards, for readers that skip damage.
+
+#ifndef SHARDFEED_READER_SALVAGED_SHARDS_H_
+#define SHARDFEED_READER_SALVAGED_SHARDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "reader/shard_table.h"
+#include "reader/unit.h"
+#include "shard/salvage.h"
+#include "tfrecord/framing.h"
+
+namespace shardfeed {
+
+// Passes through a damaged shard once, and remembers which records are lost. Of compressed shards
+// it keeps up to 64 MiB of payloads; further damaged extents cost another pass. Thread-safe: one
+// thread passes through a shard while the others wait.
+class SalvagedShards {
+ public:
+  // Asks the engine about the `damaged` records of one extent, from number `first_damaged` on,
+  // whose empty views are in `payloads` from number `first_payload` on. Those that the engine keeps
+  // get their payloads and leave `damaged`; the others are told what the engine says. Records that
+  // the engine cannot number, behind damage that no index bridges, stay as they are.
+  //
+  // Errors are those of opening and reading the shard: damage never is one.
+  absl::Status Salvage(const ShardTable& table, const Extent& extent, CrcCheck check,
+                       size_t first_payload, size_t first_damaged,
+                       std::vector<std::string_view>* payloads, BufferRefs* buffers,
+                       std::vector<DamagedRecord>* damaged);
+
+ private:
+  struct Shard {
+    // The engine's numbers are certain below this one, and its places those of the index.
+    uint64_t known = 0;
+    std::vector<DamagedPlace> places;
+    std::vector<std::pair<uint64_t, uint64_t>> lost;  // half open, rising
+  };
+  // Of a compressed shard, the sound ones of records [begin, end).
+  struct Kept {
+    size_t shard = SIZE_MAX;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    std::vector<RecordBlock> blocks;
+  };
+
+  absl::Status Pass(const ShardTable& table, const Extent& extent, CrcCheck check, Shard* found);
+  absl::StatusOr<std::string_view> Payload(const ShardTable& table, const Extent& extent,
+                                           uint64_t record, CrcCheck check, const Shard& shard,
+                                           BufferRefs* buffers);
+
+  std::mutex mutex_;
+  std::map<size_t, Shard> shards_;
+  Kept kept_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_SALVAGED_SHARDS_H_
