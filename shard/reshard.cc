@@ -499,7 +499,14 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
                                                 std::atomic<uint64_t>* bytes_passed) {
   ReshardInput input;
   input.schema_ = Schema();
+  // What manifests say of shards, by the shards' numbers.
+  struct Expected {
+    ManifestShard shard;
+    std::string manifest;
+  };
+  std::map<size_t, Expected> expected;
   for (const ShardSet& set : sets) {
+    const size_t first = input.paths_.size();
     input.paths_.insert(input.paths_.end(), set.paths.begin(), set.paths.end());
     if (set.sharded_name) {
       input.versions_.push_back(DatasetVersion::Of(set.directory, set.stem));
@@ -514,6 +521,9 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
     if (!manifest.ok()) return manifest.status();
     const bool fits = manifest->shards.size() == set.paths.size() && manifest->suffix == set.suffix;
     if (!fits) input.schema_.reset();
+    for (size_t i = 0; fits && i < set.paths.size(); ++i) {
+      expected[first + i] = {manifest->shards[i], ManifestPath(set.directory, set.stem)};
+    }
     if (input.schema_) input.schema_->Merge(manifest->schema);
   }
   if (input.paths_.empty()) return absl::InvalidArgumentError("no dataset is named");
@@ -535,6 +545,20 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   if (!status.ok()) return status;
   for (const auto& index : input.indexes_) {
     input.starts_.push_back(input.starts_.back() + index->records());
+  }
+  for (const auto& [i, of] : expected) {
+    const IndexSummary& found = input.indexes_[i]->summary();
+    if (found.shard_bytes == of.shard.bytes && found.records == of.shard.records &&
+        found.records_digest == of.shard.records_digest) {
+      continue;
+    }
+    return absl::DataLossError(fmt::format(
+        "{}: by its index it has {} bytes and {} records (digest {:08x}), and by the manifest {} "
+        "{} bytes and {} records (digest {:08x}): the shard was replaced or changed; find out what "
+        "with 'shardfeed verify', save what is sound with 'shardfeed repair', or remove the manifest if "
+        "the shards are right",
+        input.paths_[i], found.shard_bytes, found.records, found.records_digest, of.manifest,
+        of.shard.bytes, of.shard.records, of.shard.records_digest));
   }
   // A manifest that counts otherwise is about other records.
   if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();

@@ -381,18 +381,32 @@ TEST_F(ReshardTest, DatasetThatIsThereStaysUnlessAskedFor) {
   ExpectSound("a@5");
 }
 
-TEST_F(ReshardTest, ManifestOfOtherRecordsIsNotCarriedOver) {
-  Write("a@1", 100);
+TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
+  Write("a@2", 100);
   Write("b@1", 50);
-  std::filesystem::copy_file(folder_ / "b-00000-of-00001", folder_ / "a-00000-of-00001",
-                             std::filesystem::copy_options::overwrite_existing);
-  std::filesystem::copy_file(IndexPath(folder_ / "b-00000-of-00001"),
-                             IndexPath(folder_ / "a-00000-of-00001"),
-                             std::filesystem::copy_options::overwrite_existing);
-  const auto manifest = All({"a@1"}, "c@1");
-  ASSERT_OK(manifest);
-  EXPECT_EQ(manifest->schema.features().at("text").records, 50);
-  ExpectSound("c@1");
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    for (const auto& [source, target] :
+         {std::pair(folder_ / from, folder_ / to),
+          std::pair(IndexPath(folder_ / from), IndexPath(folder_ / to))}) {
+      std::filesystem::copy_file(source, target, std::filesystem::copy_options::overwrite_existing);
+    }
+  };
+  // Of the same size, with an index that fits.
+  ASSERT_EQ(std::filesystem::file_size(folder_ / "a-00000-of-00002"),
+            std::filesystem::file_size(folder_ / "a-00001-of-00002"));
+  replace("a-00001-of-00002", "a-00000-of-00002");
+  EXPECT_FAILS(All({"a@2"}, "c@1").status(), kDataLoss,
+               "a-00000-of-00002: by its index it has 15700 bytes and 50 records");
+  EXPECT_FAILS(Some("a@2", "c@1", RecordSelection::Runs({{60, 70}})).status(), kDataLoss,
+               "the shard was replaced or changed");
+  replace("b-00000-of-00001", "a-00000-of-00002");
+  std::filesystem::remove(IndexPath(folder_ / "a-00000-of-00002"));
+  EXPECT_OK(All({"a@2"}, "c@1").status());  // those were the right ones
+  Write("d@1", 70);
+  replace("d-00000-of-00001", "a-00000-of-00002");
+  EXPECT_FAILS(All({"a@2", "b@1"}, "e@1").status(), kDataLoss, "and 70 records");
+  std::filesystem::remove(ManifestPath(folder_.path(), "a"));
+  EXPECT_OK(All({"a@2"}, "e@1").status());
 }
 
 TEST_F(ReshardTest, EvenEndsShareOutEvenly) {
