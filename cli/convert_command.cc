@@ -1,7 +1,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <memory>
 #include <set>
@@ -15,6 +14,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "shard/skipped_records.h"
 #include "shard/tfds_info.h"
 
 namespace shardfeed {
@@ -100,23 +100,6 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
     }
   }
   return text;
-}
-
-// "100" or "5%". nullopt: neither.
-std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
-  const bool is_share = text.ends_with('%');
-  if (is_share) text.remove_suffix(1);
-  const char* const end = text.data() + text.size();
-  SkipCeiling ceiling{.share = 0, .at_least = 0};
-  if (!is_share) {
-    const auto [stop, error] = std::from_chars(text.data(), end, ceiling.at_least);
-    return error == std::errc() && stop == end ? std::optional(ceiling) : std::nullopt;
-  }
-  const auto [stop, error] = std::from_chars(text.data(), end, ceiling.share);
-  ceiling.share /= 100;
-  const bool is_valid =
-      error == std::errc() && stop == end && ceiling.share >= 0 && ceiling.share <= 1;
-  return is_valid ? std::optional(ceiling) : std::nullopt;
 }
 
 // Skipped by the source, which all manifests have alike, and while each was written.

@@ -13,6 +13,7 @@
 #include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
+#include "shard/skipped_records.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -27,7 +28,8 @@ struct ReadFlags {
   std::string io = "auto";
   CacheUse cache = CacheUse::kAuto;
   bool any_order = false;
-  std::optional<uint64_t> skip_damaged;
+  bool skip_damaged = false;
+  std::string max_skipped;
   bool parse = false;
   uint32_t image = 0;  // 0: no pictures are decoded
   std::string image_feature = "image/encoded";
@@ -86,9 +88,17 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   reading->threads = options.threads;
   reading->epochs = flags.epochs;
   reading->deterministic = !flags.any_order;
-  reading->damage.skip = flags.skip_damaged.has_value();
-  if (flags.skip_damaged && *flags.skip_damaged > 0) {
-    reading->damage.max_records = *flags.skip_damaged;
+  reading->damage.skip = flags.skip_damaged;
+  if (!flags.max_skipped.empty()) {
+    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(flags.max_skipped);
+    if (!flags.skip_damaged || !ceiling) {
+      return ReportError(absl::InvalidArgumentError(
+          ceiling ? "--max-skipped: nothing is skipped without --skip-damaged"
+                  : fmt::format("--max-skipped {}: neither a number of records nor a share such "
+                                "as 5%",
+                                flags.max_skipped)));
+    }
+    reading->damage.max_skipped = *ceiling;
   }
   if (!options.quiet) {
     reading->on_skip = [](const DamagedRecord& record) {
@@ -304,11 +314,12 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->transform(OneOf(checks))
       ->type_name("WHICH")
       ->default_str("all");
+  command->add_flag("--skip-damaged", flags->skip_damaged, "go on after damaged records");
   command
-      ->add_option("--skip-damaged", flags->skip_damaged,
-                   "go on after damaged records, up to this many (0 or none given: any number)")
-      ->expected(0, 1)
-      ->default_str("0");
+      ->add_option("--max-skipped", flags->max_skipped,
+                   "with --skip-damaged: fail if more records of an epoch than this, or this share "
+                   "of them, are damaged; default 1%, and 10 at least")
+      ->type_name("N|P%");
   command
       ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
       ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))

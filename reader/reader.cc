@@ -47,9 +47,10 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     return absl::InvalidArgumentError(
         fmt::format("world must be from 1 to {}; it is {}", UINT32_MAX, options.world));
   }
-  if (options.damage.max_share < 0 || options.damage.max_share > 1) {
+  if (!(options.damage.max_skipped.share >= 0 && options.damage.max_skipped.share <= 1)) {
     return absl::InvalidArgumentError(
-        fmt::format("max_share must lie between 0 and 1; it is {}", options.damage.max_share));
+        fmt::format("max_skipped: the share must lie between 0 and 1; it is {}",
+                    options.damage.max_skipped.share));
   }
   const uint64_t records = table->num_records();
   Selection selection = Selection::All(records);

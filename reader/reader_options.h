@@ -17,6 +17,7 @@
 #include "reader/order.h"
 #include "reader/selection.h"
 #include "reader/unit.h"
+#include "shard/skipped_records.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -32,9 +33,8 @@ enum class EpochEnd {
 struct DamagePolicy {
   // false: the first one ends the reading with DataLoss.
   bool skip = false;
-  // Limits of what is skipped, by this reader, before it fails all the same.
-  uint64_t max_records = UINT64_MAX;
-  double max_share = 1.0;  // of the records of an epoch
+  // How many records of an epoch this reader skips before it fails all the same.
+  SkipCeiling max_skipped;
 };
 
 struct ReaderOptions {

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -199,14 +200,20 @@ class ThreadedRun : public ReadRun {
     work_.notify_one();
     if (!block->status.ok()) return block->status;
     // Of this block's damaged records, in their order.
+    if (block->out.epoch != skipping_epoch_) {
+      skipping_epoch_ = block->out.epoch;
+      skipped_in_epoch_ = 0;
+    }
     for (const auto& [index, damaged] : block->damaged) {
       ++skipped_;
       if (!options_.damage.skip) return absl::DataLossError(damaged->Message());
-      const double share = options_.damage.max_share * static_cast<double>(order_->size());
-      if (skipped_ > options_.damage.max_records || static_cast<double>(skipped_) > share) {
+      if (++skipped_in_epoch_ == 1) first_skipped_ = damaged->Message();
+      if (skipped_in_epoch_ > options_.damage.max_skipped.Of(order_->size())) {
         return absl::DataLossError(
-            fmt::format("{}; that is damaged record number {}, more than may be skipped",
-                        damaged->Message(), skipped_));
+            fmt::format("{} of {} records are damaged, which is more than may be skipped; the "
+                        "first is {}; repair the dataset with 'shardfeed repair', or raise "
+                        "max-skipped",
+                        skipped_in_epoch_, order_->size(), first_skipped_));
       }
       if (options_.on_skip) options_.on_skip(*damaged);
       block->out.damaged.push_back(index);
@@ -970,7 +977,11 @@ class ThreadedRun : public ReadRun {
   bool ramp_ = false;
   size_t max_blocks_ = 0;  // planned ahead of the consumer
   uint64_t block_records_ = 0;
-  uint64_t skipped_ = 0;  // consumer only
+  // Of the consumer.
+  uint64_t skipped_ = 0;
+  uint64_t skipping_epoch_ = 0;
+  uint64_t skipped_in_epoch_ = 0;
+  std::string first_skipped_;  // of the epoch
   SalvagedShards salvaged_;
 
   mutable std::mutex mutex_;

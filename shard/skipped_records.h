@@ -4,10 +4,13 @@
 #define SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,6 +50,23 @@ struct SkipCeiling {
     return std::max(at_least, static_cast<uint64_t>(share * static_cast<double>(records)));
   }
 };
+
+// "100" or "5%". nullopt: neither.
+inline std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
+  const bool is_share = text.ends_with('%');
+  if (is_share) text.remove_suffix(1);
+  const char* const end = text.data() + text.size();
+  SkipCeiling ceiling{.share = 0, .at_least = 0};
+  if (!is_share) {
+    const auto [stop, error] = std::from_chars(text.data(), end, ceiling.at_least);
+    return error == std::errc() && stop == end ? std::optional(ceiling) : std::nullopt;
+  }
+  const auto [stop, error] = std::from_chars(text.data(), end, ceiling.share);
+  ceiling.share /= 100;
+  const bool is_valid =
+      error == std::errc() && stop == end && ceiling.share >= 0 && ceiling.share <= 1;
+  return is_valid ? std::optional(ceiling) : std::nullopt;
+}
 
 // DataLoss: `skipped` of them are broken, which is more than may be.
 inline absl::Status TooManySkipped(uint64_t skipped, uint64_t ceiling, std::string_view first) {

@@ -60,8 +60,9 @@ Exhausted ExhaustedOf(const std::string& what) {
 
 Dataset Shards(const std::vector<std::string>& specs,
                std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
-               const std::string& end, bool check_crc, bool skip_damaged, const std::string& io,
-               int threads, uint64_t budget_bytes, uint64_t block_records) {
+               const std::string& end, bool check_crc, bool skip_damaged,
+               const std::string& max_skipped, const std::string& io, int threads,
+               uint64_t budget_bytes, uint64_t block_records) {
   ReaderOptions options;
   if (records) {
     options.records.emplace();
@@ -71,6 +72,15 @@ Dataset Shards(const std::vector<std::string>& specs,
   options.end = EpochEndOf(end);
   options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
   options.damage.skip = skip_damaged;
+  if (!max_skipped.empty()) {
+    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(max_skipped);
+    if (!ceiling) {
+      throw nb::value_error(
+          ("max_skipped is a number of records or a share such as '5%', not '" + max_skipped + "'")
+              .c_str());
+    }
+    options.damage.max_skipped = *ceiling;
+  }
   options.io = EngineOf(io);
   options.threads = threads;
   options.budget_bytes = budget_bytes;
@@ -254,8 +264,8 @@ void BindDatasets(nb::module_& m) {
 
   nb::class_<Dataset>(m, "Dataset")
       .def_static("shards", &Shards, arg("specs"), arg("records").none(), arg("batch"), arg("end"),
-                  arg("check_crc"), arg("skip_damaged"), arg("io"), arg("threads"),
-                  arg("budget_bytes"), arg("block_records"))
+                  arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
+                  arg("threads"), arg("budget_bytes"), arg("block_records"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));

@@ -824,8 +824,8 @@ class Drawing:
 @checked
 def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
          records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
-         skip_damaged: bool = False, io: Io = "auto", threads: Threads = 0, budget_bytes: Count = 0,
-         block_records: Count = 0) -> Dataset:
+         skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
+         threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
     """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
     or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
 
@@ -833,17 +833,21 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
     an epoch is dropped ("drop"), or the epoch's first records fill it up ("pad", "wrap").
     skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
-    iterator's stats()["damaged"] counts them.
+    iterator's stats()["damaged"] counts them. max_skipped: DataLossError where more records of an
+    epoch than this, or than this share ("5%"), are damaged; by default 1 %, and 10 at least.
     io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: half of the
     run's (with_options).
 
     FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
     missing."""
+    if max_skipped is not None and not skip_damaged:
+        raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
+    ceiling = "" if max_skipped is None else str(max_skipped)
     specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
     names = [os.fspath(s) for s in specs]
     text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
-    return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, io,
-                              threads, budget_bytes, block_records), [], text, "record")
+    return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
+                              io, threads, budget_bytes, block_records), [], text, "record")
 
 
 @checked

@@ -155,9 +155,10 @@ def test_read_tells_of_damage_or_skips_it(dataset, tmp_path):
     assert result.json["skipped"] == 1 and result.json["records"] == sum(SIZES)
     assert "skipped: " in result.err and "record 3 at byte 72" in result.err
     harness.flip(tmp_path / "d-00002-of-00008", 13)
-    result = harness.run("read", copy, "--skip-damaged", "1")
+    result = harness.run("read", copy, "--skip-damaged", "--max-skipped", "1")
     assert result.status == DEFECTS
-    assert "damaged record number 2, more than may be skipped" in result.err
+    assert "2 of 281 records are damaged" in result.err and "shardfeed repair" in result.err
+    assert "nothing is skipped" in harness.fail(harness.USAGE, "read", copy, "--max-skipped", "1")
 
 
 def test_plan_tells_what_an_order_means(dataset):

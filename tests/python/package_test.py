@@ -633,6 +633,10 @@ def test_damage_is_named(dataset, tmp_path):
     assert not report and report.defects[0].shard.endswith("train-00001-of-00004")
     it = iter(sf.read(tmp_path / "train@4", skip_damaged=True))
     assert list(it).count(b"") == 1 == it.stats()["damaged"]
+    with pytest.raises(sf.DataLossError, match="1 of .* records are damaged.*shardfeed repair"):
+        list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=0))
+    with pytest.raises(ValueError, match="a share such as '5%', not 'few'"):
+        list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped="few"))
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()
     page = report._repr_html_()

@@ -272,7 +272,7 @@ def test_damaged_records_keep_their_place(examples, tmp_path):
     shard = tmp_path / "e-00002-of-00004"
     shard.write_bytes(shard.read_bytes()[:-3] + b"???")  # the last record's CRC
     assert run("read", tmp_path / "e@4", "--parse").status != DONE
-    result = run("read", tmp_path / "e@4", "--parse", "--batch", "41", "--skip-damaged", "0", "--json")
+    result = run("read", tmp_path / "e@4", "--parse", "--batch", "41", "--skip-damaged", "--json")
     assert result.status == 1
     assert result.json["rows"] == 82 and result.json["damaged"] == 1
 

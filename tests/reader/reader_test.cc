@@ -696,12 +696,15 @@ TEST_F(ReaderTest, DamagedRecordsAreSkippedAndMarked) {
   folder_.Write("d-00005-of-00008", shard);
   ReaderOptions options;
   options.damage.skip = true;
-  options.damage.max_records = 1;
+  options.epochs = 3;  // the ceiling is each epoch's
+  options.damage.max_skipped = {.share = 0, .at_least = 2};
+  EXPECT_OK(Drain(*MakeReader(OpenTable(set), options)));
+  options.damage.max_skipped.at_least = 1;
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
-               "damaged record number 2, more than may be skipped");
-  options.damage.max_records = 10;
-  options.damage.max_share = 0.001;
-  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "more than may be skipped");
+               "2 of 1221 records are damaged, which is more than may be skipped; the first is");
+  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
+               "d-00005-of-00008: record 0 at byte 0: ");
+  EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "'shardfeed repair'");
 }
 
 TEST_F(ReaderTest, UncheckedPayloadsAreDeliveredAsTheyAre) {
@@ -729,6 +732,7 @@ TEST_F(ReaderTest, ShardThatIsCutWhileItIsRead) {
   ReadBlock block;
   EXPECT_FALSE(reader->Next(&block).ok());
   options.damage.skip = true;
+  options.damage.max_skipped.share = 1;
   const auto all = Drain(*MakeReader(table, options));
   ASSERT_OK(all);
   EXPECT_EQ(all->records.size(), 420);
@@ -746,6 +750,7 @@ TEST_F(ReaderTest, CompressedDamage) {
   options.order.chunk = 20;
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "d-00000-of-00001: record");
   options.damage.skip = true;
+  options.damage.max_skipped.share = 1;
   const auto all = Drain(*MakeReader(OpenTable(set), options));
   ASSERT_OK(all);
   EXPECT_EQ(all->records.size(), 1000);
@@ -797,6 +802,7 @@ TEST_F(ReaderTest, SkippingLosesWhatTheRecoveryEngineLoses) {
           options.order.chunk = chunk;
           options.threads = 2;
           options.damage.skip = true;
+          options.damage.max_skipped.share = 1;
           const auto reader = MakeReader(OpenTable(set), options);
           const auto all = Drain(*reader);
           ASSERT_OK(all);
@@ -925,8 +931,8 @@ TEST_F(ReaderTest, WrongOptionsAreRefused) {
   options.batch = 0;
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "batch must be");
   options = ReaderOptions();
-  options.damage.max_share = 2;
-  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "max_share");
+  options.damage.max_skipped.share = 2;
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "max_skipped");
 }
 
 TEST_F(ReaderTest, TableKeepsIndexesWhereItCan) {
