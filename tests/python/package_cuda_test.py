@@ -365,7 +365,7 @@ def test_threads_take_turns(driver, ds):
 def test_what_cannot_be(driver, ds):
     for make, message in [
             (lambda: rows().cuda(), "elements here are rows"), (lambda: ds.cuda(7), "no CUDA device 7"),
-            (lambda: iter(ds.cuda(depth=0)), "depth is 0"),
+            (lambda: iter(ds.cuda(depth=0)), "depth must be at least 1, not 0"),
             (lambda: iter(ds.cuda(normalize={"picture": {}})), "no column 'picture'"),
             (lambda: iter(ds.cuda(normalize={"label": {}})), "normalize 'label'"),
             (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout is one of"),

@@ -383,7 +383,7 @@ def test_each_iterator_is_the_next_epoch(dataset):
     assert [row["n"] for row in resumed] == epochs[1][10:]
     assert [row["n"] for row in other] == epochs[2]
     for wrong, error in [(-1, ValueError), (None, TypeError), ("1", TypeError)]:
-        with pytest.raises(error, match="set_epoch: the epoch"):
+        with pytest.raises(error, match="set_epoch: epoch must be"):
             ds.set_epoch(wrong)
 
 
