@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "fmt/format.h"
 #include "shard/shard_reader.h"
 #include "shard/verify.h"
 #include "shard/writer.h"
@@ -384,29 +385,34 @@ TEST_F(ReshardTest, DatasetThatIsThereStaysUnlessAskedFor) {
 TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
   Write("a@2", 100);
   Write("b@1", 50);
-  const auto replace = [&](const std::string& from, const std::string& to) {
-    for (const auto& [source, target] :
-         {std::pair(folder_ / from, folder_ / to),
-          std::pair(IndexPath(folder_ / from), IndexPath(folder_ / to))}) {
-      std::filesystem::copy_file(source, target, std::filesystem::copy_options::overwrite_existing);
-    }
-  };
-  // Of the same size, with an index that fits.
-  ASSERT_EQ(std::filesystem::file_size(folder_ / "a-00000-of-00002"),
-            std::filesystem::file_size(folder_ / "a-00001-of-00002"));
-  replace("a-00001-of-00002", "a-00000-of-00002");
-  EXPECT_FAILS(All({"a@2"}, "c@1").status(), kDataLoss,
-               "a-00000-of-00002: by its index it has 15700 bytes and 50 records");
+  const std::string path = folder_ / "a-00000-of-00002";
+  const std::string old = ReadBytes(path);
+  // Of the same size, with another record and an index that fits.
+  std::vector<std::string> records = Records("a@2");
+  records.resize(50);
+  records[7][3] ^= 1;
+  std::string shard;
+  for (const std::string& record : records) AppendFrame(record, &shard);
+  ASSERT_EQ(shard.size(), old.size());
+  folder_.Write("a-00000-of-00002", shard);
+  std::filesystem::remove(IndexPath(path));
+  EXPECT_FAILS(
+      All({"a@2"}, "c@1").status(), kDataLoss,
+      fmt::format("a-00000-of-00002: by its index it has {} bytes and 50 records", shard.size()));
   EXPECT_FAILS(Some("a@2", "c@1", RecordSelection::Runs({{60, 70}})).status(), kDataLoss,
                "the shard was replaced or changed");
-  replace("b-00000-of-00001", "a-00000-of-00002");
-  std::filesystem::remove(IndexPath(folder_ / "a-00000-of-00002"));
-  EXPECT_OK(All({"a@2"}, "c@1").status());  // those were the right ones
-  Write("d@1", 70);
-  replace("d-00000-of-00001", "a-00000-of-00002");
-  EXPECT_FAILS(All({"a@2", "b@1"}, "e@1").status(), kDataLoss, "and 70 records");
+  folder_.Write("a-00000-of-00002", old);
+  std::filesystem::remove(IndexPath(path));
+  EXPECT_OK(All({"a@2"}, "c@1").status());
+  // Of other records altogether.
+  std::filesystem::copy_file(folder_ / "b-00000-of-00001", folder_ / "a-00001-of-00002",
+                             std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(IndexPath(folder_ / "b-00000-of-00001"),
+                             IndexPath(folder_ / "a-00001-of-00002"),
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_FAILS(All({"b@1", "a@2"}, "d@1").status(), kDataLoss, "a-00001-of-00002: by its index");
   std::filesystem::remove(ManifestPath(folder_.path(), "a"));
-  EXPECT_OK(All({"a@2"}, "e@1").status());
+  EXPECT_OK(All({"b@1", "a@2"}, "d@1").status());
 }
 
 TEST_F(ReshardTest, EvenEndsShareOutEvenly) {
