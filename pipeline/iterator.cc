@@ -216,7 +216,8 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
   }
   const uint64_t end = EndWait(start, out->rows);
   if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
-  if (error_.ok() && context_->stop.stop_requested()) {
+  // A stage may have seen it first.
+  if ((error_.ok() || absl::IsCancelled(error_)) && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
     *out = Batch();
   }
