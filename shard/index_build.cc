@@ -67,7 +67,8 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
   HeaderFile bytes(file, options);
   const auto defect = [&](uint64_t offset, std::string what) {
     return absl::DataLossError(
-        fmt::format("{}: record {} at byte {}: {}; 'shardfeed verify' lists all defects",
+        fmt::format("{}: record {} at byte {}: {}; 'shardfeed verify' lists all defects, "
+                    "'shardfeed repair' saves what is sound",
                     file.path(), first_record + piece.lengths.size(), offset, what));
   };
   uint64_t offset = begin;

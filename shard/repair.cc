@@ -24,10 +24,40 @@ bool IsSameFolder(const std::string& a, const std::string& b) {
          fs::weakly_canonical(b.empty() ? "." : b, error);
 }
 
+// Where nothing is damaged, and the records are not those that the manifest lists for this shard.
+std::optional<DamagedPlace> OtherRecords(const std::string& path, const Manifest& manifest,
+                                         uint32_t digest, const ShardAccount& account) {
+  const std::string file = fs::path(path).filename().string();
+  const auto same = [&](const ManifestShard& shard) {
+    return shard.records == account.records && shard.records_digest == digest;
+  };
+  bool cut = false;
+  const ManifestShard* found = nullptr;
+  for (const ManifestShard& shard : manifest.shards) {
+    if (same(shard)) found = &shard;
+    if (shard.file != file) continue;
+    if (same(shard)) return std::nullopt;
+    cut = account.records < shard.records;
+  }
+  DamagedPlace place;
+  place.kind = "other records";
+  place.file_end = account.bytes;
+  if (found != nullptr) {
+    place.records = 0;
+    place.detail =
+        fmt::format("{}: holds the records that the manifest lists for {}", path, found->file);
+    return place;
+  }
+  if (cut) return std::nullopt;  // between two records: told as such
+  place.detail =
+      fmt::format("{}: holds other records than the manifest lists; they are kept", path);
+  return place;
+}
+
 // Looks through one shard; `take` gets its records.
 absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvaging,
-                          const RepairOptions& options, ShardAccount* account,
-                          Compression* compression,
+                          const RepairOptions& options, const std::optional<Manifest>& manifest,
+                          ShardAccount* account, Compression* compression,
                           const std::function<absl::Status(const RecordBlock&)>& take) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
   if (absl::IsNotFound(salvager.status())) {
@@ -44,6 +74,7 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
   account->bytes = (*salvager)->file().size();
   *compression = (*salvager)->compression();
   RecordBlock block;
+  RecordsDigest digest;
   uint64_t passed = 0;
   while (true) {
     if (options.stop.stop_requested()) return absl::CancelledError("interrupted");
@@ -56,6 +87,7 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
     }
     if (block.records.empty()) break;
     account->records += block.records.size();
+    digest.Add(block.records);
     if (take) status = take(block);
     if (!status.ok()) return status;
   }
@@ -63,6 +95,14 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
   account->records_lost = (*salvager)->records_lost();
   account->bytes_skipped = (*salvager)->bytes_skipped();
   account->numbers_exact = (*salvager)->numbers_exact();
+  if (manifest && account->records_lost == 0) {
+    std::optional<DamagedPlace> place = OtherRecords(path, *manifest, digest.value(), *account);
+    if (place) {
+      account->records_lost = place->records;
+      account->damage.push_back(*std::move(place));
+      return absl::OkStatus();
+    }
+  }
   // What the manifest knows of records that nothing in the shard tells of.
   if (salvaging.records && account->records_lost &&
       account->records + *account->records_lost < *salvaging.records) {
@@ -166,7 +206,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   const auto pass = [&](size_t i, const auto& take) {
     account.shards[i] = {};
     account.shards[i].shard = input.paths[i];
-    return SalvageShard(input.paths[i], salvaging_of(i), options, &account.shards[i],
+    return SalvageShard(input.paths[i], salvaging_of(i), options, manifest, &account.shards[i],
                         &compressions[i], take);
   };
   const size_t threads = ThreadCount(options.threads);

@@ -381,7 +381,8 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
     const uint64_t at_fault = run.begin + records.size();
     if (scan.defect == FrameDefect::kPayloadCrc) {
       return RecordError(input, unit.shard, at_fault,
-                         "its payload's CRC is wrong; 'shardfeed verify' lists all defects");
+                         "its payload's CRC is wrong; 'shardfeed verify' lists all defects, "
+                         "'shardfeed repair' saves what is sound");
     }
     if (scan.defect != FrameDefect::kNone || at_fault != run.end) {
       return IndexError(input, unit.shard, std::min(at_fault, run.end - 1));

@@ -79,11 +79,17 @@ class ShardSalvager::Window {
   bool ended_ = false;
 };
 
-void ShardSalvager::OpenIndex() {
-  if (!options_.use_index) return;
+// A failing read is no reason to save less than the index knows of.
+absl::Status ShardSalvager::OpenIndex() {
+  if (!options_.use_index) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
       ShardIndex::Open(IndexPath(file_->path()));
-  if (index.ok()) index_ = *std::move(index);
+  if (absl::IsNotFound(index.status()) || absl::IsDataLoss(index.status())) {
+    return absl::OkStatus();
+  }
+  if (!index.ok()) return index.status();
+  index_ = *std::move(index);
+  return absl::OkStatus();
 }
 
 ShardSalvager::~ShardSalvager() = default;
@@ -132,7 +138,8 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
   }
   // The first bytes are damaged: the index knows, or the caller, or what is left.
   salvager->not_told_ = std::string(compression.status().message());
-  salvager->OpenIndex();
+  absl::Status status = salvager->OpenIndex();
+  if (!status.ok()) return status;
   if (salvager->index_ != nullptr) {
     salvager->compression_ = salvager->index_->summary().compression;
   } else if (known.compression) {
@@ -142,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     if (!guess.ok()) return guess.status();
     salvager->compression_ = *guess;
   }
-  absl::Status status = salvager->Begin(compression.status());
+  status = salvager->Begin(compression.status());
   if (!status.ok()) return status;
   return salvager;
 }
@@ -181,8 +188,7 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
     }
     if (status.ok()) {
       number_ = records_;
-      Finish();
-      return status;
+      return Finish();
     }
     if (!absl::IsDataLoss(status)) return status;
     status = Begin(status);
@@ -240,7 +246,9 @@ absl::Status ShardSalvager::Begin(const absl::Status& first_error) {
     number_ = records_;
     offset = reader_->stream().offset();
   }
-  if (reader_ != nullptr) OpenIndex();
+  if (reader_ != nullptr) {
+    if (absl::Status status = OpenIndex(); !status.ok()) return status;
+  }
   if (index_ != nullptr) {
     shift_ = static_cast<int64_t>(file_->size() - index_->summary().shard_bytes);
   }
@@ -277,7 +285,7 @@ absl::Status ShardSalvager::NextPastDamage(RecordBlock* block) {
     absl::StatusOr<Step> step = TakeStep(&frame_bytes);
     if (!step.ok()) return step.status();
     if (*step == Step::kEnd) {
-      Finish();
+      if (absl::Status status = Finish(); !status.ok()) return status;
       break;
     }
     if (*step == Step::kOn) continue;
@@ -423,7 +431,7 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
     absl::Status status = SkipGap(
         window_->size(), "cut header",
         fmt::format("cut header: {} bytes where a header has {}", window_->size(), kHeaderBytes),
-        false);
+        false, 0);
     if (!status.ok()) return status;
     return Step::kOn;
   }
@@ -442,7 +450,7 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
       damage_.push_back(std::move(place));
       open_ = at_start_ = false;
     } else {
-      status = SkipGap(1, "length CRC", std::move(detail), !at_start_);
+      status = SkipGap(1, "length CRC", std::move(detail), !at_start_, 0);
     }
     if (!status.ok()) return status;
     return Step::kOn;
@@ -458,7 +466,7 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
         kHeaderBytes, footer ? "cut footer" : "cut payload",
         footer ? fmt::format("cut footer: {} bytes of the payload's CRC are missing", frame - there)
                : fmt::format("cut payload: {} bytes of {} are there", there - kHeaderBytes, length),
-        false);
+        false, frame);
     if (!status.ok()) return status;
     return Step::kOn;
   }
@@ -480,7 +488,7 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::TakeStep(size_t* frame_bytes)
   }
   if (!follows.ok()) return follows.status();
   if (!*follows) {
-    absl::Status status = SkipGap(kHeaderBytes, "payload CRC", std::move(detail), false);
+    absl::Status status = SkipGap(kHeaderBytes, "payload CRC", std::move(detail), false, frame);
     if (!status.ok()) return status;
     return Step::kOn;
   }
@@ -638,11 +646,13 @@ absl::Status ShardSalvager::SkipIndexed(size_t from, const DamagedPlace& place) 
 }
 
 // Goes to the next record, which starts `from` bytes from here or later. `mendable`: the length
-// here is damaged, and where its record ends tells what it was.
+// here is damaged, and where its record ends tells what it was. `frame`: what a sound header here
+// says of its size; frames inside of it may be its payload's. 0: the header is not sound.
 absl::Status ShardSalvager::SkipGap(size_t from, std::string kind, std::string detail,
-                                    bool mendable) {
+                                    bool mendable, uint64_t frame) {
   const DamagedPlace place = Place(std::move(kind), std::move(detail));
   if (indexed_) return SkipIndexed(from, place);
+  const uint64_t frame_end = window_->offset() + frame;
   size_t at = from;
   std::optional<size_t> weak;
   uint32_t crc = 0;  // of the bytes from kHeaderBytes up to `summed`
@@ -703,10 +713,14 @@ absl::Status ShardSalvager::SkipGap(size_t from, std::string kind, std::string d
     size_t end = found;
     absl::StatusOr<Chain> chain = FollowChain(found, &end);
     if (!chain.ok()) return chain.status();
+    // A record that some bytes were added to or taken from ends elsewhere than its header says. The
+    // frames behind it go on past that place; those of its payload do not.
+    const bool inside =
+        window_->offset() + found < frame_end && window_->offset() + end < frame_end;
     uint64_t length = 0;
     SoundHeader(window_->view(), found, &length);
     const bool alone = end <= found + kFrameBytes + length;
-    if (end > found && *chain != Chain::kNested &&
+    if (end > found && *chain != Chain::kNested && !inside &&
         (!alone || options_.check != CrcCheck::kAll || PayloadFits(found, length))) {
       if (*chain == Chain::kStrong || (weak && end - *weak > (1 << 20)) || !mendable) {
         absl::Status status = AcceptGap(weak.value_or(found), place, std::nullopt);
@@ -716,7 +730,7 @@ absl::Status ShardSalvager::SkipGap(size_t from, std::string kind, std::string d
       if (!weak) weak = found;
       at = end;
     } else {
-      at = *chain == Chain::kNested ? std::max(found + 1, end) : found + 1;
+      at = *chain == Chain::kNested || inside ? std::max(found + 1, end) : found + 1;
     }
   }
 }
@@ -756,20 +770,25 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::EndStretch() {
   return Step::kOn;
 }
 
-void ShardSalvager::Finish() {
+absl::Status ShardSalvager::Finish() {
   ended_ = true;
   const uint64_t expected = options_.records.value_or(number_);
   if (window_ == nullptr) {
     // Sound as far as it goes; is something missing at the end?
+    if (!options_.use_index) return absl::OkStatus();
     absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(file_->path()));
-    if (!options_.use_index || !summary.ok() || summary->records <= number_) return;
-    OpenIndex();
+    if (absl::IsNotFound(summary.status()) || absl::IsDataLoss(summary.status())) {
+      return absl::OkStatus();
+    }
+    if (!summary.ok()) return summary.status();
+    if (summary->records <= number_) return absl::OkStatus();
+    if (absl::Status status = OpenIndex(); !status.ok()) return status;
     const ShardIndex* const index = index_.get();
     if (index == nullptr || number_ >= index->records() ||
         (index->summary().compression != compression_ && file_->size() > 0) ||
         index->summary().shard_bytes <= file_->size() ||
         index->Offset(number_) != reader_->stream().offset()) {
-      return;
+      return absl::OkStatus();
     }
     DamagedPlace place;
     place.kind = "cut shard";
@@ -781,7 +800,7 @@ void ShardSalvager::Finish() {
         "{}: ends in front of record {} at byte {}; its index knows {} records in {} bytes",
         file_->path(), number_, place.offset, index->records(), index->summary().shard_bytes);
     damage_.push_back(std::move(place));
-    return;
+    return absl::OkStatus();
   }
   if (!not_told_.empty() && records_ == 0) {
     DamagedPlace place;
@@ -815,6 +834,7 @@ void ShardSalvager::Finish() {
       if (!place.records && known <= expected) place.records = expected - known;
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace shardfeed

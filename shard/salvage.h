@@ -41,7 +41,7 @@ struct DamagedPlace {
 struct SalvageOptions {
   CrcCheck check = CrcCheck::kAll;
   // Whether the index beside the shard helps where there is damage. It is compared with the shard
-  // before it is used; one that cannot be read counts as none.
+  // before it is used; one that is damaged counts as none.
   bool use_index = true;
   // Used where the first bytes of the file do not tell.
   std::optional<Compression> compression;
@@ -54,7 +54,7 @@ struct SalvageOptions {
 // The sound records of one shard, in order. Not thread safe.
 class ShardSalvager {
  public:
-  // Errors are those of File::Open and of reading the file: damage never is one.
+  // Errors are those of File::Open and of reading the file and its index: damage never is one.
   static absl::StatusOr<std::unique_ptr<ShardSalvager>> Open(const std::string& path,
                                                              SalvageOptions options = {});
   ~ShardSalvager();
@@ -84,20 +84,21 @@ class ShardSalvager {
   ShardSalvager() = default;
 
   absl::Status Begin(const absl::Status& first_error);
-  void OpenIndex();
+  absl::Status OpenIndex();
   static absl::StatusOr<Compression> GuessCompression(std::shared_ptr<const File> file,
                                                       const SalvageOptions& options);
   absl::StatusOr<bool> IndexFits(uint64_t record, uint64_t offset) const;
   absl::Status NextPastDamage(RecordBlock* block);
   absl::StatusOr<Step> TakeStep(size_t* frame_bytes);
   absl::StatusOr<Step> EndStretch();
-  void Finish();
+  absl::Status Finish();
 
   absl::StatusOr<bool> HeaderAt(size_t at);
   absl::StatusOr<bool> EndsAt(size_t at);
   bool PayloadFits(size_t at, uint64_t length) const;
   absl::StatusOr<bool> MendHeaderAt(size_t at);
-  absl::Status SkipGap(size_t from, std::string kind, std::string detail, bool mendable);
+  absl::Status SkipGap(size_t from, std::string kind, std::string detail, bool mendable,
+                       uint64_t frame);
   absl::Status SkipIndexed(size_t from, const DamagedPlace& place);
   absl::Status AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint64_t> number);
   // How a run of frames ends whose first header is at `at`.

@@ -321,9 +321,10 @@ FRAME = harness.frame(b"abc")
 
 @pytest.mark.parametrize("content, message", [
     (FRAME + FRAME[:-2], "record 1 at byte 19: cut payload or footer: the record needs 19 bytes, 17 "
-     "are there; 'shardfeed verify' lists all defects"),
+     "are there; 'shardfeed verify' lists all defects, 'shardfeed repair' saves what is sound"),
     (FRAME + b"\xff" + FRAME[1:], "record 1 at byte 19: length CRC expected 0xa6e21153, found "
-     "0x0e4999b0 (length 255); 'shardfeed verify' lists all defects"),
+     "0x0e4999b0 (length 255); 'shardfeed verify' lists all defects, 'shardfeed repair' saves what is "
+     "sound"),
     (FRAME[:13] + b"X" + FRAME[14:], "record 0 at byte 0: payload CRC expected 0x5f488381, found "
      "0x21f1576e (length 3)"),
     (b"text, no records", "not a TFRecord file: starts with 74 65 78 74 2c 20 6e 6f, which is "

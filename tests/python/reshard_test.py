@@ -187,7 +187,7 @@ def test_damage_is_told_and_leaves_nothing(dataset, out):
     harness.flip(shard, at + 20)  # a payload: seen where it is read
     message = fail(DEFECTS, "reshard", dataset, out / "b@2", "--compression", "gzip")
     assert message == (f"{shard}: record 1000 at byte {at}: its payload's CRC is wrong; 'shardfeed "
-                       "verify' lists all defects")
+                       "verify' lists all defects, 'shardfeed repair' saves what is sound")
     message = fail(DEFECTS, "sample", dataset, out / "b@1", "--records", "8500-9500")
     assert f"{shard}: record 1000 at byte {at}: its payload's CRC is wrong" in message
     assert harness.tree(out) == {}

@@ -319,7 +319,8 @@ TEST_F(ReshardTest, DamagedPayloadIsToldWhereItIsRead) {
   options.encode.compression = Compression::kGzip;
   EXPECT_FAILS(All({"a@1"}, "b@2", options), kDataLoss,
                path + ": record 100 at byte " + std::to_string((*index)->Offset(100)) +
-                   ": its payload's CRC is wrong; 'shardfeed verify' lists all defects");
+                   ": its payload's CRC is wrong; 'shardfeed verify' lists all defects, 'shardfeed "
+                   "repair' saves what is sound");
   ExpectNothing("b");
 }
 

@@ -39,6 +39,9 @@ struct Shard {
   std::vector<std::string> records;
   // Of the frame, or of the member or segment that holds it.
   std::vector<Extent> extents;
+  // Records hold records. Where damage moves the bytes of an outer one's header, or hits header and
+  // payload, framing alone does not tell (docs/repair.md): an index is needed.
+  bool nested = false;
 };
 
 std::string Payload(int i) {
@@ -122,6 +125,21 @@ class SalvageTest : public ::testing::Test {
     return shard;
   }
 
+  // Records that hold whole records, as a dataset of shards would.
+  Shard Nested() {
+    Shard shard{"nested", "", {}, {}, true};
+    for (int i = 0; i < kRecords; ++i) {
+      std::string payload = i % 3 == 0 ? "" : std::string(i, 'a' + i);
+      for (int j = 0; j < i % 4; ++j) AppendFrame("inner " + Payload(10 * i + j), &payload);
+      if (i % 2 == 0) payload += "behind";
+      const size_t begin = shard.bytes.size();
+      AppendFrame(payload, &shard.bytes);
+      shard.records.push_back(payload);
+      shard.extents.push_back({begin, shard.bytes.size()});
+    }
+    return shard;
+  }
+
   struct Salvaged {
     std::vector<std::pair<uint64_t, std::string>> records;
     std::vector<DamagedPlace> damage;
@@ -151,7 +169,10 @@ class SalvageTest : public ::testing::Test {
   // `kept`: the extents in the old file whose bytes are still there, in one piece.
   void Check(const Shard& shard, const std::string& damaged,
              const std::function<bool(const Extent&)>& kept, const std::string& what) {
+    const bool moves_or_spans = !what.starts_with("flip") && !what.starts_with("cut") &&
+                                !what.starts_with("tail") && what != "sound";
     for (const bool use_index : {false, true}) {
+      if (shard.nested && moves_or_spans && !use_index) continue;
       SCOPED_TRACE(shard.name + ": " + what + (use_index ? ", indexed" : ", not indexed"));
       const std::string path = folder_.Write("s/shard", damaged);
       if (use_index) {
@@ -273,6 +294,7 @@ class SalvageTest : public ::testing::Test {
 };
 
 TEST_F(SalvageTest, EveryDamageOfARawShard) { EveryDamage(Raw()); }
+TEST_F(SalvageTest, EveryDamageOfRecordsThatHoldRecords) { EveryDamage(Nested()); }
 TEST_F(SalvageTest, EveryDamageOfGzip) { EveryDamage(Own(Compression::kGzip)); }
 TEST_F(SalvageTest, EveryDamageOfZlib) { EveryDamage(Own(Compression::kZlib)); }
 TEST_F(SalvageTest, EveryDamageOfForeignGzip) { EveryDamage(Foreign(MAX_WBITS + 16)); }
