@@ -122,7 +122,7 @@ absl::Status RecordStream::Next(RecordBlock* block) {
     if (incomplete && wanted > kFrameBytes && wanted - kFrameBytes > options_.max_record_bytes) {
       return absl::ResourceExhaustedError(fmt::format(
           "record {} at byte {}: it has {} bytes, and at most {} are read of a compressed record; "
-          "--max-record-bytes raises the limit",
+          "--max-record-bytes, in Python set_max_record_bytes(), raises the limit",
           record_, offset_, wanted - kFrameBytes, options_.max_record_bytes));
     }
     if (!source_error_.ok()) return source_error_;

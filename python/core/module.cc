@@ -10,6 +10,7 @@
 #include "python/core/iterator.h"
 #include "python/core/shared_object.h"
 #include "python/core/writing.h"
+#include "tfrecord/record_stream.h"
 
 NB_MODULE(_core, m) {
   using namespace shardfeed::python;  // NOLINT(build/namespaces)
@@ -20,6 +21,8 @@ NB_MODULE(_core, m) {
   BindDatasets(m);
   BindWriting(m);
   BindDevice(m);
+  m.def("set_max_record_bytes", &shardfeed::SetMaxRecordBytes);
+  m.def("max_record_bytes", &shardfeed::MaxRecordBytes);
   m.def("close_all", [] {
     CloseAtExit([] {
       PyIterator::CloseAll();

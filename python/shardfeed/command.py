@@ -9,8 +9,9 @@ import os
 import sys
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
 
+from . import _core
 from ._core import DataLossError
-from .arguments import Count, Threads, checked, shown
+from .arguments import Count, Size, Threads, checked, shown
 
 PathLike = Union[str, os.PathLike]
 
@@ -55,7 +56,8 @@ def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
     # Imported by those who need them: the package is to be imported quickly.
     import json
     import subprocess
-    done = subprocess.run([program(), *arguments, "--json"], stdin=subprocess.DEVNULL,
+    limit = ["--max-record-bytes", str(_core.max_record_bytes())]
+    done = subprocess.run([program(), *arguments, *limit, "--json"], stdin=subprocess.DEVNULL,
                           capture_output=True)
     if done.returncode == 0 or (defects_are_fine and done.returncode == _DEFECTS and done.stdout):
         return json.loads(done.stdout)
@@ -67,6 +69,14 @@ def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
     if done.returncode == _DEFECTS:
         raise DataLossError(message)
     raise OSError(message or f"the program ended with {done.returncode}")
+
+
+@checked
+def set_max_record_bytes(size: Size) -> None:
+    """The longest record that is read from a compressed shard, by this process from now on and by
+    the functions convert, index, verify and inspect; 2 GiB unless set. A longer one is an OSError:
+    a few megabytes can inflate to a record that fills any memory."""
+    _core.set_max_record_bytes(size)
 
 
 @checked

@@ -96,6 +96,7 @@ def targets(folder):
         "from_arrays": {"columns": {"x": np.arange(3)}},
         "from_generator": {"make": generate, "output": out},
         "fixed": {}, "ragged": {}, "var": {}, "sparse": {}, "rank_and_world": {},
+        "set_max_record_bytes": {"size": 1 << 20},
         "write": {"spec": folder + "/new@1", "overwrite": True},
         "index": {"spec": folder + "/x@2"}, "verify": {"spec": folder + "/x@2"},
         "inspect": {"spec": folder + "/x@2"},

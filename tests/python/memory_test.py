@@ -108,14 +108,18 @@ READING = {
     "inspect": ["inspect"],
     "reshard": ["reshard", "OUT"],
     "convert": ["convert", "tfrecord", "OUT"],
+    "convert skipping": ["convert", "tfrecord", "OUT", "--on-error", "skip", "--max-skipped", "100%"],
+    "read skipping": ["read", "--skip-damaged", "--max-skipped", "100%"],
+    "repair": ["repair", "OUT"],
+    "repair dry": ["repair", "OUT", "--dry-run"],
 }
 
 
 def arguments_of(name, path, tmp_path):
     command = READING[name]
-    if command[0] == "convert":
-        return ["convert", "tfrecord", path, tmp_path / "y@2"]
-    return [command[0], path, *(tmp_path / "y@2" if x == "OUT" else x for x in command[1:])]
+    out = tmp_path / ("y@1" if command[0] == "repair" else "y@2")
+    words = 2 if command[0] == "convert" else 1
+    return [*command[:words], path, *(out if x == "OUT" else x for x in command[words:])]
 
 
 def hostile_peak(*arguments):
@@ -184,7 +188,7 @@ def test_longer_records_than_the_limit_are_told(long_record, tmp_path, name):
     result = harness.run(*arguments, "--max-record-bytes", "1MiB")
     assert result.status == harness.IO_FAILED
     assert f"{long_record}: record 0 at byte 0: it has 3000" in result.err + result.out.decode()
-    assert "--max-record-bytes raises the limit" in result.err + result.out.decode()
+    assert "--max-record-bytes, in Python set_max_record_bytes(), raises the limit" in result.err + result.out.decode()
     harness.succeed(*arguments, "--max-record-bytes", "3MiB")
 
 
