@@ -71,7 +71,8 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
 }
 
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
-                                                            const CommandOptions& options) {
+                                                            const CommandOptions& options,
+                                                            bool salvage) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return set.status();
   std::atomic<uint64_t> passed{0};
@@ -79,6 +80,7 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& fl
   opening.threads = options.threads;
   opening.stop = InterruptToken();
   opening.bytes_indexed = &passed;
+  opening.salvage = salvage;
   absl::StatusOr<std::shared_ptr<const ShardTable>> table = [&] {
     ProgressDisplay display(options, [&] {
       return ProgressDisplay::State{.what = "indexing", .done = passed, .bytes = true};
@@ -90,7 +92,15 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& fl
 }
 
 void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
-  if (table.indexes_built() == 0 || options.quiet) return;
+  if (options.quiet) return;
+  if (table.shards_copied() > 0) {
+    fmt::print(stderr,
+               "shardfeed: note: {} of {} shards are damaged and have no index that fits; their "
+               "sound records were copied to the folder for temporary files, as each run will; "
+               "'shardfeed repair' does so once\n",
+               table.shards_copied(), table.num_shards());
+  }
+  if (table.indexes_built() == 0) return;
   fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n", table.indexes_built(),
              table.num_shards(),
              table.indexes_not_kept() == 0

@@ -38,9 +38,10 @@ struct OrderFlags {
 void AddOrderFlags(CLI::App& command, OrderFlags& flags);
 
 // Resolves the dataset and opens its indexes, with progress where they must be built and a note on
-// standard error of what became of them.
+// standard error of what became of them. `salvage`: as ShardTableOptions has it.
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
-                                                            const CommandOptions& options);
+                                                            const CommandOptions& options,
+                                                            bool salvage = false);
 
 // The note on standard error that indexes have been built; none if they have not.
 void NoteIndexes(const ShardTable& table, const CommandOptions& options);

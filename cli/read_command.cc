@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -69,12 +70,14 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   const bool batches = flags.parse || flags.image > 0;
   ShardTableOptions opening;
   opening.threads = options.threads;
+  opening.salvage = flags.skip_damaged && flags.check == CrcCheck::kAll;
   absl::StatusOr<std::shared_ptr<LazyShardTable>> lazy = LazyShardTable::Open(*set, opening);
   if (!lazy.ok()) return ReportError(lazy.status());
   if ((*lazy)->made()) {
     table = *(*lazy)->Get();
   } else if (flags.skip_to > 0 || !NeedNoTable(flags.order)) {
-    absl::StatusOr<std::shared_ptr<const ShardTable>> made = OpenTable(flags.order, options);
+    absl::StatusOr<std::shared_ptr<const ShardTable>> made =
+        OpenTable(flags.order, options, opening.salvage);
     if (!made.ok()) return ReportError(made.status());
     table = *std::move(made);
   }
@@ -136,7 +139,8 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   }
   std::unique_ptr<Reader> reader;
   std::unique_ptr<UnindexedReader> unindexed;
-  std::atomic<uint64_t> records{0};
+  std::atomic<uint64_t> passed{0};  // delivered or skipped
+  uint64_t skipped = 0;
   uint64_t total = flags.take.value_or(UINT64_MAX);
   if (table != nullptr) {
     absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(table, *reading);
@@ -147,8 +151,8 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     // An epoch may have fewer or more than the order, where it is cut to batches.
     const uint64_t each = reader->records_per_epoch();
     const uint64_t begun = flags.skip_to / size;
-    const uint64_t passed = std::min(each, flags.skip_to % size / flags.order.world);
-    total = std::min(total, begun < flags.epochs ? (flags.epochs - begun) * each - passed : 0);
+    const uint64_t before = std::min(each, flags.skip_to % size / flags.order.world);
+    total = std::min(total, begun < flags.epochs ? (flags.epochs - begun) * each - before : 0);
   } else {
     absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
         UnindexedReader::Open(*lazy, *reading, InterruptToken());
@@ -161,22 +165,25 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   {
     ProgressDisplay display(options, [&] {
       return ProgressDisplay::State{
-          .what = "reading", .done = records, .total = total == UINT64_MAX ? 0 : total};
+          .what = "reading", .done = passed, .total = total == UINT64_MAX ? 0 : total};
     });
     ReadBlock block;
-    while (records < total) {
+    while (passed < total) {
       if (InterruptToken().stop_requested()) {
         status = absl::CancelledError("interrupted");
         break;
       }
       status = reader != nullptr ? reader->Next(&block) : unindexed->Next(&block);
       if (!status.ok() || block.records.empty()) break;
-      if (records == 0) first_record_seconds = whole.Seconds();
-      records += std::min<uint64_t>(block.records.size(), total - records);
+      if (passed == 0) first_record_seconds = whole.Seconds();
+      const uint64_t taken = std::min<uint64_t>(block.records.size(), total - passed);
+      passed += taken;
+      skipped += std::ranges::count_if(block.damaged, [&](uint64_t i) { return i < taken; });
     }
   }
   if (!status.ok()) return ReportError(status);
   const double seconds = std::max(watch.Seconds(), 1e-9);
+  const uint64_t records = passed - skipped;
   const ReaderStats stats = reader != nullptr ? reader->stats() : unindexed->stats();
   // Where reading ended before the indexes were made, there is no Reader.
   const Order* order = reader != nullptr ? &reader->order() : nullptr;
@@ -198,7 +205,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
     const nlohmann::ordered_json json = {
         {"shards", set->paths.size()},
         {"order", described},
-        {"records", records.load()},
+        {"records", records},
         {"bytes", stats.bytes},
         {"payload_bytes", stats.bytes - std::min(stats.bytes, stats.records * kFrameBytes)},
         {"seconds", seconds},
@@ -207,7 +214,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
         {"bytes_read", stats.bytes_read},
         {"read_amplification", amplification},
         {"reads", stats.reads},
-        {"skipped", stats.skipped},
+        {"skipped", skipped},
         {"first_record_seconds", first_record_seconds},
         {"io", stats.io},
         {"io_reason", stats.io_reason},
@@ -245,9 +252,10 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
           "note: the window does not fit the budget, so records are read one by one; a larger "
           "--budget or a smaller --window is faster\n");
     }
-    if (stats.skipped > 0) fmt::print("skipped {} damaged records\n", FormatCount(stats.skipped));
+    if (skipped > 0)
+      fmt::print("skipped {} damaged record{}\n", FormatCount(skipped), skipped == 1 ? "" : "s");
   }
-  return stats.skipped > 0 ? kExitDefects : kExitDone;
+  return skipped > 0 ? kExitDefects : kExitDone;
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ class ThreadedRun : public ReadRun {
     }
     *out = std::move(block->out);
     std::lock_guard<std::mutex> lock(mutex_);
-    stats_.records += out->records.size();
+    stats_.records += out->records.size() - out->damaged.size();
     stats_.bytes += block->frame_bytes;
     stats_.skipped = skipped_;
     return absl::OkStatus();

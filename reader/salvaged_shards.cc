@@ -146,6 +146,13 @@ absl::Status SalvagedShards::Salvage(const ShardTable& table, const Extent& exte
                                      size_t first_payload, size_t first_damaged,
                                      std::vector<std::string_view>* payloads, BufferRefs* buffers,
                                      std::vector<DamagedRecord>* damaged) {
+  if (const SoundCopy* copy = table.copy(extent.shard)) {
+    for (size_t d = first_damaged; d < damaged->size(); ++d) {
+      DamagedRecord& record = (*damaged)[d];
+      record.what = WhatIsLost(copy->places, record.path, record.shard_record);
+    }
+    return absl::OkStatus();
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   auto known = shards_.find(extent.shard);
   if (known == shards_.end()) {

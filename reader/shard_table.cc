@@ -103,21 +103,36 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   // Few shards leave threads over for each.
   building.threads =
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
-  ++built_;
+  const auto salvage = [&](const absl::Status& damage) {
+    absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
+        CopySoundRecords(shard.path, options.stop, nullptr);
+    // Nothing of it is a record.
+    if (copy.ok() && (*copy)->index->records() == 0) return damage;
+    if (!copy.ok()) return copy.status();
+    ++copied_;
+    shard.summary = (*copy)->index->summary();
+    shard.built = (*copy)->index;
+    shard.copy = *std::move(copy);
+    return absl::OkStatus();
+  };
   if (options.keep_indexes) {
     summary = WriteIndex(shard.path, building);
     if (summary.ok()) {
+      ++built_;
       shard.summary = *summary;
       return absl::OkStatus();
     }
+    if (absl::IsDataLoss(summary.status()) && options.salvage) return salvage(summary.status());
     // What is wrong with the shard itself, building in memory will find as well.
     if (absl::IsDataLoss(summary.status()) || absl::IsCancelled(summary.status())) {
       return summary.status();
     }
   }
-  ++not_kept_;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = BuildIndex(shard.path, building);
+  if (absl::IsDataLoss(index.status()) && options.salvage) return salvage(index.status());
   if (!index.ok()) return index.status();
+  ++built_;
+  ++not_kept_;
   shard.summary = (*index)->summary();
   shard.built = *std::move(index);
   return absl::OkStatus();
@@ -130,6 +145,7 @@ size_t ShardTable::ShardOf(uint64_t record) const {
 std::string ShardTable::NameOf(uint64_t record) const {
   const size_t shard = ShardOf(record);
   const uint64_t number = record - begin_[shard];
+  if (copy(shard) != nullptr) return fmt::format("{}: record {}", path(shard), number);
   const auto index = Index(shard);
   if (!index.ok()) return fmt::format("{}: record {}", path(shard), number);
   return fmt::format("{}: record {} at byte {}", path(shard), number, (*index)->Offset(number));
@@ -164,6 +180,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
 }
 
 absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) const {
+  if (const SoundCopy* sound = copy(shard)) return sound->file;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (opened_[shard].file != nullptr) return opened_[shard].file;

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "io/file.h"
 #include "reader/selection.h"
+#include "reader/sound_copy.h"
 #include "shard/index.h"
 #include "shard/spec.h"
 
@@ -28,6 +29,9 @@ struct ShardTableOptions {
   bool build_indexes = true;
   // Indexes that had to be built are kept beside the shards, where that can be written.
   bool keep_indexes = true;
+  // A damaged shard without an index that fits is no error: the table has a copy of what is sound
+  // (SoundCopy). For readers that skip damage.
+  bool salvage = false;
   std::stop_token stop;
   // Adds up the bytes of shards whose indexes are built: for progress.
   std::atomic<uint64_t>* bytes_indexed = nullptr;
@@ -71,6 +75,10 @@ class ShardTable {
   // How many indexes were not there, and how many of them could not be kept.
   uint64_t indexes_built() const { return built_; }
   uint64_t indexes_not_kept() const { return not_kept_; }
+  // How many shards are copies.
+  uint64_t shards_copied() const { return copied_; }
+  // Of a shard that is a copy of what is sound; null for others.
+  const SoundCopy* copy(size_t shard) const { return shards_[shard].copy.get(); }
 
   // How many files the table keeps open at most, besides those in use.
   size_t max_open() const { return max_open_; }
@@ -100,6 +108,7 @@ class ShardTable {
     IndexSummary summary;
     // The one in memory, for a shard whose index could not be kept.
     std::shared_ptr<const ShardIndex> built;
+    std::shared_ptr<const SoundCopy> copy;
   };
   struct Opened {
     std::shared_ptr<const ShardIndex> index;
@@ -116,6 +125,7 @@ class ShardTable {
   uint64_t fingerprint_ = 0;
   std::atomic<uint64_t> built_ = 0;
   std::atomic<uint64_t> not_kept_ = 0;
+  std::atomic<uint64_t> copied_ = 0;
   size_t max_open_ = 0;
 
   mutable std::mutex mutex_;

@@ -13,7 +13,10 @@ Dataset Dataset::Shards(const std::string& spec, ReaderOptions options) {
 }
 
 Dataset Dataset::Shards(const ShardSet& set, ReaderOptions options) {
-  absl::StatusOr<std::shared_ptr<LazyShardTable>> table = LazyShardTable::Open(set);
+  ShardTableOptions opening;
+  opening.salvage = options.damage.skip && options.check == CrcCheck::kAll;
+  absl::StatusOr<std::shared_ptr<LazyShardTable>> table =
+      LazyShardTable::Open(set, std::move(opening));
   if (!table.ok()) return Dataset(table.status());
   return Shards(*std::move(table), std::move(options));
 }

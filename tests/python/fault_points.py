@@ -70,6 +70,7 @@ class Scenario:
     overwrites: bool = False  # a second run succeeds where the first did
     reads: bool = False  # writes nothing; what it prints is right, up to where it fails
     environment: dict = dataclasses.field(default_factory=dict)
+    done: int = harness.DONE  # the exit status without a fault
 
 
 def shardfeed(*arguments):
@@ -97,6 +98,21 @@ def write_sources(folder):
 
 def old_dataset(*arguments):
     return lambda folder: must(folder, "convert", *arguments)
+
+
+def damaged_dataset(folder):
+    """Two flipped bits and a shard that was cut."""
+    must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@8")
+    shards = sorted((folder / FOLDER).glob("d-*"))
+    harness.flip(shards[1], 40)
+    harness.flip(shards[2], 3)
+    os.truncate(shards[4], 200)
+
+
+def incomplete_dataset(folder):
+    """The same, and a shard is missing."""
+    damaged_dataset(folder)
+    (folder / FOLDER / "d-00006-of-00008").unlink()
 
 
 def two_datasets(folder):
@@ -155,6 +171,16 @@ def scenarios(library):
                  shardfeed("split", f"{FOLDER}/d@8", f"{FOLDER}/c", "--shares", "x=0.5,y=0.5",
                            "--overwrite"), ["c-x", "c-y"], eight, True),
         Scenario("repair", shardfeed("repair", f"{FOLDER}/d@8", f"{FOLDER}/c"), ["c"], eight),
+        Scenario("repair_damaged", shardfeed("repair", f"{FOLDER}/d@8", f"{FOLDER}/c", "--overwrite"),
+                 ["c"], incomplete_dataset, True, done=harness.DEFECTS),
+        Scenario("convert_skipping",
+                 shardfeed("convert", "tfrecord", f"{FOLDER}/d@8", f"{FOLDER}/c@2",
+                           "--on-error", "skip", "--max-skipped", "100%", "--overwrite"),
+                 ["c"], damaged_dataset, True),
+        Scenario("read_skipping",
+                 shardfeed("read", f"{FOLDER}/d@8", "--skip-damaged", "--max-skipped",
+                           "100%"), [], damaged_dataset, reads=True,
+                 environment={"SHARDFEED_IO": "threads"}, done=harness.DEFECTS),
         Scenario("index", shardfeed("index", f"{FOLDER}/x.tfrecord"), [], foreign_shard(False), True),
         Scenario("index_again", shardfeed("index", f"{FOLDER}/x.tfrecord"), [],
                  foreign_shard(True), True),
@@ -192,10 +218,11 @@ class Trial:
         whole = self.copy("whole")
         count_to = work / f"{scenario.name}.calls"
         done = self.run(whole, COUNT_TO=str(count_to))
-        assert done.returncode == harness.DONE, (scenario.name, done.stderr.decode())
+        assert done.returncode == scenario.done, (scenario.name, done.stderr.decode())
         self.calls = count_to.read_text().split()
         self.new = harness.tree(whole / FOLDER)
         self.printed = done.stdout
+        self.told = sorted(done.stderr.splitlines())
         shutil.rmtree(whole)
 
     def copy(self, name):
@@ -223,19 +250,27 @@ class Trial:
     def find_wrong(self, folder, number, fault):
         if fault == "kill":
             done = self.run(folder, KILL_AT=str(number))
-            if done.returncode not in (-signal.SIGKILL, harness.DONE):
+            if done.returncode not in (-signal.SIGKILL, self.scenario.done):
                 return f"status {done.returncode} where it was to be killed"
         else:
             done = self.run(folder, FAIL_AT=str(number), FAIL_WITH=fault)
-            statuses = (harness.DONE,) if fault in HARMLESS else (harness.DONE, harness.IO_FAILED)
+            statuses = (self.scenario.done,)
+            if fault not in HARMLESS:
+                statuses += (harness.IO_FAILED,)
             if "-c" in self.scenario.command and fault not in HARMLESS:
                 statuses += (1,)  # a Python exception
             if done.returncode not in statuses:
                 return f"status {done.returncode}: {done.stderr.decode()[-300:]}"
         if self.scenario.reads:
-            if harness.tree(folder / FOLDER) != self.old:
+            # An index that it began to write; who writes it next takes it over.
+            there = {name: data for name, data in harness.tree(folder / FOLDER).items()
+                     if not name.endswith(".index.tmp")}
+            if there != self.old:
                 return "a command that reads has changed files"
-            right = (done.stdout == self.printed if done.returncode == harness.DONE else
+            if (done.returncode == self.scenario.done
+                    and sorted(done.stderr.splitlines()) != self.told):
+                return f"it told of other damage: {done.stderr[-300:]}"
+            right = (done.stdout == self.printed if done.returncode == self.scenario.done else
                      self.printed.startswith(done.stdout) or
                      all(line.startswith(b"unreadable: ") for line in done.stdout.splitlines()))
             return None if right else f"it printed what is not there: {done.stdout[-300:]}"
@@ -246,11 +281,11 @@ class Trial:
             old, new = dataset_of(self.old, stem), dataset_of(self.new, stem)
             if there not in (old, new):
                 return f"{stem} is neither the old nor the new dataset: {sorted(there)}"
-            if done.returncode == harness.DONE and there != new:
-                return f"status 0, and {stem} is not the new dataset"
+            if done.returncode == self.scenario.done and there != new:
+                return f"status {done.returncode}, and {stem} is not the new dataset"
         again = run_in(folder, self.scenario.command)
         is_new = harness.tree(folder / FOLDER) == self.new
-        if again.returncode != harness.DONE and not (is_new and not self.scenario.overwrites):
+        if again.returncode != self.scenario.done and not (is_new and not self.scenario.overwrites):
             return f"run again: status {again.returncode}: {again.stderr.decode()[-300:]}"
         if not is_new:
             there = harness.tree(folder / FOLDER)

@@ -1,7 +1,8 @@
-"""repair saves what is sound, and counts as verify and convert do."""
+"""repair saves what is sound, and counts as verify, convert and read do."""
 
 import gzip
 import json
+import random
 import shutil
 
 import harness
@@ -25,7 +26,7 @@ def flip(path, at, bits=1):
 
 
 def rows(dataset):
-    return [record["i"] for record in harness.payloads(dataset)]
+    return [record["i"][0] for record in harness.payloads(dataset)]
 
 
 
@@ -61,6 +62,140 @@ def test_all_count_the_same(tmp_path, compression, indexed):
             "--no-shuffle", "-q")
     assert harness.verify(tmp_path / "copy@2")["records"] == kept
     assert rows(tmp_path / "copy@2") == rows(tmp_path / "new@2")
+
+
+def damages(raw, seed):
+    """{what: bytes} of one shard: damage of each kind, at places that are the same in every run."""
+    draw = random.Random(seed)
+    page = len(raw) // 16
+    found = {}
+    for n, at in enumerate([0, 1, 2, 8, 11, 14, len(raw) - 1]
+                           + draw.sample(range(16, len(raw) - 1), 6)):
+        found[f"flip {at}"] = raw[:at] + bytes([raw[at] ^ 1 << n % 8]) + raw[at + 1:]
+    for at in draw.sample(range(len(raw) - 2 * page), 2):
+        found[f"cut {at}"] = raw[:at]
+        found[f"insertion {at}"] = raw[:at] + b"abc" + raw[at:]
+        found[f"zeroed {at}"] = raw[:at] + bytes(page) + raw[at + page:]
+        found[f"doubled {at}"] = raw[:at + page] + raw[at:]
+        found[f"swapped {at}"] = (raw[:at] + raw[at + page:at + 2 * page] + raw[at:at + page]
+                                  + raw[at + 2 * page:])
+    found["tail"] = raw + b"a tail of something else"
+    return found
+
+
+def tensorflow_shards(tf, folder, compression):
+    """Two shards that TensorFlow wrote, with indexes."""
+    written = []
+    for shard in range(2):
+        path = folder / f"old-{shard:05}-of-00002"
+        with tf.io.TFRecordWriter(str(path), compression) as writer:
+            for i in range(1500 * shard, 1500 * shard + 1500):
+                writer.write(harness.example(tf, i=[i], text=[b"row %d" % (i * i)]))
+        written.append(path)
+    succeed("index", folder / "old@2", "-q")
+    return written
+
+
+@pytest.mark.parametrize("written_by", ["shardfeed", "TensorFlow"])
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_all_four_count_the_same_of_any_damage(tmp_path, compression, written_by):
+    """And keep records that were written, each once but for those of bytes that are there twice."""
+    if written_by == "shardfeed":
+        shards = make(tmp_path, compression)
+    else:
+        tf = pytest.importorskip("tensorflow")
+        shards = tensorflow_shards(tf, tmp_path,
+                                   "" if compression == "none" else compression.upper())
+    old = tmp_path / "old@2"
+    written = {json.dumps(record) for record in harness.payloads(old)}
+    assert len(written) == 3000
+    sound = shards[1].read_bytes()
+    for what, damaged in damages(sound, f"{compression} {written_by}").items():
+        shards[1].write_bytes(damaged)
+        repaired = run("repair", old, tmp_path / "new", "--json", "--overwrite")
+        assert repaired.status in (DONE, DEFECTS), (what, repaired.err)
+        kept = repaired.json["records"]
+        found = [json.dumps(record) for record in harness.payloads(tmp_path / "new@2")]
+        assert len(found) == kept and written.issuperset(found), what
+        assert len(found) == len(set(found)) or what.startswith("doubled"), what
+        assert kept >= 1500, what
+        assert run("verify", old, "--json").json["records"] == kept, what
+        succeed("convert", "tfrecord", old, tmp_path / "copy@2", "--on-error", "skip",
+                "--max-skipped", "100%", "--no-shuffle", "--overwrite", "-q")
+        assert harness.verify(tmp_path / "copy@2")["records"] == kept, what
+        read = run("read", old, "--skip-damaged", "--max-skipped", "100%", "--json")
+        assert read.status in (DONE, DEFECTS), (what, read.err)
+        exact = all(place["record_exact"] and place["records_lost"] is not None
+                    for shard in repaired.json["shards"] for place in shard["damage"])
+        records = read.json["records"]
+        assert records == kept if exact else records <= kept, (what, records, kept)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_swapped_shards_lose_nothing_and_are_told(tmp_path, compression):
+    shards = make(tmp_path, compression, shards=3, records=3001)
+    aside = shards[0].rename(tmp_path / "aside")
+    shards[1].rename(shards[0])
+    aside.rename(shards[1])
+    result = run("repair", tmp_path / "old@3", tmp_path / "new", "--json")
+    assert (result.status, result.json["records"], result.json["records_lost"]) == (DONE, 3001, 0)
+    told = [[(place["kind"], place["detail"]) for place in shard["damage"]]
+            for shard in result.json["shards"]]
+    says = "{}: holds the records that the manifest lists for {}"
+    assert told == [[("other records", says.format(shards[0], shards[1].name))],
+                    [("other records", says.format(shards[1], shards[0].name))], []]
+    assert sorted(rows(tmp_path / "new@3")) == list(range(3001))
+
+
+def test_another_shard_in_place_of_one_is_told(tmp_path):
+    shards = make(tmp_path)
+    (tmp_path / "other").mkdir()
+    others = make(tmp_path / "other", records=4000)
+    shutil.copy(others[1], shards[1])
+    result = run("repair", tmp_path / "old@2", tmp_path / "new", "--json")
+    assert (result.status, result.json["records"]) == (DEFECTS, 3500)
+    assert result.json["records_lost"] is None
+    place, = result.json["shards"][1]["damage"]
+    assert place["detail"] == (f"{shards[1]}: holds other records than the manifest lists; they are "
+                               "kept")
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_one_flip_in_gzip_of_many_records_loses_few(tmp_path, indexed):
+    """Those of one member, at most. Of 40,000 records, convert once kept 3,775."""
+    source = tmp_path / "a.jsonl"
+    draw = random.Random(7)
+    source.write_text("".join(json.dumps({"i": i, "text": draw.randbytes(150).hex()}) + "\n"
+                              for i in range(40_000)))
+    succeed("convert", "jsonl", source, tmp_path / "old@1", "--compression", "gzip", "--no-shuffle",
+            "-q")
+    path = tmp_path / "old-00000-of-00001"
+    sound = path.read_bytes()
+    if not indexed:
+        shutil.rmtree(tmp_path / ".shardfeed")
+    for at in [0, 1, 200, *draw.sample(range(len(sound)), 4)]:
+        path.write_bytes(sound)
+        flip(path, at, 4)
+        succeed("convert", "tfrecord", tmp_path / "old@1", tmp_path / "new@1", "--on-error", "skip",
+                "--max-skipped", "2%", "--overwrite", "-q")
+        assert 39_200 <= harness.verify(tmp_path / "new@1")["records"] <= 40_000
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_large_first_record_with_a_damaged_header_is_kept(tmp_path, indexed):
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps({"i": i, "text": "x" * (5_000_000 if i == 0 else 5)}) + "\n"
+                              for i in range(100)))
+    succeed("convert", "jsonl", source, tmp_path / "old@1", "--no-shuffle", "-q")
+    path = tmp_path / "old-00000-of-00001"
+    sound = path.read_bytes()
+    if not indexed:
+        shutil.rmtree(tmp_path / ".shardfeed")
+    for at in range(harness.HEADER):
+        path.write_bytes(sound)
+        flip(path, at, 16)
+        result = run("repair", tmp_path / "old@1", tmp_path / "new", "--dry-run", "--json")
+        assert (result.status, result.json["records"]) == (DONE, 100), at
 
 
 def test_dry_run_tells_and_writes_nothing(tmp_path):
