@@ -190,6 +190,12 @@ absl::Status NpySource::ScanFile(uint32_t file) {
                           num_rows, array->row_bytes(), there,
                           expected > there ? "the file is cut" : "the file goes on after the end"));
   }
+  // Rows without values take no bytes, so that no size tells how many there are.
+  if (array->row_bytes() == 0 && num_rows > in.size()) {
+    return files_.Error(file, fmt::format("the header tells of {} rows without values, in a file "
+                                          "of {} bytes",
+                                          num_rows, in.size()));
+  }
   auto it = std::find_if(arrays_.begin(), arrays_.end(),
                          [&](const Array& a) { return a.name == array->name; });
   if (it == arrays_.end()) {

@@ -117,6 +117,7 @@ TEST_F(NpyTest, DefectsAreTold) {
       "cut");
   ExpectScanError(Npy("'<i4'", "(1,)", "12345"), "the file goes on after the end");
   ExpectScanError(Npy("'<i4'", "(18446744073709551615,)", "1234"), "the file is cut");
+  ExpectScanError(Npy("'<f4'", "(4294967296, 0)", ""), "4294967296 rows without values");
   ExpectScanError(Npy("'<i4'", "(1, 18446744073709551615, 18446744073709551615)", ""),
                   "but a record holds at most 2 GiB");
   ExpectScanError(Npy("'<i4'", "(0,)", ""), "x.npy: no records: the array has no rows");
