@@ -138,6 +138,30 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ShardTable::CheckWrittenSince(const std::string& path) const {
+  struct stat made;
+  if (::stat(path.c_str(), &made) != 0) return ErrnoStatus(errno, path, "look up");
+  return ParallelFor(shards_.size(), ThreadCount(0), {}, [&](size_t i) -> absl::Status {
+    const Shard& shard = shards_[i];
+    struct stat info;
+    if (::stat(shard.path.c_str(), &info) != 0) return ErrnoStatus(errno, shard.path, "open");
+    const auto written = std::pair(info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+    if (shard.copy != nullptr || written < std::pair(made.st_mtim.tv_sec, made.st_mtim.tv_nsec)) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = BuildIndex(shard.path, {});
+    if (!index.ok() && !absl::IsDataLoss(index.status())) return index.status();
+    if (index.ok() && (*index)->summary().records == shard.summary.records &&
+        (*index)->summary().records_digest == shard.summary.records_digest) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(
+        fmt::format("{}: was written to after {}, and its index tells of other records; make the "
+                    "index anew with 'shardfeed index'",
+                    shard.path, path));
+  });
+}
+
 size_t ShardTable::ShardOf(uint64_t record) const {
   return std::upper_bound(begin_.begin(), begin_.end(), record) - begin_.begin() - 1;
 }

@@ -72,6 +72,10 @@ class ShardTable {
   // A number that changes when any record, or their order, does (as far as headers and CRCs tell);
   // where the shards are and what they are called is not in it.
   uint64_t fingerprint() const { return fingerprint_; }
+  // Compares shards that were written to after the file at `path` with their indexes, on all
+  // processors; older ones cost nothing. FailedPrecondition: one has other records than its index
+  // tells, so that fingerprint() is that of records from before. Others: as ShardTable::Open.
+  absl::Status CheckWrittenSince(const std::string& path) const;
   // How many indexes were not there, and how many of them could not be kept.
   uint64_t indexes_built() const { return built_; }
   uint64_t indexes_not_kept() const { return not_kept_; }

@@ -80,6 +80,18 @@ absl::StatusOr<uint64_t> FingerprintOf(const Step& step, Coverage coverage) {
   return identity->Hash();
 }
 
+absl::Status CheckShardsSince(const Step& step, const std::string& path) {
+  if (const ShardsWork* const shards = step.as<ShardsWork>()) {
+    const absl::StatusOr<std::shared_ptr<const ShardTable>> table = shards->table->Get();
+    if (!table.ok()) return table.status();
+    if (absl::Status status = (*table)->CheckWrittenSince(path); !status.ok()) return status;
+  }
+  for (const StepPtr& input : step.inputs) {
+    if (absl::Status status = CheckShardsSince(*input, path); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 bool IndexesMade(const Step& step) {
   const ShardsWork* const shards = step.as<ShardsWork>();
   if (shards != nullptr) return shards->table->made();

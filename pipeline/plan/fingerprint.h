@@ -4,7 +4,9 @@
 #define SHARDFEED_PIPELINE_PLAN_FINGERPRINT_H_
 
 #include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/step.h"
 
@@ -28,6 +30,10 @@ absl::StatusOr<uint64_t> FingerprintOf(const Step& step, Coverage coverage);
 
 // Whether FingerprintOf would not wait.
 bool IndexesMade(const Step& step);
+
+// Whether the fingerprint of a chain's shards is that of their records, as far as they were written
+// to after the file at `path`. Errors: as ShardTable::CheckWrittenSince.
+absl::Status CheckShardsSince(const Step& step, const std::string& path);
 
 }  // namespace shardfeed
 

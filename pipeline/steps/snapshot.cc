@@ -1,3 +1,8 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -8,6 +13,24 @@
 #include "pipeline/steps/keeping.h"
 
 namespace shardfeed {
+namespace {
+
+// What is there from a run before, or null.
+absl::StatusOr<std::shared_ptr<const StoredElements>> Stored(const ElementFileOptions& options,
+                                                             const Step& input) {
+  absl::StatusOr<std::shared_ptr<const StoredElements>> stored = OpenElementFile(options);
+  if (absl::IsNotFound(stored.status())) return nullptr;
+  if (!stored.ok()) return stored;
+  timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}};
+  ::clock_gettime(CLOCK_REALTIME, &times[1]);
+  absl::Status status = CheckShardsSince(input, options.path);
+  if (!status.ok()) return status;
+  // What was compared need not be again.
+  ::utimensat(AT_FDCWD, options.path.c_str(), times, 0);
+  return stored;
+}
+
+}  // namespace
 
 Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
   if (!status_.ok()) return *this;
@@ -20,11 +43,7 @@ Dataset Dataset::Snapshot(std::string path, uint64_t max_bytes) const {
                                       .spec = step.spec,
                                       .max_bytes = max_bytes};
   step.work = KeepElements({[options] { return MakeFileWriter(options); },
-                            [options]() -> absl::StatusOr<std::shared_ptr<const StoredElements>> {
-                              auto stored = OpenElementFile(options);
-                              if (absl::IsNotFound(stored.status())) return nullptr;
-                              return stored;
-                            }});
+                            [options, input = step_] { return Stored(options, *input); }});
   return Then(std::move(step));
 }
 

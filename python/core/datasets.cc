@@ -499,6 +499,7 @@ void BindDatasets(nb::module_& m) {
       .def("stats", &PyIterator::Stats)
       .def("close", &PyIterator::Close)
       .def("epoch", &PyIterator::Epoch)
+      .def_prop_ro("padded", &PyIterator::padded)
       .def_prop_ro("closed", &PyIterator::closed);
 }
 

@@ -268,12 +268,14 @@ nb::object PyIterator::Next(nb::handle convert) {
     if (element.batch.empty()) return nb::object();
     if (element.batch.batched || form_.blocks) return NextBatch(std::move(element), convert);
     num_rows_ = element.batch.rows;
+    num_real_ = num_rows_ - element.batch.padded;
     at_ = 0;
     rows_ = RowViews(std::make_shared<const Batch>(std::move(element.batch)), form_.bare,
                      form_.writable);
   }
   nb::object row = Finished(rows_.Row(at_), convert);
   CheckOpen();
+  padded_ = at_ >= num_real_;
   ++at_;
   state_.clear();
   run->iterator->Advance(1);
@@ -294,6 +296,7 @@ nb::object PyIterator::NextBatch(Element element, nb::handle convert) {
     throw;
   }
   state_ = std::move(element.state);
+  padded_ = batch.padded;
   if (!element.passed) run_->iterator->Advance(batch.num_elements());
   if (batch.batched) {
     ++elements_;

@@ -46,6 +46,8 @@ class PyIterator {
   void Load(const std::string& state);
   // That the run began with, or the run whose state was loaded.
   uint64_t Epoch();
+  // How many rows of the element delivered last are padding; of a row, 1 or 0.
+  uint64_t padded() const { return padded_; }
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }
@@ -85,7 +87,9 @@ class PyIterator {
   // Rows that stand ready, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;
+  size_t num_real_ = 0;  // without those that are padding
   size_t at_ = 0;
+  std::atomic<uint64_t> padded_ = 0;
   // Of batches that were delivered.
   uint64_t elements_ = 0;
   uint64_t batch_rows_ = 0;

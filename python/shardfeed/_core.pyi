@@ -191,6 +191,9 @@ class Iterator:
     def epoch(self) -> int: ...
 
     @property
+    def padded(self) -> int: ...
+
+    @property
     def closed(self) -> bool: ...
 
 class Writer:

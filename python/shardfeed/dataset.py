@@ -831,7 +831,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
 
     records: ranges of record numbers, "0-99,200" or [(first, count)].
     batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
-    an epoch is dropped ("drop"), or the epoch's first records fill it up ("pad", "wrap").
+    an epoch is dropped ("drop"), or the epoch's first records fill it up: "pad", whose rows the
+    iterator tells of (Iterator.padded), or "wrap".
     skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
     iterator's stats()["damaged"] counts them. max_skipped: DataLossError where more records of an
     epoch than this, or than this share ("5%"), are damaged; by default 1 %, and 10 at least.

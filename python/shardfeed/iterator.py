@@ -32,6 +32,9 @@ class Iterator(_core.Iterator):
     """One run of a dataset: iterate over it, close it (or use it in a `with`), save and load where
     it stands. Dropping it closes it.
 
+    `padded` is how many of the last element's rows are there only because `end="pad"` gives all
+    ranks as many: the last rows of a batch; 1 or 0 of a row.
+
     It may be used from several threads, one call at a time. While it waits the GIL is free, and
     Ctrl-C is seen. A child after fork makes its own.
     """

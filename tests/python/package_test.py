@@ -477,6 +477,46 @@ def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
         list(sf.from_arrays({"a": [1, 3]}).snapshot(arrays))
 
 
+def test_a_snapshot_is_not_that_of_shards_written_since(tmp_path):
+    """Their size, and so their indexes, are as they were."""
+    def write(folder, first):
+        with sf.write(folder / "d@2") as writer:
+            for n in range(100, 110):
+                writer.write({"n": n + first})
+
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "a", 0)
+    write(tmp_path / "b", 10)
+    ds = sf.read(tmp_path / "a/d@2").parse({"n": sf.int64}).snapshot(tmp_path / "kept")
+    first = [row["n"] for row in ds]
+    assert sorted(first) == list(range(100, 110)) and [row["n"] for row in ds] == first
+    shard = tmp_path / "a/d-00001-of-00002"
+    same = shard.read_bytes()
+    shard.write_bytes(same)
+    assert [row["n"] for row in ds] == first
+    shard.write_bytes((tmp_path / "b/d-00001-of-00002").read_bytes())
+    with pytest.raises(RuntimeError, match="was written to after .*'shardfeed index'"):
+        list(ds)
+
+
+@pytest.mark.parametrize("batch", [None, 4])
+def test_padding_is_told(tmp_path, batch):
+    with sf.write(tmp_path / "d@2") as writer:
+        for n in range(10):
+            writer.write({"n": n})
+    found = []
+    for rank in range(3):
+        ds = (sf.read(tmp_path / "d@2", batch=4, end="pad").shard(rank, 3)
+              .parse({"n": sf.int64}))
+        it = iter(ds if batch is None else ds.batch(batch))
+        assert it.padded == 0
+        for element in it:
+            values = np.atleast_1d(element["n"])
+            found += values[:len(values) - it.padded].tolist()
+    assert sorted(found) == list(range(10))
+
+
 def test_functions_get_a_generator_and_the_index(dataset, tmp_path):
     ds = sf.read(dataset).shuffle(seed=2, window=None).parse({"n": sf.int64})
 
