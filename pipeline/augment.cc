@@ -612,7 +612,7 @@ class AugmentStep : public RowStep {
     const size_t from_bytes = from.spec->bytes();
     const size_t to_bytes = to.spec->bytes();
     const std::stop_token& stop = WorkStop::Token();
-    for (size_t row = range->begin; row < range->end; ++row) {
+    for (size_t row = range->from; row < range->end; ++row) {
       range->failed_row = row;
       if (stop.stop_requested()) return absl::CancelledError();
       if (!range->keep[row - range->begin]) continue;

@@ -87,6 +87,7 @@ std::string Dataset::Text() const {
   if (step_ == nullptr) return std::string(status_.message());
   const std::function<std::string(const Step&)> text = [&](const Step& step) -> std::string {
     if (step.inputs.empty()) return step.text;
+    if (step.text.empty()) return text(*step.inputs[0]);  // a part of the step behind it
     if (step.inputs.size() == 1) return text(*step.inputs[0]) + "." + step.text;
     std::string all;
     for (const StepPtr& input : step.inputs) all += (all.empty() ? "" : ", ") + text(*input);

@@ -40,6 +40,7 @@
 #include "pipeline/trace.h"
 #include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
+#include "shard/skipped_records.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -114,6 +115,15 @@ class Dataset {
   Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
   // Any number of rows for each: see flat_map.h. No column is kept.
   Dataset FlatMap(RowSpec outputs, FlatMapFn fn, std::string version = {}) const;
+  // Calls `fn` for one row after another, in their order, which writes one row for each. It may
+  // remember what it likes: each epoch, and each run that goes on from a state, calls `make` for
+  // one that has seen nothing. So Load calls it again for all rows before. No column is kept.
+  Dataset Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::string version = {}) const;
+  // Leaves out the rows on which steps on rows directly before this one (Parse, DecodeImage, Map,
+  // Filter ...) fail, and counts them: IteratorStats::ignored. DataLoss: more of the epoch's rows
+  // so far than `ceiling` allows; the message says what was wrong. `text`: what is to be said of an
+  // error, by any thread.
+  Dataset IgnoreErrors(SkipCeiling ceiling = {}, ErrorText text = {}) const;
   // Keeps these columns alone, in this order.
   Dataset Select(std::vector<std::string> names) const;
 
@@ -135,6 +145,8 @@ class Dataset {
   // for sparse tensors (COO): see MakeSparseFn.
   Dataset Sparse(std::vector<std::string> columns) const;
   Dataset Unbatch() const;
+  // The rows of batches in batches of another size: Unbatch and Batch.
+  Dataset Rebatch(uint64_t size, bool drop_remainder = false) const;
   // Sequences put end to end into rows of fixed length: see packing.h.
   Dataset Pack(std::string column, PackOptions options) const;
 
@@ -154,6 +166,11 @@ class Dataset {
 
   Dataset Take(uint64_t count) const;
   Dataset Skip(uint64_t count) const;
+  // The rows before the first for which `fn` is false. It may be called for rows behind that one.
+  Dataset TakeWhile(FilterFn fn, std::string version = {}) const;
+  // Of each value of a column of single numbers or bytes, the first row. The values that were seen
+  // are held in memory. Load reads all rows before again.
+  Dataset Unique(std::string column) const;
   // Rank `rank` of `world`. Of shards, a part of the order; else every world-th element.
   Dataset Shard(uint64_t rank, uint64_t world) const;
   // Rank `rank` of `world`, taken as near to the sources as it can be, so that ranks share the work
@@ -225,6 +242,9 @@ class Dataset {
   // A step of these columns, which is still to be told what it does.
   Step Like(std::string name) const;
   Dataset ThenOnRows(Step step, std::shared_ptr<const RowStep> row_step) const;
+  // These rows with a last column that is for the step behind alone, which takes it away: see
+  // DropLastColumn. `step`: that step's name.
+  Dataset WithHidden(std::string step, DType dtype, MapFn fn, std::string version) const;
   Dataset Mixed(const std::string& image_column, const std::string& label_column,
                 MixOptions options) const;
   // Whether the datasets can stand for one another.

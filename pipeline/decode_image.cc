@@ -69,7 +69,7 @@ class DecodeImageStep : public RowStep {
     std::unique_ptr<ImageDecoder> decoder = Take();
     absl::Status status;
     const std::stop_token& stop = WorkStop::Token();
-    for (size_t row = range->begin; row < range->end; ++row) {
+    for (size_t row = range->from; row < range->end; ++row) {
       range->failed_row = row;
       if (stop.stop_requested()) {
         status = absl::CancelledError();

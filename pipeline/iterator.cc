@@ -372,6 +372,9 @@ IteratorStats Iterator::stats() const {
     }
     stats.stages.push_back(std::move(stage));
   }
+  SkippedRecords ignored = context_->Ignored();
+  stats.ignored = ignored.count;
+  stats.first_ignored = std::move(ignored.first);
   stats.decisions = context_->Decisions();
   const Verdict verdict = FindLimit(stats.seconds, stats.wait_seconds, context_->AllCounters());
   stats.limit = verdict.limit;

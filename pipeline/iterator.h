@@ -77,7 +77,11 @@ struct IteratorStats {
   double seconds = 0;
   uint64_t elements = 0;
   uint64_t rows = 0;
-  uint64_t damaged = 0;            // rows that Batch::damaged told of
+  uint64_t damaged = 0;  // rows that Batch::damaged told of
+  // Rows that IgnoreErrors has left out, also ahead of the consumer; and what was wrong with them,
+  // of the first hundred.
+  uint64_t ignored = 0;
+  std::vector<std::string> first_ignored;
   double wait_seconds = 0;         // of Next
   std::vector<StageStats> stages;  // from the source to the consumer
   std::vector<StageTuning> tuning;

@@ -58,6 +58,7 @@ absl::StatusOr<std::shared_ptr<const RowProgram>> RowProgram::Make(
       }
       slots.push_back(output);
     }
+    if (step.catches()) program->catching_ = s;
     program->filters_ |= step.filters();
     program->replaces_ |= step.replaces();
   }
@@ -115,6 +116,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
   RowRange& range = memory->range;
   range.input = &input;
   range.begin = range.failed_row = begin;
+  range.caught.clear();
   range.end = end;
   range.keep.assign(end - begin, 1);
   range.slots.resize(slots_.size());
@@ -134,24 +136,23 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
   for (auto it = std::lower_bound(input.damaged.begin(), input.damaged.end(), begin);
        it != input.damaged.end() && *it < end; ++it) {
     range.keep[*it - begin] = RowRange::kDropped;
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      if (places_[i].kind != Place::kFixed) continue;
-      std::memset(range.slots[i].data + *it * slots_[i].bytes(), 0, slots_[i].bytes());
-    }
+    ClearFixed(*it, &range);
   }
   absl::Status failed;
   size_t failed_row = begin;
   for (size_t s = 0; s < steps_.size(); ++s) {
     memory->steps[s]->Clear();
-    range.failed_row = begin;
-    absl::Status status;
-    try {
-      status =
-          steps_[s]->Run(plans_[s].visible, plans_[s].first_output, &range, memory->steps[s].get());
-    } catch (const std::bad_alloc& error) {
-      status = NoRoom(steps_[s]->name(), error);
-    } catch (const std::exception& e) {
-      status = absl::InternalError(fmt::format("{}: {}", steps_[s]->name(), e.what()));
+    range.from = begin;
+    absl::Status status = RunStep(s, memory);
+    while (!status.ok() && s < catching_ && !absl::IsCancelled(status)) {
+      uint8_t& keep = range.keep[range.failed_row - begin];
+      if (keep == RowRange::kDropped) break;  // it fails without any row
+      keep = RowRange::kDropped;
+      range.from = range.failed_row;
+      range.caught.emplace_back(range.failed_row, std::move(status));
+      memory->steps[s]->Truncate(range.from - begin);
+      ClearFixed(range.from, &range);
+      status = RunStep(s, memory);
     }
     if (status.ok()) continue;
     // The rows before it go on as if it was not there.
@@ -164,6 +165,26 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
   }
   range.failed_row = failed_row;
   return failed;
+}
+
+absl::Status RowProgram::RunStep(size_t step, RangeMemory* memory) const {
+  const RowStep& s = *steps_[step];
+  memory->range.failed_row = memory->range.from;
+  try {
+    return s.Run(plans_[step].visible, plans_[step].first_output, &memory->range,
+                 memory->steps[step].get());
+  } catch (const std::bad_alloc& error) {
+    return NoRoom(s.name(), error);
+  } catch (const std::exception& e) {
+    return absl::InternalError(fmt::format("{}: {}", s.name(), e.what()));
+  }
+}
+
+void RowProgram::ClearFixed(size_t row, RowRange* range) const {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (places_[i].kind != Place::kFixed) continue;
+    std::memset(range->slots[i].data + row * slots_[i].bytes(), 0, slots_[i].bytes());
+  }
 }
 
 uint64_t RowProgram::VariableBytes(const RangeMemory& memory) const {
@@ -245,7 +266,8 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   }
   // Without a filter, rows that are not kept are of damaged records, which stay as they are.
   if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
-        return k == RowRange::kKept || (k == RowRange::kDropped && !filters_);
+        return k == RowRange::kKept || k == RowRange::kCaught ||
+               (k == RowRange::kDropped && !filters_);
       })) {
     return out;
   }
@@ -263,7 +285,10 @@ Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
   size_t begin = 0;              // rows [begin, row) are still to be copied
   for (size_t row = 0; row < rows.rows; ++row) {
     if (keep[row] == RowRange::kKept) stand_in = row;
-    if (keep[row] == RowRange::kKept || (keep[row] == RowRange::kDropped && !filters_)) continue;
+    if (keep[row] == RowRange::kKept || keep[row] == RowRange::kCaught ||
+        (keep[row] == RowRange::kDropped && !filters_)) {
+      continue;
+    }
     builder.AppendMore(begin, row - begin);
     begin = row + 1;
     if (keep[row] == RowRange::kDropped) continue;

@@ -38,7 +38,8 @@ class RowProgram {
   Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once. Where
-  // row memory->range.failed_row fails, its error, and the range ends before it.
+  // row memory->range.failed_row fails, its error, and the range ends before it. Rows that fail
+  // before a step that catches do not end it, but for Cancelled.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
   // What the steps made that is not in the fixed columns.
@@ -50,6 +51,8 @@ class RowProgram {
 
  private:
   RowProgram() = default;
+  absl::Status RunStep(size_t step, RangeMemory* memory) const;
+  void ClearFixed(size_t row, RowRange* range) const;
   Batch Gather(const Batch& rows, const std::vector<uint8_t>& keep,
                const HostAllocator& allocator) const;
 
@@ -75,6 +78,7 @@ class RowProgram {
   std::vector<int> result_;    // slots of the output's columns
   std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output
   std::shared_ptr<const RowSpec> output_;
+  size_t catching_ = 0;  // errors of the steps before this one are caught
   bool filters_ = false;
   bool replaces_ = false;
   bool keeps_input_ = false;  // the output has views into the input's memory

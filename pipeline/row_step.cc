@@ -162,7 +162,7 @@ class ParseStep : public RowStep {
     const auto* record = reinterpret_cast<const std::string_view*>(records->data);
     absl::Status status;
     try {
-      for (size_t row = range->begin; row < range->end && status.ok(); ++row) {
+      for (size_t row = range->from; row < range->end && status.ok(); ++row) {
         range->failed_row = row;
         if (range->keep[row - range->begin]) {
           status = parser_->Parse(record[row], row, &columns);
@@ -182,6 +182,9 @@ class ParseStep : public RowStep {
 
  private:
   static void Flatten(const VariableColumn& column, ParseMemory::Steps* steps) {
+    // Rows before one that was caught are there already.
+    steps->elements.Clear();
+    steps->lengths.Clear();
     int64_t step = 0;
     int64_t element = 0;
     for (int64_t row_end : column.row_ends()) {
@@ -235,7 +238,7 @@ class MapStep : public RowStep {
     for (VariableColumn& column : columns) context.variable_.push_back(&column);
     context.kept_ = static_cast<MapMemory*>(memory)->strings.get();
     const std::stop_token& stop = WorkStop::Token();
-    for (size_t row = range->begin; row < range->end; ++row) {
+    for (size_t row = range->from; row < range->end; ++row) {
       if (stop.stop_requested()) return absl::CancelledError();
       range->failed_row = row;
       context.row_ = row;
@@ -275,7 +278,7 @@ class FilterStep : public RowStep {
     std::vector<std::unique_ptr<std::string>> strings;
     context.kept_ = &strings;
     const std::stop_token& stop = WorkStop::Token();
-    for (size_t row = range->begin; row < range->end; ++row) {
+    for (size_t row = range->from; row < range->end; ++row) {
       if (stop.stop_requested()) return absl::CancelledError();
       uint8_t& keep = range->keep[row - range->begin];
       if (!keep) continue;
@@ -292,6 +295,42 @@ class FilterStep : public RowStep {
   const uint64_t seed_;
 };
 
+namespace {
+
+class CatchStep : public RowStep {
+ public:
+  CatchStep(std::string column, ErrorText text) : text_(std::move(text)) {
+    outputs_ = {{std::move(column), DType::kBytes, {}, false}};
+  }
+
+  std::string name() const override { return "ignore_errors"; }
+  // Behind it rows go. What repeats the steps before it stays there.
+  bool filters() const override { return true; }
+  bool catches() const override { return true; }
+  std::unique_ptr<StepMemory> MakeMemory() const override { return std::make_unique<MapMemory>(); }
+
+  absl::Status Run(absl::Span<const int>, size_t first_output, RowRange* range,
+                   StepMemory* memory) const override {
+    auto* const errors = reinterpret_cast<std::string_view*>(range->slots[first_output].data);
+    std::fill(errors + range->begin, errors + range->end, std::string_view());
+    MapMemory::Strings& strings = *static_cast<MapMemory*>(memory)->strings;
+    for (const auto& [row, status] : range->caught) {
+      if (row >= range->end) continue;
+      std::string text = text_ ? text_(status) : std::string(status.message());
+      if (text.empty()) text = absl::StatusCodeToString(status.code());
+      strings.push_back(std::make_unique<std::string>(std::move(text)));
+      errors[row] = *strings.back();
+      range->keep[row - range->begin] = RowRange::kCaught;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const ErrorText text_;
+};
+
+}  // namespace
+
 std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser) {
   return std::make_shared<ParseStep>(std::move(parser));
 }
@@ -304,6 +343,10 @@ std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::str
 
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed) {
   return std::make_shared<FilterStep>(std::move(fn), seed);
+}
+
+std::shared_ptr<const RowStep> MakeCatchStep(std::string column, ErrorText text) {
+  return std::make_shared<CatchStep>(std::move(column), std::move(text));
 }
 
 }  // namespace shardfeed

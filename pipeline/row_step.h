@@ -42,9 +42,15 @@ struct RowRange {
   // One for each row of the range. kDropped: a filter has dropped it, or its record is damaged;
   // steps leave such a row alone, but for ending it in their ragged outputs. kReplace: a row that
   // is kept of the same batch is to stand in its place.
-  enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2 };
+  enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2, kCaught = 3 };
   std::vector<uint8_t> keep;
+  // Where a step begins: at `begin` or, once more, at a row that it has failed on and that was
+  // caught. That one is kDropped then, for the steps behind too, until the CatchStep makes it
+  // kCaught: it is delivered as it is, and stands in for none.
+  size_t from = 0;
   size_t failed_row = 0;  // of the batch; set by a step that fails or throws
+  // Rows that were caught, rising for each step.
+  std::vector<std::pair<size_t, absl::Status>> caught;
 };
 
 // Memory that a step asks for and cannot have. what() names the column and the bytes.
@@ -101,6 +107,8 @@ class RowStep {
   virtual bool filters() const { return false; }
   // It may mark rows as RowRange::kReplace.
   virtual bool replaces() const { return false; }
+  // Rows on which the steps before it fail go on, and end nothing: see MakeCatchStep.
+  virtual bool catches() const { return false; }
   // Its outputs may be in the memory of the columns that they replace, where those were written by
   // a step before it.
   virtual bool in_place() const { return false; }
@@ -110,9 +118,10 @@ class RowStep {
   // What its outputs of bytes may point to, besides the batch that came in.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
-  // `visible`: the slots of the columns before the step. Its outputs are the slots from
-  // `first_output` on. May throw. Between rows, it ends with Cancelled where WorkStop::Token asks.
-  // An error is that of row `range->failed_row`; all outputs of the rows before it are there.
+  // Over rows [from, end). `visible`: the slots of the columns before the step. Its outputs are the
+  // slots from `first_output` on. May throw. Between rows, it ends with Cancelled where
+  // WorkStop::Token asks. An error is that of row `range->failed_row`; all outputs of the rows
+  // before it are there.
   virtual absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
                            StepMemory* memory) const = 0;
 
@@ -205,6 +214,12 @@ std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser
 std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
                                            MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
+
+// What is to be kept of a row's error: its message, where it is empty.
+using ErrorText = std::function<std::string(const absl::Status&)>;
+// Adds a column of bytes `column`: of a row on which a step before this one failed, the error, else
+// nothing. What else the steps have made of such a row is not to be looked at.
+std::shared_ptr<const RowStep> MakeCatchStep(std::string column, ErrorText text);
 
 }  // namespace shardfeed
 

@@ -1,6 +1,7 @@
 #include "pipeline/run_context.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -46,6 +47,16 @@ std::vector<std::shared_ptr<StageCounters>> RunContext::AllCounters() const {
   std::vector<std::shared_ptr<StageCounters>> all;
   for (const auto& entry : counters_) all.push_back(entry.second);
   return all;
+}
+
+void RunContext::AddIgnored(std::string what) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ignored_.Add(std::move(what));
+}
+
+SkippedRecords RunContext::Ignored() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ignored_;
 }
 
 void RunContext::AddDecision(std::string text) {

@@ -18,6 +18,7 @@
 
 #include "pipeline/batch.h"
 #include "pipeline/trace.h"
+#include "shard/skipped_records.h"
 
 namespace shardfeed {
 
@@ -108,6 +109,10 @@ struct RunContext {
                                           const std::function<void(StageCounters&)>& start);
   std::vector<std::shared_ptr<StageCounters>> AllCounters() const;
 
+  // Counts a row that failed and was left out.
+  void AddIgnored(std::string what);
+  SkippedRecords Ignored() const;
+
   // What the tuner changed and why; the last hundred.
   void AddDecision(std::string text);
   std::vector<std::string> Decisions() const;
@@ -127,6 +132,7 @@ struct RunContext {
   std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_;
   std::map<const void*, std::shared_ptr<void>> kept_;
   std::deque<std::string> decisions_;
+  SkippedRecords ignored_;
 };
 
 }  // namespace shardfeed

@@ -58,6 +58,16 @@ Exhausted ExhaustedOf(const std::string& what) {
   throw nb::value_error(("exhausted is 'stop', 'drop' or 'repeat', not '" + what + "'").c_str());
 }
 
+SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& text) {
+  const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
+  if (!ceiling) {
+    throw nb::value_error(
+        fmt::format("{} is a number of {} or a share such as '5%', not '{}'", argument, of, text)
+            .c_str());
+  }
+  return *ceiling;
+}
+
 Dataset Shards(const std::vector<std::string>& specs,
                std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
                const std::string& end, bool check_crc, bool skip_damaged,
@@ -73,13 +83,7 @@ Dataset Shards(const std::vector<std::string>& specs,
   options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
   options.damage.skip = skip_damaged;
   if (!max_skipped.empty()) {
-    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(max_skipped);
-    if (!ceiling) {
-      throw nb::value_error(
-          ("max_skipped is a number of records or a share such as '5%', not '" + max_skipped + "'")
-              .c_str());
-    }
-    options.damage.max_skipped = *ceiling;
+    options.damage.max_skipped = CeilingOf("max_skipped", "records", max_skipped);
   }
   options.io = EngineOf(io);
   options.threads = threads;
@@ -335,6 +339,29 @@ void BindDatasets(nb::module_& m) {
              return Made(
                  ds.Filter(MakePythonFilter(ds.spec(), std::move(fn)), 0, std::move(version)));
            })
+      .def("scan",
+           [](const Dataset& ds, nb::sequence outputs, nb::object make, std::string version) {
+             RowSpec spec = SpecFromPython(outputs);
+             auto scan = MakePythonScan(ds.spec(), spec, std::move(make));
+             return Made(ds.Scan(std::move(spec), std::move(scan), std::move(version)));
+           })
+      .def("take_while",
+           [](const Dataset& ds, nb::object fn, std::string version) {
+             return Made(
+                 ds.TakeWhile(MakePythonFilter(ds.spec(), std::move(fn)), std::move(version)));
+           })
+      .def("unique",
+           [](const Dataset& ds, std::string column) { return Made(ds.Unique(std::move(column))); })
+      .def("ignore_errors",
+           [](const Dataset& ds, const std::string& max_ignored) {
+             SkipCeiling ceiling;
+             if (!max_ignored.empty()) {
+               ceiling = CeilingOf("max_ignored", "rows", max_ignored);
+               // A share is one of the rows so far, which are few at first.
+               if (max_ignored.back() == '%') ceiling.at_least = SkipCeiling().at_least;
+             }
+             return Made(ds.IgnoreErrors(ceiling, DropException));
+           })
       .def("map_batch",
            [](const Dataset& ds, nb::sequence outputs, nb::object fn, bool writable,
               std::string version) {
@@ -353,6 +380,8 @@ void BindDatasets(nb::module_& m) {
            })
       .def("batch", [](const Dataset& ds, uint64_t size,
                        bool drop_remainder) { return Made(ds.Batch(size, drop_remainder)); })
+      .def("rebatch", [](const Dataset& ds, uint64_t size,
+                         bool drop_remainder) { return Made(ds.Rebatch(size, drop_remainder)); })
       .def("padded_batch",
            [](const Dataset& ds, uint64_t size,
               const std::map<std::string, std::pair<int64_t, nb::object>>& padding,

@@ -124,6 +124,14 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
   return absl::AbortedError(fmt::format("{}{}{}]", what, kMark, next_exception));
 }
 
+std::string DropException(const absl::Status& status) {
+  std::string message(status.message());
+  if (message.find(kMark) == std::string::npos) return message;
+  const nb::gil_scoped_acquire gil;
+  const nb::object gone = nb::steal(TakeException(&message));
+  return message;
+}
+
 void BindErrors(nb::module_& m) {
   data_loss_error = PyErr_NewExceptionWithDoc(
       "shardfeed.DataLossError",

@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_PYTHON_CORE_ERRORS_H_
 #define SHARDFEED_PYTHON_CORE_ERRORS_H_
 
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -30,6 +31,9 @@ T Check(absl::StatusOr<T> value) {
 // again: a StopIteration the cause of a RuntimeError, for it would end the caller's loop.
 // `exception` is empty afterwards.
 absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
+
+// Without the GIL: the error's message. The exception that led to it, if there is one, goes.
+std::string DropException(const absl::Status& status);
 
 void BindErrors(nanobind::module_& m);
 

@@ -181,6 +181,23 @@ FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nb::ob
   };
 }
 
+std::function<FlatMapFn()> MakePythonScan(const RowSpec& input, const RowSpec& outputs,
+                                          nb::object make) {
+  return [input, outputs, make = ShareObject(std::move(make))]() -> FlatMapFn {
+    auto made = std::make_shared<std::shared_ptr<PyObject>>();
+    return [input, outputs, make, made](const Batch& in, size_t row, RowEmitter& out) {
+      return WithPython(make, [&] {
+        if (*made == nullptr) *made = ShareObject(nb::borrow(make.get())());
+        const nb::sequence values = nb::borrow<nb::sequence>(
+            nb::borrow(made->get())(RowToPython(BatchRow{in, row}, input)));
+        out.Begin();
+        for (size_t i = 0; i < outputs.size(); ++i) SetOutput(out, i, outputs[i], values[i]);
+        return absl::OkStatus();
+      });
+    };
+  };
+}
+
 FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
   return [input, fn = ShareObject(std::move(fn))](RowContext& row) {
     bool keep = false;

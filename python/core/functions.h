@@ -26,6 +26,9 @@ MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::obje
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
 // fn(row dict) gives a sequence of rows, each as MakePythonMap's.
 FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
+// make() gives a function as MakePythonMap's, which is called for one row after another.
+std::function<FlatMapFn()> MakePythonScan(const RowSpec& input, const RowSpec& outputs,
+                                          nanobind::object make);
 // fn(batch dict) gives (columns as BatchFromPython takes them, a shape or None for each): the shape
 // of the column's rows where it differs from batch to batch.
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nanobind::object fn, bool writable);

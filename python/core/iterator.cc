@@ -376,6 +376,8 @@ nb::dict StatsToPython(const IteratorStats& stats) {
   all["elements"] = stats.elements;
   all["rows"] = stats.rows;
   all["damaged"] = stats.damaged;
+  all["ignored"] = stats.ignored;
+  all["first_ignored"] = stats.first_ignored;
   all["wait_seconds"] = stats.wait_seconds;
   all["stages"] = std::move(stages);
   nb::list tuning;

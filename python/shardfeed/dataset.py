@@ -280,12 +280,13 @@ class Dataset:
         return self._then("flat_map", outputs, call, version, text=f"flat_map({name})",
                           structure=structure)
 
-    def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool) -> Tuple[Any, Any]:
+    def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool,
+               step: str = "map") -> Tuple[Any, Any]:
         """The columns and the structure that fn gives for the first element."""
         with self._start(epoch=0, threads=1) as it:
             first = next(it, None)
         if first is None:
-            raise ValueError(f"map({name}): there are no elements from which to learn what it "
+            raise ValueError(f"{step}({name}): there are no elements from which to learn what it "
                              "gives; declare output=")
         lengths = set()
         if batched:
@@ -312,6 +313,47 @@ class Dataset:
                               version, text=f"filter({name}, batched=True)")
         return self._then("filter", functions.RowPredicate(fn, self._structure), version,
                           text=f"filter({name})")
+
+    def scan(self, initial_state: Any, fn: Callable[[Any, Any], Tuple[Any, Any]], *,
+             output: Optional[Mapping[str, FeatureLike]] = None, version: str = "") -> "Dataset":
+        """fn(state, row) gives (state, row): the state for the next row, and the row that is
+        delivered. It is called for one row after another, in their order, on one thread.
+
+        initial_state: what the first row of each epoch gets, copied (copy.deepcopy). output,
+        version: as for map.
+
+        A saved state of the iterator does not have fn's: load_state_dict calls fn again for all
+        rows of the epoch before. What fn raises comes out of the iterator, with a note that names the
+        record; TypeError: it gives no pair."""
+        name = functions.name_of(fn)
+        if self.batched:
+            raise ValueError(f"scan({name}): works on rows, but the elements here are batches: put "
+                             "it before batch, or unbatch first")
+        if output is not None:
+            outputs, structure = functions.declared(output), None
+        else:
+            tried = functools.partial(functions.first_scanned, fn, initial_state)
+            outputs, structure = self._learn(tried, name, False, "scan")
+        call = functions.ScanFunction(fn, initial_state, self._structure, outputs, structure)
+        return self._then("scan", outputs, call, version, text=f"scan({name})", structure=structure)
+
+    def ignore_errors(self, max_ignored: Union[Count, str, None] = None) -> "Dataset":
+        """Leaves out the rows on which the steps on rows directly before it fail: parse,
+        decode_image and the like, map, filter. stats()["ignored"] of the iterator counts them,
+        ahead of the consumer too; "first_ignored" says what was wrong with the first hundred.
+
+        max_ignored: DataLossError, which says what was wrong, where more rows than this fail, or
+        more than this share of the epoch's rows so far ("5%", but 10 at least); by default 1 %, and
+        10 at least. A saved state has both counts.
+
+        ValueError: the step before is not one on rows. What flat_map's function raises it can catch
+        itself, and give no rows; of damaged records, see sf.read(skip_damaged=)."""
+        ceiling = "" if max_ignored is None else str(max_ignored)
+        if max_ignored == "":
+            raise ValueError("ignore_errors: max_ignored must be a number of rows or a share such "
+                             "as '5%', not ''")
+        return self._then("ignore_errors", ceiling, text=(
+            "ignore_errors()" if max_ignored is None else f"ignore_errors({max_ignored!r})"))
 
     def select(self, *names: str) -> "Dataset":
         """These columns alone, in this order."""
@@ -417,6 +459,21 @@ class Dataset:
         return self.select(*names)._then("unbatch", text="unbatch()",
                                          structure=structures.without_sparse(self._structure))
 
+    def rebatch(self, size: Size, drop_remainder: bool = False) -> "Dataset":
+        """The rows of batches in batches of `size`; the last one is smaller, or left out.
+        ValueError: the elements are rows, or a column is padded to another length in each batch."""
+        sparse = self._sparse_columns()
+        if not sparse:
+            return self._then("rebatch", size, drop_remainder, text=f"rebatch({size}" + (
+                ", drop_remainder=True)" if drop_remainder else ")"))
+        made = self.unbatch().batch(size, drop_remainder)
+        left = [name for name in sparse if name not in made._sparse_columns()]
+        return made.sparse(*left) if left else made
+
+    def _sparse_columns(self) -> List[str]:
+        return [leaf.column for leaf in structures.leaves(self._structure)
+                if isinstance(leaf, structures.SparseOf)]
+
     # ---- Batches
 
     def mixup(self, image: str, label: str, num_classes: Size, alpha: float = 1.0,
@@ -448,6 +505,18 @@ class Dataset:
 
     def skip(self, count: Count) -> "Dataset":
         return self._then("skip", count, text=f"skip({count})")
+
+    def take_while(self, fn: Callable[[Any], Any], *, version: str = "") -> "Dataset":
+        """The rows before the first for which fn is false. fn runs on the library's threads, for
+        some rows behind that one too. version: as for map."""
+        return self._then("take_while", functions.RowPredicate(fn, self._structure), version,
+                          text=f"take_while({functions.name_of(fn)})")
+
+    def unique(self, column: str) -> "Dataset":
+        """Of each value of `column`, one number or one value of bytes in a row, the first row. NaNs
+        are equal, and so are 0.0 and -0.0. The values are held in memory; load_state_dict reads all
+        rows of the epoch before again. ValueError: there is no such column."""
+        return self._then("unique", column, text=f"unique({column!r})")
 
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> "Dataset":
         """Rank `rank` of `world`; without them, those of the process that iterates, when it begins

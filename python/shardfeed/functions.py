@@ -3,6 +3,7 @@ can."""
 
 from __future__ import annotations
 
+import copy
 from typing import (Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence,
                     Tuple)
 
@@ -260,6 +261,38 @@ class GeneratorFunction(RowFunction):
             return values
         per_element = int(np.prod(shape, dtype=np.int64)) if dtype == bytes_ else 1
         return values, np.array([0, len(values) // per_element], np.int64)
+
+
+class ScanFunction(RowFunction):
+    """fn(state, element) gives (state, element); a call begins with the first state, and is a
+    function for one row after another."""
+
+    def __init__(self, fn: Callable[..., Any], initial: Any, structure: Any,
+                 outputs: Sequence[ColumnSpec], output_structure: Any):
+        super().__init__(fn, structure, outputs, output_structure)
+        self.initial = initial
+
+    def __call__(self) -> Callable[[Dict[str, Any]], List[Any]]:  # type: ignore[override]
+        state = copy.deepcopy(self.initial)  # fn may write to it
+
+        def step(columns: Dict[str, Any]) -> List[Any]:
+            nonlocal state
+            state, element = scanned(self.fn, state, structures.build(self.structure, columns))
+            return self.row(element)
+
+        return step
+
+
+def scanned(fn: Callable[..., Any], state: Any, element: Any) -> Tuple[Any, Any]:
+    given = fn(state, element)
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"scan: {name_of(fn)} must give (state, row), not {shown(given)}")
+    return given
+
+
+def first_scanned(fn: Callable[..., Any], initial: Any, element: Any) -> Any:
+    """The row that fn gives for the first one."""
+    return scanned(fn, copy.deepcopy(initial), element)[1]
 
 
 class RowPredicate(RowFunction):

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -575,6 +576,39 @@ TEST(DatasetTest, GeneratorsThatDoNotReturnHoldUpNothing) {
   }
 }
 
+// A column "key": the first column modulo `of`.
+Dataset Modulo(const Dataset& ds, int64_t of) {
+  return ds.Map({{"key", DType::kInt64, {}}}, [of](RowContext& row) {
+    row.Out<int64_t>(0)[0] = row.In<int64_t>(0)[0] % of;
+    return absl::OkStatus();
+  });
+}
+
+// A column "total" of the sum of the first column so far.
+Dataset Total(const Dataset& ds) {
+  return ds.Scan({{"total", DType::kInt64, {}}}, []() -> FlatMapFn {
+    return [total = std::make_shared<int64_t>(0)](const Batch& in, size_t row, RowEmitter& out) {
+      *total += in.Row<int64_t>(0, row)[0];
+      out.Begin();
+      out.Out<int64_t>(0)[0] = *total;
+      return absl::OkStatus();
+    };
+  });
+}
+
+// Fails where the first column is `remainder` modulo `of`, with something written already.
+Dataset Failing(const Dataset& ds, int64_t of, int64_t remainder,
+                const std::string& name = "part") {
+  return ds.Map({{name, DType::kInt64, {}, true}, {name + " of", DType::kInt64, {}}},
+                [of, remainder](RowContext& row) -> absl::Status {
+                  const int64_t value = row.In<int64_t>(0)[0];
+                  for (int64_t& out : row.Extend<int64_t>(0, value % 3)) out = value;
+                  row.Out<int64_t>(1)[0] = value;
+                  if (value % of != remainder) return absl::OkStatus();
+                  return absl::DataLossError("value " + std::to_string(value) + " fails");
+                });
+}
+
 // Chains with all that holds rows for a while.
 std::vector<std::pair<std::string, Dataset>> Chains() {
   const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
@@ -627,6 +661,18 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
                   .Batch(6)
                   .Repeat(2)
                   .Prefetch(2)},
+      {"take_while", rows.TakeWhile([](RowContext& row) { return row.In<int64_t>(0)[0] < 701; })
+                         .Repeat(2)
+                         .Batch(9)},
+      {"unique", Modulo(rows, 211).Unique("key").Repeat(2).Batch(7)},
+      {"rebatch", rows.Batch(17).Rebatch(7)},
+      {"scan", Total(rows).Repeat(2).Batch(9)},
+      {"ignore_errors",
+       Failing(Failing(rows, 100, 1).Map({}, [](RowContext&) { return absl::OkStatus(); }), 150, 7,
+               "second")
+           .IgnoreErrors({.share = 0.1})
+           .Repeat(2)
+           .Batch(9)},
   };
 }
 
@@ -713,6 +759,11 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
       {"all",
        {0x47c9b4e699908c8e,
         R"("place":[0,0,1,0,111,0,111,11,2,0,100,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0]})"}},
+      {"take_while", {0x809b66f59bad4b56, R"("place":[0,12,0,1,0,15,0]})"}},
+      {"unique", {0x9d8b7f454bc5a325, R"("place":[0,6,0,1,15]})"}},
+      {"rebatch", {0x864a633095b0663f, R"("place":[0,4,17,0]})"}},
+      {"scan", {0x781b0dd58c82e284, R"("place":[0,12,0,1,15]})"}},
+      {"ignore_errors", {0x11e525056c155240, R"("place":[0,14,0,1,15,2,15,0]})"}},
       // GOLDEN
   };
   for (const auto& [name, ds] : Chains()) {
@@ -791,6 +842,14 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
       Dataset::Concatenate({rows, rows}),
       Dataset::Interleave({rows, rows}, 2),
       Dataset::Interleave({rows, rows}, 2, 3),
+      rows.TakeWhile([](RowContext&) { return true; }),
+      rows.TakeWhile([](RowContext&) { return true; }, "2"),
+      rows.Unique("value"),
+      Modulo(rows, 2).Unique("key"),
+      Modulo(rows, 2).Unique("value"),
+      Total(rows),
+      rows.Scan({{"total", DType::kInt64, {}}}, nullptr, "2"),
+      rows.Map({}, nothing).IgnoreErrors(),
       // A name that looks like a step is a name.
       Dataset::Range(0, 20, 1, "x.batch(2)"),
       Dataset::Range(0, 20, 1, "x").Batch(2),
@@ -804,6 +863,11 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
   // What changes nothing of what is delivered.
   EXPECT_EQ(*rows.Prefetch(3).Fingerprint(), *rows.Fingerprint());
   EXPECT_EQ(*rows.Shard(1, 3).Fingerprint(), *rows.Shard(0, 2).Fingerprint());
+  EXPECT_EQ(*rows.Batch(4).Rebatch(5).Fingerprint(),
+            *rows.Batch(4).Unbatch().Batch(5).Fingerprint());
+  // Where more errors are allowed, a run goes on.
+  EXPECT_EQ(*rows.Map({}, nothing).IgnoreErrors({.at_least = 99}).Fingerprint(),
+            *rows.Map({}, nothing).IgnoreErrors().Fingerprint());
 }
 
 // Loads the state of `it` with another place.
@@ -998,6 +1062,21 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Unbatch(), "are rows already");
   fails(Square(range.Batch(2)), "map: works on rows, but the elements here are batches");
   fails(range.Select({"x"}), "there is no column 'x'; there are: value: int64");
+  fails(range.Batch(2).TakeWhile(nullptr), "take_while: works on rows");
+  fails(range.Unique("x"), "unique: there is no column 'x'; there are: value: int64");
+  fails(range.Batch(2).Unique("value"), "unique: works on rows");
+  fails(Ragged(range).Unique("values"),
+        "unique: column 'values' must have one number, or one value of bytes, in a row; it is "
+        "values: int64 ragged");
+  fails(Total(range.Batch(2)), "scan: works on rows");
+  fails(range.Rebatch(2), "rebatch: the elements here are rows");
+  fails(range.Batch(2).Rebatch(0), "rebatch: the size must lie between 1 and 2147483647; it is 0");
+  fails(Ragged(range).PaddedBatch(2).Rebatch(3), "rebatch: column 'values' is padded to another");
+  fails(range.IgnoreErrors(),
+        "ignore_errors: it is for errors of the steps on rows directly before "
+        "it, such as parse, decode_image, map and filter; 'range' is none");
+  fails(Square(range).Repeat(2).IgnoreErrors(), "'repeat' is none");
+  fails(Square(range).IgnoreErrors({.share = std::nan("")}), "lies between 0 and 1; it is nan");
   fails(range.Map({}, nullptr, {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
@@ -1378,6 +1457,13 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
            {"shuffle", [](const Dataset& ds) { return ds.Shuffle(1, 10); }},
            {"cache", [](const Dataset& ds) { return ds.Cache(); }},
            {"take", [](const Dataset& ds) { return ds.Take(90); }},
+           {"take_while", [&](const Dataset& ds) { return ds.TakeWhile(all); }},
+           {"unique", [](const Dataset& ds) { return ds.Unique("n"); }},
+           {"scan", [](const Dataset& ds) { return Total(ds); }},
+           {"ignore_errors",
+            [](const Dataset& ds) {
+              return ds.Map({}, [](RowContext&) { return absl::OkStatus(); }).IgnoreErrors();
+            }},
            {"skip", [](const Dataset& ds) { return ds.Skip(9); }},
            {"enumerate", [](const Dataset& ds) { return ds.Enumerate(); }},
            {"unbatch", [](const Dataset& ds) { return ds.Batch(3).Unbatch(); }},
@@ -1563,6 +1649,151 @@ TEST(DatasetTest, SparseColumnsHaveIndices) {
   EXPECT_THAT(
       Collect(ds.Skip(1).Batch(4).Sparse({"values"}).Skip(1)),
       ElementsAre(R"({"values":[[],[6],[7,7]],"values_indices":[[],[[1,0]],[[2,0],[2,1]]]})"));
+}
+
+TEST(DatasetTest, RowsAreTakenUntilAFunctionSaysNo) {
+  const auto below = [](int64_t most) {
+    return [most](RowContext& row) { return row.In<int64_t>(0)[0] % 10 < most; };
+  };
+  const Dataset range = Dataset::Range(0, 1000);
+  EXPECT_THAT(Collect(range.TakeWhile(below(2))), ElementsAre(R"({"value":0})", R"({"value":1})"));
+  EXPECT_THAT(Collect(range.TakeWhile(below(0))), ::testing::IsEmpty());
+  EXPECT_EQ(Collect(range.TakeWhile(below(10))), Collect(range));
+  EXPECT_EQ(range.TakeWhile(below(2)).Text(), "range(0, 1000, 1).take_while");
+  // What fails behind the end is not seen.
+  EXPECT_EQ(Collect(Failing(range, 1000, 8).TakeWhile(below(7))).size(), 7);
+  EXPECT_FAILS(FirstError(range.TakeWhile([](RowContext& row) {
+                 return row.In<int64_t>(0)[0] < 9 ? true : throw std::runtime_error("thrown");
+               })),
+               kInternal, "element 9 of epoch 0: take_while: thrown");
+}
+
+TEST(DatasetTest, TheFirstRowOfEachValueIsKept) {
+  EXPECT_THAT(
+      Collect(Modulo(Dataset::Range(0, 100), 3).Unique("key")),
+      ElementsAre(R"({"key":0,"value":0})", R"({"key":1,"value":1})", R"({"key":2,"value":2})"));
+  const auto strings = Dataset::Range(0, 50).Map({{"s", DType::kBytes, {}}}, [](RowContext& row) {
+    row.Out<std::string_view>(0)[0] = row.Keep(std::string(row.In<int64_t>(0)[0] % 4, 'x'));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(Collect(strings.Unique("s").Select({"s"})),
+              ElementsAre(R"({"s":""})", R"({"s":"x"})", R"({"s":"xx"})", R"({"s":"xxx"})"));
+  // Numbers that are equal are one, and so are those that are none.
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    const auto floats = Dataset::Range(0, 6).Map({{"f", dtype, {}}}, [dtype](RowContext& row) {
+      const int64_t i = row.In<int64_t>(0)[0];
+      const double value = std::array{0.0, -0.0, 1.0, std::nan(""), std::nan("1"), 1.0}[i];
+      if (dtype == DType::kFloat32) row.Out<float>(0)[0] = static_cast<float>(value);
+      if (dtype == DType::kFloat64) row.Out<double>(0)[0] = value;
+      constexpr std::array<uint16_t, 6> kHalf = {0, 0x8000, 0x3c00, 0x7c01, 0xfe00, 0x3c00};
+      constexpr std::array<uint16_t, 6> kBrain = {0, 0x8000, 0x3f80, 0x7f81, 0xffc0, 0x3f80};
+      if (dtype == DType::kFloat16) row.Out<uint16_t>(0)[0] = kHalf[i];
+      if (dtype == DType::kBFloat16) row.Out<uint16_t>(0)[0] = kBrain[i];
+      return absl::OkStatus();
+    });
+    EXPECT_THAT(Collect(floats.Unique("f").Select({"value"})),
+                ElementsAre(R"({"value":0})", R"({"value":2})", R"({"value":3})"))
+        << DTypeName(dtype);
+  }
+}
+
+TEST(DatasetTest, BatchesOfOtherSizesHaveTheSameRows) {
+  const Dataset rows = Ragged(Dataset::Range(0, 100));
+  for (const bool drop : {false, true}) {
+    for (const uint64_t size : {1, 6, 7, 14, 200}) {
+      EXPECT_EQ(Collect(rows.Batch(7).Rebatch(size, drop)), Collect(rows.Batch(size, drop)));
+    }
+  }
+}
+
+TEST(DatasetTest, AScanKnowsTheRowsBefore) {
+  const Dataset range = Dataset::Range(1, 6);
+  const auto totals = {R"({"total":1})", R"({"total":3})", R"({"total":6})", R"({"total":10})",
+                       R"({"total":15})"};
+  EXPECT_EQ(Collect(Total(range)), std::vector<std::string>(totals.begin(), totals.end()));
+  EXPECT_EQ(Total(range).CountElements()->elements, 5);
+  // Each epoch begins anew.
+  EXPECT_THAT(Collect(Total(range.Take(2)).Repeat(2)),
+              ElementsAre(R"({"total":1})", R"({"total":3})", R"({"total":1})", R"({"total":3})"));
+  const auto scan = [&](FlatMapFn fn) {
+    return Dataset::Range(0, 1000).Scan({{"n", DType::kInt64, {}}}, [fn] { return fn; });
+  };
+  const Dataset fails = scan([](const Batch& in, size_t row, RowEmitter& out) -> absl::Status {
+    out.Begin();
+    if (in.Row<int64_t>(0, row)[0] == 100) return absl::DataLossError("enough");
+    return absl::OkStatus();
+  });
+  auto it = Start(fails);
+  Batch batch;
+  for (int i = 0; i < 100; ++i) ASSERT_OK(it->Next(&batch));
+  EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 100 of epoch 0: enough");
+  EXPECT_FAILS(FirstError(scan([](const Batch&, size_t, RowEmitter&) { return absl::OkStatus(); })),
+               kInvalidArgument, "scan: the function gives one row for each, but it gave 0 for ");
+}
+
+TEST(IgnoreErrorsTest, RowsThatFailAreLeftOutAndCounted) {
+  const auto kept = [](RowContext& row) {
+    const int64_t value = row.In<int64_t>(0)[0];
+    return value % 100 != 1 && value % 150 != 7 && value % 170 != 8;
+  };
+  const auto thrower = [](RowContext& row) {
+    return row.In<int64_t>(0)[0] % 170 == 8 ? throw std::runtime_error("thrown") : true;
+  };
+  const Dataset range = Ragged(Dataset::Range(0, 3000));
+  // Several steps fail, on one row too: 1 % 150 is none of them, 307 of none.
+  const Dataset good = Failing(Failing(range, 10000, -1), 10000, -1, "second").Filter(kept);
+  const Dataset bad = Failing(Failing(range, 100, 1), 150, 7, "second").Filter(thrower);
+  const Dataset ignoring = bad.IgnoreErrors({.share = 0.05});
+  for (const int threads : {1, kThreads}) {
+    auto it = *ignoring.Start({.threads = threads});
+    EXPECT_EQ(Collect(*it), Collect(good));
+    const IteratorStats stats = it->stats();
+    EXPECT_EQ(stats.ignored, 30 + 20 + 18);
+    ASSERT_EQ(stats.first_ignored.size(), stats.ignored);
+    EXPECT_EQ(stats.first_ignored[0], "element 1 of epoch 0: value 1 fails");
+    EXPECT_EQ(stats.first_ignored[1], "element 7 of epoch 0: value 7 fails");
+    EXPECT_EQ(stats.first_ignored[2], "element 8 of epoch 0: filter: thrown");
+  }
+  EXPECT_EQ(Start(good)->stats().ignored, 0);
+  EXPECT_THAT(ignoring.Text(), ::testing::EndsWith(".filter.ignore_errors"));
+  // Only the steps before it are meant.
+  EXPECT_FAILS(FirstError(Failing(ignoring, 100, 5, "third")), kDataLoss, "value 5 fails");
+  // All rows of a stretch, and rows that no function sees.
+  EXPECT_THAT(Collect(Failing(range, 1, 0).IgnoreErrors({.at_least = 5000})), ::testing::IsEmpty());
+}
+
+TEST(IgnoreErrorsTest, TooManyAreAnErrorInItsPlace) {
+  const Dataset ds = Failing(Dataset::Range(0, 10000), 50, 49).IgnoreErrors();
+  std::vector<std::string> states;
+  for (const int threads : {1, kThreads}) {
+    auto it = *ds.Start({.threads = threads});
+    Batch batch;
+    absl::Status status;
+    std::string state;
+    uint64_t rows = 0;
+    while (true) {
+      if (rows == 400) state = *it->State();
+      status = it->Next(&batch);
+      if (!status.ok()) break;
+      ++rows;
+    }
+    // 2 % fail, and ten may: the eleventh is row 549.
+    EXPECT_EQ(rows, 549 - 10);
+    const std::string message =
+        "ignore_errors: 11 of the first 550 rows failed, and no more than 10 may be left out "
+        "(max_ignored); the last one is element 549 of epoch 0: value 549 fails";
+    EXPECT_FAILS(status, kDataLoss, message + "; the first one was element 49 of epoch 0");
+    // A state has the counts.
+    auto fresh = Start(ds);
+    ASSERT_OK(fresh->Load(state));
+    for (rows = 400; status = fresh->Next(&batch), status.ok();) ++rows;
+    EXPECT_EQ(rows, 549 - 10);
+    EXPECT_FAILS(status, kDataLoss, message);
+    // With another ceiling the run goes on from there.
+    auto more = Start(Failing(Dataset::Range(0, 10000), 50, 49).IgnoreErrors({.share = 0.03}));
+    ASSERT_OK(more->Load(state));
+    EXPECT_EQ(Collect(*more).size(), 9800 - 400);
+  }
 }
 
 TEST(RunTest, IteratorsMayBeLeftAtAnyTime) {

@@ -1,0 +1,22 @@
+// Columns that one part of a step makes for another, which no user sees.
+
+#ifndef SHARDFEED_PIPELINE_STEPS_HIDDEN_H_
+#define SHARDFEED_PIPELINE_STEPS_HIDDEN_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "pipeline/batch.h"
+
+namespace shardfeed {
+
+// The name of such a column of the step `step`, that none of `spec` has.
+std::string HiddenName(const RowSpec& spec, std::string_view step);
+
+// Takes the last column away; `spec` is that of the others. Its values stay in memory.
+void DropLastColumn(std::shared_ptr<const RowSpec> spec, Batch* batch);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_STEPS_HIDDEN_H_

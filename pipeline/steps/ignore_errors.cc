@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/steps/hidden.h"
+
+namespace shardfeed {
+namespace {
+
+// Drops the rows whose last column, which goes, has an error.
+class IgnoreErrorsStage : public Stage {
+ public:
+  IgnoreErrorsStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
+                    SkipCeiling ceiling, std::shared_ptr<RunContext> context)
+      : queue_(std::move(input)),
+        spec_(std::move(spec)),
+        ceiling_(ceiling),
+        context_(std::move(context)) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    while (true) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok() || queue_.ended()) return status;
+      const auto* const errors =
+          reinterpret_cast<const std::string_view*>(queue_.head().columns.back().data);
+      const std::string_view* const first = errors + queue_.at();
+      const size_t rows = std::find_if(first, first + queue_.left(),
+                                       [](std::string_view error) { return !error.empty(); }) -
+                          first;
+      if (rows > 0) {
+        rows_ += rows;
+        status = queue_.Take(rows, out);
+        DropLastColumn(spec_, out);
+        return status;
+      }
+      if (status = Ignore(*first); !status.ok()) return status;
+      queue_.Advance(1);
+    }
+  }
+  void Save(StateWords* words) const override {
+    words->push_back(rows_);
+    words->push_back(ignored_);
+    queue_.Save(words);
+  }
+  absl::Status Load(StateReader* words) override {
+    rows_ = words->Read();
+    ignored_ = words->ReadUpTo(rows_);
+    first_.clear();
+    return queue_.Load(words);
+  }
+
+ private:
+  // Counts the queue's next row.
+  absl::Status Ignore(std::string_view error) {
+    const std::string where = context_->Describe(queue_.head(), queue_.at());
+    std::string what = fmt::format("{}{}{}", where, where.empty() ? "" : ": ", error);
+    ++rows_;
+    ++ignored_;
+    if (first_.empty()) first_ = what;
+    const uint64_t allowed = ceiling_.Of(rows_);
+    if (ignored_ > allowed) {
+      return absl::DataLossError(fmt::format(
+          "ignore_errors: {} of the first {} rows failed, and no more than {} may be left out "
+          "(max_ignored); the last one is {}{}{}",
+          ignored_, rows_, allowed, what, first_ == what ? "" : "; the first one was ",
+          first_ == what ? "" : first_));
+    }
+    context_->AddIgnored(std::move(what));
+    return absl::OkStatus();
+  }
+
+  ElementQueue queue_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const SkipCeiling ceiling_;
+  const std::shared_ptr<RunContext> context_;
+  uint64_t rows_ = 0;     // of the epoch, those that failed too
+  uint64_t ignored_ = 0;  // of these
+  std::string first_;     // what was wrong, since Load
+};
+
+}  // namespace
+
+Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
+  if (!status_.ok()) return *this;
+  if (step_->as<RowWork>() == nullptr) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "ignore_errors: it is for errors of the steps on rows directly before it, such as parse, "
+        "decode_image, map and filter; '{}' is none: put it directly behind these",
+        step_->name)));
+  }
+  if (!(ceiling.share >= 0 && ceiling.share <= 1)) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "ignore_errors: a share of the rows lies between 0 and 1; it is {}", ceiling.share)));
+  }
+  Step step = Like("ignore_errors");
+  step.length = [](const std::vector<Length>&) {
+    return Length::Unknown("ignore_errors drops elements");
+  };
+  step.sharing = Sharing::kUneven;
+  // As a reader's, the ceiling is not in the identity: where it was too low, the run goes on from
+  // its state with another one.
+  step.work = StageWork{[spec = step.spec, ceiling](
+                            const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
+    absl::StatusOr<std::unique_ptr<Stage>> input = inputs.factories[0](inputs.epoch);
+    if (!input.ok()) return input;
+    return std::make_unique<IgnoreErrorsStage>(*std::move(input), spec, ceiling, inputs.context);
+  }};
+  Step caught = Like("ignore_errors");
+  caught.text.clear();
+  return ThenOnRows(std::move(caught),
+                    MakeCatchStep(HiddenName(spec(), "ignore_errors"), std::move(text)))
+      .Then(std::move(step));
+}
+
+}  // namespace shardfeed

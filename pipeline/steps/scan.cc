@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/replay_stage.h"
+#include "pipeline/steps/columns.h"
+
+namespace shardfeed {
+namespace {
+
+class Scanner {
+ public:
+  Scanner(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> outputs, FlatMapFn fn,
+          std::shared_ptr<const RunContext> context)
+      : queue_(std::move(input)), context_(std::move(context)) {
+    work_ = MakeFlatMapFn(std::move(outputs), [this, fn = std::move(fn)](
+                                                  const Batch& in, size_t row, RowEmitter& out) {
+      row_ = row;
+      if (!std::binary_search(before_.damaged.begin(), before_.damaged.end(), row)) {
+        return fn(in, row, out);
+      }
+      // It keeps its place, and has no values.
+      out.Begin();
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Next(Batch* out) {
+    *out = Batch();
+    if (!failed_.ok()) return failed_;
+    absl::Status status = queue_.Take(kRows, out);
+    if (!status.ok() || out->empty()) return status;
+    before_ = *out;
+    out->damaged.clear();
+    row_ = 0;
+    status = work_(*out);
+    const Batch in = std::exchange(before_, Batch());
+    if (absl::IsCancelled(status)) return status;
+    if (status.ok() && out->rows != in.rows) {
+      return absl::InvalidArgumentError(fmt::format(
+          "scan: the function gives one row for each, but it gave {} for {}", out->rows, in.rows));
+    }
+    if (!status.ok()) {
+      const std::string where = context_->Describe(in, row_);
+      failed_ = absl::Status(status.code(), fmt::format("{}{}{}", where, where.empty() ? "" : ": ",
+                                                        std::string(status.message())));
+      // The rows before it come first.
+      if (out->empty()) return failed_;
+    }
+    Batch kept = in.Slice(0, out->rows);
+    out->origins = std::move(kept.origins);
+    out->damaged = std::move(kept.damaged);
+    out->padded = kept.padded;
+    return absl::OkStatus();
+  }
+
+ private:
+  // Rows that are made for a consumer who may want one.
+  static constexpr size_t kRows = 64;
+
+  ElementQueue queue_;
+  const std::shared_ptr<const RunContext> context_;
+  BatchFn work_;
+  Batch before_;    // the rows that are worked on
+  size_t row_ = 0;  // of these
+  absl::Status failed_;
+};
+
+}  // namespace
+
+Dataset Dataset::Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::string version) const {
+  if (!status_.ok()) return *this;
+  if (batched()) {
+    return Dataset(absl::InvalidArgumentError(
+        "scan: works on rows, but the elements here are batches: put it before batch, or unbatch "
+        "first"));
+  }
+  Step step = Like("scan");
+  step.text = fmt::format("scan({})", NamesText(outputs));
+  step.identity.AddIf(!version.empty(), "version", version);
+  step.spec = std::make_shared<const RowSpec>(std::move(outputs));
+  step.counts = true;
+  step.sharing = Sharing::kUneven;  // it knows the rank's elements
+  step.work = StageWork{[make = std::move(make), spec = step.spec](const StageInputs& inputs) {
+    return MakeReplayStage([make, spec, input = inputs.factories[0], context = inputs.context,
+                            epoch = inputs.epoch]() -> absl::StatusOr<NextFn> {
+      absl::StatusOr<std::unique_ptr<Stage>> stage = input(epoch);
+      if (!stage.ok()) return stage.status();
+      auto scanner = std::make_shared<Scanner>(*std::move(stage), spec, make(), context);
+      return [scanner](shardfeed::Batch* out) { return scanner->Next(out); };
+    });
+  }};
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
+#include "fmt/format.h"
+#include "pipeline/dataset.h"
+#include "pipeline/replay_stage.h"
+#include "pipeline/steps/keys.h"
+
+namespace shardfeed {
+namespace {
+
+class UniqueRows {
+ public:
+  UniqueRows(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column)
+      : queue_(std::move(input)), spec_(std::move(spec)), keys_((*spec_)[column], column) {}
+
+  absl::Status Next(Batch* out) {
+    BatchBuilder builder(spec_);
+    while (builder.rows() == 0) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) break;
+      const Batch& head = queue_.head();
+      builder.Append(head, 0, 0);
+      for (size_t row = queue_.at(); row < head.rows; ++row) {
+        if (std::binary_search(head.damaged.begin(), head.damaged.end(), row)) continue;
+        const std::string_view key = keys_.Read(head, row);
+        const absl::string_view looked_up(key.data(), key.size());
+        if (seen_.contains(looked_up)) continue;
+        seen_.emplace(looked_up);
+        builder.AppendMore(row, 1);
+      }
+      queue_.Advance(queue_.left());
+    }
+    *out = builder.Finish(/*batched=*/false);
+    return absl::OkStatus();
+  }
+
+ private:
+  ElementQueue queue_;
+  const std::shared_ptr<const RowSpec> spec_;
+  KeyReader keys_;
+  absl::flat_hash_set<std::string> seen_;
+};
+
+}  // namespace
+
+Dataset Dataset::Unique(std::string column) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = KeyColumn("unique", spec(), column, batched());
+  if (!number.ok()) return Dataset(number.status());
+  Step step = Like("unique");
+  step.text = fmt::format("unique({})", column);
+  step.identity.Add("column", column);
+  step.length = [](const std::vector<Length>&) { return Length::Unknown("unique drops elements"); };
+  step.counts = true;
+  step.sharing = Sharing::kUneven;  // it knows the rank's elements
+  step.work = StageWork{[n = *number, spec = step.spec](const StageInputs& inputs) {
+    return MakeReplayStage(
+        [n, spec, make = inputs.factories[0], epoch = inputs.epoch]() -> absl::StatusOr<NextFn> {
+          absl::StatusOr<std::unique_ptr<Stage>> input = make(epoch);
+          if (!input.ok()) return input.status();
+          auto unique = std::make_shared<UniqueRows>(*std::move(input), spec, n);
+          return [unique](shardfeed::Batch* out) { return unique->Next(out); };
+        });
+  }};
+  return Then(std::move(step));
+}
+
+}  // namespace shardfeed
