@@ -186,6 +186,9 @@ void Fill(const Value& value, size_t size, size_t count, char* to) {
 int64_t LengthOf(const Batch& batch, size_t column, size_t row) {
   const Column& c = batch.columns[column];
   if (c.splits != nullptr) return c.splits[row + 1] - c.splits[row];
+  if ((*batch.spec)[column].dtype == DType::kInt64) {
+    return reinterpret_cast<const int64_t*>(c.data)[row];
+  }
   return static_cast<int64_t>(reinterpret_cast<const std::string_view*>(c.data)[row].size());
 }
 

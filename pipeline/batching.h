@@ -52,8 +52,9 @@ BatchFn MakeSparseFn(std::vector<std::string> columns);
 
 // Gathers rows of like length: row r goes into the bucket i with boundaries[i - 1] <= length <
 // boundaries[i], and a bucket's rows become a batch when there are sizes[i] of them. The length is
-// the number of elements of the ragged column `column`, of bytes the size of the value. At the end
-// what is left in the buckets follows, shortest first, unless `drop_remainder`.
+// the number of elements of the ragged column `column`, of bytes the size of the value, or the
+// number that a column of int64 has. At the end what is left in the buckets follows, shortest
+// first, unless `drop_remainder`.
 std::unique_ptr<Stage> MakeBucketStage(std::unique_ptr<Stage> input,
                                        std::shared_ptr<const RowSpec> spec, size_t column,
                                        std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,

@@ -52,6 +52,10 @@ enum class Exhausted {
   kRepeat,  // begins the input's next epoch
 };
 
+// A whole number that the user finds for a row, and a key: rows of equal keys belong together.
+using NumberFn = std::function<absl::StatusOr<int64_t>(RowContext&)>;
+using KeyFn = std::function<absl::StatusOr<std::string>(RowContext&)>;
+
 // An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
 // makes a dataset whose status() says why, and so are all that are made of it; Start returns that
 // error.
@@ -137,6 +141,17 @@ class Dataset {
   // See MakeBucketStage. `sizes` has one more than `boundaries`.
   Dataset BucketByLength(std::string column, std::vector<int64_t> boundaries,
                          std::vector<uint64_t> sizes, bool drop_remainder = false) const;
+  // The same by a length that `length` gives, which is not below 0.
+  Dataset BucketByLength(NumberFn length, std::vector<int64_t> boundaries,
+                         std::vector<uint64_t> sizes, bool drop_remainder = false,
+                         std::string version = {}) const;
+  // Each `size` rows of one key as a batch: by a column of single numbers or bytes, or by a
+  // function. At the end what is left follows, in the order of the groups' first rows there, unless
+  // `drop_remainder`. The rows that wait are held in memory; a state has a number for each of them.
+  // Damaged records that were skipped have no key, and go.
+  Dataset GroupByWindow(std::string column, uint64_t size, bool drop_remainder = false) const;
+  Dataset GroupByWindow(KeyFn key, uint64_t size, bool drop_remainder = false,
+                        std::string version = {}) const;
   // See MakeBudgetBatchStage.
   Dataset BatchByLength(std::string column, int64_t budget) const;
   // Pads the ragged columns of batches.
@@ -147,6 +162,13 @@ class Dataset {
   Dataset Unbatch() const;
   // The rows of batches in batches of another size: Unbatch and Batch.
   Dataset Rebatch(uint64_t size, bool drop_remainder = false) const;
+  // Rows of windows: `size` rows that are `stride` apart, of which the first stands `shift` behind
+  // the last window's first (0: `size`). Each column has one more dimension in front: of `size`,
+  // with `drop_remainder`; else it is ragged, and the last windows have the rows that are left. A
+  // row of a damaged record has zeros, and makes its windows damaged. InvalidArgument: ragged
+  // columns.
+  Dataset Window(uint64_t size, uint64_t shift = 0, uint64_t stride = 1,
+                 bool drop_remainder = false) const;
   // Sequences put end to end into rows of fixed length: see packing.h.
   Dataset Pack(std::string column, PackOptions options) const;
 
@@ -171,6 +193,17 @@ class Dataset {
   // Of each value of a column of single numbers or bytes, the first row. The values that were seen
   // are held in memory. Load reads all rows before again.
   Dataset Unique(std::string column) const;
+  // Drops rows at random such that the classes of those that stay have the shares `target`, one for
+  // each class from 0 on; they need not add up to 1. `initial`: the classes' shares in what comes;
+  // empty: they are estimated from the rows before, and a state has a number for each class.
+  // Whether row i stays depends on seed, epoch, i and its class (and those before) alone. The
+  // class: of a column of whole numbers, or of a function. InvalidArgument in a run: a row of no
+  // such class.
+  Dataset RejectionResample(std::string column, std::vector<double> target,
+                            std::vector<double> initial = {}, uint64_t seed = 0) const;
+  Dataset RejectionResample(NumberFn kind, std::vector<double> target,
+                            std::vector<double> initial = {}, uint64_t seed = 0,
+                            std::string version = {}) const;
   // Rank `rank` of `world`. Of shards, a part of the order; else every world-th element.
   Dataset Shard(uint64_t rank, uint64_t world) const;
   // Rank `rank` of `world`, taken as near to the sources as it can be, so that ranks share the work
@@ -201,9 +234,17 @@ class Dataset {
   static Dataset Concatenate(std::vector<Dataset> datasets);
   static Dataset Zip(std::vector<Dataset> datasets);
   // Each element from an input that is drawn by weight; the draw of element i depends on seed,
-  // epoch and i alone. `exhausted`: one for all, or one for each.
+  // epoch and i alone. `exhausted`: one for all, or one for each. `exact`: nothing is drawn; each
+  // element is of the input that lacks most of its share so far, so that whole weights W1, W2 ...
+  // are met in each W1 + W2 ... elements.
   static Dataset Mix(std::vector<Dataset> datasets, std::vector<double> weights, uint64_t seed = 0,
-                     std::vector<Exhausted> exhausted = {Exhausted::kDrop});
+                     std::vector<Exhausted> exhausted = {Exhausted::kDrop}, bool exact = false);
+  // Each element from the input whose number is the next element of `choice`, rows of one int64.
+  // Ends with the choice, with kStop when an input is chosen that has ended, and when all have.
+  // With kDrop such an element of the choice is passed. InvalidArgument in a run: a number that no
+  // input has.
+  static Dataset Choose(std::vector<Dataset> datasets, const Dataset& choice,
+                        std::vector<Exhausted> exhausted = {Exhausted::kStop});
   // As tf.data's interleave: `cycle` inputs at a time, `block` elements from each in turn; where
   // one ends, the next input takes its place.
   static Dataset Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint64_t block = 1);
@@ -245,6 +286,15 @@ class Dataset {
   // These rows with a last column that is for the step behind alone, which takes it away: see
   // DropLastColumn. `step`: that step's name.
   Dataset WithHidden(std::string step, DType dtype, MapFn fn, std::string version) const;
+  // By the column of that number, of which `spec` does not have the last one where that is hidden.
+  // `name`: the column's, empty for a hidden one.
+  Dataset BucketBy(size_t column, std::shared_ptr<const RowSpec> spec, const std::string& name,
+                   std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
+                   bool drop_remainder) const;
+  Dataset GroupBy(size_t column, std::shared_ptr<const RowSpec> spec, const std::string& name,
+                  uint64_t size, bool drop_remainder) const;
+  Dataset ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec, const std::string& name,
+                     std::vector<double> target, std::vector<double> initial, uint64_t seed) const;
   Dataset Mixed(const std::string& image_column, const std::string& label_column,
                 MixOptions options) const;
   // Whether the datasets can stand for one another.

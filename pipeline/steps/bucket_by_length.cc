@@ -6,14 +6,14 @@
 #include "pipeline/batching.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/columns.h"
+#include "pipeline/steps/hidden.h"
 
 namespace shardfeed {
 
-Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundaries,
-                                std::vector<uint64_t> sizes, bool drop_remainder) const {
+Dataset Dataset::BucketBy(size_t column, std::shared_ptr<const RowSpec> spec,
+                          const std::string& name, std::vector<int64_t> boundaries,
+                          std::vector<uint64_t> sizes, bool drop_remainder) const {
   if (!status_.ok()) return *this;
-  absl::StatusOr<size_t> number = LengthColumn("bucket_by_length", spec(), column, batched());
-  if (!number.ok()) return Dataset(number.status());
   if (sizes.size() != boundaries.size() + 1 ||
       !std::is_sorted(boundaries.begin(), boundaries.end())) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
@@ -24,9 +24,10 @@ Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundar
     return Dataset(absl::InvalidArgumentError("bucket_by_length: a batch size is 0"));
   }
   Step step = Like("bucket_by_length");
-  step.text = fmt::format("bucket_by_length({}, [{}], [{}]{})", column, fmt::join(boundaries, ", "),
-                          fmt::join(sizes, ", "), drop_remainder ? ", drop_remainder" : "");
-  step.identity.Add("column", column)
+  step.text = fmt::format("bucket_by_length({}{}[{}], [{}]{})", name, name.empty() ? "" : ", ",
+                          fmt::join(boundaries, ", "), fmt::join(sizes, ", "),
+                          drop_remainder ? ", drop_remainder" : "");
+  step.identity.Add("column", name)
       .Add("boundaries", boundaries)
       .Add("sizes", sizes)
       .Add("drop_remainder", drop_remainder);
@@ -35,11 +36,42 @@ Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundar
     return Length::Unknown("bucket_by_length makes batches by the rows' lengths");
   };
   step.sharing = Sharing::kUneven;
-  step.work =
-      OnInput([=, spec = step.spec, n = *number](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
-        return MakeBucketStage(std::move(input), spec, n, boundaries, sizes, drop_remainder);
-      });
+  step.work = OnInput([=, rows = step_->spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
+    std::unique_ptr<Stage> buckets =
+        MakeBucketStage(std::move(input), rows, column, boundaries, sizes, drop_remainder);
+    if (rows->size() == spec->size()) return buckets;
+    return MakeDropLastColumnStage(std::move(buckets), spec);
+  });
+  step.spec = std::move(spec);
   return Then(std::move(step));
+}
+
+Dataset Dataset::BucketByLength(std::string column, std::vector<int64_t> boundaries,
+                                std::vector<uint64_t> sizes, bool drop_remainder) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = LengthColumn("bucket_by_length", spec(), column, batched());
+  if (!number.ok()) return Dataset(number.status());
+  return BucketBy(*number, step_->spec, column, std::move(boundaries), std::move(sizes),
+                  drop_remainder);
+}
+
+Dataset Dataset::BucketByLength(NumberFn length, std::vector<int64_t> boundaries,
+                                std::vector<uint64_t> sizes, bool drop_remainder,
+                                std::string version) const {
+  if (!status_.ok()) return *this;
+  MapFn lengths = [length = std::move(length)](RowContext& row) -> absl::Status {
+    const absl::StatusOr<int64_t> made = length(row);
+    if (!made.ok()) return made.status();
+    if (*made < 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("bucket_by_length: the function gave a length of {}", *made));
+    }
+    row.Out<int64_t>(0)[0] = *made;
+    return absl::OkStatus();
+  };
+  return WithHidden("bucket_by_length", DType::kInt64, std::move(lengths), std::move(version))
+      .BucketBy(spec().size(), step_->spec, "", std::move(boundaries), std::move(sizes),
+                drop_remainder);
 }
 
 }  // namespace shardfeed

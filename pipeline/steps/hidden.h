@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "pipeline/batch.h"
+#include "pipeline/stage.h"
 
 namespace shardfeed {
 
@@ -16,6 +17,9 @@ std::string HiddenName(const RowSpec& spec, std::string_view step);
 
 // Takes the last column away; `spec` is that of the others. Its values stay in memory.
 void DropLastColumn(std::shared_ptr<const RowSpec> spec, Batch* batch);
+// The same of all that a stage gives.
+std::unique_ptr<Stage> MakeDropLastColumnStage(std::unique_ptr<Stage> input,
+                                               std::shared_ptr<const RowSpec> spec);
 
 }  // namespace shardfeed
 

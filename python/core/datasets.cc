@@ -51,11 +51,21 @@ EpochEnd EpochEndOf(const std::string& end) {
   throw nb::value_error(("end is 'drop', 'pad' or 'wrap', not '" + end + "'").c_str());
 }
 
-Exhausted ExhaustedOf(const std::string& what) {
-  if (what == "stop") return Exhausted::kStop;
-  if (what == "drop") return Exhausted::kDrop;
-  if (what == "repeat") return Exhausted::kRepeat;
-  throw nb::value_error(("exhausted is 'stop', 'drop' or 'repeat', not '" + what + "'").c_str());
+std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
+  std::vector<Exhausted> exhausted;
+  for (const std::string& name : names) {
+    if (name == "stop") {
+      exhausted.push_back(Exhausted::kStop);
+    } else if (name == "drop") {
+      exhausted.push_back(Exhausted::kDrop);
+    } else if (name == "repeat") {
+      exhausted.push_back(Exhausted::kRepeat);
+    } else {
+      throw nb::value_error(
+          ("exhausted is 'stop', 'drop' or 'repeat', not '" + name + "'").c_str());
+    }
+  }
+  return exhausted;
 }
 
 SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& text) {
@@ -399,6 +409,39 @@ void BindDatasets(nb::module_& m) {
              return Made(ds.BucketByLength(std::move(column), std::move(boundaries),
                                            std::move(sizes), drop_remainder));
            })
+      .def("bucket_by_function",
+           [](const Dataset& ds, nb::object fn, std::vector<int64_t> boundaries,
+              std::vector<uint64_t> sizes, bool drop_remainder, std::string version) {
+             return Made(ds.BucketByLength(MakePythonNumber(ds.spec(), std::move(fn)),
+                                           std::move(boundaries), std::move(sizes), drop_remainder,
+                                           std::move(version)));
+           })
+      .def("group_by_window",
+           [](const Dataset& ds, std::string column, uint64_t size, bool drop_remainder) {
+             return Made(ds.GroupByWindow(std::move(column), size, drop_remainder));
+           })
+      .def("group_by_function",
+           [](const Dataset& ds, nb::object fn, uint64_t size, bool drop_remainder,
+              std::string version) {
+             return Made(ds.GroupByWindow(MakePythonKey(ds.spec(), std::move(fn)), size,
+                                          drop_remainder, std::move(version)));
+           })
+      .def("window",
+           [](const Dataset& ds, uint64_t size, uint64_t shift, uint64_t stride,
+              bool drop_remainder) { return Made(ds.Window(size, shift, stride, drop_remainder)); })
+      .def("rejection_resample",
+           [](const Dataset& ds, std::string column, std::vector<double> target,
+              std::vector<double> initial, uint64_t seed) {
+             return Made(ds.RejectionResample(std::move(column), std::move(target),
+                                              std::move(initial), seed));
+           })
+      .def("rejection_resample_by_function",
+           [](const Dataset& ds, nb::object fn, std::vector<double> target,
+              std::vector<double> initial, uint64_t seed, std::string version) {
+             return Made(ds.RejectionResample(MakePythonNumber(ds.spec(), std::move(fn)),
+                                              std::move(target), std::move(initial), seed,
+                                              std::move(version)));
+           })
       .def("batch_by_length",
            [](const Dataset& ds, std::string column, int64_t budget) {
              return Made(ds.BatchByLength(std::move(column), budget));
@@ -467,11 +510,14 @@ void BindDatasets(nb::module_& m) {
                   })
       .def_static("mix",
                   [](std::vector<Dataset> all, std::vector<double> weights, uint64_t seed,
-                     const std::vector<std::string>& exhausted) {
-                    std::vector<Exhausted> policies;
-                    for (const std::string& what : exhausted) policies.push_back(ExhaustedOf(what));
+                     const std::vector<std::string>& exhausted, bool exact) {
                     return Made(Dataset::Mix(std::move(all), std::move(weights), seed,
-                                             std::move(policies)));
+                                             ExhaustedOf(exhausted), exact));
+                  })
+      .def_static("choose",
+                  [](std::vector<Dataset> all, const Dataset& choice,
+                     const std::vector<std::string>& exhausted) {
+                    return Made(Dataset::Choose(std::move(all), choice, ExhaustedOf(exhausted)));
                   })
       .def("spec", [](const Dataset& ds) { return SpecToPython(ds.spec()); })
       .def("batched", &Dataset::batched)

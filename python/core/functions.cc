@@ -210,6 +210,31 @@ FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
   };
 }
 
+NumberFn MakePythonNumber(const RowSpec& input, nb::object fn) {
+  return [input, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<int64_t> {
+    int64_t number = 0;
+    absl::Status status = WithPython(fn, [&] {
+      number = nb::cast<int64_t>(nb::borrow(fn.get())(RowToPython(row, input)));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+    return number;
+  };
+}
+
+KeyFn MakePythonKey(const RowSpec& input, nb::object fn) {
+  return [input, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<std::string> {
+    std::string key;
+    absl::Status status = WithPython(fn, [&] {
+      const auto bytes = nb::cast<nb::bytes>(nb::borrow(fn.get())(RowToPython(row, input)));
+      key.assign(bytes.c_str(), bytes.size());
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+    return key;
+  };
+}
+
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable) {
   auto spec = std::make_shared<const RowSpec>(outputs);
   return [spec, writable, fn = ShareObject(std::move(fn))](Batch& batch) {

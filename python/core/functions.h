@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "nanobind/nanobind.h"
+#include "pipeline/dataset.h"
 #include "pipeline/flat_map.h"
 #include "pipeline/parallel_stage.h"
 #include "pipeline/row_step.h"
@@ -24,6 +25,10 @@ MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::obje
                     bool by_place);
 // fn(row dict) tells whether the row stays.
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
+// fn(row dict) gives a whole number of 64 bits.
+NumberFn MakePythonNumber(const RowSpec& input, nanobind::object fn);
+// fn(row dict) gives bytes, the same for rows that belong together.
+KeyFn MakePythonKey(const RowSpec& input, nanobind::object fn);
 // fn(row dict) gives a sequence of rows, each as MakePythonMap's.
 FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
 // make() gives a function as MakePythonMap's, which is called for one row after another.

@@ -16,9 +16,10 @@ import typing as _typing
 from . import augment
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
-from .command import Defect, Inspection, VerifyReport, convert, index, inspect, \
-    set_max_record_bytes, verify
-from .dataset import Dataset, concatenate, from_arrays, from_generator, interleave, mix, read
+from .command import (Defect, Inspection, VerifyReport, convert, index, inspect,
+                      set_max_record_bytes, verify)
+from .dataset import (Dataset, choose, concatenate, from_arrays, from_generator, interleave, mix,
+                      read)
 from .dataset import range_ as range
 from .dataset import zip_ as zip
 from .device import DeviceIterator, Normalize
@@ -40,10 +41,10 @@ __version__ = "0.1.0"
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
     "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "Ragged", "Sparse", "Trace",
-    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "concatenate", "convert", "fixed",
-    "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect", "int16",
-    "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world", "read",
-    "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
+    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "choose", "concatenate", "convert",
+    "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
+    "int16", "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world",
+    "read", "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
 
 if not _typing.TYPE_CHECKING:  # a type checker is to find a misspelt name

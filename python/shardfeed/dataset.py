@@ -42,6 +42,8 @@ def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...
     cores = [ds._core for ds in inputs]
     if method == "shard" and arguments == (None, None):
         arguments = ranks.rank_and_world()
+    if method == "choose":
+        return CoreDataset.choose(cores[:-1], cores[-1], *arguments)
     if method in ("concatenate", "zip", "interleave", "mix"):
         return getattr(CoreDataset, method)(cores, *arguments)
     return getattr(cores[0], method)(*(arguments[:2] if method == "parse" else arguments))
@@ -435,12 +437,42 @@ class Dataset:
         """Pads the ragged columns of batches, as padded_batch."""
         return self._then("pad", _padding("pad", padding), text="pad()")
 
-    def bucket_by_length(self, column: str, boundaries: Sequence[Count], sizes: Sequence[Size],
-                         drop_remainder: bool = False) -> "Dataset":
+    def bucket_by_length(self, column: Optional[str] = None, boundaries: Sequence[Count] = (),
+                         sizes: Sequence[Size] = (), drop_remainder: bool = False, *,
+                         length: Optional[Callable[[Any], int]] = None,
+                         version: str = "") -> "Dataset":
         """Batches of rows of like length: bucket i has the rows that are shorter than boundaries[i]
-        and makes batches of sizes[i], of which there is one more."""
-        made = self._then("bucket_by_length", column, list(boundaries), list(sizes), drop_remainder,
-                          text=f"bucket_by_length({column!r}, {list(boundaries)}, {list(sizes)})")
+        and makes batches of sizes[i], of which there is one more. The length: of `column`, which is
+        ragged or of bytes; or what length(row) gives, a whole number from 0 on. version: of that
+        function, as for map."""
+        if (column is None) == (length is None):
+            raise ValueError("bucket_by_length: give the column of the rows' lengths, or length=, "
+                             "a function")
+        buckets = [list(boundaries), list(sizes), drop_remainder]
+        if length is None:
+            made = self._then("bucket_by_length", column, *buckets,
+                              text=f"bucket_by_length({column!r}, {buckets[0]}, {buckets[1]})")
+        else:
+            call = functions.NumberFunction(length, self._structure, "bucket_by_length", "a length")
+            made = self._then("bucket_by_function", call, *buckets, version,
+                              text=f"bucket_by_length(length={functions.name_of(length)}, "
+                              f"boundaries={buckets[0]}, sizes={buckets[1]})")
+        return made._made_sparse()
+
+    def group_by_window(self, key: Union[str, Callable[[Any], Any]], window_size: Size,
+                        drop_remainder: bool = False, *, version: str = "") -> "Dataset":
+        """Each `window_size` rows of one key as a batch. key: a column of single numbers or bytes,
+        or a function whose result is a whole number, bytes or str. At the end what is left follows, in
+        the order of each group's first row there (in tf.data by the key), or with drop_remainder it
+        is left out. The rows that wait are held in memory; a saved state has a number for each.
+        version: of the function, as for map. ValueError: there is no such column."""
+        if isinstance(key, str):
+            made = self._then("group_by_window", key, window_size, drop_remainder,
+                              text=f"group_by_window({key!r}, {window_size})")
+        else:
+            made = self._then("group_by_function", functions.KeyFunction(key, self._structure),
+                              window_size, drop_remainder, version,
+                              text=f"group_by_window({functions.name_of(key)}, {window_size})")
         return made._made_sparse()
 
     def batch_by_length(self, column: str, budget: Size) -> "Dataset":
@@ -491,6 +523,22 @@ class Dataset:
         return self._then("cutmix", image, label, num_classes, alpha, seed,
                           text=f"cutmix({image!r}, {label!r}, {num_classes})")
 
+    def window(self, size: Size, shift: Optional[Size] = None, stride: Size = 1,
+               drop_remainder: bool = False) -> "Dataset":
+        """Windows over the rows, each a row whose columns have one more dimension in front: `size`
+        rows that are `stride` apart, and of each window the first one is `shift` rows (by default
+        `size`) behind that of the window before. As tf.data's window(...).flat_map(lambda w:
+        w.batch(size)). With drop_remainder all windows are whole, and arrays of a fixed size; else
+        the columns are ragged, and the last windows have the rows that are left.
+
+        ValueError: a column is ragged, whose rows cannot stand side by side."""
+        text = f"window({size}" + (f", {shift}" if shift is not None else "")
+        text += (f", stride={stride}" if stride != 1 else "") + (
+            ", drop_remainder=True)" if drop_remainder else ")")
+        bare = isinstance(self._structure, str)
+        return self._then("window", size, shift or 0, stride, drop_remainder, text=text,
+                          structure=None if bare else "keep")
+
     def pack(self, column: str, length: Size, open: Size = 16, pad: int = 0,
              truncate: bool = False) -> "Dataset":
         """Sequences end to end in rows of `length`: the columns NAME, NAME_segment_ids and
@@ -517,6 +565,35 @@ class Dataset:
         are equal, and so are 0.0 and -0.0. The values are held in memory; load_state_dict reads all
         rows of the epoch before again. ValueError: there is no such column."""
         return self._then("unique", column, text=f"unique({column!r})")
+
+    def rejection_resample(self, classes: Union[str, Callable[[Any], int]],
+                           target_dist: Sequence[float],
+                           initial_dist: Optional[Sequence[float]] = None, seed: Seed = 0, *,
+                           version: str = "") -> "Dataset":
+        """Drops rows at random such that the classes of those that stay have the shares
+        `target_dist`: one for each class from 0 on, which need not add up to 1. classes: a column
+        of whole numbers, or a function of the row. initial_dist: the classes' shares in the rows that
+        come; without it they are estimated from the rows so far, ten of each class counting as seen
+        before. Rows are delivered as they are, not as (class, row).
+
+        What stays depends on seed, epoch, the row's number and the classes up to there alone. A
+        saved state has a number for each class whose share is estimated. version: of the function, as for
+        map.
+
+        ValueError: a share is below 0, all are 0, or a class is wanted of which initial_dist has
+        none; from iterators: a row's class has no share."""
+        target = [float(share) for share in target_dist]
+        initial = [float(share) for share in initial_dist or ()]
+        if initial_dist is not None and not initial:
+            raise ValueError("rejection_resample: initial_dist has no classes; leave it out to "
+                             "have the shares estimated")
+        if isinstance(classes, str):
+            return self._then("rejection_resample", classes, target, initial, seed,
+                              text=f"rejection_resample({classes!r}, {target}, seed={seed})")
+        call = functions.NumberFunction(classes, self._structure, "rejection_resample", "a class")
+        return self._then("rejection_resample_by_function", call, target, initial, seed, version,
+                          text=f"rejection_resample({functions.name_of(classes)}, {target}, "
+                          f"seed={seed})")
 
     def shard(self, rank: Optional[Count] = None, world: Optional[Size] = None) -> "Dataset":
         """Rank `rank` of `world`; without them, those of the process that iterates, when it begins
@@ -579,9 +656,10 @@ class Dataset:
         return _concatenate([self, *others])
 
     def mix(self, *others: "Dataset", weights: Optional[Sequence[float]] = None, seed: Seed = 0,
-            exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> "Dataset":
+            exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+            exact: bool = False) -> "Dataset":
         """sf.mix of this one, whose weight is the first, and others."""
-        return _mix([self, *others], weights, seed, exhausted)
+        return _mix([self, *others], weights, seed, exhausted, exact)
 
     # ---- Running
 
@@ -1006,13 +1084,17 @@ def interleave(*datasets: Any, **options: Any) -> Dataset:
 
 @overload
 def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
-        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset: ...
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+        exact: bool = False) -> Dataset: ...
 @overload
 def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int = 0,
-        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset: ...
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+        exact: bool = False) -> Dataset: ...
 def mix(*datasets: Any, **options: Any) -> Dataset:
     """Each element from a dataset drawn by weight: mix(a, b, weights=[3, 1]), or of a list.
-    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it."""
+    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it.
+    exact: nothing is drawn, and seed has no part in it; each element is of the dataset that lacks
+    most of its share so far. So weights [3, 1] are met in each four elements."""
     several, rest = _taken(datasets, options)
     return _mix(several, *rest, **options)
 
@@ -1041,12 +1123,39 @@ def _interleave(datasets: Sequence[Dataset], cycle: Size, block: Size = 1) -> Da
 
 @checked
 def _mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: Seed = 0,
-         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop") -> Dataset:
+         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+         exact: bool = False) -> Dataset:
     weights = [1.0] * len(datasets) if weights is None else [float(w) for w in weights]
     policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
-    return Dataset("mix", (weights, seed, policies), datasets, f"mix({weights}, seed={seed})",
+    return Dataset("mix", (weights, seed, policies, exact), datasets,
+                   f"mix({weights}, {'exact=True' if exact else f'seed={seed}'})", _alike(datasets))
+
+
+@checked
+def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
+           exhausted: Union[Exhausted, Sequence[Exhausted]] = "stop") -> Dataset:
+    """Each element from the dataset whose number comes next in `choice`, as tf.data's
+    choose_from_datasets. choice: numbers from 0 on, which are repeated without end; or a dataset
+    whose rows have one int64 alone, with which it ends. exhausted, for all or for each, where a
+    dataset is chosen that has ended: "stop", "drop" it and pass such numbers, or "repeat" it. It
+    ends once all have.
+
+    ValueError: a number that no dataset has, from iterators where the choice is a dataset."""
+    policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
+    if isinstance(choice, Dataset):
+        return Dataset("choose", (policies,), [*datasets, choice], "choose()", _alike(datasets))
+    numbers = np.asarray(choice, np.int64)
+    if numbers.size == 0:
+        raise ValueError("choose: choice has no numbers")
+    wrong = numbers[(numbers < 0) | (numbers >= len(datasets))]
+    if wrong.size:
+        raise ValueError(f"choose: choice has {wrong[0]}, which is the number of no dataset; there "
+                         f"are {len(datasets)}, from 0 on")
+    # A repetition of few would begin anew all the time.
+    repeated = from_arrays({"choice": np.tile(numbers, -(-1024 // numbers.size))}).repeat()
+    return Dataset("choose", (policies,), [*datasets, repeated], f"choose({choice!r:.60})",
                    _alike(datasets))
 
 
-__all__ = ["BytesArray", "Dataset", "Ragged", "Trace", "concatenate", "dtype_name", "from_arrays",
-           "from_generator", "interleave", "mix", "range_", "read", "zip_"]
+__all__ = ["BytesArray", "Dataset", "Ragged", "Trace", "choose", "concatenate", "dtype_name",
+           "from_arrays", "from_generator", "interleave", "mix", "range_", "read", "zip_"]

@@ -4,6 +4,7 @@ can."""
 from __future__ import annotations
 
 import copy
+import operator
 from typing import (Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence,
                     Tuple)
 
@@ -299,6 +300,46 @@ class RowPredicate(RowFunction):
     def __call__(self, columns: Dict[str, Any]) -> Any:
         """A bool."""
         return bool(self.element(columns))
+
+
+class NumberFunction(RowFunction):
+    """fn(element) gives a whole number: `what` of the step `step`."""
+
+    def __init__(self, fn: Callable[..., Any], structure: Any, step: str, what: str):
+        super().__init__(fn, structure)
+        self.step = step
+        self.what = what
+
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        value = self.element(columns)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{self.step}: {self.name} must give {self.what}, a whole number, not "
+                            f"{shown(value)}") from None
+        if not -(1 << 63) <= number < 1 << 63:
+            raise ValueError(f"{self.step}: {self.name} gave {self.what} of {shown(number)}")
+        return number
+
+
+class KeyFunction(RowFunction):
+    """fn(element) gives a key: a whole number, bytes or str."""
+
+    def __call__(self, columns: Dict[str, Any]) -> Any:
+        """Bytes, the same for keys that are equal."""
+        value = self.element(columns)
+        if isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0:
+            value = value.item()
+        if isinstance(value, str):
+            value = value.encode()
+        if isinstance(value, bytes):
+            return b"b" + value
+        if not isinstance(value, int):
+            raise TypeError(f"group_by_window: {self.name} must give a whole number, bytes or str, "
+                            f"not {shown(value)}")
+        return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
 class BatchPredicate(RowFunction):

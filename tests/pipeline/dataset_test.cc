@@ -609,6 +609,11 @@ Dataset Failing(const Dataset& ds, int64_t of, int64_t remainder,
                 });
 }
 
+// The first column modulo `of`.
+NumberFn Remainder(int64_t of) {
+  return [of](RowContext& row) { return row.In<int64_t>(0)[0] % of; };
+}
+
 // Chains with all that holds rows for a while.
 std::vector<std::pair<std::string, Dataset>> Chains() {
   const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
@@ -627,6 +632,13 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       return batch;
     };
   };
+  // 0, 1, 1, 2, 0, 2, 0
+  const Dataset numbers =
+      Dataset::Range(0, 7).Map({{"value", DType::kInt64, {}}}, [](RowContext& row) {
+        constexpr std::array<int64_t, 7> kNumbers = {0, 1, 1, 2, 0, 2, 0};
+        row.Out<int64_t>(0)[0] = kNumbers[row.In<int64_t>(0)[0]];
+        return absl::OkStatus();
+      });
   return {
       {"rows", rows},
       {"batch", rows.Batch(17)},
@@ -673,6 +685,27 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
            .IgnoreErrors({.share = 0.1})
            .Repeat(2)
            .Batch(9)},
+      {"choose", Dataset::Choose({rows, rows.Skip(450), rows.Take(30)}, numbers.Repeat(),
+                                 {Exhausted::kStop, Exhausted::kRepeat, Exhausted::kDrop})
+                     .Batch(9)},
+      {"mix exactly",
+       Dataset::Mix({rows, rows.Skip(200), rows.Take(50)}, {3, 2, 1}, 0, {Exhausted::kDrop}, true)
+           .Repeat(2)
+           .Batch(9)},
+      {"window", rows.Select({"value", "square"}).Window(5, 3, 2).Repeat(2).Batch(9)},
+      {"whole windows", rows.Select({"value"}).Shuffle(5, 64).Window(4, 9, 1, true).Batch(3)},
+      {"group_by_window", Modulo(rows, 7).GroupByWindow("key", 6).Repeat(2)},
+      {"group by function", rows.GroupByWindow(
+                                    [](RowContext& row) -> absl::StatusOr<std::string> {
+                                      return std::to_string(row.In<int64_t>(0)[0] % 3);
+                                    },
+                                    8)
+                                .Pad()},
+      {"bucket by function", rows.BucketByLength(Remainder(10), {2, 7}, {4, 9, 5}).Pad()},
+      {"rejection_resample",
+       rows.RejectionResample(Remainder(4), {0, 1, 0, 3}, {}, 3).Repeat(2).Batch(9)},
+      {"resample by shares",
+       Modulo(rows, 3).RejectionResample("key", {1, 2, 1}, {1, 1, 1}, 3).Repeat(2).Batch(9)},
   };
 }
 
@@ -764,6 +797,21 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
       {"rebatch", {0x864a633095b0663f, R"("place":[0,4,17,0]})"}},
       {"scan", {0x781b0dd58c82e284, R"("place":[0,12,0,1,15]})"}},
       {"ignore_errors", {0x11e525056c155240, R"("place":[0,14,0,1,15,2,15,0]})"}},
+      {"choose",
+       {0xf27df1ddfeedab1d,
+        R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,450,0,0,0,0,0,0,0,0,0,0,0,0,0]})"}},
+      {"mix exactly",
+       {0xbfa8a4c45f24fefb,
+        R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0,0,0,0]})"}},
+      {"window", {0xf59cea9969f81184, R"("place":[0,8,0,1,26,31,0]})"}},
+      {"whole windows", {0x956344b853ddbed0, R"("place":[0,2,63,0,0,0,0,0]})"}},
+      {"group_by_window",
+       {0x3f7af6f9bd7ed654,
+        R"("place":[0,0,1,38,20,3,0,1,1,1,4,1,1,1,4,1,1,1,4,1,1,1,4,1,1,1,3,0]})"}},
+      {"group by function", {0x9a260afa8915cc8a, R"("place":[0,24,0,24,24,0]})"}},
+      {"bucket by function", {0x4fdec9074c200da4, R"("place":[0,22,4,7,7,4,1,1,7,0]})"}},
+      {"rejection_resample", {0x74b837f9fa095c49, R"("place":[0,5,0,1,32,0,16,0,16,32,0]})"}},
+      {"resample by shares", {0x6955fbebce83b564, R"("place":[0,8,0,1,31,31,0]})"}},
       // GOLDEN
   };
   for (const auto& [name, ds] : Chains()) {
@@ -850,6 +898,27 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
       Total(rows),
       rows.Scan({{"total", DType::kInt64, {}}}, nullptr, "2"),
       rows.Map({}, nothing).IgnoreErrors(),
+      Dataset::Mix({rows, rows}, {1, 2}, 0, {Exhausted::kDrop}, true),
+      Dataset::Choose({rows, rows}, Dataset::Range(0, 2)),
+      Dataset::Choose({rows, rows}, Dataset::Range(0, 2), {Exhausted::kDrop}),
+      Dataset::Choose({rows, rows}, Dataset::Range(0, 2).Repeat()),
+      rows.Select({"value"}).Window(4),
+      rows.Select({"value"}).Window(5),
+      rows.Select({"value"}).Window(4, 2),
+      rows.Select({"value"}).Window(4, 4, 2),
+      rows.Select({"value"}).Window(4, 4, 1, true),
+      rows.GroupByWindow("value", 4),
+      rows.GroupByWindow("value", 5),
+      rows.GroupByWindow("value", 4, true),
+      rows.GroupByWindow(KeyFn(), 4),
+      rows.GroupByWindow(KeyFn(), 4, false, "2"),
+      rows.BucketByLength(NumberFn(), {2}, {3, 4}),
+      rows.BucketByLength(NumberFn(), {2}, {3, 4}, false, "2"),
+      rows.RejectionResample("value", {1, 2}),
+      rows.RejectionResample("value", {1, 3}),
+      rows.RejectionResample("value", {1, 2}, {1, 1}),
+      rows.RejectionResample("value", {1, 2}, {}, 1),
+      rows.RejectionResample(NumberFn(), {1, 2}),
       // A name that looks like a step is a name.
       Dataset::Range(0, 20, 1, "x.batch(2)"),
       Dataset::Range(0, 20, 1, "x").Batch(2),
@@ -1077,6 +1146,35 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
         "it, such as parse, decode_image, map and filter; 'range' is none");
   fails(Square(range).Repeat(2).IgnoreErrors(), "'repeat' is none");
   fails(Square(range).IgnoreErrors({.share = std::nan("")}), "lies between 0 and 1; it is nan");
+  fails(Dataset::Choose({}, range), "choose: there are no datasets");
+  fails(Dataset::Choose({range, Square(range)}, range), "choose: the datasets have different");
+  fails(Dataset::Choose({range}, range.Batch(2)),
+        "choose: the choice must have rows of one int64 alone, the number of a dataset; it has "
+        "batches of value: int64");
+  fails(Dataset::Choose({range}, Square(range)), "it has value: int64, square: int64");
+  fails(Dataset::Choose({range}, range, {Exhausted::kStop, Exhausted::kStop}), "once for all");
+  for (const double weight : {std::nan(""), -1.0, static_cast<double>(INFINITY)}) {
+    fails(Dataset::Mix({range, range}, {1, weight}, 0, {Exhausted::kDrop}, true), "a weight is");
+  }
+  fails(range.Batch(2).Window(2), "window: works on rows");
+  fails(range.Window(0), "window: the size 0, the shift 0 and the stride 1 must lie between 1 and");
+  fails(range.Window(UINT64_MAX), "must lie between 1 and 2147483647");
+  fails(range.Window(2, 1, 0), "the stride 0 must lie");
+  fails(Ragged(range).Window(2), "window: the rows of column 'values' are of any length");
+  fails(range.GroupByWindow("x", 2), "group_by_window: there is no column 'x'");
+  fails(range.GroupByWindow("value", 0), "the window's size must lie between 1 and 2147483647");
+  fails(range.Batch(2).GroupByWindow(KeyFn(), 2), "group_by_window: works on rows");
+  fails(range.BucketByLength(NumberFn(), {2}, {1}), "1 boundaries in rising order take 2");
+  fails(range.RejectionResample("x", {1}), "rejection_resample: there is no column 'x'");
+  fails(
+      range.RejectionResample("value", {}),
+      "rejection_resample: target_dist must have a share for each class, none below 0 and not all "
+      "0; it is []");
+  fails(range.RejectionResample("value", {0, 0}), "it is [0, 0]");
+  fails(range.RejectionResample("value", {1, std::nan("")}), "it is [1, nan]");
+  fails(range.RejectionResample("value", {1}, {-1}), "initial_dist must have");
+  fails(range.RejectionResample("value", {1}, {1, 1}), "has 1 classes, and initial_dist 2");
+  fails(range.RejectionResample("value", {1, 1}, {1, 0}), "class 1 is wanted, but by initial_dist");
   fails(range.Map({}, nullptr, {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
@@ -1457,6 +1555,15 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
            {"shuffle", [](const Dataset& ds) { return ds.Shuffle(1, 10); }},
            {"cache", [](const Dataset& ds) { return ds.Cache(); }},
            {"take", [](const Dataset& ds) { return ds.Take(90); }},
+           {"choose",
+            [](const Dataset& ds) {
+              return Dataset::Choose({ds, ds}, Dataset::Range(0, 2).Repeat());
+            }},
+           {"window", [](const Dataset& ds) { return ds.Select({"n"}).Window(3, 1); }},
+           {"rejection_resample",
+            [](const Dataset& ds) {
+              return ds.RejectionResample(Remainder(2), {1, 2});
+            }},
            {"take_while", [&](const Dataset& ds) { return ds.TakeWhile(all); }},
            {"unique", [](const Dataset& ds) { return ds.Unique("n"); }},
            {"scan", [](const Dataset& ds) { return Total(ds); }},
@@ -1729,6 +1836,206 @@ TEST(DatasetTest, AScanKnowsTheRowsBefore) {
   EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 100 of epoch 0: enough");
   EXPECT_FAILS(FirstError(scan([](const Batch&, size_t, RowEmitter&) { return absl::OkStatus(); })),
                kInvalidArgument, "scan: the function gives one row for each, but it gave 0 for ");
+}
+
+// The values of a chain of one column of int64.
+std::vector<int64_t> ValuesOf(const Dataset& ds) {
+  std::vector<int64_t> values;
+  auto it = Start(ds);
+  for (Batch batch; it->Next(&batch).ok() && !batch.empty();) {
+    for (int64_t value : batch.Values<int64_t>(0)) values.push_back(value);
+  }
+  return values;
+}
+
+TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
+  const Dataset a = Dataset::Range(0, 3);
+  const Dataset b = Dataset::Range(10, 20);
+  const Dataset turns = Dataset::Range(0, 2).Repeat();
+  const auto choose = [&](Exhausted first) {
+    return ValuesOf(Dataset::Choose({a, b}, turns, {first, Exhausted::kDrop}).Take(12));
+  };
+  EXPECT_THAT(choose(Exhausted::kStop), ElementsAre(0, 10, 1, 11, 2, 12));
+  EXPECT_THAT(choose(Exhausted::kDrop), ElementsAre(0, 10, 1, 11, 2, 12, 13, 14, 15, 16, 17, 18));
+  EXPECT_THAT(choose(Exhausted::kRepeat), ElementsAre(0, 10, 1, 11, 2, 12, 0, 13, 1, 14, 2, 15));
+  // It ends with the choice, and once all have ended though the choice has no end.
+  EXPECT_THAT(ValuesOf(Dataset::Choose({a, b}, Dataset::Range(0, 2))), ElementsAre(0, 10));
+  EXPECT_EQ(ValuesOf(Dataset::Choose({a, b}, turns, {Exhausted::kDrop})).size(), 13);
+  EXPECT_THAT(
+      Collect(Dataset::Choose({b.Batch(4), a.Batch(2)}, turns)),
+      ElementsAre(R"({"value":[10,11,12,13]})", R"({"value":[0,1]})", R"({"value":[14,15,16,17]})",
+                  R"({"value":[2]})", R"({"value":[18,19]})"));
+  EXPECT_EQ(Dataset::Choose({a.Repeat(), b}, Dataset::Range(0, 5), {Exhausted::kRepeat})
+                .CountElements()
+                ->elements,
+            5);
+  EXPECT_FALSE(Dataset::Choose({a, b}, turns).CountElements()->known());
+  EXPECT_FAILS(FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
+               "element 1 of epoch 0 of the choice: choose: 2 is the number of no dataset; there "
+               "are 2, from 0 on");
+  // What is chosen for ever may have nothing.
+  auto it =
+      Start(Dataset::Choose({a.Take(0), b}, Dataset::Range(0, 1).Repeat(), {Exhausted::kDrop}));
+  std::thread canceller([&] { it->Cancel(); });
+  Batch batch;
+  EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
+  canceller.join();
+}
+
+TEST(DatasetTest, ExactMixesMeetTheirWeights) {
+  const Dataset a = Dataset::Range(0, 600);
+  const Dataset b = Dataset::Range(1000, 1600);
+  const Dataset c = Dataset::Range(2000, 2600);
+  const std::vector<int64_t> mixed =
+      ValuesOf(Dataset::Mix({a, b, c}, {3, 2, 1}, 0, {Exhausted::kStop}, true));
+  std::vector<int64_t> counts(3);
+  for (size_t i = 0; i < mixed.size(); ++i) {
+    EXPECT_EQ(mixed[i], 1000 * (mixed[i] / 1000) + counts[mixed[i] / 1000]++);
+    if (i % 6 != 5) continue;
+    EXPECT_THAT(counts, ElementsAre(i / 6 * 3 + 3, i / 6 * 2 + 2, i / 6 + 1));
+  }
+  EXPECT_EQ(counts[0], 600);
+  // Of what is left, the shares are new ones; the seed has no part in it.
+  const auto rest = ValuesOf(
+      Dataset::Mix({a.Take(2), b.Take(6), c.Take(6)}, {1, 1, 1}, 7, {Exhausted::kDrop}, true));
+  EXPECT_THAT(rest, ElementsAre(0, 1000, 2000, 1, 1001, 2001, 1002, 2002, 1003, 2003, 1004, 2004,
+                                1005, 2005));
+  EXPECT_EQ(*Dataset::Mix({a, b}, {1, 2}, 7, {Exhausted::kDrop}, true).Fingerprint(),
+            *Dataset::Mix({a, b}, {1, 2}, 8, {Exhausted::kDrop}, true).Fingerprint());
+}
+
+TEST(DatasetTest, WindowsStandSideBySide) {
+  const Dataset range = Dataset::Range(0, 7);
+  EXPECT_THAT(Collect(range.Window(3)),
+              ElementsAre(R"({"value":[0,1,2]})", R"({"value":[3,4,5]})", R"({"value":[6]})"));
+  EXPECT_THAT(Collect(range.Window(3, 2, 1, true)),
+              ElementsAre(R"({"value":[0,1,2]})", R"({"value":[2,3,4]})", R"({"value":[4,5,6]})"));
+  EXPECT_THAT(Collect(range.Window(2, 4, 3)),
+              ElementsAre(R"({"value":[0,3]})", R"({"value":[4]})"));
+  EXPECT_THAT(Collect(range.Window(2, 5)), ElementsAre(R"({"value":[0,1]})", R"({"value":[5,6]})"));
+  EXPECT_THAT(Collect(range.Window(2, 1, 1, true).Batch(3)),
+              ElementsAre(R"({"value":[[0,1],[1,2],[2,3]]})", R"({"value":[[3,4],[4,5],[5,6]]})"));
+  EXPECT_EQ(RowSpecText(Square(range).Window(2, 1, 1, true).spec()),
+            "value: int64 [2], square: int64 [2]");
+  EXPECT_EQ(RowSpecText(Square(range).Window(2).spec()),
+            "value: int64 ragged, square: int64 ragged");
+  for (const uint64_t rows : {0, 1, 2, 9, 100, 5000}) {
+    for (const auto& [size, shift, stride, drop] : {std::tuple(1, 1, 1, false),
+                                                    {3, 1, 1, false},
+                                                    {3, 1, 2, true},
+                                                    {4, 9, 1, false},
+                                                    {4, 9, 3, true},
+                                                    {2000, 700, 1, false},
+                                                    {2, 3000, 100, true}}) {
+      const Dataset windows = Square(Dataset::Range(0, rows)).Window(size, shift, stride, drop);
+      std::vector<std::string> expected;
+      for (uint64_t first = 0; first < rows; first += shift) {
+        std::string values;
+        uint64_t n = 0;
+        for (; n < size && first + n * stride < rows; ++n) {
+          values += (n > 0 ? "," : "") + std::to_string(first + n * stride);
+        }
+        if (drop && n < size) break;
+        expected.push_back(fmt::format("{{\"value\":[{}]}}", values));
+      }
+      EXPECT_EQ(Collect(windows.Select({"value"})), expected) << windows.Text();
+      EXPECT_EQ(windows.CountElements()->elements, expected.size()) << windows.Text();
+    }
+  }
+  // Errors behind a window name its first row.
+  EXPECT_FAILS(FirstError(range.Window(3, 2).Map({},
+                                                 [](RowContext& row) -> absl::Status {
+                                                   if (row.In<int64_t>(0)[0] < 4)
+                                                     return absl::OkStatus();
+                                                   return absl::DataLossError("bad");
+                                                 })),
+               kDataLoss, "element 4 of epoch 0: bad");
+}
+
+TEST(DatasetTest, RowsOfOneKeyBecomeABatch) {
+  const Dataset rows = Modulo(Dataset::Range(0, 11), 3);
+  const auto text = [](const std::string& keys, const std::string& values) {
+    return fmt::format(R"({{"key":[{}],"value":[{}]}})", keys, values);
+  };
+  EXPECT_THAT(Collect(rows.GroupByWindow("key", 3)),
+              ElementsAre(text("0,0,0", "0,3,6"), text("1,1,1", "1,4,7"), text("2,2,2", "2,5,8"),
+                          text("0", "9"), text("1", "10")));
+  EXPECT_EQ(Collect(rows.GroupByWindow("key", 3, true)).size(), 3);
+  // By a function, and of bytes; what is left follows in the order of its first rows.
+  const auto by = rows.GroupByWindow(
+      [](RowContext& row) -> absl::StatusOr<std::string> {
+        return std::string(row.In<int64_t>(0)[0] > 8 ? "b" : "a");
+      },
+      4);
+  EXPECT_THAT(Collect(by.Select({"value"})),
+              ElementsAre(R"({"value":[0,1,2,3]})", R"({"value":[4,5,6,7]})", R"({"value":[8]})",
+                          R"({"value":[9,10]})"));
+  EXPECT_EQ(by.spec(), rows.spec());
+  EXPECT_FAILS(FirstError(rows.GroupByWindow(
+                   [](RowContext& row) -> absl::StatusOr<std::string> {
+                     if (row.In<int64_t>(0)[0] == 5) return absl::DataLossError("no key");
+                     return std::string();
+                   },
+                   4)),
+               kDataLoss, "element 5 of epoch 0: no key");
+}
+
+TEST(DatasetTest, BucketsByAFunctionAreThoseByAColumn) {
+  const Dataset rows = Ragged(Dataset::Range(0, 100));
+  const auto length = [](RowContext& row) -> absl::StatusOr<int64_t> {
+    return row.In<int64_t>(1).size();
+  };
+  EXPECT_EQ(Collect(rows.BucketByLength(length, {1, 3}, {2, 3, 4})),
+            Collect(rows.BucketByLength("values", {1, 3}, {2, 3, 4})));
+  EXPECT_FAILS(FirstError(rows.BucketByLength(
+                   [](RowContext& row) { return 5 - row.In<int64_t>(0)[0]; }, {1}, {99, 99})),
+               kInvalidArgument,
+               "element 6 of epoch 0: bucket_by_length: the function gave a length of -1");
+}
+
+TEST(DatasetTest, ResampledClassesHaveTheirShares) {
+  constexpr int64_t kRows = 30000;
+  // Class 0 is every other row; 1 and 2 are a quarter each.
+  const Dataset rows =
+      Dataset::Range(0, kRows).Map({{"kind", DType::kInt64, {}}}, [](RowContext& row) {
+        const int64_t value = row.In<int64_t>(0)[0];
+        row.Out<int64_t>(0)[0] = value % 2 == 0 ? 0 : 1 + value / 2 % 2;
+        return absl::OkStatus();
+      });
+  for (const bool known : {false, true}) {
+    for (const std::vector<double>& target :
+         {std::vector<double>{1, 1, 1}, {0.7, 0.1, 0.2}, {0, 3, 1}}) {
+      const Dataset ds = rows.RejectionResample(
+          "kind", target, known ? std::vector<double>{2, 1, 1} : std::vector<double>{}, 5);
+      const std::vector<int64_t> kinds = ValuesOf(ds.Select({"kind"}));
+      double total = 0;
+      double most = 0;
+      for (size_t i = 0; i < 3; ++i) {
+        total += target[i];
+        most = std::max(most, target[i] / (i == 0 ? 2 : 1));
+      }
+      // As many rows as the class allows that is wanted most.
+      EXPECT_NEAR(kinds.size(), kRows / 4.0 * total / most, 0.03 * kRows);
+      for (size_t i = 0; i < 3; ++i) {
+        const double share = std::count(kinds.begin(), kinds.end(), i) * 1.0 / kinds.size();
+        EXPECT_NEAR(share, target[i] / total, 0.02);
+      }
+      EXPECT_EQ(ValuesOf(rows.RejectionResample(
+                                 [](RowContext& row) { return row.In<int64_t>(1)[0]; }, target,
+                                 known ? std::vector<double>{4, 2, 2} : std::vector<double>{}, 5)
+                             .Select({"kind"})),
+                kinds);
+    }
+  }
+  auto it = Start(rows.RejectionResample("kind", {1, 1}, {1, 1}));
+  EXPECT_EQ(Collect(*it, 3).size(), 3);
+  Batch batch;
+  EXPECT_FAILS(it->Next(&batch), kInvalidArgument,
+               "element 3 of epoch 0: rejection_resample: the class is 2, and there are 2, from 0 "
+               "on");
+  const Dataset shares = rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1});
+  EXPECT_NE(Collect(shares), Collect(rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1}, 1)));
+  EXPECT_NE(Collect(shares.Repeat(2)).size(), 2 * Collect(shares).size());  // other draws
 }
 
 TEST(IgnoreErrorsTest, RowsThatFailAreLeftOutAndCounted) {

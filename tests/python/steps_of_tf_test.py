@@ -303,3 +303,258 @@ def test_ignore_errors_tells_what_is_wrong():
         rows.ignore_errors(-1)
     with pytest.raises(TypeError, match="ignore_errors drops elements"):
         len(rows.ignore_errors())
+
+
+# ---- choose, and mixes by exact shares
+
+
+def chosen(tf, datasets, choice, **options):
+    return tf.data.Dataset.choose_from_datasets(datasets, choice, **options)
+
+
+@pytest.mark.parametrize("exhausted", ["stop", "drop"])
+@pytest.mark.parametrize("pattern", [[0, 1, 2], [2, 2, 0, 1], [1, 1, 1, 0, 2]])
+def test_choose(tf, exhausted, pattern):
+    sizes = (10, 4, 30)
+    expected = chosen(tf, [numbers(tf, 100 * i, 100 * i + n) for i, n in enumerate(sizes)],
+                      tf.data.Dataset.from_tensor_slices(tf.constant(pattern, tf.int64)).repeat(),
+                      stop_on_empty_dataset=exhausted == "stop")
+    # tf.data never ends by itself where all have ended and the choice has not.
+    expected = theirs(expected.take(sum(sizes)))
+    ours = [sf.range(100 * i, 100 * i + n) for i, n in enumerate(sizes)]
+    for choice in (pattern, np.array(pattern, np.int8), sf.from_arrays({"n": pattern}).repeat()):
+        assert values(sf.choose(ours, choice, exhausted)) == expected
+
+
+def test_choose_of_batches_with_a_choice_that_ends(tf):
+    expected = chosen(tf, [numbers(tf, 10).batch(4), numbers(tf, 50, 60).batch(3)],
+                      tf.data.Dataset.range(2).repeat(2))
+    ds = sf.choose([sf.range(10).batch(4), sf.range(50, 60).batch(3)], sf.range(2).repeat(2))
+    assert values(ds) == theirs(expected)
+    assert repr(ds).startswith("choose([range(0, 10, 1).batch(4), range(50, 60, 1).batch(3), ")
+
+
+def test_choose_goes_on():
+    mixed = sf.choose([sf.range(40), sf.range(100, 170).shuffle(1, window=8), sf.range(5)],
+                      [0, 1, 1, 2], ["drop", "drop", "repeat"]).take(100)
+    assert len(goes_on(mixed.batch(7))) == 15
+
+
+def test_choose_tells_what_is_wrong():
+    pair = [sf.range(3), sf.range(3)]
+    for choice, message in [
+            ([0, 2], "choose: choice has 2, which is the number of no dataset; there are 2, from"),
+            ([-1], "choose: choice has -1"), ([], "choose: choice has no numbers"),
+            (sf.range(3).batch(2), "the choice must have rows of one int64 alone"),
+            (sf.from_arrays({"x": np.zeros(2)}), "it has x: float64")]:
+        with pytest.raises(ValueError, match=message):
+            sf.choose(pair, choice)
+    with pytest.raises(ValueError, match="element 2 of epoch 0 of the choice: choose: 2 is the n"):
+        list(sf.choose(pair, sf.range(3)).start(epoch=0))
+    with pytest.raises(TypeError, match="choose: choice must be"):
+        sf.choose(pair, [0.5])
+    with pytest.raises(ValueError, match="choose: there are no datasets"):
+        sf.choose([], sf.range(2))
+    with pytest.raises(ValueError, match="exhausted must be one of"):
+        sf.choose(pair, [0], "end")
+
+
+def test_exact_mix():
+    mixed = sf.mix(sf.range(400), sf.range(1000, 1400), sf.range(2000, 2400), weights=[4, 2.5, 1.5],
+                   exact=True, exhausted="stop")
+    found = np.array(values(mixed)) // 1000
+    for n in range(0, len(found), 16):
+        assert np.bincount(found[n:n + 16], minlength=3).tolist() in ([8, 5, 3], [0, 0, 0]) or (
+            n + 16 > len(found))
+    # At each place as near to the shares as elements allow.
+    counts = np.stack([np.cumsum(found == i) for i in range(3)], axis=1)
+    shares = np.arange(1, len(found) + 1)[:, None] * np.array([[0.5, 0.3125, 0.1875]])
+    assert np.abs(counts - shares).max() < 1
+    goes_on(sf.range(40).mix(sf.range(100, 190), weights=[1, 3], exact=True).batch(6))
+    assert "exact=True" in repr(mixed)
+
+
+# ---- window
+
+
+@pytest.mark.parametrize("size, shift, stride", [
+    (3, None, 1), (3, 1, 1), (4, 2, 3), (2, 5, 1), (1, 1, 1), (5, 1, 2), (50, 7, 1), (3, 40, 2)])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_window(tf, size, shift, stride, drop_remainder):
+    expected = numbers(tf, 31).window(size, shift, stride, drop_remainder).flat_map(
+        lambda window: window.batch(size))
+    ds = sf.range(31).window(size, shift, stride, drop_remainder)
+    assert values(ds) == theirs(expected)
+    assert len(ds) == len(theirs(expected))
+    if drop_remainder:
+        assert ds.element_spec == {"value": ("int64", (size,), False)}
+        if len(ds):
+            assert values(ds.batch(2)) == theirs(expected.batch(2))
+
+
+def large(row):
+    return {"x": np.full((2, 3), row["value"], np.float32), "name": str(row["value"])}
+
+
+def test_window_of_several_columns_goes_on():
+    ds = sf.range(200).map(large).window(4, 3, drop_remainder=True)
+    first = next(iter(ds))
+    assert first["x"].shape == (4, 2, 3) and first["x"][:, 0, 0].tolist() == [0, 1, 2, 3]
+    assert list(first["name"]) == [b"0", b"1", b"2", b"3"]
+    goes_on(ds.repeat(2).batch(5))
+    goes_on(sf.range(100).shuffle(2, window=16).window(5, 9, 2))
+    pair = sf.range(6).map(lambda row: (row["value"], {"v": row["value"]})).window(2)
+    assert [plain(e) for e in pair][0] == [[0, 1], {"v": [0, 1]}]
+
+
+def test_window_tells_what_is_wrong(tmp_path):
+    with pytest.raises(ValueError, match="window: size must be at least 1, not 0"):
+        sf.range(3).window(0)
+    with pytest.raises(ValueError, match="window: shift must be at least 1, not 0"):
+        sf.range(3).window(2, 0)
+    with pytest.raises(ValueError, match="must lie between 1 and 2147483647"):
+        sf.range(3).window(1 << 40)
+    with pytest.raises(ValueError, match="window: works on rows"):
+        sf.range(3).batch(2).window(2)
+    rows = sf.range(9).map(lambda row: {"some": [1]})
+    with pytest.raises(ValueError, match="the rows of column 'some' are of any length"):
+        rows.window(2)
+
+
+# ---- group_by_window
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, 100])
+def test_group_by_window(tf, size):
+    expected = theirs(numbers(tf, 50).group_by_window(
+        lambda x: x * x % 7, lambda key, window: window.batch(size), window_size=size))
+    by_function = sf.range(50).group_by_window(lambda row: row["value"] ** 2 % 7, size)
+    keyed = sf.range(50).map(lambda row: {"value": row["value"], "key": row["value"] ** 2 % 7})
+    for ds in (by_function, keyed.group_by_window("key", size)):
+        found = values(ds)
+        whole = sum(1 for batch in expected if len(batch) == size)
+        assert found[:whole] == expected[:whole]
+        # What is left, tf.data gives in the order of the keys, and this of the first rows.
+        assert sorted(found) == sorted(expected)
+        assert found[whole:] == sorted(found[whole:])
+    dropped = values(keyed.group_by_window("key", size, drop_remainder=True))
+    assert dropped == expected[:whole]
+
+
+def words(row):
+    n = row["value"]
+    return {"n": n, "some": [1] * (n % 4), "word": "ab"[n % 2] * 2}
+
+
+def word_of(row):
+    return row["word"]
+
+
+def test_group_by_window_of_any_key_goes_on():
+    rows = sf.range(60).map(words, output={"n": sf.int64, "some": sf.ragged(sf.int64),
+                                           "word": sf.bytes})
+    by_word = [plain(e)["n"] for e in rows.group_by_window("word", 20)]
+    assert by_word == [list(range(0, 40, 2)), list(range(1, 40, 2)), list(range(40, 60, 2)),
+                       list(range(41, 60, 2))]
+    for key in (lambda row: row["word"], lambda row: row["word"].decode(),
+                lambda row: -(2 ** 80) * (row["n"] % 2), lambda row: np.uint8(row["n"] % 2),
+                lambda row: row["n"] % 2 == 0):
+        assert [plain(e)["n"] for e in rows.group_by_window(key, 20)] == by_word
+    goes_on(rows.group_by_window(word_of, 6))
+
+
+def test_group_by_window_tells_what_is_wrong():
+    with pytest.raises(ValueError, match="group_by_window: there is no column 'x'"):
+        sf.range(3).group_by_window("x", 2)
+    with pytest.raises(TypeError, match="must give a whole number, bytes or str, not 0.5"):
+        list(sf.range(3).group_by_window(lambda row: 0.5, 2))
+    with pytest.raises(ValueError, match="window_size must be at least 1"):
+        sf.range(3).group_by_window("value", 0)
+    with pytest.raises(TypeError, match="group_by_window makes batches by the rows' keys"):
+        len(sf.range(3).group_by_window("value", 2))
+
+
+# ---- bucket_by_length by a function
+
+
+def length_of(row):
+    return row["value"] % 10
+
+
+def test_bucket_by_length_of_a_function(tf):
+    expected = theirs(numbers(tf, 100).bucket_by_sequence_length(
+        lambda x: tf.cast(x % 10, tf.int32), [3, 7], [4, 5, 6], drop_remainder=True))
+    ds = sf.range(100).bucket_by_length(boundaries=[3, 7], sizes=[4, 5, 6], length=length_of,
+                                        drop_remainder=True)
+    assert values(ds) == expected
+    goes_on(sf.range(100).bucket_by_length(None, [3, 7], [4, 5, 6], length=length_of))
+    assert repr(ds).endswith(
+        "bucket_by_length(length=length_of, boundaries=[3, 7], sizes=[4, 5, 6])")
+
+
+def test_bucket_by_length_tells_what_is_wrong():
+    for arguments in ({}, {"column": "value", "length": length_of}):
+        with pytest.raises(ValueError, match="give the column of the rows' lengths, or length="):
+            sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1], **arguments)
+    for gives, error, message in [
+            (-1, ValueError, "the function gave a length of -1"),
+            (0.5, TypeError, "must give a length, a whole number, not 0.5"),
+            (1 << 70, ValueError, "gave a length of 1180591620717411303424")]:
+        with pytest.raises(error, match=message):
+            list(sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1],
+                                              length=lambda row: gives))
+
+
+# ---- rejection_resample
+
+
+def kind_of(row):
+    return min(row["value"] % 10, 2)
+
+
+def shares_of(kinds):
+    return np.bincount(kinds, minlength=3) / len(kinds)
+
+
+@pytest.mark.parametrize("initial", [None, [0.1, 0.1, 0.8]])
+@pytest.mark.parametrize("target", [[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]])
+def test_rejection_resample(tf, target, initial):
+    # tf.data estimates, and draws by an unseeded generator: the shares are alike.
+    theirs_ = numbers(tf, 20000).rejection_resample(
+        lambda x: tf.cast(tf.minimum(x % 10, 2), tf.int32), target, initial, seed=3)
+    expected = shares_of([int(kind) for kind, _ in theirs_])
+    ds = sf.range(20000).map(lambda row: {"kind": kind_of(row), "value": row["value"]})
+    kinds = values(ds.rejection_resample("kind", target, initial, seed=3), "kind")
+    assert np.abs(shares_of(kinds) - target).max() < 0.03
+    assert np.abs(shares_of(kinds) - expected).max() < 0.05
+
+
+def test_rejection_resample_repeats_and_goes_on():
+    ds = sf.range(2000).rejection_resample(kind_of, [1, 2, 1], seed=3)
+    wanted = values(ds.start(epoch=0, threads=1))
+    assert values(ds.start(epoch=0, threads=4)) == wanted
+    assert wanted == sorted(wanted) and 100 < len(wanted) < 1000
+    assert values(ds.start(epoch=1)) != wanted
+    goes_on(ds.repeat(2).batch(9))
+    goes_on(sf.range(500).rejection_resample(kind_of, [1, 2, 1], [1, 1, 8]), (0, 3, 20))
+
+
+def test_rejection_resample_tells_what_is_wrong():
+    rows = sf.range(5)
+    for arguments, message in [
+            (("x", [1]), "there is no column 'x'"),
+            (("value", []), "target_dist must have a share"),
+            (("value", [-1, 2]), r"it is \[-1, 2\]"), (("value", [0, 0]), "not all 0"),
+            (("value", [1, 1], [1, 0]), "class 1 is wanted, but by initial_dist there is none"),
+            (("value", [1, 1], [1]), "target_dist has 2 classes, and initial_dist 1"),
+            (("value", [1, 1], []), "initial_dist has no classes"),
+            (("value", [1, float("nan")]), "target_dist must be")]:
+        with pytest.raises(ValueError, match=message):
+            rows.rejection_resample(*arguments)
+    with pytest.raises(ValueError, match="element 2 of epoch 0: rejection_resample: the class is 2"
+                                         ", and there are 2, from 0 on"):
+        list(rows.rejection_resample("value", [1, 1], [1, 1]).start(epoch=0))
+    with pytest.raises(TypeError, match="must give a class, a whole number, not None"):
+        list(rows.rejection_resample(lambda row: None, [1, 1]))
+    with pytest.raises(ValueError, match="column 'x' must have the number of a class"):
+        sf.from_arrays({"x": np.zeros(3)}).rejection_resample("x", [1])

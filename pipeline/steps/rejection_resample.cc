@@ -1,0 +1,236 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "pipeline/dataset.h"
+#include "pipeline/random.h"
+#include "pipeline/steps/hidden.h"
+#include "pipeline/steps/keys.h"
+
+namespace shardfeed {
+namespace {
+
+// So many rows of each class count as seen before the first, as in tf.data: the first estimates
+// would be of a few rows.
+constexpr uint64_t kSeenBefore = 10;
+constexpr size_t kMaxClasses = 1 << 20;
+
+template <typename T>
+int64_t NumberAt(const Column& column, size_t row) {
+  const T number = reinterpret_cast<const T*>(column.data)[row];
+  return std::in_range<int64_t>(number) ? static_cast<int64_t>(number) : -1;
+}
+
+int64_t ClassOf(const Batch& batch, size_t column, size_t row) {
+  const Column& c = batch.columns[column];
+  switch ((*batch.spec)[column].dtype) {
+    case DType::kUInt8:
+      return NumberAt<uint8_t>(c, row);
+    case DType::kInt8:
+      return NumberAt<int8_t>(c, row);
+    case DType::kUInt16:
+      return NumberAt<uint16_t>(c, row);
+    case DType::kInt16:
+      return NumberAt<int16_t>(c, row);
+    case DType::kInt32:
+      return NumberAt<int32_t>(c, row);
+    default:
+      return NumberAt<int64_t>(c, row);
+  }
+}
+
+bool IsWhole(DType dtype) {
+  return dtype == DType::kUInt8 || dtype == DType::kInt8 || dtype == DType::kUInt16 ||
+         dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+}
+
+struct Resampling {
+  size_t column = 0;
+  std::vector<double> target;
+  std::vector<double> initial;  // empty: it is estimated
+  uint64_t seed = 0;
+};
+
+class ResampleStage : public Stage {
+ public:
+  ResampleStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> input_spec,
+                std::shared_ptr<const RowSpec> spec, Resampling how, uint64_t epoch,
+                std::shared_ptr<const RunContext> context)
+      : queue_(std::move(input)),
+        input_spec_(std::move(input_spec)),
+        spec_(std::move(spec)),
+        how_(std::move(how)),
+        epoch_(epoch),
+        context_(std::move(context)),
+        seen_(how_.initial.empty() ? how_.target.size() : 0) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    BatchBuilder builder(input_spec_);
+    while (builder.rows() == 0) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) return absl::OkStatus();
+      const Batch& head = queue_.head();
+      builder.Append(head, 0, 0);
+      size_t row = queue_.at();
+      for (; row < head.rows; ++row) {
+        const bool damaged = std::binary_search(head.damaged.begin(), head.damaged.end(), row);
+        if (!damaged) {
+          const int64_t kind = ClassOf(head, how_.column, row);
+          if (kind < 0 || kind >= how_.target.size()) {
+            // The rows before it come first.
+            if (builder.rows() > 0) break;
+            return OutOfRange(row);
+          }
+          if (Accept(kind)) builder.AppendMore(row, 1);
+        }
+        ++number_;
+      }
+      queue_.Advance(row - queue_.at());
+    }
+    *out = builder.Finish(/*batched=*/false);
+    if (input_spec_->size() > spec_->size()) DropLastColumn(spec_, out);
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override {
+    words->push_back(number_);
+    words->insert(words->end(), seen_.begin(), seen_.end());
+    queue_.Save(words);
+  }
+  absl::Status Load(StateReader* words) override {
+    number_ = words->Read();
+    for (uint64_t& seen : seen_) seen = words->ReadUpTo(number_);
+    scarcest_ = -1;
+    return queue_.Load(words);
+  }
+
+ private:
+  // How much of the class is wanted for what there is of it.
+  double Wanted(size_t kind) const {
+    if (how_.target[kind] == 0) return 0;
+    const double there =
+        how_.initial.empty() ? static_cast<double>(seen_[kind] + kSeenBefore) : how_.initial[kind];
+    return how_.target[kind] / there;
+  }
+  // Whether row number_, of this class, stays: of the class that is wanted most, all do.
+  bool Accept(size_t kind) {
+    if (!seen_.empty()) ++seen_[kind];
+    // With each row that is seen, its class alone is wanted less.
+    if (scarcest_ < 0 || (!seen_.empty() && kind == scarcest_)) {
+      scarcest_ = 0;
+      most_ = Wanted(0);
+      for (size_t i = 1; i < how_.target.size(); ++i) {
+        if (Wanted(i) <= most_) continue;
+        scarcest_ = static_cast<int64_t>(i);
+        most_ = Wanted(i);
+      }
+    }
+    return Random(how_.seed, epoch_, number_).Uniform() * most_ < Wanted(kind);
+  }
+  absl::Status OutOfRange(size_t row) const {
+    const std::string where = context_->Describe(queue_.head(), row);
+    return absl::InvalidArgumentError(fmt::format(
+        "{}{}rejection_resample: the class is {}, and there are {}, from 0 on", where,
+        where.empty() ? "" : ": ", ClassOf(queue_.head(), how_.column, row), how_.target.size()));
+  }
+
+  ElementQueue queue_;
+  const std::shared_ptr<const RowSpec> input_spec_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const Resampling how_;
+  const uint64_t epoch_;
+  const std::shared_ptr<const RunContext> context_;
+  uint64_t number_ = 0;         // of the queue's next row
+  std::vector<uint64_t> seen_;  // rows of each class, where that is estimated
+  int64_t scarcest_ = -1;       // the class that is wanted most; -1: not known
+  double most_ = 0;             // and how much
+};
+
+absl::Status CheckShares(std::string_view name, const std::vector<double>& shares) {
+  double total = 0;
+  bool good = !shares.empty() && shares.size() <= kMaxClasses;
+  for (double share : shares) {
+    good &= share >= 0 && std::isfinite(share);
+    total += share;
+  }
+  if (good && total > 0 && std::isfinite(total)) return absl::OkStatus();
+  std::vector<double> first(shares.begin(), shares.begin() + std::min<size_t>(shares.size(), 20));
+  return absl::InvalidArgumentError(fmt::format(
+      "rejection_resample: {} must have a share for each class, none below 0 and not all "
+      "0; it is [{}{}]",
+      name, fmt::join(first, ", "), first.size() < shares.size() ? ", ..." : ""));
+}
+
+}  // namespace
+
+Dataset Dataset::ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec,
+                            const std::string& name, std::vector<double> target,
+                            std::vector<double> initial, uint64_t seed) const {
+  if (!status_.ok()) return *this;
+  absl::Status status = CheckShares("target_dist", target);
+  if (status.ok() && !initial.empty()) status = CheckShares("initial_dist", initial);
+  if (!status.ok()) return Dataset(std::move(status));
+  if (!initial.empty() && initial.size() != target.size()) {
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("rejection_resample: target_dist has {} classes, and initial_dist {}",
+                    target.size(), initial.size())));
+  }
+  for (size_t i = 0; i < initial.size(); ++i) {
+    if (initial[i] > 0 || target[i] == 0) continue;
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "rejection_resample: class {} is wanted, but by initial_dist there is none", i)));
+  }
+  Step step = Like("rejection_resample");
+  step.text = fmt::format("rejection_resample({}{}seed={})", name, name.empty() ? "" : ", ", seed);
+  step.identity.Add("column", name).Add("target", target).Add("initial", initial).Add("seed", seed);
+  step.length = [](const std::vector<Length>&) {
+    return Length::Unknown("rejection_resample drops elements");
+  };
+  step.random = true;
+  step.counts = true;
+  step.sharing = Sharing::kUneven;
+  step.work = StageWork{[rows = step_->spec, spec,
+                         how = Resampling{column, std::move(target), std::move(initial), seed}](
+                            const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
+    absl::StatusOr<std::unique_ptr<Stage>> stage = inputs.factories[0](inputs.epoch);
+    if (!stage.ok()) return stage;
+    return std::make_unique<ResampleStage>(*std::move(stage), rows, spec, how, inputs.epoch,
+                                           inputs.context);
+  }};
+  step.spec = std::move(spec);
+  return Then(std::move(step));
+}
+
+Dataset Dataset::RejectionResample(std::string column, std::vector<double> target,
+                                   std::vector<double> initial, uint64_t seed) const {
+  if (!status_.ok()) return *this;
+  absl::StatusOr<size_t> number = KeyColumn("rejection_resample", spec(), column, batched());
+  if (!number.ok()) return Dataset(number.status());
+  if (!IsWhole(spec()[*number].dtype)) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "rejection_resample: column '{}' must have the number of a class in each row; it "
+        "is {}",
+        column, RowSpecText({spec()[*number]}))));
+  }
+  return ResampleBy(*number, step_->spec, column, std::move(target), std::move(initial), seed);
+}
+
+Dataset Dataset::RejectionResample(NumberFn kind, std::vector<double> target,
+                                   std::vector<double> initial, uint64_t seed,
+                                   std::string version) const {
+  if (!status_.ok()) return *this;
+  MapFn kinds = [kind = std::move(kind)](RowContext& row) -> absl::Status {
+    const absl::StatusOr<int64_t> made = kind(row);
+    if (!made.ok()) return made.status();
+    row.Out<int64_t>(0)[0] = *made;
+    return absl::OkStatus();
+  };
+  return WithHidden("rejection_resample", DType::kInt64, std::move(kinds), std::move(version))
+      .ResampleBy(spec().size(), step_->spec, "", std::move(target), std::move(initial), seed);
+}
+
+}  // namespace shardfeed
