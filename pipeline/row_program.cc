@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "fmt/format.h"
@@ -144,12 +145,14 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
     memory->steps[s]->Clear();
     range.from = begin;
     absl::Status status = RunStep(s, memory);
-    while (!status.ok() && s < catching_ && !absl::IsCancelled(status)) {
+    while (!status.ok() && s < catching_) {
       uint8_t& keep = range.keep[range.failed_row - begin];
       if (keep == RowRange::kDropped) break;  // it fails without any row
+      std::optional<std::string> text = steps_[catching_]->Catch(status);
+      if (!text) break;
       keep = RowRange::kDropped;
       range.from = range.failed_row;
-      range.caught.emplace_back(range.failed_row, std::move(status));
+      range.caught.emplace_back(range.failed_row, *std::move(text));
       memory->steps[s]->Truncate(range.from - begin);
       ClearFixed(range.from, &range);
       status = RunStep(s, memory);

@@ -39,7 +39,7 @@ class RowProgram {
   std::unique_ptr<RangeMemory> MakeMemory() const;
   // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once. Where
   // row memory->range.failed_row fails, its error, and the range ends before it. Rows that fail
-  // before a step that catches do not end it, but for Cancelled.
+  // before a step that catches do not end it: see RowStep::Catch.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
   // What the steps made that is not in the fixed columns.

@@ -307,6 +307,12 @@ class CatchStep : public RowStep {
   // Behind it rows go. What repeats the steps before it stays there.
   bool filters() const override { return true; }
   bool catches() const override { return true; }
+  std::optional<std::string> Catch(const absl::Status& error) const override {
+    if (absl::IsCancelled(error)) return std::nullopt;
+    std::optional<std::string> text = text_ ? text_(error) : std::string(error.message());
+    if (text && text->empty()) text = absl::StatusCodeToString(error.code());
+    return text;
+  }
   std::unique_ptr<StepMemory> MakeMemory() const override { return std::make_unique<MapMemory>(); }
 
   absl::Status Run(absl::Span<const int>, size_t first_output, RowRange* range,
@@ -314,10 +320,8 @@ class CatchStep : public RowStep {
     auto* const errors = reinterpret_cast<std::string_view*>(range->slots[first_output].data);
     std::fill(errors + range->begin, errors + range->end, std::string_view());
     MapMemory::Strings& strings = *static_cast<MapMemory*>(memory)->strings;
-    for (const auto& [row, status] : range->caught) {
+    for (auto& [row, text] : range->caught) {
       if (row >= range->end) continue;
-      std::string text = text_ ? text_(status) : std::string(status.message());
-      if (text.empty()) text = absl::StatusCodeToString(status.code());
       strings.push_back(std::make_unique<std::string>(std::move(text)));
       errors[row] = *strings.back();
       range->keep[row - range->begin] = RowRange::kCaught;

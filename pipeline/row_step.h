@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -49,8 +50,8 @@ struct RowRange {
   // kCaught: it is delivered as it is, and stands in for none.
   size_t from = 0;
   size_t failed_row = 0;  // of the batch; set by a step that fails or throws
-  // Rows that were caught, rising for each step.
-  std::vector<std::pair<size_t, absl::Status>> caught;
+  // Rows that were caught, rising for each step, and what is kept of their errors.
+  std::vector<std::pair<size_t, std::string>> caught;
 };
 
 // Memory that a step asks for and cannot have. what() names the column and the bytes.
@@ -107,8 +108,12 @@ class RowStep {
   virtual bool filters() const { return false; }
   // It may mark rows as RowRange::kReplace.
   virtual bool replaces() const { return false; }
-  // Rows on which the steps before it fail go on, and end nothing: see MakeCatchStep.
+  // Errors of rows of the steps before it end nothing: see MakeCatchStep.
   virtual bool catches() const { return false; }
+  // What is kept of such an error; nothing where it is not to be caught.
+  virtual std::optional<std::string> Catch(const absl::Status& /*error*/) const {
+    return std::nullopt;
+  }
   // Its outputs may be in the memory of the columns that they replace, where those were written by
   // a step before it.
   virtual bool in_place() const { return false; }
@@ -215,10 +220,11 @@ std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::str
                                            MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
-// What is to be kept of a row's error: its message, where it is empty.
-using ErrorText = std::function<std::string(const absl::Status&)>;
-// Adds a column of bytes `column`: of a row on which a step before this one failed, the error, else
-// nothing. What else the steps have made of such a row is not to be looked at.
+// What is to be kept of a row's error: nothing where it is none to be passed over.
+using ErrorText = std::function<std::optional<std::string>(const absl::Status&)>;
+// Adds a column of bytes `column`: of a row on which a step before this one failed, the error by
+// `text` (empty: its message), else nothing. What else the steps have made of such a row is not to
+// be looked at. Cancelled is never caught.
 std::shared_ptr<const RowStep> MakeCatchStep(std::string column, ErrorText text);
 
 }  // namespace shardfeed

@@ -37,7 +37,11 @@ class WindowStage : public Stage {
         const Piece& piece = PieceOf(begin_ + row);
         const auto [at, is_new] = added.try_emplace(piece.first, 0);
         if (is_new) at->second = builder.Add(piece.rows);
-        builder.AppendOf(at->second, begin_ + row - piece.first, 1);
+        // Rows that further windows have are copied, for the consumer may write to its own: where
+        // all were one piece, they would not be.
+        const bool first = builder.rows() == 0 && shift_ < span_;
+        builder.AppendOf(first ? builder.Add(piece.rows) : at->second, begin_ + row - piece.first,
+                         1);
       }
       splits.push_back(static_cast<int64_t>(builder.rows()));
       Pass(shift_);

@@ -56,16 +56,31 @@ PyObject* TypeOf(absl::StatusCode code) {
   }
 }
 
+// Where a message names an exception.
+struct Mark {
+  size_t at = 0;
+  size_t size = 0;
+  uint64_t number = 0;
+};
+
+std::optional<Mark> FindMark(std::string_view message) {
+  Mark mark;
+  mark.at = message.rfind(kMark);
+  if (mark.at == std::string_view::npos) return std::nullopt;
+  const char* const last = message.data() + message.size();
+  const auto [end, error] =
+      std::from_chars(message.data() + mark.at + kMark.size(), last, mark.number);
+  if (error != std::errc() || end == last || *end != ']') return std::nullopt;
+  mark.size = end + 1 - message.data() - mark.at;
+  return mark;
+}
+
 // The exception that the message stands for, or null; takes its number out of the message.
 PyObject* TakeException(std::string* message) {
-  const size_t mark = message->rfind(kMark);
-  if (mark == std::string::npos) return nullptr;
-  const char* begin = message->data() + mark + kMark.size();
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(begin, message->data() + message->size(), number);
-  if (error != std::errc() || *end != ']') return nullptr;
-  message->erase(mark, end + 1 - message->data() - mark);
-  const auto it = Kept().find(number);
+  const std::optional<Mark> mark = FindMark(*message);
+  if (!mark) return nullptr;
+  message->erase(mark->at, mark->size);
+  const auto it = Kept().find(mark->number);
   if (it == Kept().end()) return nullptr;
   PyObject* exception = it->second;
   Kept().erase(it);
@@ -124,10 +139,15 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
   return absl::AbortedError(fmt::format("{}{}{}]", what, kMark, next_exception));
 }
 
-std::string DropException(const absl::Status& status) {
+std::optional<std::string> DropException(const absl::Status& status) {
   std::string message(status.message());
-  if (message.find(kMark) == std::string::npos) return message;
+  const std::optional<Mark> mark = FindMark(message);
+  if (!mark) return message;
   const nb::gil_scoped_acquire gil;
+  const auto it = Kept().find(mark->number);
+  if (it != Kept().end() && PyErr_GivenExceptionMatches(it->second, PyExc_Exception) == 0) {
+    return std::nullopt;
+  }
   const nb::object gone = nb::steal(TakeException(&message));
   return message;
 }

@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_PYTHON_CORE_ERRORS_H_
 #define SHARDFEED_PYTHON_CORE_ERRORS_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -32,8 +33,9 @@ T Check(absl::StatusOr<T> value) {
 // `exception` is empty afterwards.
 absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
 
-// Without the GIL: the error's message. The exception that led to it, if there is one, goes.
-std::string DropException(const absl::Status& status);
+// Without the GIL: the error's message. The exception that led to it, if there is one, goes; where
+// it is one that is not to be passed over, such as SystemExit, it stays, and there is no message.
+std::optional<std::string> DropException(const absl::Status& status);
 
 void BindErrors(nanobind::module_& m);
 

@@ -90,6 +90,56 @@ TEST_F(RowProgramTest, NoRowIsLeftOfARangeWhoseFirstFails) {
   EXPECT_EQ(program_->VariableBytes(*memory_[0]), 0);
 }
 
+TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
+  const auto positive = MakeFilterStep(
+      [](RowContext& row) {
+        if (row.In<int64_t>(0)[0] == 3) throw std::runtime_error("thrown");
+        return row.In<int64_t>(0)[0] > 0;
+      },
+      0);
+  Make({Repeated("a", 4), positive, Repeated("b", 1), MakeCatchStep("error", {})});
+  for (int i = 0; i < 2; ++i) {  // the memory serves again
+    const Batch input = Counted(6);
+    ASSERT_OK(Run(input));
+    const Batch out = Finish(input);
+    ASSERT_EQ(out.rows, 5);
+    EXPECT_THAT(out.Values<int64_t>(0), ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_THAT(out.Values<std::string_view>(3),
+                ElementsAre("bad", "", "filter: thrown", "bad", ""));
+    for (const auto& [row, n] : {std::pair(1, 2), {4, 5}}) {
+      for (const size_t column : {1, 2}) {
+        EXPECT_THAT(out.Row<int64_t>(column, row), ::testing::SizeIs(n));
+        EXPECT_THAT(out.Row<int64_t>(column, row), ::testing::Each(n));
+      }
+    }
+  }
+  // What is not to be caught ends the range.
+  Make({Repeated("a", 4), Repeated("b", 2),
+        MakeCatchStep("error", [](const absl::Status& status) -> std::optional<std::string> {
+          static int errors = 0;
+          if (errors++ > 0) return std::nullopt;
+          return std::string(status.message()) + "!";
+        })});
+  const Batch input = Counted(6);
+  EXPECT_FAILS(Run(input), kDataLoss, "bad");
+  EXPECT_EQ(range().failed_row, 2);
+  const Batch out = Finish(input.Slice(0, 2));
+  EXPECT_THAT(out.Values<std::string_view>(3), ElementsAre("", ""));
+  // An error of no row is one.
+  class Failing : public RowStep {
+   public:
+    std::string name() const override { return "failing"; }
+    std::unique_ptr<StepMemory> MakeMemory() const override {
+      return MakeFilterStep(nullptr, 0)->MakeMemory();
+    }
+    absl::Status Run(absl::Span<const int>, size_t, RowRange*, StepMemory*) const override {
+      return absl::DataLossError("always");
+    }
+  };
+  Make({std::make_shared<Failing>(), MakeCatchStep("error", {})});
+  EXPECT_FAILS(Run(Counted(3)), kDataLoss, "always");
+}
+
 TEST_F(RowProgramTest, WhatStepsMakeIsCounted) {
   Make({Repeated("a", -1)});
   ASSERT_OK(Run(Counted(4)));

@@ -1,12 +1,14 @@
 """Steps that tf.data has too, beside tf.data's own on the same data: what they give, where they go
 on from a state, and what they say of wrong arguments."""
 
+import io
 import pickle
 import sys
 
 import numpy as np
 import pytest
 from harness import REPOSITORY
+from PIL import Image
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -288,6 +290,61 @@ def test_ignore_errors_has_a_ceiling():
         list(never.ignore_errors("50%"))
 
 
+def test_ignore_errors_does_not_ignore_all():
+    def leaves(row):
+        if row["value"] == 5:
+            raise SystemExit("enough")
+        return row if row["value"] % 7 else 1 / 0
+
+    ds = sf.range(20).map(leaves, output={"value": sf.int64}).ignore_errors()
+    with ds.start(threads=1) as it:
+        assert [next(it)["value"] for _ in range(4)] == [1, 2, 3, 4]
+        with pytest.raises(SystemExit, match="enough"):
+            next(it)
+    fails = sf.range(20).map(lambda row: 1 / 0, output={"value": sf.int64})
+    with pytest.raises(ZeroDivisionError):
+        list(sf.range(20).map(dict).ignore_errors().concatenate(fails))
+
+
+def test_ignore_errors_of_pictures(tmp_path):
+    file = io.BytesIO()
+    Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(file, "png")
+    picture = file.getvalue()
+    with sf.write(str(tmp_path / "p@1")) as writer:
+        for n in range(40):
+            writer.write({"image/encoded": b"none" if n % 9 == 4 else picture, "n": n})
+    ds = sf.read(str(tmp_path / "p@1")).decode_image(size=8, crop="none")
+    ds = ds.augment("image", [sf.augment.RandomInvert(p=1)]).ignore_errors()
+    found = list(ds.batch(7))
+    assert [n for e in found for n in e["n"].tolist()] == [n for n in range(40) if n % 9 != 4]
+    # Steps that work in place do so once.
+    assert all((e["image"] == 248).all() for e in found)
+
+
+def test_ignore_errors_beside_damaged_records(tmp_path):
+    with sf.write(str(tmp_path / "x@1")) as writer:
+        for n in range(30):
+            writer.write({"n": n, "s": b"x" * 20})
+    shard = tmp_path / "x-00000-of-00001"
+    data = bytearray(shard.read_bytes())
+    _, _, at = sf.read(str(tmp_path / "x@1")).place(11)
+    data[at + 20] ^= 255
+    shard.write_bytes(data)
+    (tmp_path / "x-00000-of-00001.sfidx").unlink(missing_ok=True)
+    ds = sf.read(str(tmp_path / "x@1"), skip_damaged=True).parse({"n": sf.int64})
+    ds = ds.map(fails_at_20, output={"n": sf.int64}).ignore_errors()
+    assert values(ds, "n") == [n for n in range(30) if n not in (11, 20)]
+    with ds.start() as it:
+        list(it)
+        assert it.stats()["ignored"] == 1
+
+
+def fails_at_20(row):
+    if row["n"] == 20:
+        raise ValueError("20")
+    return {"n": row["n"]}
+
+
 def test_ignore_errors_tells_what_is_wrong():
     rows = sf.range(9).map(lambda row: row)
     with pytest.raises(ValueError, match="'range' is none: put it directly behind these"):
@@ -407,7 +464,17 @@ def test_window_of_several_columns_goes_on():
     assert [plain(e) for e in pair][0] == [[0, 1], {"v": [0, 1]}]
 
 
-def test_window_tells_what_is_wrong(tmp_path):
+@pytest.mark.parametrize("size, shift", [(50, 10), (1500, 700), (3, 3), (2, 1)])
+def test_windows_may_be_written_to(size, shift):
+    first = []
+    for element in sf.range(5000).window(size, shift, drop_remainder=True):
+        first.append(int(element["value"][0]))
+        assert element["value"].tolist() == list(range(first[-1], first[-1] + size))
+        element["value"][:] = -1
+    assert first == list(range(0, 5000 - size + 1, shift))
+
+
+def test_window_tells_what_is_wrong():
     with pytest.raises(ValueError, match="window: size must be at least 1, not 0"):
         sf.range(3).window(0)
     with pytest.raises(ValueError, match="window: shift must be at least 1, not 0"):
