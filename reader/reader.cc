@@ -11,6 +11,7 @@
 #include "io/page_cache.h"
 #include "nlohmann/json.hpp"
 #include "reader/permutation.h"
+#include "reader/read_plan.h"
 
 namespace shardfeed {
 namespace {
@@ -84,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
             : 1;
     // Streams side by side share the processor's caches: what is read at once, and where it is read
     // from, fits a core's.
-    const uint64_t most = streams > 4 ? ReadRun::kBlockBytes / 4 : ReadRun::kBlockBytes;
+    const uint64_t most = streams > 4 ? kReadBlockBytes / 4 : kReadBlockBytes;
     const uint64_t bytes =
         std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));
@@ -244,7 +245,7 @@ absl::Status Reader::LoadState(std::string_view text) {
   return absl::OkStatus();
 }
 
-MemoryPlan Reader::memory_plan() const { return ReadRun::PlanMemory(*table_, *order_, options_); }
+MemoryPlan Reader::memory_plan() const { return PlanMemory(*table_, *order_, options_); }
 
 ReaderStats Reader::stats() const {
   return run_ != nullptr && run_process_ == ::getpid() ? run_->stats() : ReaderStats();

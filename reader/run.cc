@@ -4,7 +4,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -12,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "fmt/format.h"
 #include "io/budget.h"
@@ -21,37 +19,15 @@
 #include "io/engine_choice.h"
 #include "io/parallel.h"
 #include "io/thread.h"
-#include "reader/divider.h"
 #include "reader/io_choice.h"
+#include "reader/read_plan.h"
 #include "reader/salvaged_shards.h"
 #include "reader/unit.h"
 
 namespace shardfeed {
 namespace {
 
-constexpr uint64_t kMaxBlockRecords = 4096;
-constexpr uint64_t kFirstBlockRecords = 16;
-constexpr uint64_t kRampBlocks = 16;
 constexpr size_t kWakeBlocks = 4;
-// Records that are not needed are read all the same when less than this lies between two that are.
-constexpr uint64_t kMergeGapBytes = 32 << 10;
-// A run's first records, about so many, are read one by one: the first block of a shuffle has
-// records of nearly every piece in the window. Only where the window takes longer to read, which is
-// soon so in the page cache.
-constexpr uint64_t kSingleRecords = 4096;
-constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
-constexpr uint64_t kMinWindowBytes = 128 << 20;
-// Memory besides the records themselves.
-constexpr uint64_t kViewBytes = sizeof(std::string_view);
-constexpr uint64_t kUnitOverhead = 512;
-
-uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
-
-// Whether each lane of the order belongs to one rank alone.
-bool LanesOwned(const OrderSpec& spec, uint64_t world) {
-  return spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
-         spec.lanes % world == 0;
-}
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -59,15 +35,13 @@ uint64_t NowNs() {
       .count();
 }
 
-// The run works on blocks, which are stretches of this rank's positions, and on units, which are
-// the records that are read together. A block is planned when its positions have been turned into
-// slices of units; units that are not there yet are queued for reading then. Blocks are planned in
-// their order, and only as far as the budget goes, except that one block is always allowed: the one
-// that the consumer waits for. A unit leaves the table when the last of its records has been
-// planned, and memory when the last block with a record of it has been let go.
+// The run works on the blocks and units of a ReadPlanner. Units that come with a block are queued
+// for reading when it is planned. Blocks are planned in their order, and only as far as the budget
+// goes, except that one block is always allowed: the one that the consumer waits for. A unit leaves
+// memory when the last block with a record of it has been let go.
 //
 // Every thread does whatever is to be done: plan (one at a time), read and check. `mutex_` guards
-// what they share; what only the planner uses belongs to the thread that has set `planning_`.
+// what they share; the planner belongs to the thread that has set `planning_`.
 // Memory is never let go under `mutex_`, for the budget then calls back.
 class ThreadedRun : public ReadRun {
  public:
@@ -78,38 +52,22 @@ class ThreadedRun : public ReadRun {
         options_(options),
         selection_(selection),
         order_(std::move(order)),
-        whole_epoch_{.batch = options.batch, .world = options.world},
-        plan_epoch_(place.epoch),
-        plan_position_(position),
-        first_epoch_(place.epoch),
         budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
         pool_(options.buffers != nullptr
                   ? options.buffers
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
         choice_(ChooseIo(*table_, options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
-        chunk_divider_(order_->spec().chunk),
-        whole_pieces_(whole_chunks) {
-    ShareEpoch(place);
-    const OrderSpec& spec = order_->spec();
-    lanes_owned_ = LanesOwned(spec, options.world);
-    block_records_ = options.block_records;
-    ramp_ = block_records_ == 0;
-    if (ramp_) {
-      block_records_ = std::clamp<uint64_t>(
-          kBlockBytes / std::max<uint64_t>(1, table_->mean_bytes()), 1, kMaxBlockRecords);
-    }
-    pieces_from_ = position;
-    const uint64_t mean = table_->mean_bytes();
-    const uint64_t least = choice_.engine.inline_reads ? kMinCachedWindowBytes : kMinWindowBytes;
-    if (whole_pieces_ && spec.kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
-        order_->span() * mean >= least && !AnyCompressed()) {
-      singly_until_ = position + kSingleRecords * options.world;
-    }
+        planner_(table_, options, selection, order_,
+                 {.whole_pieces = whole_chunks,
+                  .cached = choice_.engine.inline_reads,
+                  .shared_buffers = !choice_.engine.direct,
+                  .make_unit = [] { return std::make_shared<Unit>(); }},
+                 place, position) {
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
-    stats_.whole_chunks = whole_pieces_;
+    stats_.whole_chunks = whole_chunks;
     stats_.threads = thread_count_;
     stats_.io_reason = choice_.reason;
   }
@@ -276,19 +234,7 @@ class ThreadedRun : public ReadRun {
     std::vector<DamagedRecord> damaged;  // in the order of the records
   };
 
-  struct Unit : std::enable_shared_from_this<Unit> {
-    // Either a piece of the order, items [begin, end), of which this rank delivers those in
-    // `needed` (rising; all if empty); or, if `scattered` is not empty, the items of one block,
-    // rising.
-    uint64_t begin = 0;
-    uint64_t end = 0;
-    std::vector<uint32_t> needed;
-    std::vector<uint64_t> scattered;
-    Extents extents;
-    uint64_t memory = 0;
-    // Of the thread that plans.
-    uint64_t left = 0;                 // records that no block has asked for yet; see cut_units_
-    uint64_t last_block = UINT64_MAX;  // that has asked for any
+  struct Unit : PlannedUnit {
     // Thread that reads it only.
     std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
     uint64_t buffer_used = 0;
@@ -302,35 +248,9 @@ class ThreadedRun : public ReadRun {
     // Of the payloads, once it is ready.
     const std::string_view* views = nullptr;
     bool any_damaged = false;
-
-    uint64_t records() const {
-      if (!scattered.empty()) return scattered.size();
-      return needed.empty() ? end - begin : needed.size();
-    }
-    // Where item `item` stands among the views.
-    uint32_t IndexOf(uint64_t item) const {
-      if (!scattered.empty()) {
-        return std::lower_bound(scattered.begin(), scattered.end(), item) - scattered.begin();
-      }
-      const auto local = static_cast<uint32_t>(item - begin);
-      if (needed.empty()) return local;
-      return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
-    }
   };
 
-  // Consecutive views of one unit.
-  struct Slice {
-    Unit* unit;
-    uint32_t first;
-    uint32_t count;
-  };
-
-  struct Block {
-    uint64_t number = 0;
-    std::vector<Slice> slices;
-    std::vector<std::shared_ptr<Unit>> units;
-    std::vector<std::shared_ptr<Unit>> new_units;
-    uint64_t new_memory = 0;
+  struct Block : PlannedBlock {
     // mutex_.
     size_t units_missing = 0;
     bool done = false;
@@ -341,304 +261,14 @@ class ThreadedRun : public ReadRun {
     std::vector<std::pair<uint32_t, const DamagedRecord*>> damaged;
   };
 
+  static Unit& UnitOf(const std::shared_ptr<PlannedUnit>& unit) {
+    return static_cast<Unit&>(*unit);
+  }
+  static const Unit& UnitOf(const UnitSlice& slice) {
+    return static_cast<const Unit&>(*slice.unit);
+  }
+
   // ---- Planning
-
-  // Where a record cannot be read without those before it.
-  bool AnyCompressed() const {
-    for (size_t shard = 0; shard < table_->num_shards(); ++shard) {
-      if (table_->summary(shard).compression != Compression::kNone) return true;
-    }
-    return false;
-  }
-
-  // A piece of the order; for compressed shards read in their order, one that begins at a restart
-  // point, so that nothing is inflated twice.
-  absl::StatusOr<OrderPiece> PieceOf(uint64_t item) const {
-    const bool by_position = order_->spec().kind == OrderSpec::Kind::kShuffle;
-    const bool all = selection_.size() == table_->num_records();
-    if (by_position || !all) return order_->PieceOf(plan_epoch_, item);
-    const size_t shard = table_->ShardOf(item);
-    if (table_->summary(shard).compression == Compression::kNone) {
-      return order_->PieceOf(plan_epoch_, item);
-    }
-    absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = table_->Index(shard);
-    if (!opened.ok()) return opened.status();
-    const ShardIndex& index = **opened;
-    const uint64_t shard_begin = table_->begins()[shard];
-    const uint64_t offset = index.Offset(item - shard_begin);
-    const uint64_t restart =
-        std::min(index.RestartAtOrAfter(offset), index.summary().stream_bytes) == offset
-            ? offset
-            : index.RestartBefore(offset, /*with_window=*/false).stream_offset;
-    const uint64_t cell = restart / kBlockBytes * kBlockBytes;
-    const auto first_at = [&](uint64_t bytes) {
-      if (bytes >= index.summary().stream_bytes) return index.records();
-      const uint64_t record = index.RecordAt(bytes);
-      return index.Offset(record) < bytes ? record + 1 : record;
-    };
-    const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
-    const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kBlockBytes));
-    // Restart points that make no sense: any piece is as good.
-    if (item < begin || item >= end) return order_->PieceOf(plan_epoch_, item);
-    return OrderPiece{begin, end, order_->PositionOf(plan_epoch_, begin),
-                      order_->PositionOf(plan_epoch_, end - 1)};
-  }
-
-  // The new unit that holds `item`.
-  absl::StatusOr<std::shared_ptr<Unit>> MakeUnit(uint64_t item) {
-    auto unit = std::make_shared<Unit>();
-    absl::StatusOr<OrderPiece> piece = PieceOf(item);
-    if (!piece.ok()) return piece.status();
-    unit->begin = piece->begin;
-    unit->end = piece->end;
-    // Which positions of the piece are delivered, and by this rank?
-    const uint64_t from = plan_epoch_ == first_epoch_ ? pieces_from_ : 0;
-    const uint64_t to = std::min(plan_end_, order_->size());
-    const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
-    const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
-    const bool cut = piece->min_position < from || piece->max_position >= to;
-    // Of small records all are read anyway, and to ask for each where it comes takes longer.
-    const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
-                              table_->mean_bytes() <= kMergeGapBytes);
-    if (!mine || !all) {
-      for (uint64_t i = unit->begin; i < unit->end; ++i) {
-        const uint64_t position = order_->PositionOf(plan_epoch_, i);
-        if (position >= from && position < to && position % options_.world == plan_residue_) {
-          unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
-        }
-      }
-      if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
-    }
-    unit->left = unit->records();
-    if (mine && cut && all) {
-      unit->left = UINT64_MAX;
-      cut_units_.emplace(piece->max_position, unit);
-    }
-    absl::Status status = absl::OkStatus();
-    if (unit->needed.empty()) {
-      status = AddExtents(unit->begin, unit->end, unit.get());
-    } else {
-      status = AddNeededExtents(unit.get());
-    }
-    if (!status.ok()) return status;
-    CountMemory(unit.get());
-    return unit;
-  }
-
-  // Of what is needed, neighbours are read together, with what little lies between them.
-  absl::Status AddNeededExtents(Unit* unit) const {
-    const std::vector<uint32_t>& needed = unit->needed;
-    const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
-    for (size_t i = 0, j; i < needed.size(); i = j) {
-      j = i + 1;
-      while (j < needed.size() && needed[j] - needed[j - 1] - 1 <= gap) ++j;
-      const size_t first_new = unit->extents.size();
-      absl::Status status =
-          AddExtents(unit->begin + needed[i], unit->begin + needed[j - 1] + 1, unit);
-      if (!status.ok()) return status;
-      uint64_t at = needed[i];
-      size_t next = i;
-      size_t kept = first_new;
-      for (size_t e = first_new; e < unit->extents.size(); ++e) {
-        Extent& extent = unit->extents[e];
-        const uint64_t end = at + extent.records;
-        for (; next < j && needed[next] < end; ++next) {
-          extent.wanted.push_back(static_cast<uint32_t>(needed[next] - at));
-        }
-        at = end;
-        // What lies between may have an extent (a shard) of its own.
-        if (extent.wanted.empty()) continue;
-        if (extent.wanted.size() == extent.records) extent.wanted.clear();
-        if (kept != e) unit->extents[kept] = std::move(extent);
-        ++kept;
-      }
-      unit->extents.resize(kept);
-    }
-    return absl::OkStatus();
-  }
-
-  // The unit of items that are read one by one.
-  absl::StatusOr<std::shared_ptr<Unit>> MakeScatteredUnit(absl::Span<const uint64_t> items) {
-    auto unit = std::make_shared<Unit>();
-    unit->scattered.assign(items.begin(), items.end());
-    std::sort(unit->scattered.begin(), unit->scattered.end());
-    std::vector<uint64_t>& sorted = unit->scattered;
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    unit->left = items.size();
-    unit->extents.reserve(sorted.size());
-    for (size_t i = 0, j; i < sorted.size(); i = j) {
-      j = i + 1;
-      while (j < sorted.size() && sorted[j] == sorted[j - 1] + 1) ++j;
-      absl::Status status = AddExtents(sorted[i], sorted[j - 1] + 1, unit.get());
-      if (!status.ok()) return status;
-    }
-    CountMemory(unit.get());
-    return unit;
-  }
-
-  absl::Status AddExtents(uint64_t begin, uint64_t end, Unit* unit) const {
-    absl::Status status = absl::OkStatus();
-    selection_.ForEachRange(begin, end, [&](uint64_t first, uint64_t count) {
-      if (status.ok()) status = AppendExtents(*table_, first, count, &unit->extents);
-    });
-    return status;
-  }
-
-  // Many reads through the page cache share a buffer; past it, each has whole pages of its own.
-  bool SharesBuffer(const Unit& unit) const {
-    return unit.extents.size() > 1 && !choice_.engine.direct;
-  }
-
-  void CountMemory(Unit* unit) const {
-    unit->memory = kUnitOverhead + unit->records() * kViewBytes;
-    uint64_t bytes = 0;
-    for (const Extent& extent : unit->extents) {
-      unit->memory += sizeof(Extent) + sizeof(ReadResult);
-      if (extent.compressed()) {
-        // Deflated and inflated, each with a bit more.
-        unit->memory += extent.bytes + kBlockBytes;
-      } else if (SharesBuffer(*unit)) {
-        bytes += extent.bytes;
-      } else {
-        unit->memory += RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
-      }
-    }
-    unit->memory += RoundUp(bytes, Buffer::kAlignment);
-  }
-
-  Unit* FindUnit(uint64_t item) {
-    const uint64_t number = chunk_divider_.Divide(item).quotient;
-    Unit*& recent = recent_units_[number % kRecentUnits];
-    if (recent != nullptr && recent->begin <= item && item < recent->end) return recent;
-    const auto bucket = table_of_units_.find(number);
-    if (bucket == table_of_units_.end()) return nullptr;
-    for (const std::shared_ptr<Unit>& unit : bucket->second) {
-      if (unit->begin <= item && item < unit->end) return recent = unit.get();
-    }
-    return nullptr;
-  }
-
-  void InsertUnit(const std::shared_ptr<Unit>& unit) {
-    const uint64_t chunk = order_->spec().chunk;
-    for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
-      table_of_units_[b].push_back(unit);
-    }
-  }
-
-  void EraseUnit(Unit* unit) {
-    const uint64_t chunk = order_->spec().chunk;
-    for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
-      if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
-      const auto bucket = table_of_units_.find(b);
-      auto& units = bucket->second;
-      units.erase(std::remove_if(units.begin(), units.end(),
-                                 [unit](const auto& other) { return other.get() == unit; }),
-                  units.end());
-      if (units.empty()) table_of_units_.erase(bucket);
-    }
-  }
-
-  // The positions of the epoch that is planned that are this rank's.
-  void ShareEpoch(const ReadPlace& place) {
-    plan_end_ = place.End(order_->size(), options_.end);
-    plan_residue_ = (place.from + options_.rank) % options_.world;
-  }
-
-  // The next block, or nullptr behind the last.
-  absl::StatusOr<std::unique_ptr<Block>> PlanBlock() {
-    const uint64_t stride = options_.world;
-    while (plan_position_ >= plan_end_) {
-      ++plan_epoch_;
-      plan_position_ = options_.rank;
-      ShareEpoch(whole_epoch_);
-      if (plan_end_ == 0) return nullptr;
-      table_of_units_.clear();
-      cut_units_.clear();
-      std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
-    }
-    if (options_.epochs && plan_epoch_ >= *options_.epochs) return nullptr;
-    auto block = std::make_unique<Block>();
-    block->number = next_block_++;
-    block->out.epoch = plan_epoch_;
-    block->out.position = plan_position_;
-    block->out.stride = stride;
-    uint64_t n = block_records_;
-    if (ramp_ && block->number < kRampBlocks) {
-      n = std::min(n, kFirstBlockRecords << block->number);
-    }
-    n = std::min(n, (plan_end_ - plan_position_ + stride - 1) / stride);
-    const uint64_t size = order_->size();
-    const uint64_t real =
-        plan_position_ >= size ? 0 : std::min(n, (size - plan_position_ + stride - 1) / stride);
-    items_.resize(n);
-    order_->Fill(plan_epoch_, plan_position_, stride, absl::MakeSpan(items_).first(real));
-    for (uint64_t i = real; i < n; ++i) {
-      items_[i] = order_->ItemAt(plan_epoch_, (plan_position_ + i * stride) % size);
-    }
-    if (options_.end == EpochEnd::kPad) block->out.padded = n - real;
-
-    block->slices.reserve(n);
-    const bool singly = !whole_pieces_ || (plan_epoch_ == first_epoch_ &&
-                                           plan_position_ + n * stride <= singly_until_);
-    const uint64_t in_pieces = singly ? 0 : real;
-    Unit* unit = nullptr;  // of the item before
-    for (uint64_t i = 0; i < in_pieces; ++i) {
-      const uint64_t item = items_[i];
-      if (unit == nullptr || item < unit->begin || item >= unit->end) {
-        unit = FindUnit(item);
-        if (unit == nullptr) {
-          absl::StatusOr<std::shared_ptr<Unit>> made = MakeUnit(item);
-          if (!made.ok()) return made.status();
-          unit = made->get();
-          InsertUnit(*made);
-          AddNewUnit(*std::move(made), block.get());
-        }
-      }
-      if (unit->last_block != block->number) {
-        unit->last_block = block->number;
-        block->units.push_back(unit->shared_from_this());
-      }
-      AddToSlices(unit, item, block.get());
-      if (--unit->left == 0) {
-        // Blocks keep it from here on.
-        EraseUnit(unit);
-        unit = nullptr;
-      }
-    }
-    // What is padding has been delivered before, and its unit let go.
-    if (in_pieces < n) {
-      absl::StatusOr<std::shared_ptr<Unit>> made =
-          MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
-      if (!made.ok()) return made.status();
-      for (uint64_t i = in_pieces; i < n; ++i) AddToSlices(made->get(), items_[i], block.get());
-      block->units.push_back(*made);
-      AddNewUnit(*std::move(made), block.get());
-    }
-    plan_position_ += n * stride;
-    if (singly) pieces_from_ = plan_position_;
-    while (!cut_units_.empty() && cut_units_.begin()->first < plan_position_) {
-      EraseUnit(cut_units_.begin()->second.get());
-      cut_units_.erase(cut_units_.begin());
-    }
-    return block;
-  }
-
-  static void AddNewUnit(std::shared_ptr<Unit> unit, Block* block) {
-    block->new_memory += unit->memory;
-    block->new_units.push_back(std::move(unit));
-  }
-
-  static void AddToSlices(Unit* unit, uint64_t item, Block* block) {
-    const uint32_t index = unit->IndexOf(item);
-    if (!block->slices.empty()) {
-      Slice& last = block->slices.back();
-      if (last.unit == unit && last.first + last.count == index) {
-        ++last.count;
-        return;
-      }
-    }
-    block->slices.push_back({unit, index, 1});
-  }
 
   // Plans until something is queued for reading (then true), the budget is used up, or the consumer
   // is far enough behind.
@@ -653,17 +283,22 @@ class ThreadedRun : public ReadRun {
             return false;
           }
         }
-        absl::StatusOr<std::unique_ptr<Block>> block = PlanBlock();
-        if (!block.ok() || *block == nullptr) {
+        auto block = std::make_unique<Block>();
+        const absl::StatusOr<bool> planned = planner_.Next(block.get());
+        if (!planned.ok() || !*planned) {
           {
             std::lock_guard<std::mutex> lock(mutex_);
             planned_all_ = true;
-            if (!block.ok()) failure_ = block.status();
+            if (!planned.ok()) failure_ = planned.status();
           }
           delivery_.notify_all();
           return false;
         }
-        pending_ = *std::move(block);
+        block->out.epoch = block->epoch;
+        block->out.position = block->position;
+        block->out.stride = block->stride;
+        block->out.padded = block->padded;
+        pending_ = std::move(block);
       }
       if (!budget_->TryReserve(pending_->new_memory)) {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -678,21 +313,25 @@ class ThreadedRun : public ReadRun {
           plan_stuck_ = false;
         }
       }
-      for (const std::shared_ptr<Unit>& unit : pending_->new_units) {
-        unit->payloads = std::make_shared<Payloads>();
-        unit->payloads->reservation.emplace(budget_, unit->memory);
+      for (const std::shared_ptr<PlannedUnit>& planned : pending_->new_units) {
+        Unit& unit = UnitOf(planned);
+        unit.payloads = std::make_shared<Payloads>();
+        unit.payloads->reservation.emplace(budget_, unit.memory);
       }
       const std::shared_ptr<Block> block = std::move(pending_);
       std::shared_ptr<Block> ready;
       {
         std::lock_guard<std::mutex> lock(mutex_);
-        for (const std::shared_ptr<Unit>& unit : block->units) {
-          if (unit->ready) continue;
+        for (const std::shared_ptr<PlannedUnit>& planned : block->units) {
+          Unit& unit = UnitOf(planned);
+          if (unit.ready) continue;
           ++block->units_missing;
-          unit->waiting.push_back(block.get());
+          unit.waiting.push_back(block.get());
         }
         blocks_.push_back(block);
-        for (std::shared_ptr<Unit>& unit : block->new_units) to_read_.push_back(std::move(unit));
+        for (std::shared_ptr<PlannedUnit>& unit : block->new_units) {
+          to_read_.push_back(std::static_pointer_cast<Unit>(std::move(unit)));
+        }
         if (block->units_missing == 0) ready = block;
       }
       const bool queued = !block->new_units.empty();
@@ -748,7 +387,7 @@ class ThreadedRun : public ReadRun {
           FinishUnit(*unit);
           continue;
         }
-        if (SharesBuffer(*unit)) unit->buffer = pool_->Allocate(shared_bytes);
+        if (planner_.SharesBuffer(*unit)) unit->buffer = pool_->Allocate(shared_bytes);
         slots[slot] = std::move(unit);
       }
       requests.clear();
@@ -821,7 +460,7 @@ class ThreadedRun : public ReadRun {
   // Checks a unit whose bytes are there, and hands it to the blocks that wait.
   void FinishUnit(Unit& unit) {
     // The last block to need the unit may be delivered, and let go, before this function ends.
-    const std::shared_ptr<Unit> keep = unit.shared_from_this();
+    const std::shared_ptr<PlannedUnit> keep = unit.shared_from_this();
     const uint64_t start = options_.on_work ? NowNs() : 0;
     Payloads& payloads = *unit.payloads;
     payloads.views.reserve(unit.records());
@@ -876,29 +515,30 @@ class ThreadedRun : public ReadRun {
 
   // Fills a block whose units are all there. No other thread has it in its hands.
   void Assemble(Block& block) {
-    for (const std::shared_ptr<Unit>& unit : block.units) {
-      if (!unit->status.ok()) block.status.Update(unit->status);
+    for (const std::shared_ptr<PlannedUnit>& unit : block.units) {
+      if (!UnitOf(unit).status.ok()) block.status.Update(UnitOf(unit).status);
     }
     if (block.status.ok()) {
       size_t n = 0;
-      for (const Slice& slice : block.slices) n += slice.count;
+      for (const UnitSlice& slice : block.slices) n += slice.count;
       block.out.records.resize(n);
       std::string_view* out = block.out.records.data();
       uint64_t bytes = 0;
-      for (const Slice& slice : block.slices) {
-        const std::string_view* views = slice.unit->views + slice.first;
+      for (const UnitSlice& slice : block.slices) {
+        const Unit& unit = UnitOf(slice);
+        const std::string_view* views = unit.views + slice.first;
         for (uint32_t i = 0; i < slice.count; ++i) {
           *out++ = views[i];
           bytes += views[i].size();
         }
-        if (slice.unit->any_damaged) {
+        if (unit.any_damaged) {
           FindDamaged(slice, out - slice.count - block.out.records.data(), &block);
         }
       }
       block.frame_bytes = bytes + n * kFrameBytes;
       block.out.buffers.reserve(block.units.size());
-      for (const std::shared_ptr<Unit>& unit : block.units) {
-        block.out.buffers.push_back(unit->payloads);
+      for (const std::shared_ptr<PlannedUnit>& unit : block.units) {
+        block.out.buffers.push_back(UnitOf(unit).payloads);
       }
     }
     block.slices.clear();
@@ -917,8 +557,8 @@ class ThreadedRun : public ReadRun {
   }
 
   // Marks the damaged records of a slice, which begins at `at` in the block.
-  void FindDamaged(const Slice& slice, size_t at, Block* block) {
-    for (const DamagedRecord& damaged : slice.unit->payloads->damaged) {
+  void FindDamaged(const UnitSlice& slice, size_t at, Block* block) {
+    for (const DamagedRecord& damaged : UnitOf(slice).payloads->damaged) {
       const uint32_t index = slice.unit->IndexOf(selection_.ItemOf(damaged.record));
       if (index < slice.first || index >= slice.first + slice.count) continue;
       block->damaged.emplace_back(static_cast<uint32_t>(at + index - slice.first), &damaged);
@@ -944,39 +584,14 @@ class ThreadedRun : public ReadRun {
   const ReaderOptions options_;
   const Selection selection_;
   const std::shared_ptr<const Order> order_;
-  const ReadPlace whole_epoch_;  // how an epoch is shared from its first position on
-
-  // Of the thread that plans.
-  uint64_t plan_epoch_;
-  uint64_t plan_position_;
-  // Positions from here on are not delivered; beyond the order's size they are padding.
-  uint64_t plan_end_ = 0;
-  uint64_t plan_residue_ = 0;  // of this rank's positions, divided by the number of ranks
-  uint64_t next_block_ = 0;
-  std::vector<uint64_t> items_;
-  // Units of which not all records have been planned, by the chunks that they overlap.
-  absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<Unit>, 1>> table_of_units_;
-  static constexpr size_t kRecentUnits = 4096;
-  std::vector<Unit*> recent_units_ = std::vector<Unit*>(kRecentUnits);
-  // Units of which not all records are delivered, by the last position that one of them may have:
-  // they leave the table behind it.
-  std::multimap<uint64_t, std::shared_ptr<Unit>> cut_units_;
-  // Blocks that end before it are of single records; pieces begin behind them. Of the first epoch.
-  uint64_t singly_until_ = 0;
-  uint64_t pieces_from_ = 0;
-  std::unique_ptr<Block> pending_;  // planned, but the budget has no room
-
-  const uint64_t first_epoch_;
   const std::shared_ptr<ByteBudget> budget_;
   const std::shared_ptr<BufferPool> pool_;
   const IoChoice choice_;
   const int thread_count_;
-  const Divider chunk_divider_;
-  const bool whole_pieces_;   // units are pieces of the order, not single records
-  bool lanes_owned_ = false;  // each lane belongs to one rank
-  bool ramp_ = false;
-  size_t max_blocks_ = 0;  // planned ahead of the consumer
-  uint64_t block_records_ = 0;
+  // Of the thread that plans.
+  ReadPlanner planner_;
+  std::unique_ptr<Block> pending_;  // planned, but the budget has no room
+  size_t max_blocks_ = 0;           // planned ahead of the consumer
   // Of the consumer.
   uint64_t skipped_ = 0;
   uint64_t skipping_epoch_ = 0;
@@ -1016,23 +631,6 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
   absl::Status status = run->StartThreads();
   if (!status.ok()) return status;
   return run;
-}
-
-MemoryPlan ReadRun::PlanMemory(const ShardTable& table, const Order& order,
-                               const ReaderOptions& options) {
-  const OrderSpec& spec = order.spec();
-  const uint64_t mean = table.mean_bytes();
-  // Of a lane that all ranks share, small records are read by each of them.
-  const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
-  const uint64_t span = divided ? order.span() / options.world + 1 : order.span();
-  const uint64_t held = span * (mean + kViewBytes);
-  MemoryPlan plan;
-  plan.held_bytes = held + held / 8 + 8 * kBlockBytes;
-  plan.budget_bytes = options.budget_bytes;
-  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
-  const bool exact = shuffled && spec.window == OrderSpec::kAll;
-  plan.whole_chunks = !exact && (!shuffled || plan.held_bytes <= plan.budget_bytes);
-  return plan;
 }
 
 }  // namespace shardfeed

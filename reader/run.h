@@ -20,9 +20,6 @@ namespace shardfeed {
 // called from any. The destructor ends its threads, and waits for reads that are under way.
 class ReadRun {
  public:
-  // About so much is read at once, and delivered in a block.
-  static constexpr uint64_t kBlockBytes = 1 << 20;
-
   // Starts threads that read from `place` on, whose epoch is shared by the ranks and batches of
   // `options`; `position` is the first that is read, one of options.rank. options.budget_bytes is
   // not 0. Errors as MakeEngine.
@@ -31,8 +28,6 @@ class ReadRun {
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
                                                         const ReadPlace& place, uint64_t position);
-  static MemoryPlan PlanMemory(const ShardTable& table, const Order& order,
-                               const ReaderOptions& options);
 
   virtual ~ReadRun() = default;
 

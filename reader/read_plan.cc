@@ -1,0 +1,376 @@
+#include "reader/read_plan.h"
+
+#include <utility>
+
+#include "io/buffer.h"
+#include "shard/index.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kMaxBlockRecords = 4096;
+constexpr uint64_t kFirstBlockRecords = 16;
+constexpr uint64_t kRampBlocks = 16;
+// A run's first records, about so many, are read one by one: the first block of a shuffle has
+// records of nearly every piece in the window. Only where the window takes longer to read, which is
+// soon so in the page cache.
+constexpr uint64_t kSingleRecords = 4096;
+constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
+constexpr uint64_t kMinWindowBytes = 128 << 20;
+// Memory besides the records themselves.
+constexpr uint64_t kViewBytes = sizeof(std::string_view);
+constexpr uint64_t kUnitOverhead = 512;
+
+uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+// Whether each lane of the order belongs to one rank alone.
+bool LanesOwned(const OrderSpec& spec, uint64_t world) {
+  return spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
+         spec.lanes % world == 0;
+}
+
+void AddNewUnit(std::shared_ptr<PlannedUnit> unit, PlannedBlock* block) {
+  block->new_memory += unit->memory;
+  block->new_units.push_back(std::move(unit));
+}
+
+void AddToSlices(PlannedUnit* unit, uint64_t item, PlannedBlock* block) {
+  const uint32_t index = unit->IndexOf(item);
+  if (!block->slices.empty()) {
+    UnitSlice& last = block->slices.back();
+    if (last.unit == unit && last.first + last.count == index) {
+      ++last.count;
+      return;
+    }
+  }
+  block->slices.push_back({unit, index, 1});
+}
+
+}  // namespace
+
+ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
+                         const Selection& selection, std::shared_ptr<const Order> order,
+                         ReadPlanOptions plan_options, const ReadPlace& place, uint64_t position)
+    : table_(std::move(table)),
+      options_(options),
+      selection_(selection),
+      order_(std::move(order)),
+      plan_options_(std::move(plan_options)),
+      whole_epoch_{.batch = options.batch, .world = options.world},
+      chunk_divider_(order_->spec().chunk),
+      first_epoch_(place.epoch),
+      lanes_owned_(LanesOwned(order_->spec(), options.world)),
+      epoch_(place.epoch),
+      position_(position),
+      pieces_from_(position) {
+  ShareEpoch(place);
+  const uint64_t mean = table_->mean_bytes();
+  block_records_ = options.block_records;
+  ramp_ = block_records_ == 0;
+  if (ramp_) {
+    block_records_ =
+        std::clamp<uint64_t>(kReadBlockBytes / std::max<uint64_t>(1, mean), 1, kMaxBlockRecords);
+  }
+  const uint64_t least = plan_options_.cached ? kMinCachedWindowBytes : kMinWindowBytes;
+  if (plan_options_.whole_pieces && order_->spec().kind == OrderSpec::Kind::kShuffle &&
+      mean <= kMergeGapBytes && order_->span() * mean >= least && !AnyCompressed()) {
+    singly_until_ = position + kSingleRecords * options.world;
+  }
+}
+
+// Where a record cannot be read without those before it.
+bool ReadPlanner::AnyCompressed() const {
+  for (size_t shard = 0; shard < table_->num_shards(); ++shard) {
+    if (table_->summary(shard).compression != Compression::kNone) return true;
+  }
+  return false;
+}
+
+// A piece of the order; for compressed shards read in their order, one that begins at a restart
+// point, so that nothing is inflated twice.
+absl::StatusOr<OrderPiece> ReadPlanner::PieceOf(uint64_t item) const {
+  const bool by_position = order_->spec().kind == OrderSpec::Kind::kShuffle;
+  const bool all = selection_.size() == table_->num_records();
+  if (by_position || !all) return order_->PieceOf(epoch_, item);
+  const size_t shard = table_->ShardOf(item);
+  if (table_->summary(shard).compression == Compression::kNone) {
+    return order_->PieceOf(epoch_, item);
+  }
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = table_->Index(shard);
+  if (!opened.ok()) return opened.status();
+  const ShardIndex& index = **opened;
+  const uint64_t shard_begin = table_->begins()[shard];
+  const uint64_t offset = index.Offset(item - shard_begin);
+  const uint64_t restart =
+      std::min(index.RestartAtOrAfter(offset), index.summary().stream_bytes) == offset
+          ? offset
+          : index.RestartBefore(offset, /*with_window=*/false).stream_offset;
+  const uint64_t cell = restart / kReadBlockBytes * kReadBlockBytes;
+  const auto first_at = [&](uint64_t bytes) {
+    if (bytes >= index.summary().stream_bytes) return index.records();
+    const uint64_t record = index.RecordAt(bytes);
+    return index.Offset(record) < bytes ? record + 1 : record;
+  };
+  const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
+  const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kReadBlockBytes));
+  // Restart points that make no sense: any piece is as good.
+  if (item < begin || item >= end) return order_->PieceOf(epoch_, item);
+  return OrderPiece{begin, end, order_->PositionOf(epoch_, begin),
+                    order_->PositionOf(epoch_, end - 1)};
+}
+
+// The new unit that holds `item`.
+absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item) {
+  auto unit = plan_options_.make_unit();
+  absl::StatusOr<OrderPiece> piece = PieceOf(item);
+  if (!piece.ok()) return piece.status();
+  unit->begin = piece->begin;
+  unit->end = piece->end;
+  // Which positions of the piece are delivered, and by this rank?
+  const uint64_t from = epoch_ == first_epoch_ ? pieces_from_ : 0;
+  const uint64_t to = std::min(end_, order_->size());
+  const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
+  const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
+  const bool cut = piece->min_position < from || piece->max_position >= to;
+  // Of small records all are read anyway, and to ask for each where it comes takes longer.
+  const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
+                            table_->mean_bytes() <= kMergeGapBytes);
+  if (!mine || !all) {
+    for (uint64_t i = unit->begin; i < unit->end; ++i) {
+      const uint64_t position = order_->PositionOf(epoch_, i);
+      if (position >= from && position < to && position % options_.world == residue_) {
+        unit->needed.push_back(static_cast<uint32_t>(i - unit->begin));
+      }
+    }
+    if (unit->needed.size() == unit->end - unit->begin) unit->needed.clear();
+  }
+  unit->left = unit->records();
+  if (mine && cut && all) {
+    unit->left = UINT64_MAX;
+    cut_units_.emplace(piece->max_position, unit);
+  }
+  absl::Status status = absl::OkStatus();
+  if (unit->needed.empty()) {
+    status = AddExtents(unit->begin, unit->end, unit.get());
+  } else {
+    status = AddNeededExtents(unit.get());
+  }
+  if (!status.ok()) return status;
+  CountMemory(unit.get());
+  return unit;
+}
+
+// Of what is needed, neighbours are read together, with what little lies between them.
+absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
+  const std::vector<uint32_t>& needed = unit->needed;
+  const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
+  for (size_t i = 0, j; i < needed.size(); i = j) {
+    j = i + 1;
+    while (j < needed.size() && needed[j] - needed[j - 1] - 1 <= gap) ++j;
+    const size_t first_new = unit->extents.size();
+    absl::Status status =
+        AddExtents(unit->begin + needed[i], unit->begin + needed[j - 1] + 1, unit);
+    if (!status.ok()) return status;
+    uint64_t at = needed[i];
+    size_t next = i;
+    size_t kept = first_new;
+    for (size_t e = first_new; e < unit->extents.size(); ++e) {
+      Extent& extent = unit->extents[e];
+      const uint64_t end = at + extent.records;
+      for (; next < j && needed[next] < end; ++next) {
+        extent.wanted.push_back(static_cast<uint32_t>(needed[next] - at));
+      }
+      at = end;
+      // What lies between may have an extent (a shard) of its own.
+      if (extent.wanted.empty()) continue;
+      if (extent.wanted.size() == extent.records) extent.wanted.clear();
+      if (kept != e) unit->extents[kept] = std::move(extent);
+      ++kept;
+    }
+    unit->extents.resize(kept);
+  }
+  return absl::OkStatus();
+}
+
+// The unit of items that are read one by one.
+absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeScatteredUnit(
+    absl::Span<const uint64_t> items) {
+  auto unit = plan_options_.make_unit();
+  unit->scattered.assign(items.begin(), items.end());
+  std::sort(unit->scattered.begin(), unit->scattered.end());
+  std::vector<uint64_t>& sorted = unit->scattered;
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  unit->left = items.size();
+  unit->extents.reserve(sorted.size());
+  for (size_t i = 0, j; i < sorted.size(); i = j) {
+    j = i + 1;
+    while (j < sorted.size() && sorted[j] == sorted[j - 1] + 1) ++j;
+    absl::Status status = AddExtents(sorted[i], sorted[j - 1] + 1, unit.get());
+    if (!status.ok()) return status;
+  }
+  CountMemory(unit.get());
+  return unit;
+}
+
+absl::Status ReadPlanner::AddExtents(uint64_t begin, uint64_t end, PlannedUnit* unit) const {
+  absl::Status status = absl::OkStatus();
+  selection_.ForEachRange(begin, end, [&](uint64_t first, uint64_t count) {
+    if (status.ok()) status = AppendExtents(*table_, first, count, &unit->extents);
+  });
+  return status;
+}
+
+void ReadPlanner::CountMemory(PlannedUnit* unit) const {
+  unit->memory = kUnitOverhead + unit->records() * kViewBytes;
+  uint64_t bytes = 0;
+  for (const Extent& extent : unit->extents) {
+    unit->memory += sizeof(Extent) + sizeof(ReadResult);
+    if (extent.compressed()) {
+      // Deflated and inflated, each with a bit more.
+      unit->memory += extent.bytes + kReadBlockBytes;
+    } else if (SharesBuffer(*unit)) {
+      bytes += extent.bytes;
+    } else {
+      unit->memory += RoundUp(extent.bytes + Buffer::kAlignment, Buffer::kAlignment);
+    }
+  }
+  unit->memory += RoundUp(bytes, Buffer::kAlignment);
+}
+
+PlannedUnit* ReadPlanner::FindUnit(uint64_t item) {
+  const uint64_t number = chunk_divider_.Divide(item).quotient;
+  PlannedUnit*& recent = recent_units_[number % kRecentUnits];
+  if (recent != nullptr && recent->begin <= item && item < recent->end) return recent;
+  const auto bucket = units_.find(number);
+  if (bucket == units_.end()) return nullptr;
+  for (const std::shared_ptr<PlannedUnit>& unit : bucket->second) {
+    if (unit->begin <= item && item < unit->end) return recent = unit.get();
+  }
+  return nullptr;
+}
+
+void ReadPlanner::InsertUnit(const std::shared_ptr<PlannedUnit>& unit) {
+  const uint64_t chunk = order_->spec().chunk;
+  for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+    units_[b].push_back(unit);
+  }
+}
+
+void ReadPlanner::EraseUnit(PlannedUnit* unit) {
+  const uint64_t chunk = order_->spec().chunk;
+  for (uint64_t b = unit->begin / chunk; b <= (unit->end - 1) / chunk; ++b) {
+    if (recent_units_[b % kRecentUnits] == unit) recent_units_[b % kRecentUnits] = nullptr;
+    const auto bucket = units_.find(b);
+    auto& units = bucket->second;
+    units.erase(std::remove_if(units.begin(), units.end(),
+                               [unit](const auto& other) { return other.get() == unit; }),
+                units.end());
+    if (units.empty()) units_.erase(bucket);
+  }
+}
+
+// The positions of the epoch that is planned that are this rank's.
+void ReadPlanner::ShareEpoch(const ReadPlace& place) {
+  end_ = place.End(order_->size(), options_.end);
+  residue_ = (place.from + options_.rank) % options_.world;
+}
+
+// False: epochs deliver nothing.
+bool ReadPlanner::GoToNextEpoch() {
+  ++epoch_;
+  position_ = options_.rank;
+  ShareEpoch(whole_epoch_);
+  units_.clear();
+  cut_units_.clear();
+  std::fill(recent_units_.begin(), recent_units_.end(), nullptr);
+  return end_ > 0;
+}
+
+absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
+  const uint64_t stride = options_.world;
+  while (position_ >= end_) {
+    if (!GoToNextEpoch()) return false;
+  }
+  if (options_.epochs && epoch_ >= *options_.epochs) return false;
+  block->number = next_block_++;
+  block->epoch = epoch_;
+  block->position = position_;
+  block->stride = stride;
+  uint64_t n = block_records_;
+  if (ramp_ && block->number < kRampBlocks) {
+    n = std::min(n, kFirstBlockRecords << block->number);
+  }
+  n = std::min(n, (end_ - position_ + stride - 1) / stride);
+  const uint64_t size = order_->size();
+  const uint64_t real =
+      position_ >= size ? 0 : std::min(n, (size - position_ + stride - 1) / stride);
+  items_.resize(n);
+  order_->Fill(epoch_, position_, stride, absl::MakeSpan(items_).first(real));
+  for (uint64_t i = real; i < n; ++i) {
+    items_[i] = order_->ItemAt(epoch_, (position_ + i * stride) % size);
+  }
+  if (options_.end == EpochEnd::kPad) block->padded = n - real;
+
+  block->slices.reserve(n);
+  const bool singly = !plan_options_.whole_pieces ||
+                      (epoch_ == first_epoch_ && position_ + n * stride <= singly_until_);
+  const uint64_t in_pieces = singly ? 0 : real;
+  PlannedUnit* unit = nullptr;  // of the item before
+  for (uint64_t i = 0; i < in_pieces; ++i) {
+    const uint64_t item = items_[i];
+    if (unit == nullptr || item < unit->begin || item >= unit->end) {
+      unit = FindUnit(item);
+      if (unit == nullptr) {
+        absl::StatusOr<std::shared_ptr<PlannedUnit>> made = MakeUnit(item);
+        if (!made.ok()) return made.status();
+        unit = made->get();
+        InsertUnit(*made);
+        AddNewUnit(*std::move(made), block);
+      }
+    }
+    if (unit->last_block != block->number) {
+      unit->last_block = block->number;
+      block->units.push_back(unit->shared_from_this());
+    }
+    AddToSlices(unit, item, block);
+    if (--unit->left == 0) {
+      // Blocks keep it from here on.
+      EraseUnit(unit);
+      unit = nullptr;
+    }
+  }
+  // What is padding has been delivered before, and its unit let go.
+  if (in_pieces < n) {
+    absl::StatusOr<std::shared_ptr<PlannedUnit>> made =
+        MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
+    if (!made.ok()) return made.status();
+    for (uint64_t i = in_pieces; i < n; ++i) AddToSlices(made->get(), items_[i], block);
+    block->units.push_back(*made);
+    AddNewUnit(*std::move(made), block);
+  }
+  position_ += n * stride;
+  if (singly) pieces_from_ = position_;
+  while (!cut_units_.empty() && cut_units_.begin()->first < position_) {
+    EraseUnit(cut_units_.begin()->second.get());
+    cut_units_.erase(cut_units_.begin());
+  }
+  return true;
+}
+
+MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options) {
+  const OrderSpec& spec = order.spec();
+  const uint64_t mean = table.mean_bytes();
+  // Of a lane that all ranks share, small records are read by each of them.
+  const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
+  const uint64_t span = divided ? order.span() / options.world + 1 : order.span();
+  const uint64_t held = span * (mean + kViewBytes);
+  MemoryPlan plan;
+  plan.held_bytes = held + held / 8 + 8 * kReadBlockBytes;
+  plan.budget_bytes = options.budget_bytes;
+  const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
+  const bool exact = shuffled && spec.window == OrderSpec::kAll;
+  plan.whole_chunks = !exact && (!shuffled || plan.held_bytes <= plan.budget_bytes);
+  return plan;
+}
+
+}  // namespace shardfeed

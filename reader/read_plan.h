@@ -1,0 +1,166 @@
+// Which records a run reads together, and which of them make up each block.
+
+#ifndef SHARDFEED_READER_READ_PLAN_H_
+#define SHARDFEED_READER_READ_PLAN_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "reader/divider.h"
+#include "reader/order.h"
+#include "reader/place.h"
+#include "reader/reader_options.h"
+#include "reader/selection.h"
+#include "reader/shard_table.h"
+#include "reader/unit.h"
+
+namespace shardfeed {
+
+// About so much is read at once, and delivered in a block.
+inline constexpr uint64_t kReadBlockBytes = 1 << 20;
+// Records that are not needed are read all the same when less than this lies between two that are.
+inline constexpr uint64_t kMergeGapBytes = 32 << 10;
+
+// Records that are read together. Whoever reads adds what else it knows of them.
+struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
+  // Either a piece of the order, items [begin, end), of which this rank delivers those in `needed`
+  // (rising; all if empty); or, if `scattered` is not empty, the items of one block, rising.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::vector<uint32_t> needed;
+  std::vector<uint64_t> scattered;
+  Extents extents;
+  uint64_t memory = 0;  // bytes that reading and holding it takes
+  // Of the planner.
+  uint64_t left = 0;                 // records that no block has asked for yet
+  uint64_t last_block = UINT64_MAX;  // that has asked for any
+
+  uint64_t records() const {
+    if (!scattered.empty()) return scattered.size();
+    return needed.empty() ? end - begin : needed.size();
+  }
+  // Where item `item` stands among its records.
+  uint32_t IndexOf(uint64_t item) const {
+    if (!scattered.empty()) {
+      return std::lower_bound(scattered.begin(), scattered.end(), item) - scattered.begin();
+    }
+    const auto local = static_cast<uint32_t>(item - begin);
+    if (needed.empty()) return local;
+    return std::lower_bound(needed.begin(), needed.end(), local) - needed.begin();
+  }
+};
+
+// Consecutive records of one unit.
+struct UnitSlice {
+  PlannedUnit* unit;
+  uint32_t first;
+  uint32_t count;
+};
+
+// A stretch of this rank's positions: position, position + stride ... of the epoch.
+struct PlannedBlock {
+  uint64_t number = 0;
+  uint64_t epoch = 0;
+  uint64_t position = 0;
+  uint64_t stride = 1;
+  uint64_t padded = 0;  // so many of the last records are padding
+  std::vector<UnitSlice> slices;
+  std::vector<std::shared_ptr<PlannedUnit>> units;
+  std::vector<std::shared_ptr<PlannedUnit>> new_units;  // those of no block before
+  uint64_t new_memory = 0;                              // of these
+};
+
+struct ReadPlanOptions {
+  bool whole_pieces = true;  // units are pieces of the order, not single records
+  // A run's first records are read one by one, where reading the window takes long: whether that is
+  // so in the page cache (kMinCachedWindowBytes) or on a device.
+  bool cached = false;
+  // Many reads share a buffer; otherwise each has whole pages of its own.
+  bool shared_buffers = true;
+  // Makes a unit: of a type of the caller's.
+  std::function<std::shared_ptr<PlannedUnit>()> make_unit = [] {
+    return std::make_shared<PlannedUnit>();
+  };
+};
+
+// Plans one block after another: units that are not there yet come with the first block that needs
+// them, and are forgotten with the last one. What it plans depends on nothing but its arguments.
+// Not thread safe; reads nothing but indexes.
+class ReadPlanner {
+ public:
+  // From `place` on, whose epoch is shared by the ranks and batches of `options`; `position` is the
+  // first that is read, one of options.rank.
+  ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
+              const Selection& selection, std::shared_ptr<const Order> order,
+              ReadPlanOptions plan_options, const ReadPlace& place, uint64_t position);
+
+  // Fills in the next block, which must be a new one. False: there is none behind the last epoch.
+  // Errors are those of ShardTable::Index.
+  absl::StatusOr<bool> Next(PlannedBlock* block);
+
+  // Whether the extents of a unit share a buffer.
+  bool SharesBuffer(const PlannedUnit& unit) const {
+    return unit.extents.size() > 1 && plan_options_.shared_buffers;
+  }
+
+ private:
+  bool AnyCompressed() const;
+  absl::StatusOr<OrderPiece> PieceOf(uint64_t item) const;
+  absl::StatusOr<std::shared_ptr<PlannedUnit>> MakeUnit(uint64_t item);
+  absl::StatusOr<std::shared_ptr<PlannedUnit>> MakeScatteredUnit(absl::Span<const uint64_t> items);
+  absl::Status AddNeededExtents(PlannedUnit* unit) const;
+  absl::Status AddExtents(uint64_t begin, uint64_t end, PlannedUnit* unit) const;
+  void CountMemory(PlannedUnit* unit) const;
+  PlannedUnit* FindUnit(uint64_t item);
+  void InsertUnit(const std::shared_ptr<PlannedUnit>& unit);
+  void EraseUnit(PlannedUnit* unit);
+  void ShareEpoch(const ReadPlace& place);
+  bool GoToNextEpoch();
+
+  const std::shared_ptr<const ShardTable> table_;
+  const ReaderOptions options_;
+  const Selection selection_;
+  const std::shared_ptr<const Order> order_;
+  const ReadPlanOptions plan_options_;
+  const ReadPlace whole_epoch_;  // how an epoch is shared from its first position on
+  const Divider chunk_divider_;
+  const uint64_t first_epoch_;
+  const bool lanes_owned_;  // each lane belongs to one rank
+  uint64_t block_records_ = 0;
+  bool ramp_ = false;  // the first blocks are smaller
+
+  uint64_t epoch_;
+  uint64_t position_;
+  // Positions from here on are not delivered; beyond the order's size they are padding.
+  uint64_t end_ = 0;
+  uint64_t residue_ = 0;  // of this rank's positions, divided by the number of ranks
+  uint64_t next_block_ = 0;
+  std::vector<uint64_t> items_;
+  // Units of which not all records have been planned, by the chunks that they overlap.
+  absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
+  static constexpr size_t kRecentUnits = 4096;
+  std::vector<PlannedUnit*> recent_units_ = std::vector<PlannedUnit*>(kRecentUnits);
+  // Units of which not all records are delivered, by the last position that one of them may have:
+  // they are forgotten behind it.
+  std::multimap<uint64_t, std::shared_ptr<PlannedUnit>> cut_units_;
+  // Blocks that end before it are of single records; pieces begin behind them. Of the first epoch.
+  uint64_t singly_until_ = 0;
+  uint64_t pieces_from_ = 0;
+};
+
+// What the window of an order takes, and whether units are whole pieces of it.
+MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_READ_PLAN_H_
