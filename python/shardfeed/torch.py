@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+import sys
+from multiprocessing.context import get_spawning_popen
+from types import FrameType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.data import Dataset as TorchDataset
@@ -91,10 +94,24 @@ class DistributedSampler(TorchDistributedSampler):
 _MOST_WORKERS = 1024
 
 
+def _shared_out_by_accelerate() -> bool:
+    """Whether one of Hugging Face Accelerate's loaders, such as its prepare() makes, asks for the
+    elements: it shares out among the ranks whatever a dataset gives. It tells the dataset nothing,
+    so that the frames of its calls are looked for; a forked worker has those of its parent."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "accelerate.data_loader":
+            # With one process it shares nothing out; another launcher's ranks it does not know.
+            return sys.modules["accelerate"].PartialState().num_processes > 1
+        frame = frame.f_back
+    return False
+
+
 class IterableDataset(TorchIterableDataset):
     """The elements of a chain, shared out among ranks and, within each, among workers: nothing comes
     twice, and nothing is left out but what `end` of sf.read says. The chain must not shard itself.
-    What counts elements (take, skip, enumerate) counts those of all.
+    What counts elements (take, skip, enumerate) counts those of all. To a loader that Accelerate
+    prepares, which shares out among the ranks itself, it gives what all ranks have together.
 
     Use DataLoader(batch_size=None) for a chain that batches. rank and world: by default those of the
     process that iterates, when it begins to, see ranks.py. Each run takes the next epoch, in workers
@@ -111,15 +128,23 @@ class IterableDataset(TorchIterableDataset):
         self._iterator: Any = None
         self._state: Optional[Dict[str, Any]] = None
         self._pid = 0
+        self._shared_out = False  # in a worker that Accelerate's loader spawned
         self._part(0, 1)  # a chain that shards itself is told at once
 
     @property
     def rank(self) -> int:
-        return (self._rank_and_world or rank_and_world())[0]
+        return self._find_rank_and_world()[0]
 
     @property
     def world(self) -> int:
-        return (self._rank_and_world or rank_and_world())[1]
+        return self._find_rank_and_world()[1]
+
+    def _find_rank_and_world(self) -> Tuple[int, int]:
+        if self._rank_and_world is not None:
+            return self._rank_and_world
+        if self._shared_out or _shared_out_by_accelerate():
+            return 0, 1
+        return rank_and_world()
 
     def _part(self, rank: int, world: int) -> Dataset:
         """What rank `rank` of `world` has of the chain, taken as near to its sources as can be."""
@@ -158,7 +183,9 @@ class IterableDataset(TorchIterableDataset):
         self._state = state or None
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_iterator": None}
+        shared_out = self._shared_out or (get_spawning_popen() is not None and
+                                          _shared_out_by_accelerate())
+        return {**self.__dict__, "_iterator": None, "_shared_out": shared_out}
 
 
 __all__ = ["DistributedSampler", "IterableDataset", "MapDataset", "torch"]
