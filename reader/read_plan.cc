@@ -10,7 +10,6 @@ namespace {
 
 constexpr uint64_t kMaxBlockRecords = 4096;
 constexpr uint64_t kFirstBlockRecords = 16;
-constexpr uint64_t kRampBlocks = 16;
 // A run's first records, about so many, are read one by one: the first block of a shuffle has
 // records of nearly every piece in the window. Only where the window takes longer to read, which is
 // soon so in the page cache.

@@ -28,6 +28,8 @@ namespace shardfeed {
 
 // About so much is read at once, and delivered in a block.
 inline constexpr uint64_t kReadBlockBytes = 1 << 20;
+// So many of the first blocks are small, so that they come soon.
+inline constexpr uint64_t kRampBlocks = 16;
 // Records that are not needed are read all the same when less than this lies between two that are.
 inline constexpr uint64_t kMergeGapBytes = 32 << 10;
 

@@ -1,0 +1,48 @@
+"""What the programs beside this file have in common: the records, and how they are told of.
+
+A program is run with the folder for what it tells and the dataset as its first two arguments, by
+frameworks_test.py, which starts as many of its processes as there are to be ranks.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+import shardfeed as sf
+
+RECORDS = 997  # a prime number: no number of ranks, workers or batches divides it
+SHARDS = 5
+COLUMNS = {"n": sf.int64, "x": sf.fixed(4, sf.float32), "y": sf.float32}
+
+
+def write(spec):
+    """Record i holds the number i; y is the sum of x."""
+    with sf.write(spec, sync=False) as writer:
+        for i in range(RECORDS):
+            x = [(i * k % 7) / 7 for k in (1, 2, 3, 5)]
+            writer.write({"n": i, "x": x, "y": float(sum(x))})
+
+
+def arguments():
+    """(folder, dataset, all others) of the command line."""
+    return pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+
+
+def parsed(spec, **options):
+    return sf.read(spec, **options).shuffle(seed=1).parse(COLUMNS)
+
+
+def numbers(batches):
+    """The records of each batch."""
+    return [batch["n"].reshape(-1).tolist() for batch in batches]
+
+
+def flat(lists):
+    return [n for some in lists for n in some]
+
+
+def tell(folder, rank=0, **what):
+    """A line of JSON in the rank's file: frameworks may print what they like."""
+    with open(folder / f"rank-{rank}.jsonl", "a") as lines:
+        lines.write(json.dumps({"rank": rank, "pid": os.getpid(), **what}) + "\n")

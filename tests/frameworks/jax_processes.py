@@ -1,0 +1,40 @@
+"""JAX on several processes: each reads its own part, which together are global arrays.
+
+    jax_processes.py FOLDER DATASET COORDINATOR PROCESSES PROCESS
+"""
+
+import common
+import jax
+import numpy as np
+import shardfeed as sf
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+EPOCHS = 3
+BATCH = 8
+
+
+def main():
+    folder, spec, (coordinator, processes, process) = common.arguments()
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(coordinator, int(processes), int(process))
+    rows = NamedSharding(Mesh(np.array(jax.devices()), "rows"), PartitionSpec("rows"))
+    ds = (sf.read(spec, batch=BATCH).shuffle(seed=1).shard()  # by jax.process_index()
+          .parse(common.COLUMNS).batch(BATCH))
+    total = jax.jit(lambda n: n.sum(), out_shardings=NamedSharding(rows.mesh, PartitionSpec()))
+    epochs, sums, arrays = [], [], True
+    for _ in range(EPOCHS):
+        mine, sum_of_all = [], 0
+        for batch in ds.jax():
+            arrays = arrays and all(isinstance(value, jax.Array) for value in batch.values())
+            whole = jax.make_array_from_process_local_data(rows, np.asarray(batch["n"]))
+            assert whole.shape == (BATCH * int(processes),)
+            sum_of_all += int(total(whole))
+            mine.append(np.asarray(batch["n"]).tolist())
+        epochs.append(mine)
+        sums.append(sum_of_all)
+    common.tell(folder, jax.process_index(), epochs=epochs, sums=sums, arrays=arrays)
+    jax.distributed.shutdown()
+
+
+if __name__ == "__main__":
+    main()
