@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "cli/commands.h"
@@ -30,7 +31,7 @@ struct ConvertFlags {
   bool no_shuffle = false;
   std::optional<uint64_t> limit;
   std::string on_error = "fail";
-  std::string max_skipped;
+  std::optional<std::string> max_skipped;
   std::string splits;
   bool dedup = false;
   bool resume = false;
@@ -144,16 +145,16 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.skip_defects = flags.on_error == "skip";
-  if (!flags.max_skipped.empty() && !converting.skip_defects) {
+  if (flags.max_skipped && !converting.skip_defects) {
     return ReportError(
         absl::InvalidArgumentError("--max-skipped: nothing is skipped without --on-error skip"));
   }
-  if (!flags.max_skipped.empty()) {
-    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(flags.max_skipped);
+  if (flags.max_skipped) {
+    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(*flags.max_skipped);
     if (!ceiling) {
       return ReportError(absl::InvalidArgumentError(
           fmt::format("--max-skipped {}: neither a number of records nor a share such as 5%",
-                      flags.max_skipped)));
+                      *flags.max_skipped)));
     }
     converting.max_skipped = *ceiling;
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands.h"
@@ -30,7 +31,7 @@ struct ReadFlags {
   CacheUse cache = CacheUse::kAuto;
   bool any_order = false;
   bool skip_damaged = false;
-  std::string max_skipped;
+  std::optional<std::string> max_skipped;
   bool parse = false;
   uint32_t image = 0;  // 0: no pictures are decoded
   std::string image_feature = "image/encoded";
@@ -75,7 +76,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   if (!lazy.ok()) return ReportError(lazy.status());
   if ((*lazy)->made()) {
     table = *(*lazy)->Get();
-  } else if (flags.skip_to > 0 || !NeedNoTable(flags.order)) {
+  } else if (flags.skip_to > 0 || flags.skip_damaged || !NeedNoTable(flags.order)) {
     absl::StatusOr<std::shared_ptr<const ShardTable>> made =
         OpenTable(flags.order, options, opening.salvage);
     if (!made.ok()) return ReportError(made.status());
@@ -92,14 +93,14 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   reading->epochs = flags.epochs;
   reading->deterministic = !flags.any_order;
   reading->damage.skip = flags.skip_damaged;
-  if (!flags.max_skipped.empty()) {
-    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(flags.max_skipped);
+  if (flags.max_skipped) {
+    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(*flags.max_skipped);
     if (!flags.skip_damaged || !ceiling) {
       return ReportError(absl::InvalidArgumentError(
           ceiling ? "--max-skipped: nothing is skipped without --skip-damaged"
                   : fmt::format("--max-skipped {}: neither a number of records nor a share such "
                                 "as 5%",
-                                flags.max_skipped)));
+                                *flags.max_skipped)));
     }
     reading->damage.max_skipped = *ceiling;
   }

@@ -106,15 +106,20 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   const auto salvage = [&](const absl::Status& damage) {
     absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
         CopySoundRecords(shard.path, options.stop, nullptr);
-    // Nothing of it is a record.
-    if (copy.ok() && (*copy)->index->records() == 0) return damage;
     if (!copy.ok()) return copy.status();
+    const std::vector<DamagedPlace>& places = (*copy)->places;
+    if (!places.empty() && places[0].kind == "not a TFRecord") return damage;
     ++copied_;
     shard.summary = (*copy)->index->summary();
     shard.built = (*copy)->index;
     shard.copy = *std::move(copy);
     return absl::OkStatus();
   };
+  if (summary.ok()) {
+    absl::Status whole = CheckNotCut(shard.path, building);
+    if (absl::IsDataLoss(whole) && options.salvage) return salvage(whole);
+    if (!whole.ok()) return whole;
+  }
   if (options.keep_indexes) {
     summary = WriteIndex(shard.path, building);
     if (summary.ok()) {

@@ -91,6 +91,8 @@ absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(
   copy->places = (*salvager)->damage();
   uint64_t all_lost = 0;
   for (const DamagedPlace& place : copy->places) all_lost += place.records.value_or(1);
+  // Where nothing is kept, something is lost, though nobody can tell what.
+  if (next == 0 && all_lost == 0 && !copy->places.empty()) all_lost = 1;
   AppendLost(all_lost - std::min(all_lost, lost), &frames);
   absl::Status status = flush();
   if (status.ok()) status = (*output)->Close();

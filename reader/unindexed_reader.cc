@@ -21,7 +21,8 @@ constexpr uint64_t kRampBlocks = 8;
 }  // namespace
 
 bool UnindexedReader::CanRead(const ReaderOptions& options) {
-  return options.order.kind != OrderSpec::Kind::kShuffle && !options.records;
+  return options.order.kind != OrderSpec::Kind::kShuffle && !options.records &&
+         !options.damage.skip;
 }
 
 UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)
@@ -41,7 +42,8 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
     std::shared_ptr<const LazyShardTable> table, ReaderOptions options, std::stop_token stop) {
   if (!CanRead(options)) {
     return absl::InvalidArgumentError(
-        "shuffled and selected records need an index; make it with 'shardfeed index'");
+        "shuffled and selected records, and those behind damage, need an index; make it with "
+        "'shardfeed index'");
   }
   // What a Reader says of these options is said now.
   absl::StatusOr<std::shared_ptr<const ShardTable>> none = ShardTable::Open(ShardSet());

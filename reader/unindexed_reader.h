@@ -31,7 +31,7 @@ namespace shardfeed {
 class UnindexedReader {
  public:
   // Whether reading can begin without an index: in sequential and interleave order, when all
-  // records are read.
+  // records are read and damage is an error. (A shard that was cut has places for what it lost.)
   static bool CanRead(const ReaderOptions& options);
 
   // `stop` ends the making of indexes, and with it Next, with Cancelled. InvalidArgument: not

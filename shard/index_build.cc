@@ -1,6 +1,7 @@
 #include "shard/index_build.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <utility>
@@ -272,6 +273,33 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
   return ShardIndex::FromBytes(*std::move(bytes), "index of " + path);
 }
 
+absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& options) {
+  const absl::StatusOr<std::shared_ptr<const ShardIndex>> old = ShardIndex::Open(IndexPath(path));
+  if (!old.ok()) return absl::OkStatus();
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (error || size >= (*old)->summary().shard_bytes) return absl::OkStatus();
+  // An empty file has no compression of its own.
+  uint64_t records = 0;
+  if (size > 0) {
+    const absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
+    // Told where the index is made.
+    if (!now.ok()) return absl::IsCancelled(now.status()) ? now.status() : absl::OkStatus();
+    if ((*now)->summary().compression != (*old)->summary().compression) return absl::OkStatus();
+    records = (*now)->records();
+    if (records >= (*old)->records()) return absl::OkStatus();
+    for (uint64_t i = 0; i <= records; ++i) {
+      if ((*now)->Offset(i) != (*old)->Offset(i)) return absl::OkStatus();
+    }
+  }
+  if (records == (*old)->records()) return absl::OkStatus();
+  return absl::DataLossError(
+      fmt::format("{}: ends in front of record {} of the {} that its index knows; 'shardfeed "
+                  "repair' saves what "
+                  "is there, or 'shardfeed index' makes the index anew if none is missing",
+                  path, records, (*old)->records()));
+}
+
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
                                                                    const IndexBuildOptions& options,
                                                                    bool* built) {
@@ -281,6 +309,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::st
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
     if (!file.ok()) return file.status();
     if ((*index)->summary().shard_bytes == (*file)->size()) return index;
+    if (absl::Status status = CheckNotCut(path, options); !status.ok()) return status;
   } else if (!absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
     return index.status();
   }

@@ -57,7 +57,7 @@ std::optional<DamagedPlace> OtherRecords(const std::string& path, const Manifest
 // Looks through one shard; `take` gets its records.
 absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvaging,
                           const RepairOptions& options, const std::optional<Manifest>& manifest,
-                          ShardAccount* account, Compression* compression,
+                          ShardAccount* account,
                           const std::function<absl::Status(const RecordBlock&)>& take) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
   if (absl::IsNotFound(salvager.status())) {
@@ -72,7 +72,6 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
   }
   if (!salvager.ok()) return salvager.status();
   account->bytes = (*salvager)->file().size();
-  *compression = (*salvager)->compression();
   RecordBlock block;
   RecordsDigest digest;
   uint64_t passed = 0;
@@ -202,12 +201,11 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   };
   RepairAccount account;
   account.shards.resize(num_shards);
-  std::vector<Compression> compressions(num_shards, Compression::kNone);
   const auto pass = [&](size_t i, const auto& take) {
     account.shards[i] = {};
     account.shards[i].shard = input.paths[i];
     return SalvageShard(input.paths[i], salvaging_of(i), options, manifest, &account.shards[i],
-                        &compressions[i], take);
+                        take);
   };
   const size_t threads = ThreadCount(options.threads);
   if (options.dry_run) {
@@ -217,24 +215,23 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     if (!status.ok()) return status;
     return account;
   }
-  // The compression is known once all were opened.
-  std::optional<Compression> compression;
-  if (manifest) compression = manifest->compression;
-  for (size_t i = 0; i < num_shards; ++i) {
+  // The manifest's compression, or that of most shards: of a shard whose beginning is damaged it
+  // may be a guess.
+  std::map<Compression, size_t> found;
+  for (size_t i = 0; i < num_shards && !manifest; ++i) {
     absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
         ShardSalvager::Open(input.paths[i], salvaging_of(i));
     if (absl::IsNotFound(opened.status())) continue;
     if (!opened.ok()) return opened.status();
-    if ((*opened)->file().size() == 0) continue;
-    if (compression && *compression != (*opened)->compression()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: {}, where others are {}; repair them apart", input.paths[i],
-                      CompressionName((*opened)->compression()), CompressionName(*compression)));
-    }
-    compression = (*opened)->compression();
+    if ((*opened)->file().size() > 0) ++found[(*opened)->compression()];
   }
+  const auto most = std::max_element(
+      found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const Compression compression = manifest              ? manifest->compression
+                                  : most != found.end() ? most->first
+                                                        : Compression::kNone;
   DatasetWriterOptions writing;
-  writing.encode.compression = compression.value_or(Compression::kNone);
+  writing.encode.compression = compression;
   writing.encode.compression_level = options.compression_level;
   writing.threads = options.threads;
   writing.overwrite = options.overwrite;

@@ -60,7 +60,7 @@ absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec);
 // output without a count gets as many shards as the input has.
 //
 // InvalidArgument: the output is the input, has another number of shards, or the input is
-// compressed by SNAPPY or in different ways. Others: those of DatasetWriter and of reading.
+// compressed by SNAPPY. Others: those of DatasetWriter and of reading.
 absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
                                      const RepairOptions& options);
 

@@ -45,7 +45,10 @@ class ShardSalvager::Window {
     begin_ = 0;
     while (end_ < size && !ended_) {
       if (bytes_.size() - end_ < kReadBytes) {
-        bytes_.resize(std::max(bytes_.size() + kReadBytes, 2 * end_));
+        const size_t more = std::max<uint64_t>(bytes_.size() + kReadBytes,
+                                               std::min<uint64_t>(2 * end_, size + kReadBytes));
+        bytes_.reserve(more);  // and not twice as much
+        bytes_.resize(more);
       }
       absl::StatusOr<size_t> n =
           source_->Read(absl::MakeSpan(bytes_.data() + end_, bytes_.size() - end_));
@@ -84,7 +87,9 @@ absl::Status ShardSalvager::OpenIndex() {
   if (!options_.use_index) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
       ShardIndex::Open(IndexPath(file_->path()));
-  if (absl::IsNotFound(index.status()) || absl::IsDataLoss(index.status())) {
+  // Missing, damaged, or no file.
+  if (absl::IsNotFound(index.status()) || absl::IsDataLoss(index.status()) ||
+      absl::IsFailedPrecondition(index.status())) {
     return absl::OkStatus();
   }
   if (!index.ok()) return index.status();
@@ -142,6 +147,12 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
   if (!status.ok()) return status;
   if (salvager->index_ != nullptr) {
     salvager->compression_ = salvager->index_->summary().compression;
+    absl::StatusOr<bool> fits = salvager->IndexFits(0, 0);
+    if (!fits.ok()) return fits.status();
+    if (!*fits) salvager->index_ = nullptr;
+  }
+  if (salvager->index_ != nullptr) {
+    // As it says.
   } else if (known.compression) {
     salvager->compression_ = *known.compression;
   } else {
@@ -199,44 +210,63 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   return ended_ ? absl::OkStatus() : NextPastDamage(block);
 }
 
-// Whether the index is that of this shard, damage apart. `record` records were read, up to
-// `offset`.
+// Whether the index is that of this shard, damage apart, and knows what comes. `record` records
+// were read, up to `offset`. One that agrees with them may still be that of another shard which
+// begins alike: of what it says of the rest, a quarter must be there.
 absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) const {
-  if (index_ == nullptr) return false;
   const ShardIndex& index = *index_;
-  if (index.summary().compression != compression_ || record > index.records() ||
+  if (index.summary().compression != compression_ || record >= index.records() ||
       index.Offset(record) != offset) {
     return false;
   }
-  const uint64_t n = index.records();
+  const int64_t shift = ShiftOf(index);
   uint64_t looked = 0;
   uint64_t found = 0;
-  const auto count = [&](uint64_t at, absl::Span<char> header, auto sound) -> absl::Status {
-    for (const int64_t shift : {int64_t{0}, shift_}) {
-      const uint64_t place = at + static_cast<uint64_t>(shift);
-      if (place >= file_->size() || header.size() > file_->size() - place) continue;
-      absl::Status status = file_->ReadExactlyAt(place, header);
-      if (!status.ok()) return status;
-      if (!sound()) continue;
-      ++found;
-      break;
+  // Of `count` places, some; each also where the file's growth has moved it.
+  const auto look = [&](uint64_t first, uint64_t count, size_t size, const auto& place_of,
+                        const auto& sound) -> absl::Status {
+    std::string bytes(size, '\0');
+    const uint64_t step = std::max<uint64_t>(1, count / kIndexSamples);
+    for (uint64_t i = first; i < first + count; i += step) {
+      const uint64_t at = place_of(i);
+      if (at + size > file_->size()) break;  // the file was cut
+      ++looked;
+      for (const int64_t moved : {int64_t{0}, shift}) {
+        const uint64_t place = at + static_cast<uint64_t>(moved);
+        if (place >= file_->size() || size > file_->size() - place) continue;
+        absl::Status status = file_->ReadExactlyAt(place, absl::MakeSpan(bytes));
+        if (!status.ok()) return status;
+        if (!sound(i, bytes)) continue;
+        ++found;
+        break;
+      }
     }
-    ++looked;
     return absl::OkStatus();
   };
-  if (compression_ != Compression::kNone) return true;
-  for (int i = 0; i < kIndexSamples && n > 0; ++i) {
-    const uint64_t j = n < kIndexSamples ? i : n / kIndexSamples * i;
-    if (j >= n) break;
-    if (index.Offset(j) >= file_->size()) break;  // the file was cut
-    char header[kHeaderBytes];
-    absl::Status status = count(index.Offset(j), absl::MakeSpan(header), [&] {
-      uint64_t length;
-      return ReadHeader(header, &length) && length + kFrameBytes == FrameSize(j);
-    });
-    if (!status.ok()) return status;
+  absl::Status status;
+  if (compression_ == Compression::kNone) {
+    status = look(
+        record, index.records() - record, kHeaderBytes, [&](uint64_t i) { return index.Offset(i); },
+        [&](uint64_t i, const std::string& header) {
+          uint64_t length;
+          return ReadHeader(header.data(), &length) && length + kFrameBytes == FrameSize(i);
+        });
+  } else if (compression_ == Compression::kGzip) {
+    constexpr std::string_view kMagic = "\x1f\x8b\x08";
+    status = look(
+        0, index.num_restart_points(), kMagic.size(),
+        [&](uint64_t i) { return index.PointAt(i).file_offset; },
+        [&](uint64_t i, const std::string& bytes) {
+          return !index.PointAt(i).at_header || bytes == kMagic;
+        });
   }
-  return record > 0 || looked == 0 || 4 * found >= looked;
+  if (!status.ok()) return status;
+  if (looked == 0) return record > 0 || file_->size() <= index.summary().shard_bytes;
+  return 4 * found >= looked;
+}
+
+int64_t ShardSalvager::ShiftOf(const ShardIndex& index) const {
+  return static_cast<int64_t>(file_->size() - index.summary().shard_bytes);
 }
 
 absl::Status ShardSalvager::Begin(const absl::Status& first_error) {
@@ -248,18 +278,22 @@ absl::Status ShardSalvager::Begin(const absl::Status& first_error) {
   }
   if (reader_ != nullptr) {
     if (absl::Status status = OpenIndex(); !status.ok()) return status;
+    reader_ = nullptr;  // with what it has of the damaged record
   }
   if (index_ != nullptr) {
-    shift_ = static_cast<int64_t>(file_->size() - index_->summary().shard_bytes);
+    absl::StatusOr<bool> fits = IndexFits(number_, offset);
+    if (!fits.ok()) return fits.status();
+    indexed_ = *fits;
+    const ShardIndex& index = *index_;
+    const bool all_read = number_ > 0 && number_ == index.records() &&
+                          index.summary().compression == compression_ &&
+                          index.summary().stream_bytes == offset;
+    if ((indexed_ || all_read) && !options_.records) options_.records = index.records();
   }
-  absl::StatusOr<bool> fits = IndexFits(number_, offset);
-  if (!fits.ok()) return fits.status();
-  indexed_ = *fits;
-  if (!indexed_) {
+  if (indexed_) {
+    shift_ = ShiftOf(*index_);
+  } else {
     index_ = nullptr;
-    shift_ = 0;
-  } else if (!options_.records) {
-    options_.records = index_->records();
   }
   delivered_ = offset;
   if (compression_ == Compression::kNone) {
@@ -777,7 +811,8 @@ absl::Status ShardSalvager::Finish() {
     // Sound as far as it goes; is something missing at the end?
     if (!options_.use_index) return absl::OkStatus();
     absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(file_->path()));
-    if (absl::IsNotFound(summary.status()) || absl::IsDataLoss(summary.status())) {
+    if (absl::IsNotFound(summary.status()) || absl::IsDataLoss(summary.status()) ||
+        absl::IsFailedPrecondition(summary.status())) {
       return absl::OkStatus();
     }
     if (!summary.ok()) return summary.status();
@@ -811,11 +846,11 @@ absl::Status ShardSalvager::Finish() {
     damage_ = {std::move(place)};
   }
   if (damage_.empty()) {
-    // What is wrong costs no record.
+    // What is wrong costs no record; where there is none, nobody knows what it costs.
     DamagedPlace place;
     place.kind = stretches_ != nullptr ? "compressed data" : "length CRC";
     place.record = number_;
-    place.records = 0;
+    if (records_ > 0) place.records = 0;
     place.offset = window_->offset();
     place.detail = first_error_;
     place.file_end = file_->size();
@@ -825,8 +860,8 @@ absl::Status ShardSalvager::Finish() {
   const auto unknown = std::count_if(damage_.begin(), damage_.end(), [](const DamagedPlace& place) {
     return !place.records.has_value();
   });
-  if (indexed_ && number_ < expected) {
-    if (damage_.back().records) *damage_.back().records += expected - number_;
+  if (indexed_ && number_ < expected && damage_.back().records) {
+    *damage_.back().records += expected - number_;
   } else if (options_.records && unknown == 1) {
     uint64_t known = records_;
     for (const DamagedPlace& place : damage_) known += place.records.value_or(0);

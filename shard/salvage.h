@@ -88,6 +88,8 @@ class ShardSalvager {
   static absl::StatusOr<Compression> GuessCompression(std::shared_ptr<const File> file,
                                                       const SalvageOptions& options);
   absl::StatusOr<bool> IndexFits(uint64_t record, uint64_t offset) const;
+  // By how many bytes the file has grown since the index was made.
+  int64_t ShiftOf(const ShardIndex& index) const;
   absl::Status NextPastDamage(RecordBlock* block);
   absl::StatusOr<Step> TakeStep(size_t* frame_bytes);
   absl::StatusOr<Step> EndStretch();

@@ -161,11 +161,16 @@ def hostile(tmp_path_factory):
     raw = deflated(ZEROS, -15)
     (folder / "member").write_bytes(member(raw, 0, len(ZEROS) << 20))
     (folder / "small claim").write_bytes(member(raw, 0, 1000))
+    # A record of which all is there but its CRC.
+    header = struct.pack("<Q", 200 << 20)
+    header += struct.pack("<I", harness.masked_crc(header))
+    (folder / "long record").write_bytes(deflated([header, *ZEROS[:200], b"wrong"], 31))
     return folder
 
 
 @pytest.mark.parametrize("name", READING)
-@pytest.mark.parametrize("file", ["claim", "gzip", "zlib", "member", "small claim"])
+@pytest.mark.parametrize("file", ["claim", "gzip", "zlib", "member", "small claim",
+                                  "long record"])
 def test_hostile_files_stay_below_the_limit(hostile, tmp_path, file, name):
     used, _ = hostile_peak(*arguments_of(name, hostile / file, tmp_path))
     assert used < HOSTILE_LIMIT

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import shutil
 
@@ -196,6 +197,76 @@ def test_a_large_first_record_with_a_damaged_header_is_kept(tmp_path, indexed):
         flip(path, at, 16)
         result = run("repair", tmp_path / "old@1", tmp_path / "new", "--dry-run", "--json")
         assert (result.status, result.json["records"]) == (DONE, 100), at
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_shard_that_was_cut_between_records_is_not_forgotten(tmp_path, compression, manifest):
+    """Its index knows that there were more: no command makes it anew by itself."""
+    shards = make(tmp_path, compression)
+    if not manifest:
+        (tmp_path / ".shardfeed/old.manifest.json").unlink()
+    shards[0].write_bytes(b"")
+    for command in (["read"], ["read", "--shuffle", "1"]):
+        message = fail(DEFECTS, *command, tmp_path / "old@2")
+        assert "ends in front of record 0 of the 1500 that its index knows" in message
+    message = fail(DEFECTS, "reshard", tmp_path / "old@2", tmp_path / "r@3")
+    assert manifest or "ends in front of record 0 of the 1500 that its index knows" in message
+    result = run("read", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1499")
+    assert result.status == DEFECTS and "1500 of 3000 records are damaged" in result.err
+    result = run("read", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1500", "--json")
+    assert (result.json["records"], result.json["skipped"]) == (1500, 1500)
+    result = run("repair", tmp_path / "old@2", tmp_path / "new", "--json", "--dry-run")
+    assert (result.status, result.json["records_lost"]) == (DEFECTS, 1500)
+
+
+@pytest.mark.parametrize("records", [0, 1, 100])
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_an_index_of_another_shard_costs_nothing(tmp_path, records, compression):
+    """Also one that begins alike."""
+    shard, = make(tmp_path, compression, shards=1)
+    (tmp_path / "x").mkdir()
+    other = tmp_path / "x/a.jsonl"
+    other.write_text("".join(json.dumps({"i": i, "text": f"row {i * i}" if i < 2 else "other"}) + "\n"
+                             for i in range(records)))
+    succeed("convert", "jsonl", other, tmp_path / "x/old@1", "--compression", compression,
+            "--no-shuffle", "--on-error", "skip", "-q")
+    sound = shard.read_bytes()
+    (tmp_path / ".shardfeed/old.manifest.json").unlink()
+    index = tmp_path / ".shardfeed/old-00000-of-00001.index"
+    for damaged in (bytes(12) + sound[12:], sound[:200] + b"abcd" + sound[200:],
+                    sound[:50] + bytes(50) + sound[100:]):
+        shard.write_bytes(damaged)
+        index.unlink(missing_ok=True)
+        without = run("repair", tmp_path / "old@1", tmp_path / "new", "--json", "--dry-run")
+        shutil.copy(tmp_path / "x/.shardfeed/old-00000-of-00001.index", index)
+        with_it = run("repair", tmp_path / "old@1", tmp_path / "new", "--json", "--dry-run")
+        assert with_it.status == without.status
+        assert with_it.json["shards"] == without.json["shards"]
+        assert with_it.json["records"] > 1500
+
+
+def test_a_shard_with_a_damaged_beginning_does_not_stop_repair(tmp_path):
+    for compression in ("gzip", "zlib"):
+        folder = tmp_path / compression
+        folder.mkdir()
+        shards = make(folder, compression)
+        shutil.rmtree(folder / ".shardfeed")
+        shards[1].write_bytes(b"x")
+        told = run("repair", folder / "old@2", folder / "new", "--json", "--dry-run")
+        done = run("repair", folder / "old@2", folder / "new", "--json")
+        assert told.status == done.status == DEFECTS
+        assert done.json["records"] == 1500 and done.json["shards"] == told.json["shards"]
+
+
+def test_a_fifo_in_place_of_an_index_is_no_index(tmp_path):
+    shards = make(tmp_path)
+    flip(shards[0], 40)
+    index = tmp_path / ".shardfeed/old-00000-of-00002.index"
+    index.unlink()
+    os.mkfifo(index)
+    result = run("repair", tmp_path / "old@2", tmp_path / "new", "--json")
+    assert (result.status, result.json["records"]) == (DEFECTS, 2999)
 
 
 def test_dry_run_tells_and_writes_nothing(tmp_path):
