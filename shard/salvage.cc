@@ -222,17 +222,18 @@ absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) 
   const int64_t shift = ShiftOf(index);
   uint64_t looked = 0;
   uint64_t found = 0;
-  // Of `count` places, some; each also where the file's growth has moved it.
-  const auto look = [&](uint64_t first, uint64_t count, size_t size, const auto& place_of,
+  // Some of the places of numbers [first, end); each also where the file's growth has moved it.
+  const auto look = [&](uint64_t first, uint64_t end, size_t size, const auto& place_of,
                         const auto& sound) -> absl::Status {
     std::string bytes(size, '\0');
-    const uint64_t step = std::max<uint64_t>(1, count / kIndexSamples);
-    for (uint64_t i = first; i < first + count; i += step) {
-      const uint64_t at = place_of(i);
-      if (at + size > file_->size()) break;  // the file was cut
+    const uint64_t step = std::max<uint64_t>(1, (end - first) / kIndexSamples);
+    for (uint64_t i = first; i < end; i += step) {
+      const std::optional<uint64_t> at = place_of(i);
+      if (!at) continue;
+      if (*at + size > file_->size()) break;  // the file was cut
       ++looked;
       for (const int64_t moved : {int64_t{0}, shift}) {
-        const uint64_t place = at + static_cast<uint64_t>(moved);
+        const uint64_t place = *at + static_cast<uint64_t>(moved);
         if (place >= file_->size() || size > file_->size() - place) continue;
         absl::Status status = file_->ReadExactlyAt(place, absl::MakeSpan(bytes));
         if (!status.ok()) return status;
@@ -246,19 +247,27 @@ absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) 
   absl::Status status;
   if (compression_ == Compression::kNone) {
     status = look(
-        record, index.records() - record, kHeaderBytes, [&](uint64_t i) { return index.Offset(i); },
+        record, index.records(), kHeaderBytes,
+        [&](uint64_t i) { return std::optional(index.Offset(i)); },
         [&](uint64_t i, const std::string& header) {
           uint64_t length;
           return ReadHeader(header.data(), &length) && length + kFrameBytes == FrameSize(i);
         });
-  } else if (compression_ == Compression::kGzip) {
-    constexpr std::string_view kMagic = "\x1f\x8b\x08";
+  } else {
+    // A GZIP member's magic; the empty block of a full flush in front of a segment of ZLIB. Other
+    // restart points cannot be told by a look.
+    const bool gzip = compression_ == Compression::kGzip;
+    const std::string_view mark =
+        gzip ? std::string_view("\x1f\x8b\x08", 3) : std::string_view("\x00\x00\xff\xff", 4);
     status = look(
-        0, index.num_restart_points(), kMagic.size(),
-        [&](uint64_t i) { return index.PointAt(i).file_offset; },
-        [&](uint64_t i, const std::string& bytes) {
-          return !index.PointAt(i).at_header || bytes == kMagic;
-        });
+        gzip ? 0 : 1, std::max<uint64_t>(gzip ? 0 : 1, index.num_restart_points()), mark.size(),
+        [&](uint64_t i) -> std::optional<uint64_t> {
+          const RestartPoint point = index.PointAt(i);
+          if (gzip && point.at_header) return point.file_offset;
+          if (gzip || point.bits != 0 || !index.WindowAt(i).empty()) return std::nullopt;
+          return point.file_offset - std::min<uint64_t>(mark.size(), point.file_offset);
+        },
+        [&](uint64_t, const std::string& bytes) { return bytes == mark; });
   }
   if (!status.ok()) return status;
   if (looked == 0) return record > 0 || file_->size() <= index.summary().shard_bytes;

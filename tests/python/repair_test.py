@@ -229,8 +229,12 @@ def test_an_index_of_another_shard_costs_nothing(tmp_path, records, compression)
     other = tmp_path / "x/a.jsonl"
     other.write_text("".join(json.dumps({"i": i, "text": f"row {i * i}" if i < 2 else "other"}) + "\n"
                              for i in range(records)))
-    succeed("convert", "jsonl", other, tmp_path / "x/old@1", "--compression", compression,
-            "--no-shuffle", "--on-error", "skip", "-q")
+    if records > 0:
+        succeed("convert", "jsonl", other, tmp_path / "x/old@1", "--compression", compression,
+                "--no-shuffle", "-q")
+    else:
+        (tmp_path / "x/old-00000-of-00001").touch()
+        succeed("index", tmp_path / "x/old@1", "-q")
     sound = shard.read_bytes()
     (tmp_path / ".shardfeed/old.manifest.json").unlink()
     index = tmp_path / ".shardfeed/old-00000-of-00001.index"
