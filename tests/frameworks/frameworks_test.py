@@ -55,7 +55,7 @@ def start(command, output, **environment):
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     kept.update(PYTHONPATH=str(REPOSITORY / "python"), CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1",
                 TF_CPP_MIN_LOG_LEVEL="3", ACCELERATE_USE_CPU="true", JAX_PLATFORMS="cpu",
-                PYTHONWARNINGS="ignore", **environment)
+                PYTHONWARNINGS="ignore", PYTHONFAULTHANDLER="1", **environment)
     with open(output, "wb") as out:
         return subprocess.Popen([sys.executable, *map(str, command)], stdin=subprocess.DEVNULL,
                                 stdout=out, stderr=subprocess.STDOUT, env=kept,
