@@ -211,36 +211,38 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
 }
 
 // Whether the index is that of this shard, damage apart, and knows what comes. `record` records
-// were read, up to `offset`. One that agrees with them may still be that of another shard which
-// begins alike: of what it says of the rest, a quarter must be there.
+// were read, up to `offset`. One that agrees with them, but is of another size, may still be that
+// of another shard which begins alike: of what it says of the rest, a quarter must be there.
 absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) const {
   const ShardIndex& index = *index_;
   if (index.summary().compression != compression_ || record >= index.records() ||
       index.Offset(record) != offset) {
     return false;
   }
+  if (record > 0 && file_->size() == index.summary().shard_bytes) return true;
   const int64_t shift = ShiftOf(index);
   uint64_t looked = 0;
   uint64_t found = 0;
   // Some of the places of numbers [first, end); each also where the file's growth has moved it.
   const auto look = [&](uint64_t first, uint64_t end, size_t size, const auto& place_of,
-                        const auto& sound) -> absl::Status {
+                        const auto& sound, const auto& must_be) -> absl::Status {
     std::string bytes(size, '\0');
     const uint64_t step = std::max<uint64_t>(1, (end - first) / kIndexSamples);
     for (uint64_t i = first; i < end; i += step) {
       const std::optional<uint64_t> at = place_of(i);
       if (!at) continue;
       if (*at + size > file_->size()) break;  // the file was cut
-      ++looked;
+      bool there = false;
       for (const int64_t moved : {int64_t{0}, shift}) {
         const uint64_t place = *at + static_cast<uint64_t>(moved);
         if (place >= file_->size() || size > file_->size() - place) continue;
         absl::Status status = file_->ReadExactlyAt(place, absl::MakeSpan(bytes));
         if (!status.ok()) return status;
-        if (!sound(i, bytes)) continue;
-        ++found;
-        break;
+        there = sound(i, bytes);
+        if (there) break;
       }
+      found += there;
+      looked += there || must_be(i);
     }
     return absl::OkStatus();
   };
@@ -252,7 +254,8 @@ absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) 
         [&](uint64_t i, const std::string& header) {
           uint64_t length;
           return ReadHeader(header.data(), &length) && length + kFrameBytes == FrameSize(i);
-        });
+        },
+        [](uint64_t) { return true; });
   } else {
     // A GZIP member's magic; the empty block of a full flush in front of a segment of ZLIB. Other
     // restart points cannot be told by a look.
@@ -264,13 +267,16 @@ absl::StatusOr<bool> ShardSalvager::IndexFits(uint64_t record, uint64_t offset) 
         [&](uint64_t i) -> std::optional<uint64_t> {
           const RestartPoint point = index.PointAt(i);
           if (gzip && point.at_header) return point.file_offset;
-          if (gzip || point.bits != 0 || !index.WindowAt(i).empty()) return std::nullopt;
+          if (gzip || point.bits != 0) return std::nullopt;
           return point.file_offset - std::min<uint64_t>(mark.size(), point.file_offset);
         },
-        [&](uint64_t, const std::string& bytes) { return bytes == mark; });
+        [&](uint64_t, const std::string& bytes) { return bytes == mark; },
+        // What others wrote begins a block anywhere.
+        [&](uint64_t i) { return gzip || index.WindowAt(i).empty(); });
   }
   if (!status.ok()) return status;
-  if (looked == 0) return record > 0 || file_->size() <= index.summary().shard_bytes;
+  // Nothing can be told: one of a much smaller shard is another's.
+  if (looked == 0) return file_->size() / 5 * 4 <= index.summary().shard_bytes;
   return 4 * found >= looked;
 }
 
@@ -799,7 +805,10 @@ absl::StatusOr<ShardSalvager::Step> ShardSalvager::EndStretch() {
                   file_->path(), place.record, place.offset, why, begin, end,
                   *more ? "" : ", and nothing behind them can be inflated");
   open_ = true;
-  if (!*more) return Step::kEnd;
+  if (!*more) {
+    if (!indexed_) place.records = std::nullopt;
+    return Step::kEnd;
+  }
   at_start_ = true;
   if (indexed_ && !stretches_->stream_offset()) {
     indexed_ = false;

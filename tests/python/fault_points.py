@@ -243,17 +243,17 @@ class Trial:
         """Returns what is wrong after this fault; nothing if all is as it should be."""
         folder = self.copy(f"{number}-{fault}")
         try:
-            return self.find_wrong(folder, number, fault)
+            return self.find_wrong(folder, number, call, fault)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def find_wrong(self, folder, number, fault):
+    def find_wrong(self, folder, number, call, fault):
         if fault == "kill":
             done = self.run(folder, KILL_AT=str(number))
             if done.returncode not in (-signal.SIGKILL, self.scenario.done):
                 return f"status {done.returncode} where it was to be killed"
         else:
-            done = self.run(folder, FAIL_AT=str(number), FAIL_WITH=fault)
+            done = self.run(folder, FAIL_AT=str(number), FAIL_WITH=fault, FAIL_CALL=call)
             statuses = (self.scenario.done,)
             if fault not in HARMLESS:
                 statuses += (harness.IO_FAILED,)

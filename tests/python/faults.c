@@ -6,6 +6,7 @@
 //   KILL_AT=n               ends the process as kill -9 would, before its nth call
 //   FAIL_AT=n, FAIL_WITH=e  lets the nth call fail with errno e (a number); FAIL_WITH=short: it
 //                           reads or writes half of what it was asked for
+//   FAIL_CALL=name          and only if that is a call of this name
 //   SLOW_WRITES_MS=n        a slow disk: each write takes n milliseconds longer
 //   THREADS=n               no more than n threads can be started
 
@@ -78,6 +79,9 @@ static enum Fault Step(const char* name) {
     pause();
   }
   if (fail_at == NULL || with == NULL || n != atoi(fail_at)) return kNone;
+  // Threads do not always take turns alike: an error that this call cannot have is none.
+  const char* call = getenv("FAIL_CALL");
+  if (call != NULL && strcmp(call, name) != 0) return kNone;
   if (strcmp(with, "short") == 0) return kShort;
   errno = atoi(with);
   return kError;
