@@ -33,7 +33,7 @@ void AddNewUnit(std::shared_ptr<PlannedUnit> unit, PlannedBlock* block) {
   block->new_units.push_back(std::move(unit));
 }
 
-void AddToSlices(PlannedUnit* unit, uint64_t item, PlannedBlock* block) {
+inline void AddToSlices(PlannedUnit* unit, uint64_t item, PlannedBlock* block) {
   const uint32_t index = unit->IndexOf(item);
   if (!block->slices.empty()) {
     UnitSlice& last = block->slices.back();
