@@ -60,13 +60,15 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
                           ShardAccount* account,
                           const std::function<absl::Status(const RecordBlock&)>& take) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
-  if (absl::IsNotFound(salvager.status())) {
+  const bool no_file = absl::IsFailedPrecondition(salvager.status());  // a folder, a FIFO ...
+  if (no_file || absl::IsNotFound(salvager.status())) {
     account->missing = true;
     account->records_lost = salvaging.records;
     DamagedPlace place;
     place.kind = "missing shard";
     place.records = salvaging.records;
-    place.detail = fmt::format("{}: the shard is missing", path);
+    place.detail = no_file ? std::string(salvager.status().message())
+                           : fmt::format("{}: the shard is missing", path);
     account->damage.push_back(std::move(place));
     return absl::OkStatus();
   }
@@ -221,7 +223,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   for (size_t i = 0; i < num_shards && !manifest; ++i) {
     absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
         ShardSalvager::Open(input.paths[i], salvaging_of(i));
-    if (absl::IsNotFound(opened.status())) continue;
+    if (absl::IsNotFound(opened.status()) || absl::IsFailedPrecondition(opened.status())) continue;
     if (!opened.ok()) return opened.status();
     if ((*opened)->file().size() > 0) ++found[(*opened)->compression()];
   }

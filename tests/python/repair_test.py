@@ -301,6 +301,17 @@ def test_a_missing_shard_is_lost_as_a_whole(tmp_path):
     assert len(rows(tmp_path / "new@2")) == 1500
 
 
+@pytest.mark.parametrize("make_special", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_lost_as_a_whole(tmp_path, make_special):
+    shards = make(tmp_path)
+    shards[1].unlink()
+    make_special(shards[1])
+    result = run("repair", tmp_path / "old@2", tmp_path / "new", "--json")
+    assert (result.status, result.json["records"]) == (DEFECTS, 1500)
+    assert result.json["records_lost"] == 1500
+    assert str(shards[1]) in result.json["shards"][1]["damage"][0]["detail"]
+
+
 def test_foreign_gzip(tmp_path):
     records = (harness.TESTDATA / "tensorflow/examples.tfrecord").read_bytes()
     path = tmp_path / "x.tfrecord.gz"
