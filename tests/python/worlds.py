@@ -29,6 +29,31 @@ def write(sf, folder, records, shards):
     return spec
 
 
+def fail_on_fifths(row):
+    if row["n"] % 5 == 0:
+        raise ValueError("a fifth")
+    return {"n": row["n"]}
+
+
+# Steps that count, remember or hold back rows: each of rows {"n"}, and giving such.
+STEPS = {
+    "take_while": lambda sf, ds: ds.take_while(lambda row: row["n"] != 41),
+    "unique": lambda sf, ds: ds.map(lambda row: {"n": row["n"] // 3},
+                                    output={"n": sf.int64}).unique("n"),
+    "window": lambda sf, ds: ds.window(3, shift=2, drop_remainder=True).map(
+        lambda row: {"n": int(row["n"][1])}, output={"n": sf.int64}),
+    "scan": lambda sf, ds: ds.scan(0, lambda total, row: (total + 1, {"n": row["n"] + 1000 * total}),
+                                   output={"n": sf.int64}),
+    "group_by_window": lambda sf, ds: ds.group_by_window(lambda row: row["n"] % 4, 3).unbatch(),
+    "rejection_resample": lambda sf, ds: ds.rejection_resample(
+        lambda row: row["n"] % 2, [0.8, 0.2], [0.5, 0.5], seed=5),
+    "ignore_errors": lambda sf, ds: ds.map(fail_on_fifths, output={"n": sf.int64}).ignore_errors(
+        max_ignored="100%"),
+    "choose": lambda sf, ds: sf.choose([ds, ds.take(5)], choice=[0, 0, 1]),
+    "rebatch": lambda sf, ds: ds.batch(4).rebatch(3).unbatch(),
+}
+
+
 class Case:
     """A chain, as a function of rank, world and batch; and what the model needs to know of it."""
 
@@ -41,7 +66,8 @@ class Case:
         self.end = draw.choice(["drop", "drop", "pad", "wrap"])
         self.order = draw.choice(["sequential", "interleave", "shuffle", "window", "exact"])
         self.repeat = draw.choice([None, 1, 2, 3])
-        self.kind = draw.choice(["read", "read", "filter", "pack"])
+        self.kind = draw.choice(["read", "read", "filter", "pack", "step"])
+        self.step = draw.choice(list(STEPS)) if self.kind == "step" else None
         self.maps = draw.random() < 0.5
         self.ranges = None
         if draw.random() < 0.2 and self.records > 4:
@@ -51,7 +77,7 @@ class Case:
             self.end = "drop"
 
     def __repr__(self):
-        return (f"case {self.seed}: {self.kind}, {self.records} records, {self.order}, end="
+        return (f"case {self.seed}: {self.step or self.kind}, {self.records} records, {self.order}, end="
                 f"{self.end}, repeat={self.repeat}, ranges={self.ranges}, maps={self.maps}")
 
     def source(self, batch):
@@ -77,6 +103,8 @@ class Case:
         ds = self.source(1)
         if self.kind == "filter":
             ds = self.parsed(ds).filter(lambda row: row["n"] % 3 != 0)
+        elif self.kind == "step":
+            ds = STEPS[self.step](self.sf, self.parsed(ds))
         else:  # rows that hold several records, and records that are held back
             ds = ds.parse({"n": self.sf.int64, "v": self.sf.ragged(self.sf.int64)})
             ds = ds.flat_map(lambda row: [{"n": row["n"]}] * len(row["v"]),
