@@ -103,12 +103,10 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   // Few shards leave threads over for each.
   building.threads =
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
-  const auto salvage = [&](const absl::Status& damage) {
+  const auto salvage = [&]() -> absl::Status {
     absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
         CopySoundRecords(shard.path, options.stop, nullptr);
     if (!copy.ok()) return copy.status();
-    const std::vector<DamagedPlace>& places = (*copy)->places;
-    if (!places.empty() && places[0].kind == "not a TFRecord") return damage;
     ++copied_;
     shard.summary = (*copy)->index->summary();
     shard.built = (*copy)->index;
@@ -117,7 +115,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   };
   if (summary.ok()) {
     absl::Status whole = CheckNotCut(shard.path, building);
-    if (absl::IsDataLoss(whole) && options.salvage) return salvage(whole);
+    if (absl::IsDataLoss(whole) && options.salvage) return salvage();
     if (!whole.ok()) return whole;
   }
   if (options.keep_indexes) {
@@ -127,14 +125,14 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
       shard.summary = *summary;
       return absl::OkStatus();
     }
-    if (absl::IsDataLoss(summary.status()) && options.salvage) return salvage(summary.status());
+    if (absl::IsDataLoss(summary.status()) && options.salvage) return salvage();
     // What is wrong with the shard itself, building in memory will find as well.
     if (absl::IsDataLoss(summary.status()) || absl::IsCancelled(summary.status())) {
       return summary.status();
     }
   }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = BuildIndex(shard.path, building);
-  if (absl::IsDataLoss(index.status()) && options.salvage) return salvage(index.status());
+  if (absl::IsDataLoss(index.status()) && options.salvage) return salvage();
   if (!index.ok()) return index.status();
   ++built_;
   ++not_kept_;
