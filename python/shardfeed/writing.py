@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any, Dict, Literal, Mapping, Optional, Union
 
 from . import _core
@@ -12,15 +13,40 @@ from .features import FeatureLike, as_features
 Compression = Literal["none", "gzip", "zlib"]
 
 
+_open: "weakref.WeakSet[Writer]" = weakref.WeakSet()
+
+
+def _forget_in_child() -> None:
+    """A writer's threads, and its locks on the dataset, are the parent's: a child must neither use
+    nor end it."""
+    import ctypes
+    for writer in list(_open):
+        if writer._core_writer is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer._core_writer))
+            writer._core_writer = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
 class Writer:
     """Writes a dataset: in a `with`, at whose end it becomes visible, whole; if an exception leaves
     it, nothing remains. Record i goes to shard i mod N. The files depend on the records alone.
 
-    One thread at a time."""
+    One thread at a time. In a child after fork it cannot be used: write and close are a
+    RuntimeError there, and dropping it does nothing."""
 
     def __init__(self, core: _core.Writer):
-        self._writer = core
+        self._core_writer: Optional[_core.Writer] = core
+        _open.add(self)
         self.report: Optional[Dict[str, int]] = None
+
+    @property
+    def _writer(self) -> _core.Writer:
+        if self._core_writer is None:
+            raise RuntimeError("a writer is used in the process that made it, and this one was forked "
+                               "since: write in the parent, or open a dataset of its own here")
+        return self._core_writer
 
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
         """A record: bytes as they are; or a tf.train.Example of the features: bytes and str, ints
@@ -48,14 +74,17 @@ class Writer:
         return self.report
 
     def abort(self) -> None:
-        """Removes what was written."""
-        self._writer.abort()
+        """Removes what was written; nothing in a child after fork."""
+        if self._core_writer is not None:
+            self._core_writer.abort()
 
     @property
     def records_written(self) -> int:
         return self.report["records"] if self.report else self._writer.records_written
 
     def __repr__(self) -> str:
+        if self._core_writer is None:
+            return "<shardfeed.Writer of another process>"
         return f"<shardfeed.Writer: {self.records_written} records>"
 
     def __enter__(self) -> "Writer":

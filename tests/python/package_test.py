@@ -477,6 +477,37 @@ def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
         list(sf.from_arrays({"a": [1, 3]}).snapshot(arrays))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("use", ["write", "close", "drop", "leave"])
+def test_a_writer_is_its_processs_own(tmp_path, use):
+    """In a child, it neither hangs nor ends what the parent writes."""
+    script = f"""
+import os, sys
+import shardfeed as sf
+with sf.write({str(tmp_path / "d@2")!r}) as writer:
+    writer.write({{"n": 1}})
+    child = os.fork()
+    if child == 0:
+        use = {use!r}
+        if use == "leave":
+            sys.exit(7)
+        if use == "drop":
+            del writer
+            os._exit(7)
+        try:
+            writer.write(b"x") if use == "write" else writer.close()
+        except RuntimeError as e:
+            os._exit(7 if "forked" in str(e) else 1)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    writer.write({{"n": 2}})
+"""
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")})
+    assert done.returncode == 0, done.stderr
+    assert sorted(row["n"] for row in sf.read(tmp_path / "d@2").parse({"n": sf.int64})) == [1, 2]
+
+
 def test_a_snapshot_is_not_that_of_shards_written_since(tmp_path):
     """Their size, and so their indexes, are as they were."""
     def write(folder, first):
