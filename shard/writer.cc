@@ -56,8 +56,8 @@ absl::Status ForEachShardOf(const OutputSpec& spec,
     const std::string name = it->path().filename().string();
     const auto shard = ParseShardName(name);
     if (!shard || shard->stem != spec.stem || shard->suffix != spec.suffix) continue;
-    std::error_code ignored;  // a link that leads nowhere is still a shard
-    if (!it->is_directory(ignored)) visit(name);
+    std::error_code ignored;  // a link is still a shard, wherever it leads
+    if (it->symlink_status(ignored).type() != fs::file_type::directory) visit(name);
   }
   return error ? ErrnoStatus(error.value(), directory, "list the folder") : absl::OkStatus();
 }

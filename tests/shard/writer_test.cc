@@ -160,6 +160,11 @@ TEST_F(WriterTest, ExistingDatasetIsRefused) {
 TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
   folder_.Write("d-00000-of-00007", "");
   EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there are shards of this name");
+  // A link is one, also to a folder.
+  std::filesystem::create_directory(folder_ / "elsewhere");
+  std::filesystem::create_directory_symlink(folder_ / "elsewhere", folder_ / "l-00001-of-00002");
+  EXPECT_FAILS(Write("l@2", 5), kAlreadyExists, "there are shards of this name");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "l-00001-of-00002"));
 }
 
 TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {
