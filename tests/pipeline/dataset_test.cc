@@ -565,7 +565,10 @@ TEST(DatasetTest, GeneratorsThatDoNotReturnHoldUpNothing) {
     auto it = Start(ds);
     // What is there is delivered while the third call does not return.
     EXPECT_THAT(Collect(*it, 2), ElementsAre(R"({"n":1})", R"({"n":2})"));
-    std::thread canceller([&] { it->Cancel(); });
+    std::thread canceller([&] {
+      while (gate->calls < 3) std::this_thread::yield();
+      it->Cancel();
+    });
     Batch batch;
     EXPECT_FAILS(it->Next(&batch), kCancelled, "the run was cancelled");
     canceller.join();
