@@ -22,8 +22,22 @@ std::stop_source& InterruptSource() {
 
 }  // namespace
 
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\n') {
+      line += "\\n";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      line += fmt::format("\\x{:02x}", c);
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
 int ReportError(const absl::Status& status) {
-  fmt::print(stderr, "shardfeed: {}\n", std::string(status.message()));
+  fmt::print(stderr, "shardfeed: {}\n", OneLine(std::string(status.message())));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;

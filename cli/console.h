@@ -30,6 +30,10 @@ struct CommandOptions {
   int threads = 0;     // 0: one per processor
 };
 
+// `text` for one line of a terminal: what would begin another, or steer the terminal (names of
+// files hold any bytes), is written as \n or \x1b.
+std::string OneLine(std::string_view text);
+
 // Prints "shardfeed: MESSAGE" to standard error and returns the exit status that fits.
 int ReportError(const absl::Status& status);
 

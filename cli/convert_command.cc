@@ -265,10 +265,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
     return kExitDone;
   }
   if (options.quiet) return kExitDone;
-  for (const std::string& note : notes) fmt::print("note: {}\n", note);
+  for (const std::string& note : notes) fmt::print("note: {}\n", OneLine(note));
   if (skipped > 0) {
     fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
-               FormatCount(skipped), first.skipped.first.front());
+               FormatCount(skipped), OneLine(first.skipped.first.front()));
   }
   if (progress.datasets_complete > 0) {
     fmt::print(
@@ -290,7 +290,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
       return static_cast<uint64_t>(static_cast<double>(n) / std::max(seconds, 1e-9));
     };
     fmt::print(
-        "{}: {} records, {} in {} shards{}\n", name_of(manifest),
+        "{}: {} records, {} in {} shards{}\n", OneLine(name_of(manifest)),
         FormatCount(manifest.num_records()), FormatSize(manifest.num_bytes()),
         manifest.shards.size(),
         one ? fmt::format(", {} ({} records/s, {}/s)", FormatDuration(seconds),

@@ -163,6 +163,8 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
       return ReportError(manifest.status());
     }
   }
+  // What the manifest says may be about other records than the indexes.
+  if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
   if (!has_manifest) {
     std::atomic<uint64_t> passed{0};
     std::vector<Schema> schemas(set->paths.size());

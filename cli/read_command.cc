@@ -106,7 +106,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   }
   if (!options.quiet) {
     reading->on_skip = [](const DamagedRecord& record) {
-      fmt::print(stderr, "shardfeed: skipped: {}\n", record.Message());
+      fmt::print(stderr, "shardfeed: skipped: {}\n", OneLine(record.Message()));
     };
   }
   if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {

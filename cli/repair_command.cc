@@ -71,8 +71,8 @@ void Print(const RepairAccount& account, const RepairFlags& flags, double second
   }
   for (const ShardAccount& shard : account.shards) {
     for (const DamagedPlace& place : shard.damage) {
-      fmt::print("{}: {}; {}; bytes {} to {} of the file\n", place.kind, place.detail, Lost(place),
-                 place.file_begin, place.file_end);
+      fmt::print("{}: {}; {}; bytes {} to {} of the file\n", place.kind, OneLine(place.detail),
+                 Lost(place), place.file_begin, place.file_end);
     }
   }
   if (options.quiet) return;

@@ -87,15 +87,15 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   } else {
     for (const ShardReport& shard : report->shards) {
       for (const Defect& defect : shard.defects) {
-        fmt::print("{}: {}\n", defect.kind, defect.detail);
+        fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
       }
       if (shard.num_defects > shard.defects.size()) {
-        fmt::print("{}: {} more defects\n", shard.shard,
+        fmt::print("{}: {} more defects\n", OneLine(shard.shard),
                    FormatCount(shard.num_defects - shard.defects.size()));
       }
     }
     for (const Defect& defect : report->manifest_defects) {
-      fmt::print("{}: {}\n", defect.kind, defect.detail);
+      fmt::print("{}: {}\n", defect.kind, OneLine(defect.detail));
     }
   }
   if (!options.json && !options.quiet) {

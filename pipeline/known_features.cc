@@ -9,6 +9,7 @@ namespace shardfeed {
 absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
   if (set.sharded_name) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
+    if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
     if (manifest.ok() && manifest->suffix == set.suffix &&
         manifest->shards.size() == set.paths.size()) {
       return manifest->schema;

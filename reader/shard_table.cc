@@ -12,7 +12,6 @@
 #include "io/parallel.h"
 #include "reader/permutation.h"
 #include "shard/index_build.h"
-#include "shard/staging.h"
 
 namespace shardfeed {
 namespace {
@@ -40,12 +39,12 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   for (size_t i = 0; i < set.paths.size(); ++i) table->shards_[i].path = set.paths[i];
   table->opened_.resize(set.paths.size());
   table->max_open_ = FileLimit();
-  const DatasetVersion version = DatasetVersion::Of(set.directory, set.stem);
+  table->version_ = set.version;
   absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
                                     [&](size_t shard) { return table->Find(shard, options); });
   // Not some shards of one dataset and some of the next.
-  if (status.ok() && set.sharded_name) status = version.CheckUnchanged();
-  if (!status.ok()) return status;
+  if (status.ok()) status = set.version.CheckUnchanged();
+  if (!status.ok()) return set.version.Explain(std::move(status));
   table->begin_.reserve(set.paths.size() + 1);
   table->begin_.push_back(0);
   for (const Shard& shard : table->shards_) {
@@ -186,13 +185,13 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
     if (opened_[shard].index != nullptr) return opened_[shard].index;
   }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(known.path));
-  if (!index.ok()) return index.status();
+  if (!index.ok()) return version_.Explain(index.status());
   const IndexSummary& summary = (*index)->summary();
   if (summary.records != known.summary.records ||
       summary.records_digest != known.summary.records_digest) {
-    return absl::AbortedError(
+    return version_.Explain(absl::AbortedError(
         fmt::format("{}: describes other records than when the dataset was opened; open it again",
-                    IndexPath(known.path)));
+                    IndexPath(known.path))));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (opened_[shard].index == nullptr) {
@@ -214,19 +213,19 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   }
   const Shard& known = shards_[shard];
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(known.path);
-  if (!file.ok()) return file.status();
+  if (!file.ok()) return version_.Explain(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {
-    return absl::FailedPreconditionError(
+    return version_.Explain(absl::FailedPreconditionError(
         fmt::format("{}: has {} bytes, and had {} when it was indexed; make the index anew with "
                     "'shardfeed index'",
-                    known.path, (*file)->size(), known.summary.shard_bytes));
+                    known.path, (*file)->size(), known.summary.shard_bytes)));
   }
   const absl::StatusOr<FileBirth> birth = BirthOf((*file)->fd(), known.path);
   if (!birth.ok()) return birth.status();
   if (*birth != known.birth) {
-    return absl::AbortedError(fmt::format(
+    return version_.Explain(absl::AbortedError(fmt::format(
         "{}: another file has taken its place since the dataset was opened; open it again",
-        known.path));
+        known.path)));
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (opened_[shard].file == nullptr) {

@@ -130,6 +130,7 @@ class ShardTable {
   std::atomic<uint64_t> built_ = 0;
   std::atomic<uint64_t> not_kept_ = 0;
   std::atomic<uint64_t> copied_ = 0;
+  DatasetVersion version_;
   size_t max_open_ = 0;
 
   mutable std::mutex mutex_;

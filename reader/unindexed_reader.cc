@@ -146,7 +146,7 @@ bool UnindexedReader::Walk() {
                                                  kBlockBytes / (interleave ? 4 : 1));
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =
           ShardReader::Open(table_->set().paths[next_shard_], reading);
-      if (!opened.ok()) {
+      if (!opened.ok() || !table_->set().version.CheckUnchanged().ok()) {
         walk_ended_ = true;
         break;
       }

@@ -63,6 +63,13 @@ absl::Status CheckNames(const std::string& path, Manifest* manifest) {
   return absl::OkStatus();
 }
 
+// A frame takes 16 bytes, and deflate makes one of at most 1032. Every compression that is known
+// stays below that.
+uint64_t MostRecords(uint64_t bytes) {
+  return static_cast<uint64_t>(
+      std::min<unsigned __int128>(static_cast<unsigned __int128>(bytes) * 1032 / 16, UINT64_MAX));
+}
+
 }  // namespace
 
 uint64_t Manifest::num_records() const {
@@ -150,6 +157,10 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
     }
     if (shard.records > records_left || shard.bytes > bytes_left) {
       return broken("its shards hold more than the totals \"records\" and \"bytes\" say");
+    }
+    if (shard.records > MostRecords(shard.bytes)) {
+      return broken(fmt::format("{} records cannot be in the {} bytes of '{}'", shard.records,
+                                shard.bytes, shard.file));
     }
     records_left -= shard.records;
     bytes_left -= shard.bytes;

@@ -156,7 +156,12 @@ absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec) {
     count = manifest->shards.size();
     suffix = manifest->suffix;
   }
-  ShardSet all{name->directory, name->stem, suffix, {}, true};
+  ShardSet all{name->directory,
+               name->stem,
+               suffix,
+               {},
+               true,
+               DatasetVersion::Of(name->directory, name->stem)};
   bool any = false;
   for (uint64_t i = 0; i < count; ++i) {
     all.paths.push_back(Joined(name->directory, ShardName(name->stem, i, count, suffix)));
@@ -214,6 +219,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     absl::Status status = ParallelFor(num_shards, threads, options.stop, [&](size_t i) {
       return pass(i, std::function<absl::Status(const RecordBlock&)>());
     });
+    if (status.ok()) status = input.version.CheckUnchanged();
     if (!status.ok()) return status;
     return account;
   }
@@ -257,6 +263,8 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     if (status.ok()) status = (*writer)->CloseShard(i);
     if (!status.ok()) return status;
   }
+  // What was saved may be of two datasets.
+  if (absl::Status status = input.version.CheckUnchanged(); !status.ok()) return status;
   Manifest described;
   described.made_by = options.made_by;
   if (manifest) {

@@ -509,9 +509,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
   for (const ShardSet& set : sets) {
     const size_t first = input.paths_.size();
     input.paths_.insert(input.paths_.end(), set.paths.begin(), set.paths.end());
-    if (set.sharded_name) {
-      input.versions_.push_back(DatasetVersion::Of(set.directory, set.stem));
-    }
+    input.versions_.push_back(set.version);
     absl::StatusOr<Manifest> manifest = set.sharded_name
                                             ? ReadManifest(ManifestPath(set.directory, set.stem))
                                             : absl::StatusOr<Manifest>(absl::NotFoundError(""));
@@ -543,7 +541,10 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
         input.indexes_[i] = *std::move(index);
         return absl::OkStatus();
       });
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    for (const DatasetVersion& version : input.versions_) status = version.Explain(status);
+    return status;
+  }
   for (const auto& index : input.indexes_) {
     input.starts_.push_back(input.starts_.back() + index->records());
   }

@@ -214,24 +214,34 @@ absl::StatusOr<Folder> List(const std::string& path) {
   }
 }
 
+// The datasets of the folders that were looked at, each as it was before the folder was listed.
+using Versions = std::vector<DatasetVersion>;
+
 // The listing of a folder in which every dataset that was committed is in place. `sidecars`, if
 // asked for, is that of the hidden folder.
-absl::StatusOr<Folder> ListCommitted(const std::string& path, Folder* sidecars = nullptr) {
+absl::StatusOr<Folder> ListCommitted(const std::string& path, Versions* seen,
+                                     Folder* sidecars = nullptr) {
   absl::StatusOr<Folder> hidden = List(SidecarPath(path));
   const bool absent =
       absl::IsNotFound(hidden.status()) || absl::IsFailedPrecondition(hidden.status());
   if (!hidden.ok() && !absent) return hidden.status();
   bool moved = false;
-  for (const std::string& name : hidden.ok() ? hidden->files : std::vector<std::string>()) {
+  if (!hidden.ok()) hidden = Folder();
+  std::vector<std::string> names = hidden->files;
+  names.insert(names.end(), hidden->folders.begin(), hidden->folders.end());
+  for (const std::string& name : names) {
     if (!name.ends_with(kCommitEnding)) continue;
     const std::string stem = name.substr(0, name.size() - kCommitEnding.size());
     if (absl::Status status = FinishCommit(path, stem); !status.ok()) return status;
     moved = true;
   }
-  if (sidecars != nullptr) {
-    if (moved) hidden = List(SidecarPath(path));
-    *sidecars = hidden.ok() ? *std::move(hidden) : Folder();
+  if (moved) hidden = List(SidecarPath(path));
+  if (!hidden.ok()) return hidden.status();
+  for (const std::string& name : hidden->files) {
+    if (!name.ends_with(kManifestEnding)) continue;
+    seen->push_back(DatasetVersion::Of(path, name.substr(0, name.size() - kManifestEnding.size())));
   }
+  if (sidecars != nullptr) *sidecars = *std::move(hidden);
   return List(path);
 }
 
@@ -421,13 +431,9 @@ bool Related(std::string_view a, std::string_view b) {
   return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '.');
 }
 
-// What to say where `stem` was not found: sets of nearly that name, else any.
+// What to say where `stem` was not found: sets of nearly that name, else any; and that somebody is
+// writing it.
 std::string Hint(const std::string& directory, std::string_view stem, const Folder& folder) {
-  struct stat info;
-  const std::string staging = StagingPath(directory, stem);
-  if (::stat(staging.c_str(), &info) == 0) {
-    return fmt::format("; it is being written, or its writer did not finish: {} is there", staging);
-  }
   Names names;
   names.AddAllButSidecars(directory, folder.files);
   std::string_view example;
@@ -441,12 +447,21 @@ std::string Hint(const std::string& directory, std::string_view stem, const Fold
     if (related.empty()) example = std::min_element(members.begin(), members.end())->name;
     related.push_back(key.Spec());
   }
-  if (!related.empty()) {
-    return fmt::format("; found {} ...; did you mean {}", example,
-                       fmt::join(related.begin(),
-                                 related.begin() + std::min(related.size(), kNamesShown), " or "));
+  std::string hint;
+  struct stat info;
+  const std::string staging = StagingPath(directory, stem);
+  const bool being_written = ::stat(staging.c_str(), &info) == 0;
+  if (being_written) {
+    hint = fmt::format("; it is being written, or its writer did not finish: {} is there", staging);
   }
-  return others.empty() ? "" : fmt::format("; the folder has {}", FirstOf(others));
+  if (!related.empty()) {
+    hint += fmt::format("; found {} ...; did you mean {}", example,
+                        fmt::join(related.begin(),
+                                  related.begin() + std::min(related.size(), kNamesShown), " or "));
+  } else if (!others.empty() && !being_written) {
+    hint = fmt::format("; the folder has {}", FirstOf(others));
+  }
+  return hint;
 }
 
 absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& directory,
@@ -475,8 +490,8 @@ absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& dir
 
 // The listing of a folder that a wildcard led to: empty where there is no such folder, for then the
 // name just does not match. A folder that the user wrote out must be there.
-absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard) {
-  absl::StatusOr<Folder> folder = ListCommitted(path);
+absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard, Versions* seen) {
+  absl::StatusOr<Folder> folder = ListCommitted(path, seen);
   const bool absent =
       absl::IsNotFound(folder.status()) || absl::IsFailedPrecondition(folder.status());
   if (behind_wildcard && absent) return Folder();
@@ -484,7 +499,7 @@ absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard) 
 }
 
 // The folders that a pattern names; behind a wildcard, not all of them need to exist.
-absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern) {
+absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern, Versions* seen) {
   std::vector<std::string> found = {pattern.starts_with('/') ? "/" : ""};
   bool behind_wildcard = false;
   while (!pattern.empty()) {
@@ -497,7 +512,7 @@ absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern)
         next.push_back(JoinPath(directory, part));
         continue;
       }
-      absl::StatusOr<Folder> folder = ListMatch(directory, behind_wildcard);
+      absl::StatusOr<Folder> folder = ListMatch(directory, behind_wildcard, seen);
       if (!folder.ok()) return folder.status();
       for (const std::string& name : folder->folders) {
         if (::fnmatch(part.c_str(), name.c_str(), FNM_PERIOD) == 0) {
@@ -533,14 +548,14 @@ absl::StatusOr<ShardSet> OnlyOne(std::string_view spec, const Names& names,
   return set;
 }
 
-absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec) {
+absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec, Versions* seen) {
   // fnmatch would take it for '*', and what lies deeper would be left out without a word.
   if (fmt::format("/{}/", spec).find("/**/") != std::string::npos) {
     return absl::InvalidArgumentError(
         fmt::format("{}: '**' is not known; write one * for each level of folders", spec));
   }
   const PathParts parts = SplitPath(spec);
-  absl::StatusOr<std::vector<std::string>> directories = ExpandFolders(parts.directory);
+  absl::StatusOr<std::vector<std::string>> directories = ExpandFolders(parts.directory, seen);
   if (!directories.ok()) return directories.status();
   const std::string pattern(parts.name);
   const auto matches = [&pattern](const std::string& name) {
@@ -548,7 +563,7 @@ absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec) {
   };
   std::vector<std::pair<std::string, Folder>> listed;
   for (const std::string& directory : *directories) {
-    absl::StatusOr<Folder> folder = ListMatch(directory, HasWildcard(parts.directory));
+    absl::StatusOr<Folder> folder = ListMatch(directory, HasWildcard(parts.directory), seen);
     if (!folder.ok()) return folder.status();
     listed.emplace_back(directory, *std::move(folder));
   }
@@ -716,9 +731,9 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
   return splits;
 }
 
-absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec) {
+absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) {
   Folder sidecars;
-  absl::StatusOr<Folder> folder = ListCommitted(spec, &sidecars);
+  absl::StatusOr<Folder> folder = ListCommitted(spec, seen, &sidecars);
   if (!folder.ok()) return folder.status();
   std::vector<std::string> manifests;
   for (const std::string& name : sidecars.files) {
@@ -801,6 +816,68 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
   return absl::OkStatus();
 }
 
+// ---- Specs that are read
+
+constexpr int kMaxListings = 20;
+
+// ResolveSpec, while nobody replaces the dataset.
+absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
+  if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
+  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
+  std::string path = spec;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
+  struct stat info;
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  // A glob may be longer than a name can be.
+  if (!exists && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
+    return ErrnoStatus(errno, path, "look up");
+  }
+  const PathParts parts = SplitPath(path);
+  // A disk has a size and can be read anywhere, as a file can; a pipe cannot.
+  if (exists && !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: neither a file nor a folder; write what it gives to a file first", spec));
+  }
+  if (exists && !S_ISDIR(info.st_mode)) {
+    ShardSet set;
+    set.directory = parts.directory;
+    set.stem = parts.name;
+    set.paths = {path};
+    return set;
+  }
+  if (exists) return ResolveFolder(path, seen);
+  const std::optional<AtForm> form = ParseAtForm(parts.name);
+  if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
+    if (form->stem.empty()) {
+      return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
+    }
+    const std::string directory(parts.directory);
+    if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {
+      return status;
+    }
+    seen->push_back(DatasetVersion::Of(directory, std::string(form->stem)));
+    absl::StatusOr<Folder> folder = List(directory);
+    if (!folder.ok()) return folder.status();
+    return ResolveAt(path, directory, *folder, *form);
+  }
+  if (HasWildcard(path)) return ResolveGlob(path, seen);
+  if (parts.name.find('@') != std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", spec, AfterAtError(parts.name)));
+  }
+  absl::StatusOr<Folder> folder = ListCommitted(std::string(parts.directory), seen);
+  if (!folder.ok()) return folder.status();
+  if (folder->HasFile(kTfdsInfo)) {
+    const auto splits = ReadTfdsSplits(JoinPath(parts.directory, kTfdsInfo));
+    if (!splits.ok()) return splits.status();
+    for (const auto& [name, split] : *splits) {
+      if (name == parts.name) return split.Resolve(std::string(parts.directory), *folder);
+    }
+  }
+  return absl::NotFoundError(fmt::format("{}: no such file or folder{}", spec,
+                                         Hint(std::string(parts.directory), parts.name, *folder)));
+}
+
 }  // namespace
 
 absl::Status CheckIsPath(std::string_view path) {
@@ -881,59 +958,23 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
 }
 
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
-  if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
-  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
-  std::string path = spec;
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
-  struct stat info;
-  const bool exists = ::stat(path.c_str(), &info) == 0;
-  // A glob may be longer than a name can be.
-  if (!exists && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
-    return ErrnoStatus(errno, path, "look up");
-  }
-  const PathParts parts = SplitPath(path);
-  // A disk has a size and can be read anywhere, as a file can; a pipe cannot.
-  if (exists && !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: neither a file nor a folder; write what it gives to a file first", spec));
-  }
-  if (exists && !S_ISDIR(info.st_mode)) {
-    ShardSet set;
-    set.directory = parts.directory;
-    set.stem = parts.name;
-    set.paths = {path};
-    return set;
-  }
-  if (exists) return ResolveFolder(path);
-  const std::optional<AtForm> form = ParseAtForm(parts.name);
-  if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
-    if (form->stem.empty()) {
-      return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
+  for (int attempt = 1;; ++attempt) {
+    Versions seen;
+    absl::StatusOr<ShardSet> set = Resolve(spec, &seen);
+    absl::Status unchanged;
+    if (!set.ok()) {
+      // What seems to be missing may have been replaced while the folder was listed.
+      for (const DatasetVersion& version : seen) unchanged.Update(version.CheckUnchanged());
+    } else if (set->sharded_name) {
+      const auto it = std::find_if(seen.begin(), seen.end(), [&](const DatasetVersion& version) {
+        return version.directory() == set->directory && version.stem() == set->stem;
+      });
+      set->version = it != seen.end() ? *it : DatasetVersion(set->directory, set->stem);
+      unchanged = set->version.CheckUnchanged();
     }
-    const std::string directory(parts.directory);
-    if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {
-      return status;
-    }
-    absl::StatusOr<Folder> folder = List(directory);
-    if (!folder.ok()) return folder.status();
-    return ResolveAt(path, directory, *folder, *form);
+    if (unchanged.ok()) return set;
+    if (attempt == kMaxListings) return unchanged;
   }
-  if (HasWildcard(path)) return ResolveGlob(path);
-  if (parts.name.find('@') != std::string_view::npos) {
-    return absl::InvalidArgumentError(fmt::format("{}: {}", spec, AfterAtError(parts.name)));
-  }
-  absl::StatusOr<Folder> folder = ListCommitted(std::string(parts.directory));
-  if (!folder.ok()) return folder.status();
-  if (folder->HasFile(kTfdsInfo)) {
-    const auto splits = ReadTfdsSplits(JoinPath(parts.directory, kTfdsInfo));
-    if (!splits.ok()) return splits.status();
-    for (const auto& [name, split] : *splits) {
-      if (name == parts.name) return split.Resolve(std::string(parts.directory), *folder);
-    }
-  }
-  return absl::NotFoundError(fmt::format("{}: no such file or folder{}", spec,
-                                         Hint(std::string(parts.directory), parts.name, *folder)));
 }
 
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
@@ -961,6 +1002,7 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
   all.stem = shard->stem;
   all.suffix = shard->suffix;
   all.sharded_name = true;
+  all.version = DatasetVersion::Of(all.directory, all.stem);
   return all;
 }
 

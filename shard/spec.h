@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/dataset_version.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -52,6 +53,8 @@ struct ShardSet {
   std::vector<std::string> paths;
   // `paths` are exactly the shards of FormatSpec(directory, stem, paths.size(), suffix).
   bool sharded_name = false;
+  // Whose shards they are, where they are all of one dataset.
+  DatasetVersion version;
 };
 
 // Finds the files that a spec names. The first that fits counts:
@@ -64,13 +67,15 @@ struct ShardSet {
 //                       their bytes; * stays within one level of folders
 //
 // Nothing is opened but manifests and dataset_info.json; a link that leads nowhere counts as a
-// file, so that opening it tells. Each folder is listed once.
+// file, so that opening it tells. Each folder is listed once, and again where a dataset in it was
+// replaced meanwhile.
 //
 // NotFound: nothing of that name, with what is there instead. DataLoss: shards are missing, there
 // twice or numbered past their total; a broken manifest or dataset_info.json. InvalidArgument: the
 // spec cannot be read, is no path, names several datasets, which are listed, or what is no file (a
 // pipe) or no TFRecord (as dataset_info.json tells). FailedPrecondition: a Spark job that did not
-// finish. Others, as ErrnoStatus says, when a folder cannot be listed.
+// finish. Aborted: datasets are replaced faster than folders can be listed. Others: those of
+// FinishCommit, and, as ErrnoStatus says, when a folder cannot be listed.
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
 // The files of all specs, one spec after the other. Files that make up one whole set in its order

@@ -121,18 +121,36 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
   return plan;
 }
 
+// nullopt: there is none.
+absl::StatusOr<std::optional<CommitPlan>> ReadRecord(const std::string& path,
+                                                     const std::string& stem) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return std::nullopt;
+    return ErrnoStatus(errno, path, "look up");
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: a folder stands where a commit record would be; move it away", path));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::DataLossError(fmt::format(
+        "{}: not a commit record, but a link or something else that is no file; remove it", path));
+  }
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxRecordBytes);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  absl::StatusOr<CommitPlan> plan = ParseRecord(*text, path, stem);
+  if (!plan.ok()) return plan.status();
+  return *std::move(plan);
+}
+
 // Size of the file; nullopt: there is none.
 absl::StatusOr<std::optional<uint64_t>> SizeOf(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0) return static_cast<uint64_t>(info.st_size);
   if (errno == ENOENT) return std::nullopt;
   return ErrnoStatus(errno, path, "look up");
-}
-
-absl::StatusOr<bool> Exists(const std::string& path) {
-  absl::StatusOr<std::optional<uint64_t>> size = SizeOf(path);
-  if (!size.ok()) return size.status();
-  return size->has_value();
 }
 
 // What an earlier call has moved is not there any more.
@@ -156,6 +174,30 @@ absl::Status CheckIsNoFolder(const std::string& path) {
       fmt::format("{}: a folder stands where a file of the dataset is to be; move it away", path));
 }
 
+// Of a folder that is to be made, or is there. A link may lead to one where `follow` is set.
+absl::Status CheckMayBeFolder(const std::string& path, bool follow) {
+  struct stat info;
+  if ((follow ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info)) != 0 ||
+      S_ISDIR(info.st_mode)) {
+    return absl::OkStatus();  // of what cannot be looked up, making it tells
+  }
+  return absl::FailedPreconditionError(
+      fmt::format("{}: {} stands where the folder for {} is to be; {}", path,
+                  S_ISLNK(info.st_mode)   ? "a symbolic link"
+                  : S_ISREG(info.st_mode) ? "a file"
+                                          : "something that is no folder",
+                  follow ? "indexes and manifests" : "unfinished shards",
+                  S_ISLNK(info.st_mode) ? "remove it" : "move it away"));
+}
+
+bool IsEmptyButForLock(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename() != Staging::kLock) return false;
+  }
+  return !error;
+}
+
 }  // namespace
 
 Staging::Staging(std::string directory, std::string stem, int lock_fd)
@@ -170,12 +212,16 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& direct
   const std::string lock = path + "/" + kLock;
   // The folder is removed by whoever leaves it: then it is made again.
   while (true) {
-    absl::Status status = CreateFolders(path);
+    absl::Status status = CheckMayBeFolder(SidecarPath(directory), /*follow=*/true);
+    if (status.ok()) status = CheckMayBeFolder(path, /*follow=*/false);
+    if (status.ok()) status = CreateFolders(path);
     if (!status.ok()) return status;
     struct stat info;
-    if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
-      return absl::FailedPreconditionError(fmt::format(
-          "{}: a symbolic link where the folder for unfinished shards is to be; remove it", path));
+    if (::lstat(lock.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(fmt::format("{}: not a file, but {}; remove it", lock,
+                                                       S_ISDIR(info.st_mode)   ? "a folder"
+                                                       : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                                                               : "something else"));
     }
     const int fd =
         ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
@@ -220,6 +266,8 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& direct
 
 Staging::~Staging() {
   std::error_code error;
+  // An empty folder holds nothing to come back to.
+  if (keep_) keep_ = !IsEmptyButForLock(path_);
   if (!keep_) {
     // The lock goes last: whoever takes it then finds the folder empty, or gone.
     for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
@@ -314,25 +362,20 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
 }
 
 absl::Status Staging::FinishEarlier() {
-  const std::string record = CommitPath(directory_, stem_);
-  absl::StatusOr<bool> there = Exists(record);
-  if (!there.ok()) return there.status();
-  if (!*there) return absl::OkStatus();
+  absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(CommitPath(directory_, stem_), stem_);
+  if (plan.ok() && !plan->has_value()) return absl::OkStatus();
   keep_ = true;
-  absl::StatusOr<std::string> text = ReadFile(record, kMaxRecordBytes);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<CommitPlan> plan = ParseRecord(*text, record, stem_);
-  if (!plan.ok()) return plan.status();
-  return RollForward(*plan, /*sync=*/true);
+  return plan.ok() ? RollForward(**plan, /*sync=*/true) : plan.status();
 }
 
 absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
   const std::string record = CommitPath(directory, stem);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (true) {
-    absl::StatusOr<bool> there = Exists(record);
-    if (!there.ok()) return there.status();
-    if (!*there) return absl::OkStatus();
+    // Of one that cannot be followed, no folder needs to be locked.
+    absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(record, stem);
+    if (!plan.ok()) return plan.status();
+    if (!plan->has_value()) return absl::OkStatus();
     absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Lock(directory, stem);
     if (staging.ok() && *staging != nullptr) return (*staging)->FinishEarlier();
     if (absl::IsPermissionDenied(staging.status())) {
@@ -351,35 +394,6 @@ absl::Status FinishCommit(const std::string& directory, const std::string& stem)
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-}
-
-namespace {
-
-std::vector<uint64_t> IdentityOf(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return {};
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
-          static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec)};
-}
-
-}  // namespace
-
-DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
-  DatasetVersion version;
-  version.directory_ = directory;
-  version.stem_ = stem;
-  version.manifest_ = IdentityOf(ManifestPath(directory, stem));
-  return version;
-}
-
-absl::Status DatasetVersion::CheckUnchanged() const {
-  const std::string manifest = ManifestPath(directory_, stem_);
-  // In this order: the record is removed after the manifest was put in place.
-  struct stat info;
-  const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
-  if (!being_replaced && IdentityOf(manifest) == manifest_) return absl::OkStatus();
-  return absl::AbortedError(
-      fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
 }
 
 }  // namespace shardfeed

@@ -89,20 +89,6 @@ class Staging {
 // where this process may not write. DataLoss: the commit record cannot be followed.
 absl::Status FinishCommit(const std::string& directory, const std::string& stem);
 
-// Tells whether a dataset was replaced between two moments.
-class DatasetVersion {
- public:
-  static DatasetVersion Of(const std::string& directory, const std::string& stem);
-
-  // Aborted: another dataset has taken the name since, or is about to.
-  absl::Status CheckUnchanged() const;
-
- private:
-  std::string directory_;
-  std::string stem_;
-  std::vector<uint64_t> manifest_;  // what tells one file of that path from another
-};
-
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_SHARD_STAGING_H_

@@ -280,7 +280,6 @@ uint64_t VerifyReport::num_bytes() const {
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
   VerifyReport report;
   report.shards.resize(set.paths.size());
-  const DatasetVersion version = DatasetVersion::Of(set.directory, set.stem);
   std::mutex schema_mutex;
   Schema schema;  // of all shards
   absl::Status status = ParallelFor(
@@ -302,9 +301,9 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
+  // What was found may be of two datasets.
+  if (status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
-    // What was found may be of two datasets.
-    if (status = version.CheckUnchanged(); !status.ok()) return status;
     CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
   }
   return report;

@@ -62,6 +62,37 @@ absl::Status ForEachShardOf(const OutputSpec& spec,
   return error ? ErrnoStatus(error.value(), directory, "list the folder") : absl::OkStatus();
 }
 
+// An index that is a file and has no shard is of no use to anyone, and is replaced. Not so a link.
+absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
+  constexpr std::string_view kEnding = ".index";
+  const std::string directory = SidecarPath(spec.directory);
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code gone;
+    const fs::file_type type = it->symlink_status(gone).type();
+    if (gone || type == fs::file_type::regular) continue;
+    const std::string name = it->path().filename().string();
+    if (!name.ends_with(kEnding)) continue;
+    const auto shard =
+        ViewShardName(std::string_view(name).substr(0, name.size() - kEnding.size()));
+    if (!shard || shard->stem != spec.stem || shard->suffix != spec.suffix ||
+        (spec.count && shard->count != *spec.count)) {
+      continue;
+    }
+    if (type == fs::file_type::directory) {
+      return absl::FailedPreconditionError(fmt::format(
+          "{}: a folder stands where an index is to be; move it away", it->path().string()));
+    }
+    return absl::AlreadyExistsError(
+        fmt::format("{}: a link, or something else that is no file, stands where an index is to "
+                    "be; remove it, or replace it with --overwrite",
+                    it->path().string()));
+  }
+  const bool absent = error == std::errc::no_such_file_or_directory;
+  return error && !absent ? ErrnoStatus(error.value(), directory, "list the folder")
+                          : absl::OkStatus();
+}
+
 }  // namespace
 
 struct DatasetWriter::Task {
@@ -129,13 +160,20 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
 }
 
 absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
+  // A link counts, wherever it leads: it was put there for something.
   const std::string manifest = ManifestPath(spec.directory, spec.stem);
   std::error_code error;
-  if (fs::exists(manifest, error)) {
+  const fs::file_type type = fs::symlink_status(manifest, error).type();
+  if (type == fs::file_type::directory) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: a folder stands where the manifest is to be; move it away", manifest));
+  }
+  if (type == fs::file_type::none) return ErrnoStatus(error.value(), manifest, "look up");
+  if (type != fs::file_type::not_found) {
     return absl::AlreadyExistsError(
         fmt::format("{}: there is a dataset of this name; --overwrite replaces it", manifest));
   }
-  if (error) return ErrnoStatus(error.value(), manifest, "look up");
+  if (absl::Status free = CheckIndexesAreFree(spec); !free.ok()) return free;
   absl::Status status;
   const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
     status = absl::AlreadyExistsError(

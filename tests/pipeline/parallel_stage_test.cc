@@ -144,7 +144,8 @@ TEST_P(CutTest, NoFurtherCallBeginsOnceTheRunIsStopped) {
       WaitFor([] { return WorkStop::Token().stop_requested(); });
       return absl::OkStatus();
     });
-    // How far threads are ahead depends on the machine: what is ready is taken until they get there.
+    // How far threads are ahead depends on the machine: what is ready is taken until they get
+    // there.
     Batch batch;
     while (calls == 0) {
       const std::optional<bool> ready = stage->Await(std::chrono::milliseconds(1));

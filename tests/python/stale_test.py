@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import harness
 import pytest
@@ -322,3 +323,24 @@ def test_import_without_a_text_index_says_what_it_looked_for(copy_of):
     path = copy_of("tensorflow/examples.tfrecord")
     message = harness.fail(harness.IO_FAILED, "index", path, "--import")
     assert f"there is neither {path}.idx nor {path.parent}/examples.tfindex" in message
+
+
+def test_a_reader_beside_a_writer_gets_one_of_the_datasets_or_is_told(tmp_path):
+    contents = []
+    for name, numbers in (("n", range(3000)), ("m", range(1000, 7000))):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{i}\n" for i in numbers))
+        convert("text", tmp_path / f"{name}.txt", tmp_path / f"{name}/d@3")
+        contents.append(succeed("cat", tmp_path / f"{name}/d@3").out)
+    convert("text", tmp_path / "n.txt", tmp_path / "o/d@3")
+    for i in range(40):
+        source = tmp_path / ("m.txt", "n.txt")[i % 2]
+        writer = subprocess.Popen(harness.command("convert", "text", source, tmp_path / f"o/d@{2 + i % 3}", "-q",
+                                                  "--overwrite", "--no-sync"))
+        read = harness.run("cat", tmp_path / ("o/d@*", "o")[i % 4 // 2])
+        assert writer.wait() == 0
+        if read.status == 0:
+            assert read.out in contents
+        else:
+            assert read.status == IO_FAILED
+            assert "d.manifest.json: the dataset was replaced while it was in use; open it again" in read.err
+            assert any(content.startswith(read.out) for content in contents)

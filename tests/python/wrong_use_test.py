@@ -79,3 +79,15 @@ def test_fifo_is_not_written_to(tmp_path):
     os.mkfifo(fifo)
     assert f"{fifo}: is a FIFO, not a file" in harness.fail(
         harness.USAGE, "read", tmp_path / "in/d@2", "--parse", "--trace", fifo, "-q", timeout=20)
+
+
+def test_names_of_files_do_not_begin_lines_or_steer_the_terminal(tmp_path):
+    said = harness.fail(harness.IO_FAILED, "cat", tmp_path / "a\nb\x1b(B@2")
+    assert r"a\nb\x1b(B@2: no such shards" in said
+    harness.convert("text", TEXT, tmp_path / "a\nb@2")
+    assert harness.succeed("verify", tmp_path / "a\nb@2").out.count(b"\n") == 1
+    shard = tmp_path / "a\nb-00000-of-00002"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    lines = harness.run("verify", tmp_path / "a\nb@2", "-q").out.decode().splitlines()
+    assert lines
+    assert all(r"a\nb" in line for line in lines)

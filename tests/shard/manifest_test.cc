@@ -190,6 +190,20 @@ TEST(Manifest, TotalsAreThoseOfTheShards) {
                kDataLoss, "there can be no 0 shards");
 }
 
+TEST(Manifest, ShardsHoldNoMoreRecordsThanTheirBytesCan) {
+  const auto with = [](uint64_t records) {
+    return ParseManifest(Changed([&](Json& json) {
+                           json["shards"][0]["records"] = records;
+                           json["records"] = records + 1;
+                         }),
+                         kPath);
+  };
+  // The first has 100 bytes.
+  EXPECT_FAILS(with(100 * 1032 / 16 + 1), kDataLoss,
+               "6451 records cannot be in the 100 bytes of 'd-00000-of-00002.tfrecord'");
+  EXPECT_FAILS(with(UINT64_MAX - 1), kDataLoss, "records cannot be in the 100 bytes");
+}
+
 TEST(Manifest, SumsDoNotOverflow) {
   for (const char* key : {"records", "bytes"}) {
     EXPECT_FAILS(ParseManifest(Changed([&](Json& json) {

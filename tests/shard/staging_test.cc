@@ -8,7 +8,11 @@
 #include <map>
 
 #include "fmt/format.h"
+#include "reader/scan.h"
 #include "reader/shard_table.h"
+#include "shard/dataset_version.h"
+#include "shard/repair.h"
+#include "shard/reshard.h"
 #include "shard/spec.h"
 #include "shard/verify.h"
 #include "shard/writer.h"
@@ -197,7 +201,7 @@ TEST_F(StagingTest, LinkInPlaceOfTheFolderIsRefused) {
   Put(folder_ / "precious/thesis.tex", "x");
   fs::create_directory_symlink(folder_ / "precious", StagingPath(folder_.path(), "d"));
   EXPECT_FAILS(Write("d@1", "new", 10), kFailedPrecondition,
-               "a symbolic link where the folder for unfinished shards is to be; remove it");
+               "a symbolic link stands where the folder for unfinished shards is to be; remove it");
   EXPECT_EQ(ReadBytes(folder_ / "precious/thesis.tex"), "x");
 }
 
@@ -230,21 +234,106 @@ TEST_F(StagingTest, ReadersOfAReplacedDatasetNeverMixTheTwo) {
   const auto table = ShardTable::Open(*ResolveSpec(folder_ / "d@2"));
   ASSERT_OK(table);
   ASSERT_OK((*table)->OpenFile(0));
+  const auto file = ShardTable::Open(*ResolveSpec(folder_ / "d-00001-of-00002"));
+  ASSERT_OK(file);
   const DatasetVersion version = DatasetVersion::Of(folder_.path(), "d");
   EXPECT_OK(version.CheckUnchanged());
   // Records of the same sizes: nothing but the file itself tells that it is another.
   ASSERT_OK(Write("d@2", "new", 100, /*overwrite=*/true));
   EXPECT_OK((*table)->OpenFile(0));
-  EXPECT_FAILS((*table)->OpenFile(1), kAborted,
+  EXPECT_FAILS((*table)->OpenFile(1), kAborted, "the dataset was replaced while it was in use");
+  EXPECT_FAILS((*table)->Index(1), kAborted, "the dataset was replaced while it was in use");
+  // Of a file that was named itself, as of those of others, only the file tells.
+  EXPECT_FAILS((*file)->OpenFile(0), kAborted,
                "another file has taken its place since the dataset was opened");
-  EXPECT_FAILS((*table)->Index(1), kAborted,
+  EXPECT_FAILS((*file)->Index(0), kAborted,
                "describes other records than when the dataset was opened");
   EXPECT_FAILS(version.CheckUnchanged(), kAborted, "the dataset was replaced while it was in use");
   // Nor does a file that gets the first one's inode number, as it may by and by.
   for (int again = 0; again < 5; ++again) {
     ASSERT_OK(Write("d@2", again % 2 == 0 ? "old" : "new", 100, /*overwrite=*/true));
-    EXPECT_FAILS((*table)->OpenFile(1), kAborted, "another file has taken its place");
+    EXPECT_FAILS((*file)->OpenFile(0), kAborted, "another file has taken its place");
   }
+}
+
+TEST_F(StagingTest, ReadersThatLoseTheRaceWithAReplacementAreTold) {
+  ASSERT_OK(Write("d@3", "old", 100));
+  const auto named = ResolveSpec(folder_ / "d@3");
+  const auto globbed = ResolveSpec(folder_ / "d-*");
+  const auto whole = ResolveSpec(folder_.path());
+  const auto table = ShardTable::Open(*named);
+  ASSERT_OK(table);
+  // Its shards and indexes are not there any more.
+  ASSERT_OK(Write("d@2", "new", 100, /*overwrite=*/true));
+  constexpr char kReplaced[] = "d.manifest.json: the dataset was replaced while it was in use";
+  for (const auto& set : {named, globbed, whole}) {
+    ASSERT_OK(set);
+    EXPECT_FAILS(ShardTable::Open(*set), kAborted, kReplaced);
+    EXPECT_FAILS(VerifyDataset(*set, {}), kAborted, kReplaced);
+    EXPECT_FAILS(ScanDataset(*set, {}, [](size_t, const RecordBlock&) { return absl::OkStatus(); }),
+                 kAborted, kReplaced);
+    EXPECT_FAILS(ReshardInput::Open({*set}, 1, {}, nullptr), kAborted, kReplaced);
+    EXPECT_FAILS(Repair(*set, *ParseOutputSpec(folder_ / "r@3"), {}), kAborted, kReplaced);
+  }
+  EXPECT_FAILS((*table)->OpenFile(1), kAborted, kReplaced);
+  EXPECT_FAILS((*table)->Index(1), kAborted, kReplaced);
+  // Nor does anyone read a new shard in an old one's place.
+  const auto again = ResolveSpec(folder_ / "d@2");
+  ASSERT_OK(Write("d@2", "old", 100, /*overwrite=*/true));
+  EXPECT_FAILS(ScanDataset(*again, {}, [](size_t, const RecordBlock&) { return absl::OkStatus(); }),
+               kAborted, kReplaced);
+  // A file that is missing for another reason is missing.
+  const auto now = ResolveSpec(folder_ / "d@2");
+  fs::remove(folder_ / "d-00001-of-00002");
+  EXPECT_FAILS(ShardTable::Open(*now), kNotFound, "d-00001-of-00002: cannot open");
+}
+
+TEST_F(StagingTest, WhatIsNoCommitRecordIsNamedWithTheRemedy) {
+  ASSERT_OK(Write("d@2", "old", 50));
+  const auto before = Files();
+  const std::string record = CommitPath(folder_.path(), "d");
+  fs::create_symlink(folder_ / "nowhere", record);
+  EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kDataLoss,
+               "d.commit: not a commit record, but a link or something else that is no file; "
+               "remove it");
+  EXPECT_FAILS(Write("d@3", "new", 50), kDataLoss, "not a commit record");
+  EXPECT_EQ(Files(), before);  // no lock is left, either
+  ASSERT_OK(Write("d@2", "old", 50, /*overwrite=*/true));
+  EXPECT_EQ(Files(), before);
+  fs::create_directory(record);
+  EXPECT_FAILS(ResolveSpec(folder_.path()), kFailedPrecondition, "a folder stands where");
+  for (const bool overwrite : {false, true}) {
+    EXPECT_FAILS(Write("d@2", "new", 50, overwrite), kFailedPrecondition,
+                 "d.commit: a folder stands where a commit record would be; move it away");
+  }
+  EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kFailedPrecondition, "a folder stands where");
+  EXPECT_EQ(Files(), before);
+}
+
+TEST_F(StagingTest, WhatStandsInPlaceOfFoldersIsNamedWithTheRemedy) {
+  const std::string sidecars = folder_ / ".shardfeed";
+  const auto fails = [&](const std::string& what) {
+    EXPECT_FAILS(Write("d@1", "new", 10), kFailedPrecondition, what);
+  };
+  Put(sidecars, "x");
+  fails(".shardfeed: a file stands where the folder for indexes and manifests is to be; move it");
+  EXPECT_EQ(ReadBytes(sidecars), "x");
+  fs::remove(sidecars);
+  ASSERT_EQ(::mkfifo(sidecars.c_str(), 0600), 0);
+  fails(".shardfeed: something that is no folder stands where the folder for indexes");
+  fs::remove(sidecars);
+  const std::string staging = StagingPath(folder_.path(), "d");
+  fs::create_directories(sidecars);
+  Put(staging, "x");
+  fails("d.incomplete: a file stands where the folder for unfinished shards is to be; move it");
+  fs::remove(staging);
+  fs::create_directories(staging + "/lock");
+  fails("d.incomplete/lock: not a file, but a folder; remove it");
+  fs::remove(staging + "/lock");
+  fs::create_symlink(folder_ / "nowhere", staging + "/lock");
+  fails("d.incomplete/lock: not a file, but a symbolic link; remove it");
+  fs::remove_all(staging);
+  ASSERT_OK(Write("d@1", "new", 10));
 }
 
 TEST_F(StagingTest, OverwritingRemovesShardsOfAnotherSuffixThatAreItsOwnAlone) {

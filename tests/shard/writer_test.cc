@@ -167,6 +167,33 @@ TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "l-00001-of-00002"));
 }
 
+TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
+  namespace fs = std::filesystem;
+  fs::create_directories(folder_ / ".shardfeed");
+  const std::string manifest = folder_ / ".shardfeed/d.manifest.json";
+  fs::create_symlink(folder_ / "nowhere", manifest);
+  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there is a dataset of this name");
+  EXPECT_TRUE(fs::is_symlink(manifest));
+  fs::remove(manifest);
+  fs::create_directory(manifest);
+  EXPECT_FAILS(Write("d@2", 5), kFailedPrecondition,
+               "a folder stands where the manifest is to be; move it away");
+  fs::remove(manifest);
+  const std::string index = folder_ / ".shardfeed/d-00001-of-00002.index";
+  fs::create_symlink(folder_ / "nowhere", index);
+  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists,
+               "d-00001-of-00002.index: a link, or something else that is no file, stands where an "
+               "index is to be; remove it, or replace it with --overwrite");
+  EXPECT_TRUE(fs::is_symlink(index));
+  ASSERT_OK(Write("d@3", 5));  // another's
+  EXPECT_TRUE(fs::is_symlink(index));
+  ASSERT_OK(Write("d@2", 5, {.overwrite = true}));
+  EXPECT_FALSE(fs::is_symlink(index));
+  fs::remove_all(folder_ / ".shardfeed/d-00001-of-00002.index");
+  fs::create_directory(index);
+  EXPECT_FAILS(Write("d@2", 5, {.overwrite = true}), kFailedPrecondition, "a folder stands where");
+}
+
 TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {
   ASSERT_OK(Write("d@7", 100));
   ASSERT_OK(Write("d@2", 100, {.overwrite = true}));

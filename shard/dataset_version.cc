@@ -1,0 +1,48 @@
+#include "shard/dataset_version.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "fmt/format.h"
+#include "shard/names.h"
+
+namespace shardfeed {
+namespace {
+
+std::vector<uint64_t> IdentityOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
+  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
+          static_cast<uint64_t>(info.st_mtim.tv_sec), static_cast<uint64_t>(info.st_mtim.tv_nsec)};
+}
+
+}  // namespace
+
+DatasetVersion::DatasetVersion(std::string directory, std::string stem)
+    : directory_(std::move(directory)), stem_(std::move(stem)) {}
+
+DatasetVersion DatasetVersion::Of(const std::string& directory, const std::string& stem) {
+  DatasetVersion version(directory, stem);
+  version.manifest_ = IdentityOf(ManifestPath(directory, stem));
+  return version;
+}
+
+absl::Status DatasetVersion::CheckUnchanged() const {
+  if (stem_.empty()) return absl::OkStatus();
+  const std::string manifest = ManifestPath(directory_, stem_);
+  // In this order: the record is removed after the manifest was put in place.
+  struct stat info;
+  const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
+  if (!being_replaced && IdentityOf(manifest) == manifest_) return absl::OkStatus();
+  return absl::AbortedError(
+      fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
+}
+
+absl::Status DatasetVersion::Explain(absl::Status status) const {
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  absl::Status unchanged = CheckUnchanged();
+  return unchanged.ok() ? status : unchanged;
+}
+
+}  // namespace shardfeed
