@@ -340,9 +340,9 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   }
   SkippedRecords skipped;
   if (options.skip_defects) {
-    source.SkipDefects([&](const absl::Status& defect) {
+    source.SkipDefects([&](const absl::Status& defect, uint64_t records) {
       std::string what(defect.message());
-      skipped.Add(options.reword ? options.reword(std::move(what)) : std::move(what));
+      skipped.Add(options.reword ? options.reword(std::move(what)) : std::move(what), records);
     });
   }
   absl::Status status =

@@ -33,9 +33,10 @@ class Source {
   virtual ~Source() = default;
 
   // To be called before Scan: broken records are left out in the place of failing. `report` gets
-  // each that Scan finds, in order; BuildRecord still fails with DataLoss, which is the caller's to
-  // skip. Input that cannot be told apart into records, or not be read at all, is an error still.
-  void SkipDefects(std::function<void(const absl::Status& defect)> report) {
+  // each that Scan finds, in order, or several of one defect at once; BuildRecord still fails with
+  // DataLoss, which is the caller's to skip. Input that cannot be told apart into records, or not
+  // be read at all, is an error still.
+  void SkipDefects(std::function<void(const absl::Status& defect, uint64_t records)> report) {
     report_defect_ = std::move(report);
   }
 
@@ -97,14 +98,14 @@ class Source {
 
  protected:
   bool skips_defects() const { return report_defect_ != nullptr; }
-  // For Scan: whether a record with this defect is to be left out, and then reports it.
-  bool LeaveOut(const absl::Status& defect) const {
-    if (skips_defects()) report_defect_(defect);
+  // For Scan: whether records with this defect are to be left out, and then reports them.
+  bool LeaveOut(const absl::Status& defect, uint64_t records = 1) const {
+    if (skips_defects() && records > 0) report_defect_(defect, records);
     return skips_defects();
   }
 
  private:
-  std::function<void(const absl::Status& defect)> report_defect_;
+  std::function<void(const absl::Status& defect, uint64_t records)> report_defect_;
 };
 
 }  // namespace shardfeed

@@ -14,6 +14,7 @@
 #include "io/parallel.h"
 #include "shard/index.h"
 #include "shard/index_build.h"
+#include "shard/manifest.h"
 #include "shard/salvage.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
@@ -51,7 +52,7 @@ constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 class TfrecordSource : public Source {
  public:
   TfrecordSource(ShardSet set, const PictureOptions& pictures)
-      : files_(set.paths), pictures_(pictures) {}
+      : files_(set.paths), set_(std::move(set)), pictures_(pictures) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
@@ -94,7 +95,9 @@ class TfrecordSource : public Source {
                                 const std::function<void(uint64_t bytes)>& progress);
 
   InputFiles files_;
+  const ShardSet set_;
   PictureRewriter pictures_;
+  std::optional<Manifest> manifest_;                        // where defects are skipped
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
   std::vector<bool> by_reference_;
   std::vector<uint64_t> records_of_shard_;
@@ -108,21 +111,22 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
   by_reference_.clear();
   records_of_shard_.clear();
   indexes_.assign(files_.size(), nullptr);
-  if (absl::Status status = files_.Stat(); !status.ok()) return status;
+  absl::Status status = files_.Stat();
+  if (status.ok()) status = set_.version.CheckUnchanged();
+  if (!status.ok()) return set_.version.Explain(status);
   if (skips_defects()) return CountPastDefects(stop, progress);
   std::atomic<uint64_t> passed{0};
-  absl::Status status =
-      ParallelFor(files_.size(), ThreadCount(0), stop, [&](size_t shard) -> absl::Status {
-        IndexBuildOptions options;
-        options.stop = stop;
-        absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
-            OpenOrBuildIndex(files_.path(shard), options);
-        if (!index.ok()) return index.status();
-        indexes_[shard] = *std::move(index);
-        const uint64_t bytes = passed += files_.file_bytes(shard);
-        if (progress) progress(bytes);
-        return absl::OkStatus();
-      });
+  status = ParallelFor(files_.size(), ThreadCount(0), stop, [&](size_t shard) -> absl::Status {
+    IndexBuildOptions options;
+    options.stop = stop;
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
+        OpenOrBuildIndex(files_.path(shard), options);
+    if (!index.ok()) return set_.version.Explain(index.status());
+    indexes_[shard] = *std::move(index);
+    const uint64_t bytes = passed += files_.file_bytes(shard);
+    if (progress) progress(bytes);
+    return absl::OkStatus();
+  });
   if (!status.ok()) return status;
   for (const std::shared_ptr<const ShardIndex>& index : indexes_) {
     num_records_ += index->records();
@@ -136,6 +140,7 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
 // Indexes end at the first damaged length, so all is read.
 absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
                                               const std::function<void(uint64_t bytes)>& progress) {
+  manifest_ = FindManifest(set_);
   for (uint32_t shard = 0; shard < files_.size(); ++shard) {
     uint64_t num_records = 0;
     absl::Status status = ForEachRecord(
@@ -147,7 +152,7 @@ absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
         [this](const DamagedPlace& place) {
           // Each record that is lost counts; one where their number is not known.
           const absl::Status defect = absl::DataLossError(place.detail);
-          for (uint64_t i = 0; i < place.records.value_or(1); ++i) LeaveOut(defect);
+          LeaveOut(defect, place.records.value_or(1));
         });
     if (!status.ok()) return status;
     if (progress) progress(files_.bytes_before(shard) + files_.file_bytes(shard));
@@ -188,7 +193,13 @@ absl::Status TfrecordSource::ForEachRecord(
 absl::Status TfrecordSource::ForEachSoundRecord(
     uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
     const std::function<void(const DamagedPlace&)>& defect) const {
-  absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(files_.path(shard));
+  SalvageOptions options;
+  if (manifest_) {
+    options.compression = manifest_->compression;
+    options.records = manifest_->shards[shard].records;
+  }
+  absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager =
+      ShardSalvager::Open(files_.path(shard), std::move(options));
   if (!salvager.ok()) return salvager.status();
   absl::Status status = Deliver(**salvager, shard, sink);
   for (const DamagedPlace& place : (*salvager)->damage()) defect(place);

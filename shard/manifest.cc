@@ -11,7 +11,6 @@
 #include "io/file.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
-#include "shard/spec.h"
 
 namespace shardfeed {
 namespace {
@@ -187,6 +186,16 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
   if (!text.ok()) return text.status();
   return ParseManifest(*text, path);
+}
+
+std::optional<Manifest> FindManifest(const ShardSet& set) {
+  if (!set.sharded_name) return std::nullopt;
+  absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
+  if (!manifest.ok() || manifest->shards.size() != set.paths.size() ||
+      manifest->suffix != set.suffix) {
+    return std::nullopt;
+  }
+  return *std::move(manifest);
 }
 
 }  // namespace shardfeed

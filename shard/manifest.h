@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
+#include "shard/spec.h"
 #include "tfrecord/compression.h"
 
 namespace shardfeed {
@@ -53,6 +55,10 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string&
 
 // NotFound: there is none. DataLoss: as ParseManifest. Others, as ReadFile: it cannot be read.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
+
+// What helps to salvage these shards: their manifest, where there is one that is sound and
+// describes as many of that name.
+std::optional<Manifest> FindManifest(const ShardSet& set);
 
 }  // namespace shardfeed
 

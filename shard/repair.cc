@@ -193,11 +193,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
                       FormatSpec(output.directory, output.stem, output.count, output.suffix)));
     }
   }
-  std::optional<Manifest> manifest;
-  if (input.sharded_name) {
-    absl::StatusOr<Manifest> read = ReadManifest(ManifestPath(input.directory, input.stem));
-    if (read.ok() && read->shards.size() == num_shards) manifest = *std::move(read);
-  }
+  const std::optional<Manifest> manifest = FindManifest(input);
   const auto salvaging_of = [&](size_t i) {
     SalvageOptions salvaging;
     if (manifest) {

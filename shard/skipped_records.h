@@ -26,8 +26,8 @@ struct SkippedRecords {
   uint64_t count = 0;
   std::vector<std::string> first;
 
-  void Add(std::string what) {
-    ++count;
+  void Add(std::string what, uint64_t records = 1) {
+    count += records;
     if (first.size() < kMaxFirst) first.push_back(std::move(what));
   }
   void Append(const SkippedRecords& later) {

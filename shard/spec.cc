@@ -186,7 +186,8 @@ struct Folder {
   }
 };
 
-// In no order. Pipes, sockets and devices are left out.
+// In no order. Pipes, sockets and devices are left out, but those that have the name of a shard:
+// who opens it tells what it is.
 absl::StatusOr<Folder> List(const std::string& path) {
   const std::string display = path.empty() ? "." : path;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(display.c_str()), ::closedir);
@@ -209,6 +210,7 @@ absl::StatusOr<Folder> List(const std::string& path) {
       is_folder = found && S_ISDIR(info.st_mode);
       is_file = !found || S_ISREG(info.st_mode);
     }
+    is_file |= !is_folder && ViewShardName(name).has_value();
     if (is_folder) folder.folders.emplace_back(name);
     if (is_file) folder.files.emplace_back(name);
   }
@@ -851,6 +853,10 @@ absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
     if (form->stem.empty()) {
       return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
+    }
+    if (form->count == 0) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: the number of shards is 0, and must be from 1 on, or *", spec));
     }
     const std::string directory(parts.directory);
     if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {

@@ -27,7 +27,8 @@ class SkipTest : public SourceTest {
   // gets what was wrong, without the folder's name.
   std::vector<std::string> Read(Source& source) {
     defects_.clear();
-    const auto note = [this](const absl::Status& defect) {
+    const auto note = [this](const absl::Status& defect, uint64_t records) {
+      EXPECT_EQ(records, 1);
       std::string message(defect.message());
       const std::string folder = Path("");
       for (size_t at = 0; (at = message.find(folder, at)) != message.npos;) {
@@ -48,7 +49,7 @@ class SkipTest : public SourceTest {
         records.push_back(Text(*example));
       } else {
         EXPECT_EQ(example.status().code(), absl::StatusCode::kDataLoss);
-        note(example.status());
+        note(example.status(), 1);
       }
     }
     return records;
@@ -72,8 +73,9 @@ TEST_F(SkipTest, RowsThatAQuoteMakesTooLong) {
   std::string rows = "a\n\"open\n";
   for (int i = 0; i < 3000000; ++i) rows += "1\n";
   auto source = *MakeCsvSource({Write("a.csv", rows)}, {.max_row_bytes = 2 << 20});
-  source->SkipDefects(
-      [this](const absl::Status& defect) { defects_.push_back(std::string(defect.message())); });
+  source->SkipDefects([this](const absl::Status& defect, uint64_t) {
+    defects_.push_back(std::string(defect.message()));
+  });
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_EQ(source->num_records(), 3000000);
   EXPECT_THAT(defects_, ElementsAre(HasSubstr("a.csv:2: more than 2097152 bytes without the end of "
@@ -232,8 +234,9 @@ TEST_F(SkipTest, DamagedTfrecords) {
   bytes[begins[1] + 13] ^= 1;  // a payload
   bytes[begins[2]] ^= 1;       // a length, which its CRC mends
   auto source = *MakeTfrecordSource({Write("a", bytes)});
-  source->SkipDefects(
-      [this](const absl::Status& defect) { defects_.push_back(std::string(defect.message())); });
+  source->SkipDefects([this](const absl::Status& defect, uint64_t) {
+    defects_.push_back(std::string(defect.message()));
+  });
   ASSERT_TRUE(Scan(*source).ok());
   std::vector<std::string> records;
   for (const Kept& item : Items(*source)) records.push_back(item.bytes);

@@ -14,7 +14,7 @@ namespace shardfeed::testing {
 // Scans and builds all records. A source that was scanned without skipping defects must hand out as
 // many items as it counted.
 inline void RunSource(Source& source, bool skip_defects) {
-  if (skip_defects) source.SkipDefects([](const absl::Status&) {});
+  if (skip_defects) source.SkipDefects([](const absl::Status&, uint64_t) {});
   if (!source.Scan({}, {}).ok()) return;
   uint64_t items = 0;
   ExampleBuilder builder;

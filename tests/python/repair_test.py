@@ -124,6 +124,10 @@ def test_all_four_count_the_same_of_any_damage(tmp_path, compression, written_by
         succeed("convert", "tfrecord", old, tmp_path / "copy@2", "--on-error", "skip",
                 "--max-skipped", "100%", "--no-shuffle", "--overwrite", "-q")
         assert harness.verify(tmp_path / "copy@2")["records"] == kept, what
+        if repaired.json["records_lost"] is not None:
+            manifest = json.loads((tmp_path / ".shardfeed/copy.manifest.json").read_text())
+            left_out = manifest.get("skipped", {"records": 0})["records"]
+            assert left_out == repaired.json["records_lost"], what
         read = run("read", old, "--skip-damaged", "--max-skipped", "100%", "--json")
         assert read.status in (DONE, DEFECTS), (what, read.err)
         exact = all(place["record_exact"] and place["records_lost"] is not None

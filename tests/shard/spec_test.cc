@@ -212,6 +212,17 @@ TEST_F(ResolveTest, PipeIsRefusedAndNotOpened) {
   EXPECT_FAILS(ResolveSpec(path), kInvalidArgument, "neither a file nor a folder");
 }
 
+TEST_F(ResolveTest, PipeAtAShardsNameIsOneSoThatOpeningItTells) {
+  folder_.Write("d-00000-of-00002", "");
+  ASSERT_EQ(::mkfifo((folder_ / "d-00001-of-00002").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((folder_ / "other").c_str(), 0600), 0);
+  for (const std::string& spec : {folder_ / "d@2", folder_ / "d-*", folder_.path()}) {
+    const auto set = ResolveSpec(spec);
+    ASSERT_OK(set);
+    EXPECT_EQ(set->paths.size(), 2);
+  }
+}
+
 TEST_F(ResolveTest, NulInANameIsRefused) {
   const std::string path = folder_.Write("a", "");
   EXPECT_FAILS(ResolveSpec(path + std::string("\0b", 2)), kInvalidArgument, "NUL");
