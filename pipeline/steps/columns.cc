@@ -24,6 +24,20 @@ absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
   return static_cast<size_t>(column);
 }
 
+absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
+                                 const std::string& name, bool batched) {
+  if (batched) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
+  }
+  const int column = FindColumn(spec, name);
+  if (column < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
+  }
+  return static_cast<size_t>(column);
+}
+
 absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,
                                          std::vector<int64_t> shape) {
   constexpr uint64_t kMostBytes = uint64_t{1} << 31;
@@ -48,21 +62,14 @@ absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name
 
 absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
                                     const std::string& name, bool batched) {
-  if (batched) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
-  }
-  const int column = FindColumn(spec, name);
-  if (column < 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
-  }
-  if (!spec[column].ragged &&
-      (spec[column].dtype != DType::kBytes || !spec[column].shape.empty())) {
+  absl::StatusOr<size_t> column = RowColumn(step, spec, name, batched);
+  if (!column.ok()) return column;
+  const ColumnSpec& found = spec[*column];
+  if (!found.ragged && (found.dtype != DType::kBytes || !found.shape.empty())) {
     return absl::InvalidArgumentError(
         fmt::format("{}: the rows of column '{}' are all of one length", step, name));
   }
-  return static_cast<size_t>(column);
+  return column;
 }
 
 }  // namespace shardfeed

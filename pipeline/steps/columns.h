@@ -22,6 +22,11 @@ std::string NamesText(const RowSpec& spec);
 absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
                                    const std::string& name);
 
+// The number of the column `name` in the rows that a step works on. InvalidArgument: there is none,
+// or the elements are batches.
+absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
+                                 const std::string& name, bool batched);
+
 // What a column of bytes becomes that is decoded to numbers. A first size of -1 makes it ragged.
 absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,
                                          std::vector<int64_t> shape);

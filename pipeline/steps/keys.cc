@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fmt/format.h"
+#include "pipeline/steps/columns.h"
 
 namespace shardfeed {
 namespace {
@@ -33,22 +34,16 @@ void PutShortFloat(const char* from, int fraction, char* to) {
 
 absl::StatusOr<size_t> KeyColumn(std::string_view step, const RowSpec& spec,
                                  const std::string& name, bool batched) {
-  if (batched) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
-  }
-  const int column = FindColumn(spec, name);
-  if (column < 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
-  }
-  if (spec[column].ragged || !spec[column].shape.empty()) {
+  absl::StatusOr<size_t> column = RowColumn(step, spec, name, batched);
+  if (!column.ok()) return column;
+  const ColumnSpec& found = spec[*column];
+  if (found.ragged || !found.shape.empty()) {
     return absl::InvalidArgumentError(
         fmt::format("{}: column '{}' must have one number, or one value of bytes, in a row; it is "
                     "{}",
-                    step, name, RowSpecText({spec[column]})));
+                    step, name, RowSpecText({found})));
   }
-  return static_cast<size_t>(column);
+  return column;
 }
 
 std::string_view KeyReader::Read(const Batch& batch, size_t row) {
