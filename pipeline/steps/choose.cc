@@ -62,11 +62,10 @@ Dataset Dataset::Choose(std::vector<Dataset> datasets, const Dataset& choice,
                     "dataset; it has {}{}",
                     choice.batched() ? "batches of " : "", RowSpecText(choice.spec()))));
   }
-  if (exhausted.size() == 1) exhausted.resize(datasets.size(), exhausted[0]);
-  if (exhausted.size() != datasets.size()) {
-    return Dataset(absl::InvalidArgumentError(
-        "choose: say what happens at a dataset's end once for all, or for each"));
-  }
+  absl::StatusOr<std::vector<Exhausted>> ends =
+      ExhaustedOfEach("choose", std::move(exhausted), datasets.size());
+  if (!ends.ok()) return Dataset(ends.status());
+  exhausted = *std::move(ends);
   Step step = datasets[0].Like("choose");
   step.identity.Add("exhausted", exhausted);
   step.inputs = StepsOf(datasets);

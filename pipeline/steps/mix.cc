@@ -100,11 +100,10 @@ Dataset Dataset::Mix(std::vector<Dataset> datasets, std::vector<double> weights,
         fmt::format("mix: {} datasets take as many weights, not all 0; there are {}",
                     datasets.size(), weights.size())));
   }
-  if (exhausted.size() == 1) exhausted.resize(datasets.size(), exhausted[0]);
-  if (exhausted.size() != datasets.size()) {
-    return Dataset(absl::InvalidArgumentError(
-        "mix: say what happens at a dataset's end once for all, or for each"));
-  }
+  absl::StatusOr<std::vector<Exhausted>> ends =
+      ExhaustedOfEach("mix", std::move(exhausted), datasets.size());
+  if (!ends.ok()) return Dataset(ends.status());
+  exhausted = *std::move(ends);
   Step step = datasets[0].Like("mix");
   step.text = fmt::format("mix([{}], {})", fmt::join(weights, ", "),
                           exact ? "exact" : fmt::format("seed={}", seed));

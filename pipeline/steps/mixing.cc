@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "fmt/format.h"
+
 namespace shardfeed {
 namespace {
 
@@ -136,6 +138,17 @@ class MixingStage : public Stage {
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<Exhausted>> ExhaustedOfEach(std::string_view step,
+                                                       std::vector<Exhausted> exhausted,
+                                                       size_t datasets) {
+  if (exhausted.size() == 1) exhausted.resize(datasets, exhausted[0]);
+  if (exhausted.size() != datasets) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: say what happens at a dataset's end once for all, or for each", step));
+  }
+  return exhausted;
+}
 
 StageWork MixInputs(
     size_t inputs, std::vector<Exhausted> exhausted, std::shared_ptr<const RowSpec> spec,

@@ -3,9 +3,11 @@
 #ifndef SHARDFEED_PIPELINE_STEPS_MIXING_H_
 #define SHARDFEED_PIPELINE_STEPS_MIXING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +32,12 @@ class InputChoice {
   virtual void Save(StateWords* /*words*/) const {}
   virtual absl::Status Load(StateReader* /*words*/) { return absl::OkStatus(); }
 };
+
+// What happens at the end of each of so many datasets, said once for all or for each.
+// InvalidArgument: neither; `step` is named in the message.
+absl::StatusOr<std::vector<Exhausted>> ExhaustedOfEach(std::string_view step,
+                                                       std::vector<Exhausted> exhausted,
+                                                       size_t datasets);
 
 // Work on `inputs` steps; the choice may have inputs of its own behind them. `exhausted`: one for
 // each.
