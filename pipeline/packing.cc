@@ -37,11 +37,10 @@ class PackStage : public Stage {
       int64_t length = splits[1] - splits[0];
       if (length > options_.length) {
         if (!options_.truncate) {
-          const std::string where = context_->Describe(row.batch, 0);
           return absl::InvalidArgumentError(fmt::format(
-              "{}{}pack: column '{}': a sequence of {} elements does not fit into a row of {}; "
+              "{}pack: column '{}': a sequence of {} elements does not fit into a row of {}; "
               "raise the length or set truncate",
-              where, where.empty() ? "" : ": ", (*spec_)[0].name, length, options_.length));
+              context_->Prefix(row.batch, 0), (*spec_)[0].name, length, options_.length));
         }
         length = options_.length;
       }

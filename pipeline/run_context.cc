@@ -25,6 +25,11 @@ std::string RunContext::Describe(const Batch& batch, size_t row) const {
   return fmt::format("element {} of epoch {}", origin.position, origin.epoch);
 }
 
+std::string RunContext::Prefix(const Batch& batch, size_t row) const {
+  const std::string where = Describe(batch, row);
+  return where.empty() ? where : where + ": ";
+}
+
 std::shared_ptr<StageCounters> RunContext::Counters(
     const void* key, const std::string& name, const std::function<void(StageCounters&)>& start) {
   std::lock_guard<std::mutex> lock(mutex_);

@@ -102,6 +102,8 @@ struct RunContext {
                     std::function<std::string(uint64_t epoch, uint64_t position)> f);
   // That of the row's source; "element 3 of epoch 1" where it has none, "" when nothing is known.
   std::string Describe(const Batch& batch, size_t row) const;
+  // How a message about the row begins: "element 3 of epoch 1: ", or "" when nothing is known.
+  std::string Prefix(const Batch& batch, size_t row) const;
 
   // The counters of the step `key`, the same in each epoch. `start` is called with new ones; those
   // of a further step of the same name are named "NAME 2".

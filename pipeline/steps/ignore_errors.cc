@@ -55,8 +55,8 @@ class IgnoreErrorsStage : public Stage {
  private:
   // Counts the queue's next row.
   absl::Status Ignore(std::string_view error) {
-    const std::string where = context_->Describe(queue_.head(), queue_.at());
-    std::string what = fmt::format("{}{}{}", where, where.empty() ? "" : ": ", error);
+    std::string what = context_->Prefix(queue_.head(), queue_.at());
+    what += error;
     ++rows_;
     ++ignored_;
     if (first_.empty()) first_ = what;

@@ -132,10 +132,10 @@ class ResampleStage : public Stage {
     return Random(how_.seed, epoch_, number_).Uniform() * most_ < Wanted(kind);
   }
   absl::Status OutOfRange(size_t row) const {
-    const std::string where = context_->Describe(queue_.head(), row);
-    return absl::InvalidArgumentError(fmt::format(
-        "{}{}rejection_resample: the class is {}, and there are {}, from 0 on", where,
-        where.empty() ? "" : ": ", ClassOf(queue_.head(), how_.column, row), how_.target.size()));
+    return absl::InvalidArgumentError(
+        fmt::format("{}rejection_resample: the class is {}, and there are {}, from 0 on",
+                    context_->Prefix(queue_.head(), row), ClassOf(queue_.head(), how_.column, row),
+                    how_.target.size()));
   }
 
   ElementQueue queue_;

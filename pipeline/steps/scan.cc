@@ -44,9 +44,8 @@ class Scanner {
           "scan: the function gives one row for each, but it gave {} for {}", out->rows, in.rows));
     }
     if (!status.ok()) {
-      const std::string where = context_->Describe(in, row_);
-      failed_ = absl::Status(status.code(), fmt::format("{}{}{}", where, where.empty() ? "" : ": ",
-                                                        std::string(status.message())));
+      failed_ =
+          absl::Status(status.code(), context_->Prefix(in, row_) + std::string(status.message()));
       // The rows before it come first.
       if (out->empty()) return failed_;
     }
