@@ -145,17 +145,13 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   converting.threads = options.threads;
   converting.limit = flags.limit;
   converting.skip_defects = flags.on_error == "skip";
-  if (flags.max_skipped && !converting.skip_defects) {
-    return ReportError(
-        absl::InvalidArgumentError("--max-skipped: nothing is skipped without --on-error skip"));
-  }
   if (flags.max_skipped) {
-    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(*flags.max_skipped);
-    if (!ceiling) {
-      return ReportError(absl::InvalidArgumentError(
-          fmt::format("--max-skipped {}: neither a number of records nor a share such as 5%",
-                      *flags.max_skipped)));
+    if (!converting.skip_defects) {
+      return ReportError(
+          absl::InvalidArgumentError("--max-skipped: nothing is skipped without --on-error skip"));
     }
+    const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
+    if (!ceiling.ok()) return ReportError(ceiling.status());
     converting.max_skipped = *ceiling;
   }
   converting.deduplicate = flags.dedup;

@@ -94,13 +94,11 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   reading->deterministic = !flags.any_order;
   reading->damage.skip = flags.skip_damaged;
   if (flags.max_skipped) {
-    const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(*flags.max_skipped);
-    if (!flags.skip_damaged || !ceiling) {
-      return ReportError(absl::InvalidArgumentError(
-          ceiling ? "--max-skipped: nothing is skipped without --skip-damaged"
-                  : fmt::format("--max-skipped {}: neither a number of records nor a share such "
-                                "as 5%",
-                                *flags.max_skipped)));
+    const absl::StatusOr<SkipCeiling> ceiling = ParseMaxSkipped(*flags.max_skipped);
+    if (!ceiling.ok()) return ReportError(ceiling.status());
+    if (!flags.skip_damaged) {
+      return ReportError(
+          absl::InvalidArgumentError("--max-skipped: nothing is skipped without --skip-damaged"));
     }
     reading->damage.max_skipped = *ceiling;
   }

@@ -89,4 +89,13 @@ absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t t
   }
 }
 
+absl::StatusOr<SkipCeiling> ParseMaxSkipped(const std::string& text) {
+  const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
+  if (!ceiling) {
+    return absl::InvalidArgumentError(
+        fmt::format("--max-skipped {}: neither a number of records nor a share such as 5%", text));
+  }
+  return *ceiling;
+}
+
 }  // namespace shardfeed

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shard/skipped_records.h"
 
 namespace shardfeed {
 
@@ -29,6 +30,9 @@ struct Range {
 // "5", "10-19" (both ends included), "7-" (to `total`), several by commas, in the order written.
 // InvalidArgument: none of these. OutOfRange: a number that is not below `total`.
 absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total);
+
+// The value of --max-skipped. InvalidArgument: neither a number nor a share.
+absl::StatusOr<SkipCeiling> ParseMaxSkipped(const std::string& text);
 
 }  // namespace shardfeed
 

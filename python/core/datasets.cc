@@ -81,7 +81,7 @@ SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& t
 Dataset Shards(const std::vector<std::string>& specs,
                std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
                const std::string& end, bool check_crc, bool skip_damaged,
-               const std::string& max_skipped, const std::string& io, int threads,
+               const std::optional<std::string>& max_skipped, const std::string& io, int threads,
                uint64_t budget_bytes, uint64_t block_records) {
   ReaderOptions options;
   if (records) {
@@ -92,8 +92,8 @@ Dataset Shards(const std::vector<std::string>& specs,
   options.end = EpochEndOf(end);
   options.check = check_crc ? CrcCheck::kAll : CrcCheck::kHeader;
   options.damage.skip = skip_damaged;
-  if (!max_skipped.empty()) {
-    options.damage.max_skipped = CeilingOf("max_skipped", "records", max_skipped);
+  if (max_skipped) {
+    options.damage.max_skipped = CeilingOf("max_skipped", "records", *max_skipped);
   }
   options.io = EngineOf(io);
   options.threads = threads;
@@ -363,12 +363,12 @@ void BindDatasets(nb::module_& m) {
       .def("unique",
            [](const Dataset& ds, std::string column) { return Made(ds.Unique(std::move(column))); })
       .def("ignore_errors",
-           [](const Dataset& ds, const std::string& max_ignored) {
+           [](const Dataset& ds, const std::optional<std::string>& max_ignored) {
              SkipCeiling ceiling;
-             if (!max_ignored.empty()) {
-               ceiling = CeilingOf("max_ignored", "rows", max_ignored);
+             if (max_ignored) {
+               ceiling = CeilingOf("max_ignored", "rows", *max_ignored);
                // A share is one of the rows so far, which are few at first.
-               if (max_ignored.back() == '%') ceiling.at_least = SkipCeiling().at_least;
+               if (max_ignored->back() == '%') ceiling.at_least = SkipCeiling().at_least;
              }
              return Made(ds.IgnoreErrors(ceiling, DropException));
            })

@@ -350,10 +350,7 @@ class Dataset:
 
         ValueError: the step before is not one on rows. What flat_map's function raises it can catch
         itself, and give no rows; of damaged records, see sf.read(skip_damaged=)."""
-        ceiling = "" if max_ignored is None else str(max_ignored)
-        if max_ignored == "":
-            raise ValueError("ignore_errors: max_ignored must be a number of rows or a share such "
-                             "as '5%', not ''")
+        ceiling = None if max_ignored is None else str(max_ignored)
         return self._then("ignore_errors", ceiling, text=(
             "ignore_errors()" if max_ignored is None else f"ignore_errors({max_ignored!r})"))
 
@@ -990,7 +987,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     missing."""
     if max_skipped is not None and not skip_damaged:
         raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
-    ceiling = "" if max_skipped is None else str(max_skipped)
+    ceiling = None if max_skipped is None else str(max_skipped)
     specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
     names = [os.fspath(s) for s in specs]
     text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"

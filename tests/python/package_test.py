@@ -706,8 +706,9 @@ def test_damage_is_named(dataset, tmp_path):
     assert list(it).count(b"") == 1 == it.stats()["damaged"]
     with pytest.raises(sf.DataLossError, match="1 of .* records are damaged.*shardfeed repair"):
         list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=0))
-    with pytest.raises(ValueError, match="a share such as '5%', not 'few'"):
-        list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped="few"))
+    for wrong in ("few", ""):
+        with pytest.raises(ValueError, match=f"max_skipped is .* a share such as '5%', not '{wrong}'"):
+            list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=wrong))
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()
     page = report._repr_html_()
