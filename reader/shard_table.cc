@@ -104,7 +104,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
   const auto salvage = [&]() -> absl::Status {
     absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
-        CopySoundRecords(shard.path, options.stop, nullptr);
+        CopySoundRecords(shard.path, options.stop);
     if (!copy.ok()) return copy.status();
     ++copied_;
     shard.summary = (*copy)->index->summary();

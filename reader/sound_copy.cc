@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <utility>
 
@@ -41,8 +42,8 @@ absl::StatusOr<int> OpenUnnamed() {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(
-    const std::string& path, std::stop_token stop, std::atomic<uint64_t>* bytes_passed) {
+absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::string& path,
+                                                                  std::stop_token stop) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path);
   if (!salvager.ok()) return salvager.status();
   const absl::StatusOr<int> fd = OpenUnnamed();
@@ -66,16 +67,10 @@ absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(
   RecordBlock block;
   uint64_t next = 0;
   uint64_t lost = 0;
-  uint64_t passed = 0;
   while (true) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
     absl::Status status = (*salvager)->Next(&block);
     if (!status.ok()) return status;
-    if (bytes_passed != nullptr) {
-      const uint64_t position = std::max((*salvager)->file_position(), passed);
-      *bytes_passed += position - passed;
-      passed = position;
-    }
     if (block.records.empty()) break;
     if (block.first_record > next) {
       AppendLost(block.first_record - next, &frames);

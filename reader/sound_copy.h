@@ -3,8 +3,6 @@
 #ifndef SHARDFEED_READER_SOUND_COPY_H_
 #define SHARDFEED_READER_SOUND_COPY_H_
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -31,8 +29,8 @@ struct SoundCopy {
 //
 // Errors: those of opening and reading the shard; ResourceExhausted and others of writing the copy.
 // Cancelled: stopping was asked for.
-absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(
-    const std::string& path, std::stop_token stop, std::atomic<uint64_t>* bytes_passed);
+absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::string& path,
+                                                                  std::stop_token stop);
 
 }  // namespace shardfeed
 
