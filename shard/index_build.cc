@@ -248,6 +248,27 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
   return summary;
 }
 
+// DataLoss: what is there of the shard, whose index is `now`, is the beginning of what `old` knows.
+absl::Status CheckNotBeginning(const std::string& path, const ShardIndex& now,
+                               const ShardIndex& old) {
+  const uint64_t records = now.records();
+  if (now.summary().shard_bytes >= old.summary().shard_bytes || records >= old.records()) {
+    return absl::OkStatus();
+  }
+  // An empty file has no compression of its own.
+  if (now.summary().shard_bytes > 0 && now.summary().compression != old.summary().compression) {
+    return absl::OkStatus();
+  }
+  for (uint64_t i = 0; i <= records; ++i) {
+    if (now.Offset(i) != old.Offset(i)) return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      fmt::format("{}: ends in front of record {} of the {} that its index knows; "
+                  "'shardfeed repair' saves what is there, or 'shardfeed index' makes the index "
+                  "anew if none is missing",
+                  path, records, old.records()));
+}
+
 }  // namespace
 
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
@@ -279,42 +300,31 @@ absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& optio
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
   if (error || size >= (*old)->summary().shard_bytes) return absl::OkStatus();
-  // An empty file has no compression of its own.
-  uint64_t records = 0;
-  if (size > 0) {
-    const absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
-    // Told where the index is made.
-    if (!now.ok()) return absl::IsCancelled(now.status()) ? now.status() : absl::OkStatus();
-    if ((*now)->summary().compression != (*old)->summary().compression) return absl::OkStatus();
-    records = (*now)->records();
-    if (records >= (*old)->records()) return absl::OkStatus();
-    for (uint64_t i = 0; i <= records; ++i) {
-      if ((*now)->Offset(i) != (*old)->Offset(i)) return absl::OkStatus();
-    }
-  }
-  if (records == (*old)->records()) return absl::OkStatus();
-  return absl::DataLossError(
-      fmt::format("{}: ends in front of record {} of the {} that its index knows; 'shardfeed "
-                  "repair' saves what "
-                  "is there, or 'shardfeed index' makes the index anew if none is missing",
-                  path, records, (*old)->records()));
+  const absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
+  // Told where the index is made.
+  if (!now.ok()) return absl::IsCancelled(now.status()) ? now.status() : absl::OkStatus();
+  return CheckNotBeginning(path, **now, **old);
 }
 
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
                                                                    const IndexBuildOptions& options,
                                                                    bool* built) {
   if (built != nullptr) *built = false;
-  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(path));
-  if (index.ok()) {
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> old = ShardIndex::Open(IndexPath(path));
+  if (old.ok()) {
     absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
     if (!file.ok()) return file.status();
-    if ((*index)->summary().shard_bytes == (*file)->size()) return index;
-    if (absl::Status status = CheckNotCut(path, options); !status.ok()) return status;
-  } else if (!absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
-    return index.status();
+    if ((*old)->summary().shard_bytes == (*file)->size()) return old;
+  } else if (!absl::IsNotFound(old.status()) && !absl::IsDataLoss(old.status())) {
+    return old.status();
+  }
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
+  if (!now.ok()) return now;
+  if (old.ok()) {
+    if (absl::Status status = CheckNotBeginning(path, **now, **old); !status.ok()) return status;
   }
   if (built != nullptr) *built = true;
-  return BuildIndex(path, options);
+  return now;
 }
 
 }  // namespace shardfeed

@@ -44,9 +44,9 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
 absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& options);
 
 // The index beside the shard if there is one that fits, otherwise one built in memory; errors:
-// those of BuildIndex and of CheckNotCut. An index
-// fits when the sizes agree; whether all of it is true is told by CompareIndexWithShard
-// (index_check.h). `built` tells which of the two it is: one that was built is true.
+// those of BuildIndex and of CheckNotCut. An index fits when the sizes agree; whether all of it is
+// true is told by CompareIndexWithShard (index_check.h). `built` tells which of the two it is: one
+// that was built is true.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
                                                                    const IndexBuildOptions& options,
                                                                    bool* built = nullptr);

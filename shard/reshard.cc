@@ -556,10 +556,9 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
     }
     return absl::DataLossError(fmt::format(
         "{}: by its index it has {} bytes and {} records (digest {:08x}), and by the manifest {} "
-        "{} bytes and {} records (digest {:08x}): the shard was replaced or changed; find out what "
-        "with 'shardfeed verify', save what is sound with 'shardfeed repair', or remove the "
-        "manifest "
-        "if the shards are right",
+        "{} bytes and {} records (digest {:08x}): the shard was replaced or changed; "
+        "find out what with 'shardfeed verify', save what is sound with 'shardfeed repair', "
+        "or remove the manifest if the shards are right",
         input.paths_[i], found.shard_bytes, found.records, found.records_digest, of.manifest,
         of.shard.bytes, of.shard.records, of.shard.records_digest));
   }

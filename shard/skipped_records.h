@@ -72,8 +72,7 @@ inline std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
 inline absl::Status TooManySkipped(uint64_t skipped, uint64_t ceiling, std::string_view first) {
   return absl::DataLossError(
       fmt::format("at least {} records are broken, and no more than {} may be left out "
-                  "(max-skipped); the first "
-                  "is {}",
+                  "(max-skipped); the first is {}",
                   skipped, ceiling, first));
 }
 

@@ -371,6 +371,21 @@ TEST_F(BuildTest, StaleIndexIsNotUsed) {
   EXPECT_EQ((*OpenOrBuildIndex(path, {}))->records(), 2);
 }
 
+TEST_F(BuildTest, CutShardIsNotIndexedAnew) {
+  const std::string path = WriteShard("s", {"abc", "def", "ghi"});
+  ASSERT_OK(WriteIndex(path, {}));
+  WriteShard("s", {"abc", "def"});
+  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends in front of record 2 of the 3");
+  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends in front of record 2 of the 3");
+  folder_.Write("s", "");
+  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends in front of record 0 of the 3");
+  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends in front of record 0 of the 3");
+  // Another shard.
+  WriteShard("s", {"abcd", "ef"});
+  EXPECT_OK(CheckNotCut(path, {}));
+  EXPECT_EQ((*OpenOrBuildIndex(path, {}))->records(), 2);
+}
+
 TEST_F(BuildTest, TextIndexGoesBothWays) {
   const std::string path = WriteShard("s.tfrecord", {"abc", "", "0123456789"});
   const auto index = BuildIndex(path, {});
