@@ -28,6 +28,11 @@ bool SoundHeader(std::string_view bytes, size_t at, uint64_t* length) {
          *length <= UINT64_MAX / 2;
 }
 
+// Whether there is no index, by the error of reading it: it is missing, damaged, or no file.
+bool CountsAsNone(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
+}
+
 }  // namespace
 
 // A growing window over a source, whose bytes can be mended.
@@ -82,18 +87,35 @@ class ShardSalvager::Window {
   bool ended_ = false;
 };
 
-// A failing read is no reason to save less than the index knows of.
+// Opens the index where there is one. A failing read is no reason to save less than it knows of.
 absl::Status ShardSalvager::OpenIndex() {
   if (!options_.use_index) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
       ShardIndex::Open(IndexPath(file_->path()));
-  // Missing, damaged, or no file.
-  if (absl::IsNotFound(index.status()) || absl::IsDataLoss(index.status()) ||
-      absl::IsFailedPrecondition(index.status())) {
-    return absl::OkStatus();
-  }
+  if (CountsAsNone(index.status())) return absl::OkStatus();
   if (!index.ok()) return index.status();
   index_ = *std::move(index);
+  return absl::OkStatus();
+}
+
+// Keeps the index where it fits; `record` records were read, up to `offset`.
+absl::Status ShardSalvager::AdoptIndex(uint64_t record, uint64_t offset) {
+  if (absl::Status status = OpenIndex(); !status.ok()) return status;
+  if (index_ == nullptr) return absl::OkStatus();
+  const ShardIndex& index = *index_;
+  if (!not_told_.empty()) compression_ = index.summary().compression;
+  absl::StatusOr<bool> fits = IndexFits(record, offset);
+  if (!fits.ok()) return fits.status();
+  indexed_ = *fits;
+  const bool all_read = record > 0 && record == index.records() &&
+                        index.summary().compression == compression_ &&
+                        index.summary().stream_bytes == offset;
+  if ((indexed_ || all_read) && !options_.records) options_.records = index.records();
+  if (indexed_) {
+    shift_ = ShiftOf(index);
+  } else {
+    index_ = nullptr;
+  }
   return absl::OkStatus();
 }
 
@@ -143,25 +165,15 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
   }
   // The first bytes are damaged: the index knows, or the caller, or what is left.
   salvager->not_told_ = std::string(compression.status().message());
-  absl::Status status = salvager->OpenIndex();
-  if (!status.ok()) return status;
-  if (salvager->index_ != nullptr) {
-    salvager->compression_ = salvager->index_->summary().compression;
-    absl::StatusOr<bool> fits = salvager->IndexFits(0, 0);
-    if (!fits.ok()) return fits.status();
-    if (!*fits) salvager->index_ = nullptr;
-  }
-  if (salvager->index_ != nullptr) {
-    // As it says.
-  } else if (known.compression) {
+  if (absl::Status status = salvager->AdoptIndex(0, 0); !status.ok()) return status;
+  if (!salvager->indexed_ && known.compression) {
     salvager->compression_ = *known.compression;
-  } else {
+  } else if (!salvager->indexed_) {
     absl::StatusOr<Compression> guess = GuessCompression(*file, known);
     if (!guess.ok()) return guess.status();
     salvager->compression_ = *guess;
   }
-  status = salvager->Begin(compression.status());
-  if (!status.ok()) return status;
+  salvager->Begin(compression.status(), 0);
   return salvager;
 }
 
@@ -202,8 +214,11 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
       return Finish();
     }
     if (!absl::IsDataLoss(status)) return status;
-    status = Begin(status);
-    if (!status.ok()) return status;
+    number_ = records_;
+    const uint64_t offset = reader_->stream().offset();
+    if (absl::Status adopted = AdoptIndex(number_, offset); !adopted.ok()) return adopted;
+    reader_ = nullptr;  // with what it has of the damaged record
+    Begin(status, offset);
   }
   block->buffer.reset();
   block->records.clear();
@@ -284,37 +299,13 @@ int64_t ShardSalvager::ShiftOf(const ShardIndex& index) const {
   return static_cast<int64_t>(file_->size() - index.summary().shard_bytes);
 }
 
-absl::Status ShardSalvager::Begin(const absl::Status& first_error) {
+void ShardSalvager::Begin(const absl::Status& first_error, uint64_t offset) {
   first_error_ = std::string(first_error.message());
-  uint64_t offset = 0;
-  if (reader_ != nullptr) {
-    number_ = records_;
-    offset = reader_->stream().offset();
-  }
-  if (reader_ != nullptr) {
-    if (absl::Status status = OpenIndex(); !status.ok()) return status;
-    reader_ = nullptr;  // with what it has of the damaged record
-  }
-  if (index_ != nullptr) {
-    absl::StatusOr<bool> fits = IndexFits(number_, offset);
-    if (!fits.ok()) return fits.status();
-    indexed_ = *fits;
-    const ShardIndex& index = *index_;
-    const bool all_read = number_ > 0 && number_ == index.records() &&
-                          index.summary().compression == compression_ &&
-                          index.summary().stream_bytes == offset;
-    if ((indexed_ || all_read) && !options_.records) options_.records = index.records();
-  }
-  if (indexed_) {
-    shift_ = ShiftOf(*index_);
-  } else {
-    index_ = nullptr;
-  }
   delivered_ = offset;
   if (compression_ == Compression::kNone) {
     source_ = std::make_unique<FileSource>(file_, offset, file_->size());
     window_ = std::make_unique<Window>(source_.get(), offset);
-    return absl::OkStatus();
+    return;
   }
   // Compressed data are read again from the beginning, a member or segment at a time.
   skip_ = number_;
@@ -322,7 +313,6 @@ absl::Status ShardSalvager::Begin(const absl::Status& first_error) {
   delivered_ = 0;
   stretches_ = std::make_unique<ContentStretches>(file_, compression_, index_, shift_);
   window_ = std::make_unique<Window>(stretches_.get(), 0);
-  return absl::OkStatus();
 }
 
 absl::Status ShardSalvager::NextPastDamage(RecordBlock* block) {
@@ -829,10 +819,7 @@ absl::Status ShardSalvager::Finish() {
     // Sound as far as it goes; is something missing at the end?
     if (!options_.use_index) return absl::OkStatus();
     absl::StatusOr<IndexSummary> summary = ReadIndexSummary(IndexPath(file_->path()));
-    if (absl::IsNotFound(summary.status()) || absl::IsDataLoss(summary.status()) ||
-        absl::IsFailedPrecondition(summary.status())) {
-      return absl::OkStatus();
-    }
+    if (CountsAsNone(summary.status())) return absl::OkStatus();
     if (!summary.ok()) return summary.status();
     if (summary->records <= number_) return absl::OkStatus();
     if (absl::Status status = OpenIndex(); !status.ok()) return status;

@@ -83,8 +83,9 @@ class ShardSalvager {
 
   ShardSalvager() = default;
 
-  absl::Status Begin(const absl::Status& first_error);
   absl::Status OpenIndex();
+  absl::Status AdoptIndex(uint64_t record, uint64_t offset);
+  void Begin(const absl::Status& first_error, uint64_t offset);
   static absl::StatusOr<Compression> GuessCompression(std::shared_ptr<const File> file,
                                                       const SalvageOptions& options);
   absl::StatusOr<bool> IndexFits(uint64_t record, uint64_t offset) const;
