@@ -1,0 +1,506 @@
+#include "shard/past_damage.h"
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/buffer.h"
+#include "tfrecord/framing.h"
+#include "tfrecord/little_endian.h"
+
+namespace shardfeed {
+namespace {
+
+// Records delivered at a time, about.
+constexpr size_t kBlockBytes = 512 << 10;
+// So much behind a damaged length is kept in memory to find where its record ends.
+constexpr size_t kMostMended = 64 << 20;
+
+}  // namespace
+
+int64_t ShiftOf(const File& file, const ShardIndex& index) {
+  return static_cast<int64_t>(file.size() - index.summary().shard_bytes);
+}
+
+PastDamage::PastDamage(FirstDamage first)
+    : first_(std::move(first)),
+      records_(first_.record),
+      indexed_(first_.index != nullptr),
+      number_(first_.record),
+      delivered_(first_.offset) {
+  if (indexed_) shift_ = ShiftOf(*first_.file, *first_.index);
+  if (first_.compression == Compression::kNone) {
+    source_ = std::make_unique<FileSource>(first_.file, first_.offset, first_.file->size());
+    window_ = std::make_unique<FrameWindow>(source_.get(), first_.offset, first_.file->size());
+    return;
+  }
+  // Compressed data are read again from the beginning, a member or segment at a time.
+  skip_ = number_;
+  number_ = 0;
+  delivered_ = 0;
+  stretches_ =
+      std::make_unique<ContentStretches>(first_.file, first_.compression, first_.index, shift_);
+  window_ = std::make_unique<FrameWindow>(stretches_.get(), 0, UINT64_MAX);
+}
+
+uint64_t PastDamage::file_position() const {
+  if (ended_) return first_.file->size();
+  return FilePlace(window_->offset());
+}
+
+absl::Status PastDamage::Next(RecordBlock* block) {
+  block->buffer.reset();
+  block->records.clear();
+  if (ended_) return absl::OkStatus();
+  std::string frames;
+  std::vector<std::pair<size_t, uint64_t>> places;  // in `frames`, in the stream
+  uint64_t first = 0;
+  while (frames.size() < kBlockBytes) {
+    size_t frame_bytes = 0;
+    absl::StatusOr<Step> step = TakeStep(&frame_bytes);
+    if (!step.ok()) return step.status();
+    if (*step == Step::kEnd) {
+      Finish();
+      break;
+    }
+    if (*step == Step::kOn) continue;
+    if (number_ >= skip_) {
+      if (places.empty()) first = number_;
+      if (number_ != first + places.size()) break;
+      places.emplace_back(frames.size(), window_->offset());
+      frames.append(window_->view().substr(0, frame_bytes));
+      ++records_;
+    }
+    open_ = false;
+    at_start_ = false;
+    ++number_;
+    window_->Consume(frame_bytes);
+    delivered_ = window_->offset();
+  }
+  block->first_record = first;
+  if (places.empty()) return absl::OkStatus();
+  std::shared_ptr<Buffer> buffer = Buffer::Allocate(frames.size());
+  std::memcpy(buffer->data(), frames.data(), frames.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t begin = places[i].first;
+    const size_t end = i + 1 < places.size() ? places[i + 1].first : frames.size();
+    block->records.push_back(
+        {{buffer->data() + begin + kHeaderBytes, end - begin - kFrameBytes}, places[i].second});
+  }
+  block->buffer = std::move(buffer);
+  return absl::OkStatus();
+}
+
+DamagedPlace PastDamage::Place(std::string kind, std::string detail) const {
+  DamagedPlace place;
+  place.kind = std::move(kind);
+  place.record = number_;
+  place.record_exact = exact_;
+  place.offset = window_->offset();
+  place.detail = fmt::format("{}: record {} at byte {}: {}", first_.file->path(), number_,
+                             place.offset, detail);
+  place.file_begin = stretches_ != nullptr ? stretches_->file_begin() : place.offset;
+  place.file_end = place.file_begin;
+  return place;
+}
+
+uint64_t PastDamage::FilePlace(uint64_t offset) const {
+  return stretches_ != nullptr ? stretches_->file_position() : offset;
+}
+
+std::optional<uint64_t> PastDamage::RecordAtOffset(uint64_t offset) const {
+  if (!indexed_) return std::nullopt;
+  const ShardIndex& index = *first_.index;
+  const int64_t stream_shift = stretches_ == nullptr ? shift_ : 0;
+  for (const int64_t shift : {int64_t{0}, stream_shift}) {
+    const uint64_t at = offset - static_cast<uint64_t>(shift);
+    if (at >= index.summary().stream_bytes) continue;
+    const uint64_t record = index.RecordAt(at);
+    if (record >= number_ && index.Offset(record) == at) return record;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<bool> PastDamage::MendHeaderAt(size_t at) {
+  const std::optional<uint64_t> record = RecordAtOffset(window_->offset() + at);
+  return window_->MendHeaderAt(at, record ? std::optional(FrameSize(*record)) : std::nullopt);
+}
+
+absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
+  absl::StatusOr<bool> any = window_->Ensure(1);
+  if (!any.ok()) return any.status();
+  if (!*any) return EndStretch();
+  if (at_start_ && indexed_) {
+    // Where this stretch starts is known, and so is the next record.
+    const ShardIndex& index = *first_.index;
+    const uint64_t offset = window_->offset();
+    uint64_t record = index.records();
+    if (offset < index.summary().stream_bytes) {
+      record = index.RecordAt(offset);
+      if (index.Offset(record) < offset) ++record;
+    }
+    at_start_ = false;
+    if (open_ && damage_.back().records) *damage_.back().records += LostUpTo(record);
+    // Data that are there twice bring records again.
+    skip_ = std::max(skip_, number_);
+    number_ = record;
+  }
+  absl::StatusOr<bool> header = window_->Ensure(kHeaderBytes);
+  if (!header.ok()) return header.status();
+  uint64_t length = 0;
+  if (!*header) {
+    absl::Status status = SkipGap(
+        window_->size(), "cut header",
+        fmt::format("cut header: {} bytes where a header has {}", window_->size(), kHeaderBytes),
+        false, 0);
+    if (!status.ok()) return status;
+    return Step::kOn;
+  }
+  if (!window_->ReadHeaderAt(0, &length)) {
+    const auto found = LoadLittleEndian<uint64_t>(window_->data());
+    std::string detail = fmt::format("length CRC expected {:#010x}, found {:#010x} (length {})",
+                                     MaskCrc(Crc32cU64(found)),
+                                     LoadLittleEndian<uint32_t>(window_->data() + 8), found);
+    absl::StatusOr<bool> mended = MendHeaderAt(0);
+    if (!mended.ok()) return mended.status();
+    if (*mended) {
+      DamagedPlace place = Place("length CRC", detail + "; mended, its payload is sound");
+      place.records = 0;
+      place.file_end = FilePlace(window_->offset() + kHeaderBytes);
+      damage_.push_back(std::move(place));
+      open_ = at_start_ = false;
+      return Step::kOn;
+    }
+    absl::Status status = SkipGap(1, "length CRC", std::move(detail), !at_start_, 0);
+    if (!status.ok()) return status;
+    return Step::kOn;
+  }
+  const uint64_t frame = length + kFrameBytes;
+  absl::StatusOr<bool> whole = window_->EnsureFrame(0, length);
+  if (!whole.ok()) return whole.status();
+  if (!*whole) {
+    const uint64_t there = window_->size();
+    const bool footer = there >= kHeaderBytes + length;
+    absl::Status status = SkipGap(
+        kHeaderBytes, footer ? "cut footer" : "cut payload",
+        footer ? fmt::format("cut footer: {} bytes of the payload's CRC are missing", frame - there)
+               : fmt::format("cut payload: {} bytes of {} are there", there - kHeaderBytes, length),
+        false, frame);
+    if (!status.ok()) return status;
+    return Step::kOn;
+  }
+  if (first_.check != CrcCheck::kAll || window_->PayloadFits(0, length)) {
+    *frame_bytes = frame;
+    return Step::kRecord;
+  }
+  const std::string_view payload = window_->view().substr(kHeaderBytes, length);
+  std::string detail = fmt::format("payload CRC expected {:#010x}, found {:#010x} (length {})",
+                                   MaskCrc(Crc32c(payload)),
+                                   LoadLittleEndian<uint32_t>(payload.data() + length), length);
+  // It is lost alone if a record, or the end, stands behind it.
+  absl::StatusOr<bool> follows = window_->HeaderAt(frame);
+  if (follows.ok() && !*follows) follows = window_->EndsAt(frame);
+  bool mended = false;
+  if (follows.ok() && !*follows) {
+    follows = MendHeaderAt(frame);
+    mended = follows.ok() && *follows;
+  }
+  if (!follows.ok()) return follows.status();
+  if (!*follows) {
+    absl::Status status = SkipGap(kHeaderBytes, "payload CRC", std::move(detail), false, frame);
+    if (!status.ok()) return status;
+    return Step::kOn;
+  }
+  DamagedPlace place = Place("payload CRC", std::move(detail));
+  place.records = 1;
+  AcceptGap(frame, std::move(place), number_ + 1);
+  if (mended) {
+    DamagedPlace header_place = Place("length CRC", "the length was damaged; mended");
+    header_place.records = 0;
+    header_place.file_end = FilePlace(window_->offset() + kHeaderBytes);
+    damage_.push_back(std::move(header_place));
+  }
+  return Step::kOn;
+}
+
+// Notes that the next `bytes` belong to no sound record. `number` is that of the record behind
+// them, if it is known.
+void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint64_t> number) {
+  window_->Consume(bytes);
+  const uint64_t lost = number ? LostUpTo(*number) : 0;
+  if (open_ || at_start_) {
+    // It goes on.
+    DamagedPlace& before = damage_.back();
+    before.bytes += bytes;
+    before.file_end = std::max(before.file_end, FilePlace(window_->offset()));
+    if (number && before.records) *before.records += lost;
+    if (!number && !open_) before.records = std::nullopt;
+    if (number) number_ = *number;
+    at_start_ = false;
+    return;
+  }
+  place.bytes = bytes;
+  place.file_end = FilePlace(window_->offset());
+  if (number) {
+    place.records = lost;
+    number_ = *number;
+  } else {
+    place.records = std::nullopt;
+    exact_ = false;
+    ++number_;
+  }
+  damage_.push_back(std::move(place));
+}
+
+// With an index, only places that it names are records.
+absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
+  const ShardIndex& index = *first_.index;
+  const uint64_t start = window_->offset();
+  const int64_t shift = stretches_ == nullptr ? shift_ : 0;
+  uint64_t straight = number_;  // records at the places that the index names
+  uint64_t moved = number_;     // and at those, moved
+  size_t skipped = 0;
+  DamagedPlace lost = place;
+  lost.records = 0;
+  while (true) {
+    const uint64_t least = start + from;
+    while (straight < index.records() &&
+           index.Offset(straight) < std::max(least, start + skipped)) {
+      ++straight;
+    }
+    while (moved < index.records() && static_cast<int64_t>(index.Offset(moved)) + shift <
+                                          static_cast<int64_t>(std::max(least, start + skipped))) {
+      ++moved;
+    }
+    uint64_t record = straight;
+    uint64_t at = straight < index.records() ? index.Offset(straight) : UINT64_MAX;
+    if (shift != 0 && moved < index.records()) {
+      const uint64_t other = index.Offset(moved) + static_cast<uint64_t>(shift);
+      if (other < at) {
+        at = other;
+        record = moved;
+      }
+    }
+    if (at == UINT64_MAX) break;
+    // Let go of what lies before.
+    const uint64_t before = at - window_->offset();
+    uint64_t left = before;
+    bool ended = false;
+    while (left > 0) {
+      absl::StatusOr<bool> any = window_->Ensure(1);
+      if (!any.ok()) return any.status();
+      if (!*any) {
+        ended = true;
+        break;
+      }
+      const size_t n = std::min<uint64_t>(left, window_->size());
+      window_->Consume(n);
+      skipped += n;
+      left -= n;
+    }
+    if (ended) break;
+    absl::StatusOr<bool> sound = window_->Ensure(kHeaderBytes);
+    if (!sound.ok()) return sound.status();
+    uint64_t length = 0;
+    bool fits =
+        *sound && window_->ReadHeaderAt(0, &length) && length + kFrameBytes == FrameSize(record);
+    if (!fits && *sound) {
+      const uint64_t keep = std::exchange(number_, std::min(number_, record));
+      absl::StatusOr<bool> mended = MendHeaderAt(0);
+      number_ = keep;
+      if (!mended.ok()) return mended.status();
+      fits =
+          *mended && LoadLittleEndian<uint64_t>(window_->data()) + kFrameBytes == FrameSize(record);
+    }
+    if (fits) {
+      DamagedPlace done = lost;
+      done.bytes = 0;
+      AcceptGap(0, std::move(done), record);
+      damage_.back().bytes += skipped;
+      return absl::OkStatus();
+    }
+    from = at + 1 - start;
+  }
+  // None is left: what follows belongs to no record.
+  while (true) {
+    absl::StatusOr<bool> any = window_->Ensure(1);
+    if (!any.ok()) return any.status();
+    if (!*any) break;
+    skipped += window_->size();
+    window_->Consume(window_->size());
+  }
+  const bool goes_on = stretches_ != nullptr && !stretches_->damage().empty();
+  AcceptGap(0, std::move(lost), goes_on ? number_ : std::max(number_, index.records()));
+  damage_.back().bytes += skipped;
+  if (goes_on) open_ = true;
+  return absl::OkStatus();
+}
+
+// Goes to the next record, which starts `from` bytes from here or later. `mendable`: the length
+// here is damaged, and where its record ends tells what it was. `frame`: what a sound header here
+// says of its size; frames inside of it may be its payload's. 0: the header is not sound.
+absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string detail, bool mendable,
+                                 uint64_t frame) {
+  const DamagedPlace place = Place(std::move(kind), std::move(detail));
+  if (indexed_) return SkipIndexed(from, place);
+  using Chain = FrameWindow::Chain;
+  const uint64_t frame_end = window_->offset() + frame;
+  size_t at = from;
+  std::optional<size_t> weak;
+  uint32_t crc = 0;  // of the bytes from kHeaderBytes up to `summed`
+  size_t summed = kHeaderBytes;
+  const auto mend = [&](size_t end) {
+    if (!mendable || end < kFrameBytes || end - kFooterBytes < summed) return false;
+    const std::string_view view = window_->view();
+    crc = ExtendCrc32c(crc, view.substr(summed, end - kFooterBytes - summed));
+    summed = end - kFooterBytes;
+    if (LoadLittleEndian<uint32_t>(view.data() + summed) != MaskCrc(crc)) return false;
+    WriteHeader(end - kFrameBytes, window_->data());
+    DamagedPlace mended = place;
+    mended.detail += "; mended, its payload is sound";
+    mended.records = 0;
+    mended.file_end = FilePlace(window_->offset() + kHeaderBytes);
+    damage_.push_back(std::move(mended));
+    return true;
+  };
+  size_t skipped = 0;
+  while (true) {
+    // The next sound header.
+    size_t found = std::string_view::npos;
+    while (true) {
+      absl::StatusOr<bool> more = window_->Ensure(at + kHeaderBytes);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      found = FindHeader(window_->view().substr(at));
+      if (found != std::string_view::npos) {
+        found += at;
+        break;
+      }
+      at = window_->size() - (kHeaderBytes - 1);
+      if (at > kMostMended && !weak) {
+        // Too much to keep for the sake of one record.
+        mendable = false;
+        window_->Consume(at);
+        skipped += at;
+        at = 0;
+      }
+    }
+    if (found == std::string_view::npos) {
+      const size_t end = window_->size();
+      if (mend(end)) return absl::OkStatus();
+      const size_t to = weak.value_or(end);
+      const bool goes_on = !weak && stretches_ != nullptr && !stretches_->damage().empty();
+      if (goes_on) {
+        // The stretch ends here by damage, which is told as such.
+        AcceptGap(to, place, number_);
+        damage_.back().bytes += skipped;
+        open_ = true;
+        return absl::OkStatus();
+      }
+      AcceptGap(to, place, std::nullopt);
+      damage_.back().bytes += skipped;
+      return absl::OkStatus();
+    }
+    if (mend(found)) return absl::OkStatus();
+    size_t end = found;
+    absl::StatusOr<Chain> chain = window_->FollowChain(found, &end);
+    if (!chain.ok()) return chain.status();
+    // A record that some bytes were added to or taken from ends elsewhere than its header says. The
+    // frames behind it go on past that place; those of its payload do not.
+    const bool inside =
+        window_->offset() + found < frame_end && window_->offset() + end < frame_end;
+    uint64_t length = 0;
+    window_->ReadHeaderAt(found, &length);
+    const bool alone = end <= found + kFrameBytes + length;
+    if (end > found && *chain != Chain::kNested && !inside &&
+        (!alone || first_.check != CrcCheck::kAll || window_->PayloadFits(found, length))) {
+      if (*chain == Chain::kStrong || (weak && end - *weak > (1 << 20)) || !mendable) {
+        AcceptGap(weak.value_or(found), place, std::nullopt);
+        damage_.back().bytes += skipped;
+        return absl::OkStatus();
+      }
+      if (!weak) weak = found;
+      at = end;
+    } else {
+      at = *chain == Chain::kNested || inside ? std::max(found + 1, end) : found + 1;
+    }
+  }
+}
+
+absl::StatusOr<PastDamage::Step> PastDamage::EndStretch() {
+  if (stretches_ == nullptr || stretches_->damage().empty()) return Step::kEnd;
+  const std::string why = stretches_->damage();
+  const uint64_t begin = stretches_->file_begin();
+  absl::StatusOr<bool> more = stretches_->Next(delivered_);
+  if (!more.ok()) return more.status();
+  const uint64_t end = *more ? stretches_->file_begin() : first_.file->size();
+  if (!open_) {
+    DamagedPlace place = Place("compressed data", why);
+    place.records = indexed_ ? std::optional<uint64_t>(0) : std::nullopt;
+    damage_.push_back(std::move(place));
+  }
+  DamagedPlace& place = damage_.back();
+  place.kind = "compressed data";
+  place.file_begin = std::min(begin, place.file_begin);
+  place.file_end = end;
+  place.detail =
+      fmt::format("{}: record {} at byte {}: {}; bytes {} to {} of the file are damaged{}",
+                  first_.file->path(), place.record, place.offset, why, begin, end,
+                  *more ? "" : ", and nothing behind them can be inflated");
+  open_ = true;
+  if (!*more) {
+    if (!indexed_) place.records = std::nullopt;
+    return Step::kEnd;
+  }
+  at_start_ = true;
+  if (indexed_ && !stretches_->stream_offset()) {
+    indexed_ = false;
+    place.records = std::nullopt;
+  }
+  if (!indexed_) {
+    exact_ = false;
+    place.records = std::nullopt;
+  }
+  window_->Restart(stretches_->stream_offset().value_or(window_->offset()));
+  return Step::kOn;
+}
+
+void PastDamage::Finish() {
+  ended_ = true;
+  const uint64_t expected = first_.records.value_or(number_);
+  if (first_.is_start && records_ == 0) {
+    DamagedPlace place;
+    place.kind = "not a TFRecord";
+    place.detail = first_.error;
+    place.file_end = first_.file->size();
+    for (const DamagedPlace& one : damage_) place.bytes += one.bytes;
+    damage_ = {std::move(place)};
+  }
+  if (damage_.empty()) {
+    // What is wrong costs no record; where there is none, nobody knows what it costs.
+    DamagedPlace place;
+    place.kind = stretches_ != nullptr ? "compressed data" : "length CRC";
+    place.record = number_;
+    if (records_ > 0) place.records = 0;
+    place.offset = window_->offset();
+    place.detail = first_.error;
+    place.file_end = first_.file->size();
+    damage_.push_back(std::move(place));
+  }
+  // Of a single place where records were not counted, the total tells.
+  const auto unknown = std::count_if(damage_.begin(), damage_.end(), [](const DamagedPlace& place) {
+    return !place.records.has_value();
+  });
+  if (indexed_ && number_ < expected && damage_.back().records) {
+    *damage_.back().records += expected - number_;
+  } else if (first_.records && unknown == 1) {
+    uint64_t known = records_;
+    for (const DamagedPlace& place : damage_) known += place.records.value_or(0);
+    for (DamagedPlace& place : damage_) {
+      if (!place.records && known <= expected) place.records = expected - known;
+    }
+  }
+}
+
+}  // namespace shardfeed
