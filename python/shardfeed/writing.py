@@ -13,6 +13,18 @@ from .features import FeatureLike, as_features
 Compression = Literal["none", "gzip", "zlib"]
 
 
+class _Forgotten:
+    """What a child after fork has in the place of the core's writers."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("a writer is used in the process that made it, and this one was forked "
+                           "since: write in the parent, or open a dataset of its own here")
+
+    def abort(self) -> None:
+        pass
+
+
+_FORGOTTEN: Any = _Forgotten()
 _open: "weakref.WeakSet[Writer]" = weakref.WeakSet()
 
 
@@ -21,9 +33,9 @@ def _forget_in_child() -> None:
     nor end it."""
     import ctypes
     for writer in list(_open):
-        if writer._core_writer is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer._core_writer))
-            writer._core_writer = None
+        if writer._writer is not _FORGOTTEN:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(writer._writer))
+            writer._writer = _FORGOTTEN
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -37,16 +49,9 @@ class Writer:
     RuntimeError there, and dropping it does nothing."""
 
     def __init__(self, core: _core.Writer):
-        self._core_writer: Optional[_core.Writer] = core
+        self._writer = core
         _open.add(self)
         self.report: Optional[Dict[str, int]] = None
-
-    @property
-    def _writer(self) -> _core.Writer:
-        if self._core_writer is None:
-            raise RuntimeError("a writer is used in the process that made it, and this one was forked "
-                               "since: write in the parent, or open a dataset of its own here")
-        return self._core_writer
 
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
         """A record: bytes as they are; or a tf.train.Example of the features: bytes and str, ints
@@ -75,15 +80,14 @@ class Writer:
 
     def abort(self) -> None:
         """Removes what was written; nothing in a child after fork."""
-        if self._core_writer is not None:
-            self._core_writer.abort()
+        self._writer.abort()
 
     @property
     def records_written(self) -> int:
         return self.report["records"] if self.report else self._writer.records_written
 
     def __repr__(self) -> str:
-        if self._core_writer is None:
+        if self._writer is _FORGOTTEN:
             return "<shardfeed.Writer of another process>"
         return f"<shardfeed.Writer: {self.records_written} records>"
 
