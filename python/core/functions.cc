@@ -144,6 +144,20 @@ void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value
   if (bytes.size() > 0) std::memcpy(to, bytes.bytes().data(), bytes.size());
 }
 
+// `fn` of a row; `convert`, called with the GIL, makes the value of its result.
+template <typename T, typename Convert>
+auto MakeRowFunction(const RowSpec& input, nb::object fn, Convert convert) {
+  return [input, convert, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<T> {
+    T value{};
+    absl::Status status = WithPython(fn, [&] {
+      value = convert(nb::borrow(fn.get())(RowToPython(row, input)));
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+    return value;
+  };
+}
+
 }  // namespace
 
 MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nb::object fn, bool by_place) {
@@ -199,40 +213,26 @@ std::function<FlatMapFn()> MakePythonScan(const RowSpec& input, const RowSpec& o
 }
 
 FilterFn MakePythonFilter(const RowSpec& input, nb::object fn) {
-  return [input, fn = ShareObject(std::move(fn))](RowContext& row) {
-    bool keep = false;
-    const absl::Status status = WithPython(fn, [&] {
-      keep = nb::cast<bool>(nb::bool_(nb::borrow(fn.get())(RowToPython(row, input))));
-      return absl::OkStatus();
-    });
-    if (!status.ok()) throw std::runtime_error(std::string(status.message()));
-    return keep;
+  auto keep = MakeRowFunction<bool>(input, std::move(fn), [](const nb::object& result) {
+    return nb::cast<bool>(nb::bool_(result));
+  });
+  return [keep = std::move(keep)](RowContext& row) {
+    const absl::StatusOr<bool> kept = keep(row);
+    if (!kept.ok()) throw std::runtime_error(std::string(kept.status().message()));
+    return *kept;
   };
 }
 
 NumberFn MakePythonNumber(const RowSpec& input, nb::object fn) {
-  return [input, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<int64_t> {
-    int64_t number = 0;
-    absl::Status status = WithPython(fn, [&] {
-      number = nb::cast<int64_t>(nb::borrow(fn.get())(RowToPython(row, input)));
-      return absl::OkStatus();
-    });
-    if (!status.ok()) return status;
-    return number;
-  };
+  return MakeRowFunction<int64_t>(
+      input, std::move(fn), [](const nb::object& result) { return nb::cast<int64_t>(result); });
 }
 
 KeyFn MakePythonKey(const RowSpec& input, nb::object fn) {
-  return [input, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<std::string> {
-    std::string key;
-    absl::Status status = WithPython(fn, [&] {
-      const auto bytes = nb::cast<nb::bytes>(nb::borrow(fn.get())(RowToPython(row, input)));
-      key.assign(bytes.c_str(), bytes.size());
-      return absl::OkStatus();
-    });
-    if (!status.ok()) return status;
-    return key;
-  };
+  return MakeRowFunction<std::string>(input, std::move(fn), [](const nb::object& result) {
+    const auto bytes = nb::cast<nb::bytes>(result);
+    return std::string(bytes.c_str(), bytes.size());
+  });
 }
 
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable) {
