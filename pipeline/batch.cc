@@ -115,6 +115,7 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
     RowOrigin origin = *it;
     if (origin.first < begin) {
       origin.position += (begin - origin.first) * origin.stride;
+      if (origin.stride == 0) origin.part += begin - origin.first;
       origin.first = begin;
     }
     origin.first += row - begin;
@@ -122,7 +123,8 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
       const RowOrigin& last = out->back();
       if (last.source == origin.source && last.epoch == origin.epoch &&
           last.stride == origin.stride && last.later == origin.later &&
-          last.position + (origin.first - last.first) * last.stride == origin.position) {
+          last.position + (origin.first - last.first) * last.stride == origin.position &&
+          last.part + (last.stride == 0 ? origin.first - last.first : 0) == origin.part) {
         continue;
       }
     }
@@ -143,6 +145,7 @@ bool Batch::OriginOf(size_t row, RowOrigin* origin) const {
   if (after == origins.begin()) return false;
   *origin = *--after;
   origin->position += (row - origin->first) * origin->stride;
+  if (origin->stride == 0) origin->part += row - origin->first;
   origin->first = row;
   return true;
 }

@@ -61,6 +61,9 @@ struct RowOrigin {
   uint64_t stride = 1;
   // Rows from a cache: so many epochs after the one that they were made in.
   uint64_t later = 0;
+  // With a stride of 0, where flat_map made several rows of one: the first one's number among them.
+  // Rows from a cache have none.
+  uint64_t part = 0;
 };
 
 // Rows in columns. Moving and slicing a batch does not move its values; whoever holds a copy of it

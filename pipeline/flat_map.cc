@@ -88,6 +88,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
       if (emitter.rows_ > first && batch.OriginOf(row, &origin)) {
         origin.first = first;
         origin.stride = 0;  // all of them came from there
+        origin.part = 0;
         origins.push_back(origin);
       }
     }

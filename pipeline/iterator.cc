@@ -4,22 +4,20 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "io/bounded_json.h"
 #include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
-#include "nlohmann/json.hpp"
 #include "pipeline/fork_count.h"
+#include "pipeline/pipeline_state.h"
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
+#include "pipeline/plan/length.h"
 #include "pipeline/plan/sharing.h"
 #include "pipeline/verdict.h"
 #include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {
-
-constexpr int kStateVersion = 2;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -35,62 +33,6 @@ StateWords WordsOf(const std::vector<RankPart>& parts) {
   }
   return words;
 }
-
-std::string RanksText(const StateWords& words) {
-  std::string text;
-  for (size_t i = 0; i + 1 < words.size(); i += 2) {
-    text += fmt::format("{}rank {} of {}", i > 0 ? ", " : "", words[i], words[i + 1]);
-  }
-  return text.empty() ? "a chain without ranks" : text;
-}
-
-// Nothing where the field is missing or no list of numbers.
-std::optional<StateWords> NumbersOf(const nlohmann::json& state, const char* field) {
-  if (!state.contains(field) || !state[field].is_array()) return std::nullopt;
-  StateWords words;
-  for (const auto& word : state[field]) {
-    if (!word.is_number_unsigned()) return std::nullopt;
-    words.push_back(word.get<uint64_t>());
-  }
-  return words;
-}
-
-// What State writes.
-struct PipelineState {
-  std::string chain;
-  uint64_t epoch = 0;
-  std::optional<StateWords> ranks;  // WordsOf, where the state is good for these alone
-  StateWords place;
-
-  // InvalidArgument: it is no state, or one of another version.
-  static absl::StatusOr<PipelineState> Parse(std::string_view text) {
-    nlohmann::json json;
-    // Its place is as long as the shuffle buffers are large.
-    const absl::Status parsed = ParseBoundedJson(text, &json, /*max_values=*/text.size());
-    if (!parsed.ok() || !json.is_object() || !json.contains("format") ||
-        json["format"] != "shardfeed pipeline state" || !json.contains("version")) {
-      return absl::InvalidArgumentError("not the state of a pipeline of shardfeed");
-    }
-    if (json["version"] != kStateVersion) {
-      return absl::InvalidArgumentError(
-          fmt::format("a pipeline's state of version {}; this shardfeed reads version {}",
-                      json["version"].dump(), kStateVersion));
-    }
-    PipelineState state;
-    const std::optional<StateWords> place = NumbersOf(json, "place");
-    state.ranks = NumbersOf(json, "ranks");
-    if (!json.contains("chain") || !json["chain"].is_string() || !json.contains("epoch") ||
-        !json["epoch"].is_number_unsigned() || !place ||
-        json.contains("ranks") != state.ranks.has_value()) {
-      return absl::InvalidArgumentError(
-          "the state is damaged: its chain, epoch, ranks or place are missing or of another kind");
-    }
-    state.chain = json["chain"];
-    state.epoch = json["epoch"];
-    state.place = *place;
-    return state;
-  }
-};
 
 }  // namespace
 
@@ -118,6 +60,7 @@ absl::StatusOr<std::shared_ptr<RunContext>> Iterator::MakeContext() const {
     context->budget_bytes /= 2;
     context->reader_budget_bytes = std::max<uint64_t>(context->budget_bytes / readers, 1);
   }
+  context->merged = merged_;
   context->allocator = options.allocator;
   if (!context->allocator) {
     // Batches come and go in like sizes: their memory is used again, so that the kernel need not
@@ -149,6 +92,7 @@ absl::Status Iterator::Open() {
   absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, options_.epoch);
   if (!stage.ok()) return stage.status();
   queue_ = std::make_unique<ElementQueue>(*std::move(stage));
+  notes_delivered_ = UnevenStep(*recipe_) != nullptr && UnmergeableStep(*recipe_) == nullptr;
   tuner_ = options_.autotune ? std::make_unique<Autotuner>(context_.get()) : nullptr;
   return absl::OkStatus();
 }
@@ -224,11 +168,19 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
   return error_;
 }
 
+void Iterator::NoteDelivered(const Batch& batch, size_t row) {
+  if (!notes_delivered_) return;
+  const std::optional<DeliveredRow> last = DeliveredRow::Of(batch, row);
+  delivered_is_known_ = last.has_value();
+  if (last) delivered_ = last;
+}
+
 absl::Status Iterator::Next(Batch* out) {
   absl::Status status =
       Ask(out, [](ElementQueue& queue, Batch* taken) { return queue.Take(1, taken); });
   elements_ += out->empty() ? 0 : 1;
   rows_ += out->rows;
+  if (out->rows > 0) NoteDelivered(*out, out->rows - 1);
   damaged_ += out->damaged.size();
   return status;
 }
@@ -264,6 +216,7 @@ void Iterator::Advance(size_t elements) {
   const uint64_t end = head.batched ? head.rows : begin + elements;
   damaged_ += std::count_if(head.damaged.begin(), head.damaged.end(),
                             [&](uint32_t row) { return row >= begin && row < end; });
+  NoteDelivered(head, end - 1);
   queue_->Advance(elements);
 }
 
@@ -286,15 +239,30 @@ absl::StatusOr<std::string> Iterator::State() const {
   }
   const absl::StatusOr<std::string> chain = Chain();
   if (!chain.ok()) return chain.status();
-  StateWords words;
-  queue_->Save(&words);
-  nlohmann::ordered_json state = {{"format", "shardfeed pipeline state"},
-                                  {"version", kStateVersion},
-                                  {"chain", *chain},
-                                  {"epoch", options_.epoch}};
-  if (UnevenStep(*recipe_) != nullptr) state["ranks"] = WordsOf(PartsOf(*recipe_));
-  state["place"] = words;
-  return state.dump();
+  PipelineState state;
+  state.chain = *chain;
+  state.epoch = options_.epoch;
+  state.merged = merged_;
+  if (UnevenStep(*recipe_) != nullptr) {
+    state.ranks = WordsOf(PartsOf(*recipe_));
+    const Step* alone = UnmergeableStep(*recipe_);
+    if (alone == nullptr && !delivered_is_known_) {
+      // Rows that a function of batches makes, more of them or fewer, do not tell.
+      for (alone = recipe_.get(); alone->as<BatchFnWork>() == nullptr && !alone->inputs.empty();) {
+        alone = alone->inputs[0].get();
+      }
+    }
+    if (alone != nullptr) {
+      state.alone = alone->name;
+    } else {
+      const absl::StatusOr<uint64_t> size = EpochRecords(*recipe_);
+      if (!size.ok()) return size.status();
+      state.size = *size;
+      state.delivered = delivered_;
+    }
+  }
+  queue_->Save(&state.place.emplace());
+  return state.Format();
 }
 
 absl::Status Iterator::Load(std::string_view text) {
@@ -308,30 +276,45 @@ absl::Status Iterator::Load(std::string_view text) {
         state->chain, *chain));
   }
   const Step* const uneven = UnevenStep(*recipe_);
-  if (uneven != nullptr || state->ranks) {
+  const bool merged = !state->place;
+  if (!merged && (uneven != nullptr || state->ranks)) {
     const std::vector<RankPart> parts = PartsOf(*recipe_);
     if (!state->ranks || *state->ranks != WordsOf(parts)) {
       return absl::FailedPreconditionError(fmt::format(
           "the state was saved by {}, and this is {}: the ranks of this chain advance unevenly{}, "
-          "so that a rank's state is good for the same rank of as many ranks alone",
+          "so that a rank's state is good for the same rank of as many ranks alone{}",
           RanksText(state->ranks.value_or(StateWords())), RanksText(WordsOf(parts)),
-          uneven == nullptr ? "" : fmt::format(", for it has '{}'", uneven->name)));
+          uneven == nullptr ? "" : fmt::format(", for it has '{}'", uneven->name),
+          UnmergeableStep(*recipe_) == nullptr
+              ? "; merge_states makes one of those of all ranks that is good for any number"
+              : ""));
     }
   }
+  if (state->merged != nullptr && UnmergeableStep(*recipe_) != nullptr) {
+    return absl::InvalidArgumentError("the state is damaged: such a chain's cannot be merged");
+  }
+  const bool begins_alike = (state->merged == nullptr) == (merged_ == nullptr) &&
+                            (merged_ == nullptr || *state->merged == *merged_);
+  const bool other_epoch = state->epoch != options_.epoch;
+  merged_ = state->merged;
+  options_.epoch = state->epoch;
   if (Forked()) {
     Abandon();
     options_.trace = nullptr;
-    options_.epoch = state->epoch;
     if (absl::Status status = Open(); !status.ok()) return status;
-  } else if (state->epoch != options_.epoch) {
+  } else if (!begins_alike) {
+    if (absl::Status status = Open(); !status.ok()) return status;
+  } else if (merged || other_epoch) {
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, state->epoch);
     if (!stage.ok()) return stage.status();
     queue_ = std::make_unique<ElementQueue>(*std::move(stage));
-    options_.epoch = state->epoch;
   }
   error_ = absl::OkStatus();
   repeated_ = Batch();
-  StateReader reader(state->place);
+  delivered_ = state->delivered;
+  delivered_is_known_ = true;
+  if (merged) return absl::OkStatus();
+  StateReader reader(*state->place);
   absl::Status status = queue_->Load(&reader);
   if (status.ok()) status = reader.status();
   if (status.ok() && !reader.at_end()) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/autotune.h"
 #include "pipeline/batch.h"
+#include "pipeline/pipeline_state.h"
 #include "pipeline/run_context.h"
 #include "pipeline/stage.h"
 #include "pipeline/step.h"
@@ -121,7 +122,8 @@ class Iterator {
   uint64_t epoch() const { return options_.epoch; }
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
-  // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic.
+  // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic. Of
+  // chains whose ranks advance unevenly, MergeStates makes one of those of all ranks.
   absl::StatusOr<std::string> State() const;
   // Whether State would not wait.
   bool StateAtHand() const;
@@ -143,6 +145,7 @@ class Iterator {
   absl::StatusOr<std::string> Chain() const;
   // Counts a wait of the consumer, which is over now, for so many rows; gives the time.
   uint64_t EndWait(uint64_t start_ns, size_t rows);
+  void NoteDelivered(const Batch& batch, size_t row);
   // Makes `work` ask the queue, with what Next and Peek have in common.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
@@ -153,6 +156,11 @@ class Iterator {
   std::unique_ptr<ElementQueue> queue_;
   uint64_t forks_ = 0;
   mutable std::string chain_;  // once it was asked for
+  // Where the run began, if not at the beginning of its epoch.
+  std::shared_ptr<const MergedPlace> merged_;
+  bool notes_delivered_ = false;
+  std::optional<DeliveredRow> delivered_;  // the last, where they are noted
+  bool delivered_is_known_ = true;
   Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "pipeline/batch.h"
+#include "pipeline/pipeline_state.h"
 #include "pipeline/trace.h"
 #include "shard/skipped_records.h"
 
@@ -93,6 +94,8 @@ struct RunContext {
   // The numbers of the chain's sources, by what identifies their step.
   std::map<const void*, uint32_t> sources;
   std::shared_ptr<Trace> trace;  // may be null
+  // Where the run begins, if not at the beginning of its epoch. May be null.
+  std::shared_ptr<const MergedPlace> merged;
 
   // The functions are thread safe: stages are made for each epoch anew, while others run.
 

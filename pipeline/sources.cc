@@ -68,7 +68,9 @@ class ShardsStage : public Stage {
         end_(options.end),
         source_(source),
         place_{.epoch = epoch, .batch = options.batch, .world = options.world} {
-    if (reader_ != nullptr) size_ = reader_->order().size();
+    if (reader_ == nullptr) return;
+    size_ = reader_->order().size();
+    place_ = reader_->place();
   }
 
   absl::Status Next(Batch* out) override {
@@ -83,7 +85,7 @@ class ShardsStage : public Stage {
     const size_t n = block->records.size();
     if (place_.epoch != block->epoch) place_.from = 0;
     place_.epoch = block->epoch;
-    place_.position = block->position + n * block->stride - rank_;
+    place_.position = block->place + n * place_.world - rank_;
     out->rows = n;
     out->spec = RecordSpec();
     out->columns = {{reinterpret_cast<char*>(block->records.data())}};
@@ -463,6 +465,9 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     options.buffers = kept->pool;
   }
   if (options.epochs) *options.epochs += epoch;
+  if (context->merged != nullptr && context->merged->leftover.epoch >= epoch) {
+    options.leftover = context->merged->leftover;
+  }
   const std::shared_ptr<StageCounters> counters =
       context->Counters(key, "read", [&](StageCounters& c) {
         c.threads = c.workers = options.threads;
@@ -477,7 +482,8 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
   };
   std::unique_ptr<Reader> reader;
   std::unique_ptr<UnindexedReader> unindexed;
-  if (epoch == 0 && !table->made() && UnindexedReader::CanRead(options)) {
+  const bool at_begin = epoch == 0 && !options.leftover;
+  if (at_begin && !table->made() && UnindexedReader::CanRead(options)) {
     absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
         UnindexedReader::Open(table, options, context->stop.get_token());
     if (!opened.ok()) return opened.status();
@@ -488,7 +494,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*std::move(made), options);
     if (!opened.ok()) return opened.status();
     reader = *std::move(opened);
-    if (epoch > 0) reader->Seek(epoch, 0);
+    if (!at_begin && !options.leftover) reader->Seek(epoch, 0);
   }
   // Batches may be worked on when the stage is gone.
   context->SetDescriber(source,

@@ -122,6 +122,11 @@ struct Step {
   Sharing sharing = Sharing::kKeeps;
   // What comes next may depend on what the consumer does with what it has.
   bool may_await = false;
+  // Of steps with a stage of their own: elements leave it as they came, and none is held back for
+  // longer than its own batch takes, so that the last one tells what has passed.
+  bool in_order = false;
+  // It makes several rows of one, whose origins tell which is which.
+  bool makes_parts = false;
 
   std::variant<StageWork, ShardsWork, SourceWork, RowWork, BatchWork, BatchFnWork, PrefetchWork,
                RepeatWork>

@@ -63,6 +63,9 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       position_(position),
       pieces_from_(position) {
   ShareEpoch(place);
+  if (options.leftover && options.leftover->epoch == epoch_) {
+    leftover_until_ = options.leftover->behind;
+  }
   const uint64_t mean = table_->mean_bytes();
   block_records_ = options.block_records;
   ramp_ = block_records_ == 0;
@@ -278,6 +281,7 @@ void ReadPlanner::ShareEpoch(const ReadPlace& place) {
 bool ReadPlanner::GoToNextEpoch() {
   ++epoch_;
   position_ = options_.rank;
+  leftover_until_ = 0;
   ShareEpoch(whole_epoch_);
   units_.clear();
   cut_units_.clear();
@@ -293,7 +297,7 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   if (options_.epochs && epoch_ >= *options_.epochs) return false;
   block->number = next_block_++;
   block->epoch = epoch_;
-  block->position = position_;
+  block->position = block->place = position_;
   block->stride = stride;
   uint64_t n = block_records_;
   if (ramp_ && block->number < kRampBlocks) {
@@ -301,17 +305,23 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   }
   n = std::min(n, (end_ - position_ + stride - 1) / stride);
   const uint64_t size = order_->size();
-  const uint64_t real =
-      position_ >= size ? 0 : std::min(n, (size - position_ + stride - 1) / stride);
+  uint64_t real = position_ >= size ? 0 : std::min(n, (size - position_ + stride - 1) / stride);
+  const bool left_over = position_ < leftover_until_;
+  if (left_over) {
+    const PositionRun run = options_.leftover->At(position_);
+    real = n = std::min(n, (run.count + stride - 1) / stride);
+    block->position = run.begin;
+    block->stride = run.stride * stride;
+  }
   items_.resize(n);
-  order_->Fill(epoch_, position_, stride, absl::MakeSpan(items_).first(real));
+  order_->Fill(epoch_, block->position, block->stride, absl::MakeSpan(items_).first(real));
   for (uint64_t i = real; i < n; ++i) {
     items_[i] = order_->ItemAt(epoch_, (position_ + i * stride) % size);
   }
   if (options_.end == EpochEnd::kPad) block->padded = n - real;
 
   block->slices.reserve(n);
-  const bool singly = !plan_options_.whole_pieces ||
+  const bool singly = !plan_options_.whole_pieces || left_over ||
                       (epoch_ == first_epoch_ && position_ + n * stride <= singly_until_);
   const uint64_t in_pieces = singly ? 0 : real;
   PlannedUnit* unit = nullptr;  // of the item before

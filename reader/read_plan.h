@@ -75,6 +75,7 @@ struct PlannedBlock {
   uint64_t epoch = 0;
   uint64_t position = 0;
   uint64_t stride = 1;
+  uint64_t place = 0;   // see ReadBlock
   uint64_t padded = 0;  // so many of the last records are padding
   std::vector<UnitSlice> slices;
   std::vector<std::shared_ptr<PlannedUnit>> units;
@@ -142,7 +143,8 @@ class ReadPlanner {
   bool ramp_ = false;  // the first blocks are smaller
 
   uint64_t epoch_;
-  uint64_t position_;
+  uint64_t position_;            // as a ReadPlace counts them
+  uint64_t leftover_until_ = 0;  // positions before are of options_.leftover, in its epoch
   // Positions from here on are not delivered; beyond the order's size they are padding.
   uint64_t end_ = 0;
   uint64_t residue_ = 0;  // of this rank's positions, divided by the number of ranks

@@ -103,6 +103,10 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   reader->place_.batch = reader->options_.batch;
   reader->place_.world = reader->options_.world;
   reader->place_.position = reader->options_.rank;
+  if (auto& leftover = reader->options_.leftover) {
+    leftover = leftover->Within(size);
+    reader->Seek(leftover->epoch, 0);
+  }
   return reader;
 }
 
@@ -137,7 +141,7 @@ absl::Status Reader::Next(ReadBlock* block) {
   if (!status.ok() || block->records.empty()) return status;
   if (place_.epoch != block->epoch) place_.from = 0;
   place_.epoch = block->epoch;
-  place_.position = block->position + block->records.size() * block->stride;
+  place_.position = block->place + block->records.size() * options_.world;
   if (place_.position >= place_.End(order_->size(), options_.end)) {
     ++place_.epoch;
     place_.from = 0;
@@ -163,6 +167,10 @@ void Reader::GoTo(const ReadPlace& place) {
   }
   place_ = place_.SharedBy(options_.batch, options_.world);
   if (place_.position == 0) place_.from = 0;
+  if (options_.leftover && options_.leftover->epoch == place_.epoch) {
+    const uint64_t begin = options_.leftover->begin();
+    if (place_.position <= begin) place_.position = place_.from = begin;
+  }
   const uint64_t first = place_.from + options_.rank;
   place_.position =
       first + RoundUp(place_.position > first ? place_.position - first : 0, options_.world);

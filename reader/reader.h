@@ -41,6 +41,7 @@ class Reader {
   absl::Status LoadState(std::string_view state);
 
   // Goes to a position of the sequence of epochs, the first that is this rank's at or behind it.
+  // Of an epoch with a Leftover, positions are those of a ReadPlace.
   void Seek(uint64_t epoch, uint64_t position);
   // Goes to a place, whatever ranks and batches it was told for: see ReadPlace.
   void GoTo(const ReadPlace& place);

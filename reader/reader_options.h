@@ -14,6 +14,7 @@
 #include "io/buffer.h"
 #include "io/engine.h"
 #include "reader/io_choice.h"
+#include "reader/leftover.h"
 #include "reader/order.h"
 #include "reader/selection.h"
 #include "reader/unit.h"
@@ -48,6 +49,8 @@ struct ReaderOptions {
   EpochEnd end = EpochEnd::kDrop;
   // nullopt: without end.
   std::optional<uint64_t> epochs = 1;
+  // Where other ranks left the epoch that the run begins with.
+  std::optional<Leftover> leftover;
   CrcCheck check = CrcCheck::kAll;
   DamagePolicy damage;
   // Called by Next, for each damaged record that is skipped, before the block with it is returned.
@@ -80,6 +83,9 @@ struct ReadBlock {
   // Position of records[0] in the epoch; the others follow at distances of `stride`.
   uint64_t position = 0;
   uint64_t stride = 1;
+  // Where a ReadPlace counts records[0]; the others follow at distances of the number of ranks.
+  // The same as `position` but for what is a Leftover's.
+  uint64_t place = 0;
   // So many of the last records are padding.
   uint64_t padded = 0;
   // Which records were damaged and are empty for that reason.

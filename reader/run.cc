@@ -297,6 +297,7 @@ class ThreadedRun : public ReadRun {
         block->out.epoch = block->epoch;
         block->out.position = block->position;
         block->out.stride = block->stride;
+        block->out.place = block->place;
         block->out.padded = block->padded;
         pending_ = std::move(block);
       }

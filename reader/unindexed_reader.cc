@@ -22,7 +22,7 @@ constexpr uint64_t kRampBlocks = 8;
 
 bool UnindexedReader::CanRead(const ReaderOptions& options) {
   return options.order.kind != OrderSpec::Kind::kShuffle && !options.records &&
-         !options.damage.skip;
+         !options.damage.skip && !options.leftover;
 }
 
 UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options)
@@ -176,7 +176,7 @@ bool UnindexedReader::Walk() {
         std::min<uint64_t>({visit - visited_, records.size() - slot.at, most - out.records.size()});
     for (uint64_t i = 0; i < n; ++i, ++position_) {
       if (position_ % options_.world != options_.rank) continue;
-      if (out.records.empty()) out.position = position_;
+      if (out.records.empty()) out.position = out.place = position_;
       const std::string_view payload = records[slot.at + i].payload;
       out.records.push_back(payload);
       walked.frame_bytes += payload.size() + kFrameBytes;

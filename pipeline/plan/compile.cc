@@ -118,6 +118,12 @@ absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
     const BatchFnWork* const work = (*it)->as<BatchFnWork>();
     if (work == nullptr) continue;
     steps.batches.push_back(work->fn);
+    if ((*it)->makes_parts && context->merged != nullptr) {
+      steps.batches.push_back([merged = context->merged](Batch& batch) {
+        merged->DropDelivered(&batch);
+        return absl::OkStatus();
+      });
+    }
     steps.one_to_one &= !work->changes_count;
   }
   steps.name = fmt::format("{}", fmt::join(names, "+"));

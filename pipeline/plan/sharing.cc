@@ -49,4 +49,26 @@ const Step* UnevenStep(const Step& step) {
   return UnevenStep(*step.inputs[0]);
 }
 
+const Step* UnmergeableStep(const Step& step) {
+  const Step* parts = nullptr;   // the step that makes several rows of one
+  const Step* repeat = nullptr;  // by the reader, if no filter is before it
+  for (const Step* at = &step;; at = at->inputs[0].get()) {
+    if (at->inputs.empty()) return at->as<ShardsWork>() != nullptr ? nullptr : at;
+    if (at->inputs.size() > 1) return at;
+    if (at->sharing == Sharing::kTakesPart && at->world > 1) return at;
+    if (at->as<StageWork>() != nullptr && !at->in_order) return at;
+    if (at->as<RepeatWork>() != nullptr) {
+      if (at->batched || !RepeatedByReader(*at)) return at;
+      repeat = at;
+    }
+    const RowWork* const rows = at->as<RowWork>();
+    if (repeat != nullptr && rows != nullptr && rows->step->filters()) return repeat;
+    // Of rows that other functions make, nobody knows where they came from.
+    const BatchFnWork* const work = at->as<BatchFnWork>();
+    if (work != nullptr && work->changes_count && !at->makes_parts) return at;
+    if (at->makes_parts && parts != nullptr) return parts;
+    if (at->makes_parts) parts = at;
+  }
+}
+
 }  // namespace shardfeed

@@ -26,6 +26,10 @@ std::vector<RankPart> PartsOf(const Step& step);
 // number of ranks goes on from it.
 const Step* UnevenStep(const Step& step);
 
+// The step because of which such states of all ranks cannot be merged: the row that was delivered
+// last does not tell what was delivered before. May be null.
+const Step* UnmergeableStep(const Step& step);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_PIPELINE_PLAN_SHARING_H_

@@ -22,6 +22,7 @@ Dataset Dataset::BatchByLength(std::string column, int64_t budget) const {
     return Length::Unknown("batch_by_length makes batches by the rows' lengths");
   };
   step.sharing = Sharing::kUneven;
+  step.in_order = true;
   step.work = OnInput(
       [spec = step.spec, n = *number, budget](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
         return MakeBudgetBatchStage(std::move(input), spec, n, budget);

@@ -22,6 +22,7 @@ Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn, std::string version) con
     return Length::Unknown("flat_map gives any number of elements for each");
   };
   step.sharing = Sharing::kUneven;
+  step.makes_parts = true;
   step.work = BatchFnWork{MakeFlatMapFn(step.spec, std::move(fn)), /*changes_count=*/true};
   return Then(std::move(step));
 }

@@ -100,6 +100,7 @@ Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
     return Length::Unknown("ignore_errors drops elements");
   };
   step.sharing = Sharing::kUneven;
+  step.in_order = true;
   // As a reader's, the ceiling is not in the identity: where it was too low, the run goes on from
   // its state with another one.
   step.work = StageWork{[spec = step.spec, ceiling](

@@ -26,6 +26,7 @@ Dataset Dataset::Unbatch() const {
     return Length::Unknown("only the batches tell how many rows they have");
   };
   step.sharing = Sharing::kUneven;  // ranks may stand within batches
+  step.in_order = true;
   step.work = OnInput([](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return MakeUnbatchStage(std::move(input));
   });

@@ -14,6 +14,7 @@
 #include "nanobind/stl/variant.h"
 #include "nanobind/stl/vector.h"
 #include "pipeline/dataset.h"
+#include "pipeline/pipeline_state.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
 #include "python/core/fields.h"
@@ -576,6 +577,8 @@ void BindDatasets(nb::module_& m) {
       .def("epoch", &PyIterator::Epoch)
       .def_prop_ro("padded", &PyIterator::padded)
       .def_prop_ro("closed", &PyIterator::closed);
+  m.def("merge_states",
+        [](const std::vector<std::string>& states) { return Check(MergeStates(states)); });
 }
 
 }  // namespace shardfeed::python

@@ -25,7 +25,7 @@ from .dataset import zip_ as zip
 from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
                        int64, ragged, sparse, uint8, uint16, var)
-from .iterator import Iterator
+from .iterator import Iterator, merge_states
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .writing import Writer, write
@@ -43,8 +43,8 @@ __all__ = [
     "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "Ragged", "Sparse", "Trace",
     "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "choose", "concatenate", "convert",
     "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
-    "int16", "int32", "int64", "int8", "interleave", "mix", "ragged", "range", "rank_and_world",
-    "read", "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
+    "int16", "int32", "int64", "int8", "interleave", "merge_states", "mix", "ragged", "range",
+    "rank_and_world", "read", "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
 
 if not _typing.TYPE_CHECKING:  # a type checker is to find a misspelt name

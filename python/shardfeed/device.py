@@ -10,7 +10,7 @@ from . import _core
 from . import structure as structures
 from ._core import DeviceArray
 from .features import dtype_name
-from .iterator import run_options
+from .iterator import checked_state, run_options
 from .ragged import Ragged, Sparse
 
 
@@ -87,9 +87,7 @@ class DeviceIterator(_core.DeviceIterator):
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes to a saved place, of an Iterator's state, too."""
-        if not isinstance(state, dict) or not isinstance(state.get("state"), str):
-            raise ValueError("not what state_dict() gave")
-        self.load(state["state"])
+        self.load(checked_state(state))
 
     def __repr__(self) -> str:
         if self.closed:

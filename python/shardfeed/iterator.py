@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
 from . import _core
 from . import structure as structures
@@ -26,6 +26,34 @@ class Epochs:
             epoch = self.next
             self.next += 1
         return epoch
+
+
+def checked_state(state: Any) -> str:
+    """What state_dict() has put into its result. ValueError: it did not give this."""
+    if not isinstance(state, dict) or not isinstance(state.get("state"), str):
+        raise ValueError("not what state_dict() gave")
+    return str(state["state"])
+
+
+def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
+    """One state_dict(), good for any number of ranks, from those that all ranks of a run have saved:
+    what none of them has delivered comes next, every record once.
+
+    For chains whose ranks advance unevenly, since filter drops records or flat_map makes several of
+    one: a rank's own state is good for the same rank of as many alone. Of other chains, the states
+    of all ranks are the same, and so is this one. Ranks may have delivered unequal numbers of
+    elements, but of one epoch.
+
+        states = [it.state_dict() for each rank]            # gathered, or saved to files
+        it = ds.shard(new_rank, new_world).filter(f).batch(32).start()
+        it.load_state_dict(sf.merge_states(states))         # the same on each new rank
+
+    ValueError: these are no states. RuntimeError: not those of all ranks of one run; of more than
+    one epoch; or of a chain in which a step that is named holds rows back or counts those of its
+    rank, such as shuffle with a window, pack, take or unique."""
+    if isinstance(states, dict):
+        raise ValueError("merge_states: a list with the state of each rank is wanted, not one state")
+    return {"state": _core.merge_states([checked_state(state) for state in states])}
 
 
 class Iterator(_core.Iterator):
@@ -55,9 +83,7 @@ class Iterator(_core.Iterator):
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes to a saved place; the dataset's next iterator takes the epoch behind it. RuntimeError:
         the state is of another chain or other data, or of another rank whose place is its own."""
-        if not isinstance(state, dict) or not isinstance(state.get("state"), str):
-            raise ValueError("not what state_dict() gave")
-        self.load(state["state"])
+        self.load(checked_state(state))
         if self.epochs is not None:
             self.epochs.next = self.epoch() + 1
 

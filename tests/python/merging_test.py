@@ -1,0 +1,269 @@
+"""merge_states: chains whose ranks advance unevenly go on with any number of ranks."""
+
+import json
+import random
+import sys
+
+import pytest
+from harness import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+RECORDS = 211
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory):
+    spec = str(tmp_path_factory.mktemp("merging") / "d@5")
+    with sf.write(spec) as writer:
+        for n in range(RECORDS):
+            writer.write({"n": n, "text": b"x" * (n % 7)})
+    return spec
+
+
+def rows_of(n):
+    """What flat_map makes of record n: none to four rows."""
+    return [n * 10 + part for part in range(n * 7 % 5)]
+
+
+ORDERS = {
+    "sequential": lambda ds: ds,
+    "interleave": lambda ds: ds.interleave(3, 2),
+    "shuffle": lambda ds: ds.shuffle(seed=3),
+    "window": lambda ds: ds.shuffle(seed=3, window=40),
+    "exact": lambda ds: ds.shuffle(seed=3, window=None),
+}
+
+
+def parsed(ds):
+    return ds.parse({"n": sf.int64, "text": sf.bytes})
+
+
+def made(rows):
+    return rows.flat_map(lambda row: [{"n": value} for value in rows_of(int(row["n"]))],
+                         output={"n": sf.int64})
+
+
+def keep_odd(row):
+    return row["n"] % 2 == 1
+
+
+def fail_on_fifths(row):
+    if row["n"] % 5 == 0:
+        raise ValueError("a fifth")
+    return {"n": row["n"]}
+
+
+ALL = range(RECORDS)
+MADE = [value for n in ALL for value in rows_of(n)]
+# What follows the reader, and the values that all ranks together deliver of an epoch.
+CHAINS = {
+    "filter": (lambda ds: parsed(ds).filter(keep_odd), [n for n in ALL if n % 2]),
+    "filter and batches": (lambda ds: parsed(ds).filter(keep_odd).batch(4), [n for n in ALL if n % 2]),
+    "flat_map": (lambda ds: made(parsed(ds)), MADE),
+    "flat_map and batches": (lambda ds: made(parsed(ds)).batch(3), MADE),
+    "flat_map and filter": (lambda ds: made(parsed(ds)).filter(keep_odd).batch(2),
+                            [n for n in MADE if n % 2]),
+    "batches taken apart": (lambda ds: parsed(ds).batch(5).unbatch().filter(keep_odd).batch(3),
+                            [n for n in ALL if n % 2]),
+    "batches, flat_map, batches": (
+        lambda ds: made(parsed(ds).batch(5).unbatch()).batch(7).unbatch().batch(2), MADE),
+    "batch_by_length": (lambda ds: parsed(ds).batch_by_length("text", 12), list(ALL)),
+    "ignore_errors": (lambda ds: parsed(ds).map(fail_on_fifths, output={"n": sf.int64}).ignore_errors(
+        max_ignored="100%").batch(3), [n for n in ALL if n % 5]),
+}
+
+
+def values(element):
+    return [int(n) for n in (element["n"] if getattr(element["n"], "ndim", 0) else [element["n"]])]
+
+
+def run(ds, chain, rank, world, states, elements, threads=2):
+    """Rank `rank` of `world` goes on from `states`, if there are any, for so many elements."""
+    it = CHAINS[chain][0](ds.shard(rank, world)).start(epoch=0, threads=threads)
+    if states:
+        it.load_state_dict(sf.merge_states(states))
+    got = []
+    for _, element in zip(range(elements), it):
+        got += values(element)
+    return got, it.state_dict()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("chain", CHAINS)
+def test_every_row_comes_once_however_often_the_ranks_change(spec, chain, order):
+    draw = random.Random(f"{chain} {order}")
+    for _ in range(4):
+        ds = ORDERS[order](sf.read(spec))
+        delivered, states = [], None
+        for world in draw.choices([1, 2, 3, 4, 7], k=draw.randint(1, 4)):
+            results = [run(ds, chain, rank, world, states, draw.choice([0, 1, 3, 8, 20]))
+                       for rank in range(world)]
+            states = [state for _, state in results]
+            draw.shuffle(states)
+            for got, _ in results:
+                delivered += got
+        # One rank takes the rest, so that none is dropped for the sake of equal numbers.
+        delivered += run(ds, chain, 0, 1, states, 10**9)[0]
+        assert sorted(delivered) == sorted(CHAINS[chain][1]), chain
+
+
+def test_ranks_have_as_many_records_of_what_is_left(spec):
+    states = []
+    for rank, elements in enumerate([40, 3, 0]):
+        it = parsed(sf.read(spec).shard(rank, 3)).filter(lambda row: True).start(epoch=0)
+        for _ in range(elements):
+            next(it)
+        states.append(it.state_dict())
+    merged = sf.merge_states(states)
+    counts = []
+    for rank in range(4):
+        it = parsed(sf.read(spec).shard(rank, 4)).filter(lambda row: True).start()
+        it.load_state_dict(merged)
+        counts.append(sum(1 for _ in it))
+    assert counts == [(RECORDS - 43) // 4] * 4
+
+
+def test_a_merged_run_is_resumed_by_its_own_ranks_too(spec):
+    ds = sf.read(spec).shuffle(seed=1)
+    states = [run(ds, "flat_map and batches", rank, 2, None, 3 + 7 * rank)[1] for rank in range(2)]
+    merged = sf.merge_states(states)
+    for rank in range(3):
+        def start(state):
+            it = CHAINS["flat_map and batches"][0](ds.shard(rank, 3)).start(epoch=0)
+            it.load_state_dict(state)
+            return it
+        whole = [values(b) for b in start(merged)]
+        it = start(merged)
+        for n, expected in enumerate(whole):
+            assert values(next(it)) == expected
+            if n % 4 == 0:
+                it = start(json.loads(json.dumps(it.state_dict())))
+
+
+def test_random_numbers_are_those_of_the_records(spec):
+    def chain(rank, world):
+        ds = parsed(sf.read(spec).shuffle(seed=2).shard(rank, world)).filter(keep_odd)
+        return ds.map(lambda row, rng: {"n": row["n"], "draw": rng.integers(0, 1 << 40)},
+                      seed=5, output={"n": sf.int64, "draw": sf.int64})
+
+    expected = {int(row["n"]): int(row["draw"]) for row in chain(0, 1).start(epoch=0)}
+    states, drawn = [], {}
+    for rank in range(3):
+        it = chain(rank, 3).start(epoch=0)
+        for _ in range(5 * rank):
+            row = next(it)
+            drawn[int(row["n"])] = int(row["draw"])
+        states.append(it.state_dict())
+    it = chain(0, 1).start()
+    it.load_state_dict(sf.merge_states(states))
+    drawn.update((int(row["n"]), int(row["draw"])) for row in it)
+    assert drawn == expected
+
+
+def test_epochs_that_the_reader_repeats(spec):
+    def chain(rank, world):
+        return parsed(sf.read(spec).shuffle(seed=2).shard(rank, world).repeat(3)).filter(keep_odd)
+
+    states, got = [], []
+    for rank in range(2):
+        it = chain(rank, 2).start(epoch=0)
+        got += [int(next(it)["n"]) for _ in range(60 + 9 * rank)]  # within the second epoch
+        states.append(it.state_dict())
+    it = chain(0, 1).start(epoch=0)
+    it.load_state_dict(sf.merge_states(states))
+    got += [int(row["n"]) for row in it]
+    # Two ranks have dropped the last record of the first epoch, whichever it was.
+    odd = [n for n in ALL if n % 2]
+    assert len(odd) * 3 - 1 <= len(got) <= len(odd) * 3
+    assert all(got.count(n) in (2, 3) for n in odd)
+
+    ahead = chain(1, 2).start(epoch=0)
+    for _ in range(60):
+        next(ahead)
+    behind = chain(0, 2).start(epoch=0)
+    next(behind)
+    with pytest.raises(RuntimeError, match="rank 1 has delivered rows of epoch 1, and others of epoch "
+                                           "0: merge states of one epoch"):
+        sf.merge_states([behind.state_dict(), ahead.state_dict()])
+
+
+def test_states_of_chains_whose_ranks_advance_evenly_are_one(spec):
+    its = [parsed(sf.read(spec).shard(rank, 2)).batch(4).start(epoch=0) for rank in range(2)]
+    for it in its:
+        next(it)
+    states = [it.state_dict() for it in its]
+    assert sf.merge_states(states) == states[0] == states[1]
+    next(its[0])
+    with pytest.raises(RuntimeError, match="ranks that have not delivered as many elements"):
+        sf.merge_states([it.state_dict() for it in its])
+
+
+@pytest.mark.parametrize(("step", "name"), [
+    (lambda ds: ds.shuffle(seed=1, window=9), "shuffle"),
+    (lambda ds: ds.take(9), "take"),
+    (lambda ds: ds.enumerate(), "enumerate"),
+    (lambda ds: ds.unique("n"), "unique"),
+    (lambda ds: ds.map(lambda row: row).flat_map(lambda row: [row, row]).flat_map(
+        lambda row: [row, row]), "flat_map"),
+    (lambda ds: sf.mix([ds, ds]), "mix"),
+    (lambda ds: ds.filter(keep_odd).repeat(2), "repeat"),
+    (lambda ds: ds.filter(keep_odd).batch(4).map(lambda b: {"n": b["n"][:2]}, batched=True), "map"),
+])
+def test_chains_that_cannot_be_merged_name_the_step(spec, step, name):
+    states = []
+    for rank in range(2):
+        it = step(sf.read(spec).shard(rank, 2).parse({"n": sf.int64})).start()
+        next(it)
+        states.append(it.state_dict())
+    with pytest.raises(RuntimeError, match=f"states of a chain with '{name}.*' cannot be merged"):
+        sf.merge_states(states)
+
+
+def test_wrong_states_are_refused(spec):
+    def states(world, seed=1):
+        return [run(sf.read(spec).shuffle(seed=seed), "filter", rank, world, None, 2)[1]
+                for rank in range(world)]
+
+    three = states(3)
+    with pytest.raises(ValueError, match="no states were given"):
+        sf.merge_states([])
+    with pytest.raises(ValueError, match="a list with the state of each rank is wanted"):
+        sf.merge_states(three[0])
+    with pytest.raises(ValueError, match="not what state_dict"):
+        sf.merge_states(["x"])
+    with pytest.raises(ValueError, match="not the state of a pipeline"):
+        sf.merge_states([{"state": "{}"}])
+    with pytest.raises(RuntimeError, match="the state of rank 1 of 3 is missing"):
+        sf.merge_states([three[0], three[2]])
+    with pytest.raises(RuntimeError, match="the state of rank 2 of 3 is missing"):
+        sf.merge_states(three[:2])
+    with pytest.raises(RuntimeError, match="the state of rank 1 was given twice"):
+        sf.merge_states([three[0], three[1], three[1]])
+    with pytest.raises(RuntimeError, match="the states are of several runs"):
+        sf.merge_states(three[:2] + states(2)[1:])
+    with pytest.raises(RuntimeError, match="the states are of several runs: one of chain"):
+        sf.merge_states(states(2)[:1] + states(2, seed=2)[1:])
+    it = CHAINS["filter"][0](sf.read(spec).shuffle(seed=1).shard(0, 2)).start()
+    with pytest.raises(RuntimeError, match="'filter', so that a rank's state is good for the same rank of as many "
+                                           "ranks alone; merge_states makes one"):
+        it.load_state_dict(three[0])
+    state = json.loads(sf.merge_states(three)["state"])
+    for key, value in [("behind", 1 << 63), ("left", [0, 0, 5]), ("left", [7]), ("left", [5, 1, 10**9]),
+                       ("parts", [1]), ("epoch", -1), ("behind", None)]:
+        lying = {**state, "merged": {**state["merged"], key: value}}
+        with pytest.raises(ValueError, match="the state is damaged"):
+            it.load_state_dict({"state": json.dumps(lying)})
+    state = json.loads(three[1]["state"])
+    for delivered in ([0, 1 << 63, 0], [0, 0, 0], [0, 5, 0], [1]):
+        lying = {"state": json.dumps({**state, "delivered": delivered})}
+        with pytest.raises(ValueError, match="the state is damaged"):
+            sf.merge_states([three[0], lying, three[2]])
+
+
+def test_states_are_small(spec):
+    states = [run(sf.read(spec).shuffle(seed=1), "flat_map and batches", rank, 8, None, rank)[1]
+              for rank in range(8)]
+    assert max(len(state["state"]) for state in states) < 400
+    assert len(sf.merge_states(states)["state"]) < 1000
