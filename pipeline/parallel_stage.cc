@@ -6,26 +6,19 @@
 #include <deque>
 #include <list>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
-#include "fmt/format.h"
 #include "io/thread.h"
+#include "pipeline/stretch_size.h"
 #include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {
 
-// What a stretch of a batch's rows should take: long beside handing it out, short beside a batch.
-constexpr uint64_t kRangeNs = 100'000;
-// The same of rows that are delivered by themselves: each stretch is put together like a batch.
-constexpr uint64_t kRowsNs = 1'000'000;
-// What one should make, as a share of the budget for each thread.
+// What a stretch of rows should make, as a share of the budget for each thread.
 constexpr uint64_t kBudgetShare = 8;
 // Batches that take less are handed out and announced several at a time: waking a thread takes as
 // long as some of them.
@@ -35,24 +28,11 @@ constexpr size_t kTaskBatches = 8;
 constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
 
-// What stands before a row in a message.
-constexpr std::string_view kBatchFrom = "the batch that begins with ";
-constexpr std::string_view kRowsFrom = "the rows from ";
-constexpr std::string_view kFailedRowPayload = "shardfeed/failed_row";
-
 using Clock = std::chrono::steady_clock;
 
 uint64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
-}
-
-std::optional<size_t> FailedRow(const absl::Status& status) {
-  const auto payload =
-      status.GetPayload(absl::string_view(kFailedRowPayload.data(), kFailedRowPayload.size()));
-  uint64_t row = 0;
-  if (!payload || !absl::SimpleAtoi(std::string(*payload), &row)) return std::nullopt;
-  return row;
 }
 
 class ParallelStage : public Stage {
@@ -62,8 +42,8 @@ class ParallelStage : public Stage {
       : input_(std::move(input)),
         steps_(std::move(steps)),
         context_(std::move(context)),
-        counters_(
-            context_->Counters(key, steps_.name, [this](StageCounters& c) { SetLimits(c); })) {
+        counters_(context_->Counters(key, steps_.name, [this](StageCounters& c) { SetLimits(c); })),
+        maker_(steps_, *context_, *counters_) {
     input_->Save(&state_);
     beyond_ = input_->Beyond();
   }
@@ -130,23 +110,17 @@ class ParallelStage : public Stage {
   }
 
  private:
-  struct Job {
-    Batch input;
-    Batch fixed;
+  struct Job : StepsJob {
     // Rows that are one element, or depend on one another, come to one output. Others are delivered
     // in the stretches in which they are taken, each of which becomes a job of its own.
     bool whole = false;
-    std::vector<std::unique_ptr<RangeMemory>> ranges;  // of the stretches that were taken, in order
     size_t rows = 0;
     size_t taken = 0;           // rows that threads have taken
     size_t stretches_left = 0;  // that threads have taken and not done
     uint64_t bytes = 0;         // that it takes, as AddBytesAhead was told
     uint64_t made_bytes = 0;    // of `output`
-    Batch output;
-    absl::Status status;
-    size_t failed_row = SIZE_MAX;
-    StateWords after;       // the input's, behind this
-    bool at_place = false;  // `after` is a place to come back to
+    StateWords after;           // the input's, behind this
+    bool at_place = false;      // `after` is a place to come back to
     bool done = false;
     // Of its task: the job behind it, and whether there is none.
     Job* next = nullptr;
@@ -300,22 +274,11 @@ class ParallelStage : public Stage {
     return MayGoAhead(rows_taken_);
   }
 
-  // The rows of `job` that a thread takes next: as many as take little time and memory, as far as
-  // is known, and at most twice as many as ever did. Called with mutex_ held.
+  // The rows of `job` that a thread takes next. Called with mutex_ held.
   size_t StretchRows(const Job& job) const {
     const size_t left = job.rows - job.taken;
     if (job.whole && steps_.rows == nullptr) return left;
-    const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
-    if (row_ns == 0) return 1;
-    const uint64_t most_bytes = context_->budget_bytes / kBudgetShare / context_->threads;
-    const uint64_t most =
-        std::max<uint64_t>(std::min({(job.whole ? kRangeNs : kRowsNs) / row_ns,
-                                     most_bytes / std::max<uint64_t>(row_bytes_, 1),
-                                     2 * longest_.load(std::memory_order_relaxed)}),
-                           1);
-    if (left <= most) return left;
-    const size_t stretches = (left + most - 1) / most;
-    return (left + stretches - 1) / stretches;
+    return size_.Rows(left, job.whole, context_->budget_bytes / kBudgetShare / context_->threads);
   }
 
   // Called with mutex_ held, and MayTake().
@@ -333,7 +296,7 @@ class ParallelStage : public Stage {
       return {job, 0, 0, job->rows, 0};
     }
     const size_t n = StretchRows(*job);
-    Task task = {job, 0, job->taken, job->taken + n, n * row_bytes_};
+    Task task = {job, 0, job->taken, job->taken + n, n * size_.row_bytes()};
     if (job->whole || n == job->rows) {
       if (n == job->rows - job->taken) open_.pop_front();
     } else {
@@ -365,21 +328,6 @@ class ParallelStage : public Stage {
     AddBytesAhead(static_cast<int64_t>(task.reserved));
     rows_taken_ += n;
     return task;
-  }
-
-  // What a stretch of rows took and made. Called with mutex_ held.
-  void Learn(const Job& job, size_t rows, uint64_t ns, uint64_t bytes) {
-    if (rows == 0) return;
-    // A moving mean, which the first one sets.
-    const uint64_t each = std::max<uint64_t>(ns / rows, 1);
-    const uint64_t mean = row_ns_.load(std::memory_order_relaxed);
-    row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
-    // More than before is believed at once.
-    row_bytes_ = std::max(bytes / rows, row_bytes_ - (row_bytes_ + 7) / 8);
-    const uint64_t longest = longest_.load(std::memory_order_relaxed);
-    const bool cheap = ns <= 2 * (job.whole ? kRangeNs : kRowsNs);
-    longest_.store(cheap ? std::max<uint64_t>(longest, rows) : std::max<uint64_t>(rows / 2, 1),
-                   std::memory_order_relaxed);
   }
 
   // Thread `number` of the stage.
@@ -474,10 +422,10 @@ class ParallelStage : public Stage {
         *ended = true;
         return status;
       }
-      const uint64_t row_ns = row_ns_.load(std::memory_order_relaxed);
+      const uint64_t row_ns = size_.row_ns();
       expected_ns += job->rows * row_ns;
       bytes += job->bytes;
-      const bool alone = !InOneStretch(*job, row_ns);
+      const bool alone = !job->status.ok() || !size_.InOneStretch(job->rows, row_ns);
       if (!jobs->empty()) {
         jobs->back()->next = job.get();
         jobs->back()->ends_task = false;
@@ -489,12 +437,6 @@ class ParallelStage : public Stage {
         return absl::OkStatus();
       }
     }
-  }
-
-  // As far as is known; without mutex_.
-  bool InOneStretch(const Job& job, uint64_t row_ns) const {
-    return row_ns > 0 && job.status.ok() && job.rows * row_ns <= kRangeNs &&
-           job.rows <= 2 * longest_.load(std::memory_order_relaxed);
   }
 
   absl::Status Pull(Job& job) {
@@ -511,21 +453,11 @@ class ParallelStage : public Stage {
     job.bytes = job.input.bytes();
     counters_->bytes += job.bytes;
     if (job.whole && steps_.rows != nullptr) {
-      Allocate(job);
+      maker_.Allocate(job);
       // Nothing is in it yet: what strings there would point to is not to be counted.
       job.bytes += job.rows * steps_.rows->fixed_row_bytes();
     }
     return status;
-  }
-
-  // Memory for the fixed columns of the job's rows. If there is none, the first row is to blame.
-  void Allocate(Job& job) {
-    try {
-      job.fixed = steps_.rows->AllocateFixed(job.input, context_->allocator);
-    } catch (const NoRoomError& error) {
-      job.status = absl::ResourceExhaustedError(error.what());
-      job.failed_row = 0;
-    }
   }
 
   // Called with mutex_ held.
@@ -553,18 +485,18 @@ class ParallelStage : public Stage {
       next = job->next;
       Task own = {job, 0, 0, job->rows, 0};
       if (job == task.job) own = task;
-      if (!job->whole && steps_.rows != nullptr) Allocate(*job);
+      if (!job->whole && steps_.rows != nullptr) maker_.Allocate(*job);
       const bool whole = job->whole;
       const bool last = RunRows(own, std::move((*memories)[num_finished]));
       if (last) {
-        Finish(*job);
+        maker_.Finish(*job);
         job->made_bytes = job->output.bytes();
         ++num_finished;
       }
       const uint64_t end = NowNs();
       if (!whole) {
         std::lock_guard<std::mutex> lock(mutex_);
-        Learn(*job, own.end - own.begin, end - begin, job->made_bytes);
+        size_.Learn(own.end - own.begin, whole, end - begin, job->made_bytes);
       }
       if (context_->trace) context_->trace->Add(counters_->name, begin, end, own.end - own.begin);
       begin = end;
@@ -601,7 +533,7 @@ class ParallelStage : public Stage {
       bytes = steps_.rows->VariableBytes(*memory);
     }
     std::lock_guard<std::mutex> lock(mutex_);
-    if (job.whole) Learn(job, task.end - task.begin, ns, bytes);
+    if (job.whole) size_.Learn(task.end - task.begin, true, ns, bytes);
     if (bytes != task.reserved) {
       job.bytes += bytes - task.reserved;
       AddBytesAhead(static_cast<int64_t>(bytes) - static_cast<int64_t>(task.reserved));
@@ -620,93 +552,11 @@ class ParallelStage : public Stage {
     return --job.stretches_left == 0 && job.taken == job.rows;
   }
 
-  // All rows are done, and no other thread has the job.
-  void Finish(Job& job) {
-    const bool batched = job.input.batched;
-    Batch origins;  // of the input, which its output takes over
-    origins.origins = job.input.origins;
-    absl::Status status;
-    try {
-      FinishRows(job);
-      if (job.status.ok() || !batched) RunBatchFns(job);
-    } catch (const NoRoomError& error) {
-      status = absl::ResourceExhaustedError(error.what());
-    } catch (const std::bad_alloc& error) {
-      status = NoRoom(steps_.name, error);
-    }
-    if (!status.ok()) {
-      job.output = Batch();
-      job.status = At(origins, 0, batched ? kBatchFrom : kRowsFrom, status);
-    }
-    job.input = Batch();
-  }
-
-  // `status`, told as row `row`'s of `batch`.
-  absl::Status At(const Batch& batch, size_t row, std::string_view before,
-                  const absl::Status& status) const {
-    const std::string where = context_->Describe(batch, row);
-    if (where.empty()) return status;
-    return absl::Status(status.code(),
-                        fmt::format("{}{}: {}", before, where, std::string(status.message())));
-  }
-
-  // Puts the output of the row steps together. Of rows that are elements, those before the one that
-  // failed.
-  void FinishRows(Job& job) {
-    if (!job.status.ok()) {
-      const size_t good = job.failed_row;
-      job.status = At(job.input, good, "", job.status);
-      if (job.input.batched || good == 0 || WorkStop::Token().stop_requested()) return;
-      job.input = job.input.Slice(0, good);
-      job.fixed.rows = good;
-      const auto behind = std::find_if(job.ranges.begin(), job.ranges.end(),
-                                       [&](const auto& m) { return m->range.begin >= good; });
-      job.ranges.erase(behind, job.ranges.end());
-    }
-    if (steps_.rows == nullptr) {
-      job.output = std::move(job.input);
-      return;
-    }
-    uint64_t num_invalid = 0;
-    job.output = steps_.rows->Finish(std::move(job.input), std::move(job.fixed), job.ranges,
-                                     context_->allocator, &num_invalid);
-    counters_->invalid += num_invalid;
-    job.fixed = Batch();
-  }
-
-  void RunBatchFns(Job& job) {
-    for (const BatchFn& fn : steps_.batches) {
-      if (job.output.empty()) return;
-      const Batch before = job.output.batched ? Batch() : job.output;
-      absl::Status status;
-      try {
-        status = fn(job.output);
-      } catch (const std::bad_alloc& error) {
-        status = NoRoom(steps_.name, error);
-      } catch (const std::exception& e) {
-        status = absl::InternalError(fmt::format("{}: {}", steps_.name, e.what()));
-      }
-      if (status.ok()) continue;
-      const std::optional<size_t> row = FailedRow(status);
-      if (before.empty()) {
-        job.status = At(job.output, 0, kBatchFrom, status);
-        job.output = Batch();
-        return;
-      }
-      // Functions behind this one get the rows that were made before it failed.
-      job.status = At(before, row.value_or(0), row ? "" : kRowsFrom, status);
-      if (!row) job.output = Batch();
-    }
-  }
-
   const std::unique_ptr<Stage> input_;
   const ParallelSteps steps_;
   const std::shared_ptr<RunContext> context_;
   const std::shared_ptr<StageCounters> counters_;
-  // What a row takes (0: nothing is known), and the most rows that threads took at a time while
-  // that was cheap. Written with mutex_ held.
-  std::atomic<uint64_t> row_ns_ = 0;
-  std::atomic<uint64_t> longest_ = 1;
+  const OutputMaker maker_;
   // The consumer's: see Save and Beyond.
   StateWords state_;
   uint64_t beyond_ = 0;
@@ -721,7 +571,7 @@ class ParallelStage : public Stage {
   std::condition_variable_any done_;
   Jobs jobs_;                        // in order
   std::deque<Jobs::iterator> open_;  // those with rows that no thread has taken, in order
-  uint64_t row_bytes_ = 0;           // that a row makes
+  StretchSize size_;                 // of which a part is read without it
   std::vector<std::unique_ptr<RangeMemory>> spares_;
   int workers_seen_ = 0;  // by the consumer
   size_t num_done_ = 0;
@@ -737,11 +587,6 @@ class ParallelStage : public Stage {
 };
 
 }  // namespace
-
-void SetFailedRow(size_t row, absl::Status* status) {
-  status->SetPayload(absl::string_view(kFailedRowPayload.data(), kFailedRowPayload.size()),
-                     absl::Cord(std::to_string(row)));
-}
 
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
                                          const void* key, std::shared_ptr<RunContext> context) {
