@@ -18,16 +18,16 @@ from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
 from .command import (Defect, Inspection, VerifyReport, convert, index, inspect,
                       set_max_record_bytes, verify)
-from .dataset import (Dataset, choose, concatenate, from_arrays, from_generator, interleave, mix,
-                      read)
-from .dataset import range_ as range
-from .dataset import zip_ as zip
+from .dataset import Dataset
 from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
                        int64, ragged, sparse, uint8, uint16, var)
 from .iterator import Iterator, merge_states
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
+from .sources import choose, concatenate, from_arrays, from_generator, interleave, mix, read
+from .sources import range_ as range
+from .sources import zip_ as zip
 from .writing import Writer, write
 
 if _typing.TYPE_CHECKING:

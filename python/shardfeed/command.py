@@ -201,7 +201,7 @@ class Inspection:
 
     def _pictures(self, most: int = 4) -> str:
         import base64
-        from .dataset import read
+        from .sources import read
         kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp",
                  b"BM": "bmp"}
         names = [n for n, f in self.features.items() if f.get("kind") == "bytes"]

@@ -4,70 +4,28 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
-                    Union, overload)
+                    Union)
 
 import numpy as np
 
-from . import functions, iterator, ranks
+from . import functions, step_arguments
 from . import structure as structures
-from ._core import BytesArray
-from ._core import Dataset as CoreDataset
 from ._core import Trace
-from .arguments import (Count, Device, Seed, Size, Threads, checked, checked_methods,
-                        shown)
+from .arguments import Count, Seed, Size, Threads, checked, checked_methods
 from .augment import Augmentation
-from .device import DeviceView
-from .features import ColumnSpec, DTypeLike, FeatureLike, as_features, as_shape, dtype_name
-from .frameworks import CONVERTERS
-from .ragged import Ragged
+from .chain import Chain
+from .features import DTypeLike, FeatureLike, as_features, as_shape, dtype_name
 
-Records = Union[str, Sequence[Tuple[int, int]], None]
 Crop = Literal["none", "center", "random"]
 Interpolation = Literal["bilinear", "bicubic", "area", "nearest"]
 Layout = Literal["NHWC", "NCHW"]
 OnDamage = Literal["fail", "replace", "zero", "accept"]
-End = Literal["drop", "pad", "wrap"]
-Io = Literal["auto", "uring", "threads", "mmap"]
 Exhausted = Literal["drop", "stop", "repeat"]
-
-def _core_of(method: str, inputs: Sequence["Dataset"], arguments: Tuple[Any, ...]) -> Any:
-    if method == "records":
-        return arguments[0].rows(arguments[1])
-    if method == "rows":
-        return CoreDataset.rows(*arguments[:2])
-    if method in ("shards", "range", "from_generator"):
-        return getattr(CoreDataset, method)(*arguments)
-    cores = [ds._core for ds in inputs]
-    if method == "shard" and arguments == (None, None):
-        arguments = ranks.rank_and_world()
-    if method == "choose":
-        return CoreDataset.choose(cores[:-1], cores[-1], *arguments)
-    if method in ("concatenate", "zip", "interleave", "mix"):
-        return getattr(CoreDataset, method)(cores, *arguments)
-    return getattr(cores[0], method)(*(arguments[:2] if method == "parse" else arguments))
-
-
-def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
-    """(first, count) of each range; of the text "0-99,200", as the command line has it."""
-    if records is None or not isinstance(records, str):
-        return None if records is None else [(int(a), int(n)) for a, n in records]
-    found = []
-    for part in records.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match is None:
-            raise ValueError(f"records {records!r}: wanted is, for example, '0-99,200'")
-        first = int(match[1])
-        last = int(match[2]) if match[2] else first
-        if last < first:
-            raise ValueError(f"records {records!r}: {first}-{last} ends before it begins")
-        found.append((first, last - first + 1))
-    return found
 
 
 @checked_methods
-class Dataset:
+class Dataset(Chain):
     """An immutable chain of steps over shards; each step gives a new one. Iterating runs it.
 
     Elements are rows or, behind batch and the like, batches. A row is a dict of its columns: Python
@@ -78,53 +36,25 @@ class Dataset:
     It can be pickled, if the functions in it can, and is made anew in the process that loads it.
     """
 
-    def __init__(self, method: str, arguments: Tuple[Any, ...], inputs: Sequence["Dataset"],
-                 text: str, structure: Any = None, options: Optional[Dict[str, Any]] = None):
-        self._method = method
-        self._arguments = arguments
-        self._inputs = tuple(inputs)
-        self._text = text
-        self._structure = structure
-        self._options: Dict[str, Any] = dict(options if options is not None else
-                                             inputs[0]._options if inputs else {})
-        # Ragged columns that are to be Sparse in batches.
-        self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
-        if method == "parse":
-            self._sparse += arguments[2]
-        # Its rank is found where it runs.
-        self._finds_rank: bool = (method == "shard" and arguments == (None, None) or
-                                  any(ds._finds_rank for ds in self._inputs))
-        self._epochs = iterator.Epochs()
-        self._made: Any = None
-        self._made_for: Any = None  # (process, rank and world)
-        self._records_made: Any = None
-        self._core  # noqa: B018  what is wrong is told at once
-
-    @property
-    def _core(self) -> Any:
-        # A lock of the parent's may be held forever in a child.
-        wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
-        if self._made is None or self._made_for != wanted:
-            self._made = _core_of(self._method, self._inputs, self._arguments)
-            self._records_made = None
-            self._made_for = wanted
-        return self._made
-
-    def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_made": None, "_records_made": None, "_made_for": None}
-
     def _then(self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> "Dataset":
         return Dataset(method, arguments, [self], text,
                        self._structure if structure == "keep" else structure)
 
-    def __repr__(self) -> str:
-        if not self._inputs:
-            return self._text
-        if len(self._inputs) == 1:
-            return f"{self._inputs[0]!r}.{self._text}"
-        name, rest = self._text.split("(", 1)
-        joined = ", ".join(map(repr, self._inputs))
-        return f"{name}([{joined}]{', ' if rest != ')' else ''}{rest}"
+    def with_options(self, *, threads: Optional[Threads] = None,
+                     budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+                     headspace: Optional[bool] = None, trace: Optional[Trace] = None,
+                     cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
+                     tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "Dataset":
+        """How iterators run: threads (of each stage), budget_bytes (of what is held
+        ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB),
+        deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
+        (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
+        True), tuning (these, as stats()["tuning"] of a run before has them). None: as it was."""
+        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
+                 "autotune": autotune, "tuning": tuning}
+        return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
+                       {**self._options, **step_arguments.given(given)})
 
     # ---- Steps on rows
 
@@ -187,13 +117,15 @@ class Dataset:
                 flip=flip, channels=channels, interpolation=interpolation, antialias=antialias,
                 layout=layout, dtype=dtype, mean=mean, std=std, orient=orient, on_damage=on_damage,
                 max_pixels=max_pixels, max_scans=max_scans, seed=seed, output=output)
-        height, width = _size(size)
+        height, width = step_arguments.size(size)
         fields: Dict[str, Any] = {
             "height": height, "width": width, "crop": crop, "channels": int(channels),
-            "center_fraction": float(center_fraction), "scale": _two("scale", scale),
-            "ratio": _two("ratio", ratio), "flip": float(flip), "interpolation": interpolation,
+            "center_fraction": float(center_fraction), "scale": step_arguments.two("scale", scale),
+            "ratio": step_arguments.two("ratio", ratio), "flip": float(flip),
+            "interpolation": interpolation,
             "antialias": bool(antialias), "layout": layout, "dtype": dtype_name(dtype),
-            "mean": _channels(mean, channels), "std": _channels(std, channels),
+            "mean": step_arguments.channels(mean, channels),
+            "std": step_arguments.channels(std, channels),
             "orient": bool(orient), "on_damage": on_damage, "seed": seed, "output": output}
         fields.update({name: limit for name, limit in [("max_pixels", max_pixels),
                                                        ("max_scans", max_scans)] if limit})
@@ -427,12 +359,12 @@ class Dataset:
         if names:
             raise ValueError(f"padded_batch: column {names[0]!r} is sparse; batch takes such columns, "
                              "and parse them as sf.var for padding")
-        return self._then("padded_batch", size, _padding("padded_batch", padding), drop_remainder,
-                          text=f"padded_batch({size})")
+        return self._then("padded_batch", size, step_arguments.padding("padded_batch", padding),
+                          drop_remainder, text=f"padded_batch({size})")
 
     def pad(self, padding: Optional[Mapping[str, Any]] = None) -> "Dataset":
         """Pads the ragged columns of batches, as padded_batch."""
-        return self._then("pad", _padding("pad", padding), text="pad()")
+        return self._then("pad", step_arguments.padding("pad", padding), text="pad()")
 
     def bucket_by_length(self, column: Optional[str] = None, boundaries: Sequence[Count] = (),
                          sizes: Sequence[Size] = (), drop_remainder: bool = False, *,
@@ -658,448 +590,9 @@ class Dataset:
         """sf.mix of this one, whose weight is the first, and others."""
         return _mix([self, *others], weights, seed, exhausted, exact)
 
-    # ---- Running
-
-    def with_options(self, *, threads: Optional[Threads] = None,
-                     budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
-                     headspace: Optional[bool] = None, trace: Optional[Trace] = None,
-                     cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
-                     tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "Dataset":
-        """How iterators run: threads (of each stage), budget_bytes (of what is held
-        ahead, half of it for reading; 0: a quarter of the free memory, at most 2 GiB),
-        deterministic, headspace (the first element over and over), trace (an sf.Trace), cpu_share
-        (of the threads that are used, up to 1), autotune (finds each stage's threads and read-ahead,
-        True), tuning (these, as stats()["tuning"] of a run before has them). None: as it was."""
-        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
-                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning}
-        return Dataset(self._method, self._arguments, self._inputs, self._text, self._structure,
-                       {**self._options, **_given(given)})
-
-    def _shared(self) -> bool:
-        """Elements are in memory that is delivered again."""
-        return self._method in ("cache", "cache_on_disk", "snapshot", "rows") or any(ds._shared() for ds in self._inputs)
-
-    def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
-               epoch: Optional[int] = None, **options: Any) -> iterator.Iterator:
-        it = iterator.start(self._core, self._structure, convert, not self._shared(), blocks,
-                            **{**self._options, **options, "epoch": self._epochs.take(epoch)})
-        it.epochs = self._epochs
-        return it
-
-    def __iter__(self) -> iterator.Iterator:
-        return self._start()
-
-    def start(self, *, epoch: Optional[Count] = None, threads: Optional[Threads] = None,
-              budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
-              headspace: Optional[bool] = None, trace: Optional[Trace] = None,
-              cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
-              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> iterator.Iterator:
-        """An iterator; options as with_options. epoch: which one it is, for orders and random
-        numbers; without it, the one behind that of the dataset's last iterator, the first being 0.
-        A chain that repeats its source E times has the epochs from E * epoch on."""
-        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
-                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
-                 "autotune": autotune, "tuning": tuning}
-        return self._start(epoch=epoch, **_given(given))
-
-    def set_epoch(self, epoch: Count) -> None:
-        """The dataset's next iterator takes this epoch."""
-        self._epochs.next = epoch
-
-    def blocks(self) -> "View":
-        """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
-        dicts of arrays. The quickest way to all."""
-        if self._core.batched():
-            raise ValueError("blocks: the elements here are batches")
-        return View(self, None, blocks=True)
-
-    def numpy(self) -> "View":
-        return View(self, None)
-
-    def torch(self) -> "View":
-        """Iterators that give torch.Tensors, of the same memory."""
-        return View(self, "torch")
-
-    def jax(self) -> "View":
-        """Iterators that give jax.Arrays."""
-        return View(self, "jax")
-
-    def tf(self) -> "View":
-        """Iterators that give eager tf.Tensors."""
-        return View(self, "tf")
-
-    def cuda(self, device: Device = 0, *, normalize: Optional[Mapping[str, Any]] = None,
-             depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
-        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
-        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
-        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
-
-        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
-        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
-        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
-        pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
-        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
-        the legacy default stream, behind torch() torch's current one.
-
-        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
-        message tells what was looked for."""
-        if not self._core.batched():
-            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
-                             "batch first")
-        return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
-
-    # ---- What it is
-
-    @property
-    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
-        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
-        return {name: (dtype, shape, is_ragged)
-                for name, dtype, shape, is_ragged in self._core.spec()}
-
-    @property
-    def batched(self) -> bool:
-        return self._core.batched()
-
-    def __len__(self) -> int:
-        """Elements, exactly. TypeError: that cannot be known without running it."""
-        length = self._core.length()
-        if isinstance(length, str):
-            raise TypeError(f"the length of {self!r} cannot be known: {length}")
-        return length
-
-    @property
-    def _records(self) -> Any:
-        """Records by number, of the shards that the chain reads."""
-        core = self._core
-        if self._records_made is None:
-            self._records_made = core.records()
-        if self._records_made is None:
-            raise TypeError(f"{self!r} does not read shards")
-        return self._records_made
-
-    def _by_number(self, numbers: Sequence[int]) -> List[Any]:
-        source = self
-        while source._inputs:
-            source = source._inputs[0]
-        shards = source._method == "shards"
-        chosen = self._numbers_in_shards(source, numbers) if shards else []
-        if shards and source is self:
-            return source._records.get(chosen, 0)
-        try:
-            core = self._core.with_source(source._records.rows(chosen) if shards else source._core)
-        except ValueError as e:
-            raise TypeError(f"{self!r} has no elements by number: {e}; only sf.read has, and parse, "
-                            "decode_image, map and select behind it") from None
-        return list(iterator.start(core, self._structure, None, True,
-                                   threads=1 if len(chosen) < 64 else 0))
-
-    @staticmethod
-    def _numbers_in_shards(source: "Dataset", numbers: Sequence[int]) -> List[int]:
-        """Of elements, the numbers of their records: others where sf.read was told which to read."""
-        ranges = source._arguments[1]
-        if ranges is None:
-            return list(numbers)
-        first = np.array([begin for begin, _ in ranges], np.int64)
-        ends = np.cumsum([count for _, count in ranges], dtype=np.int64)
-        chosen = np.asarray(numbers, np.int64)
-        which = np.searchsorted(ends, chosen, "right")
-        begins = np.concatenate([[0], ends[:-1]])
-        return (first[which] + chosen - begins[which]).tolist()
-
-    def __getitem__(self, key: Any) -> Any:
-        """ds[7], ds[-1]: the element of that record; ds[2:9], ds[[5, 3]]: several, at once."""
-        n = len(self)
-        if isinstance(key, slice):
-            return self._by_number(range(*key.indices(n)))
-        if isinstance(key, (list, tuple, np.ndarray, range)):
-            return self._by_number([_number(i, n) for i in key])
-        return self._by_number([_number(key, n)])[0]
-
-    def place(self, number: Count) -> Tuple[str, int, int]:
-        """Where the record of element `number` is: (path of the shard, number in it, byte of its
-        frame)."""
-        source = self
-        while len(source._inputs) == 1:
-            source = source._inputs[0]
-        if source._method == "shards" and source._arguments[1] is not None:
-            n = sum(count for _, count in source._arguments[1])
-            number = self._numbers_in_shards(source, [_number(number, n)])[0]
-        return self._records.place(number)
-
-    def draw(self) -> "Drawing":
-        """The chain as a picture: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
-        return Drawing(self)
-
-
-def _count(step: str, what: str, value: Any, least: int = 0) -> int:
-    """A number that a step takes; numbers of NumPy too."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{step}: {what} must be a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{step}: {what} must be at least {least}, not {value}")
-    return int(value)
-
-
-def _number(i: Any, n: int) -> int:
-    if isinstance(i, (bool, np.bool_)) or not hasattr(i, "__index__"):
-        raise TypeError("records have numbers: ds[7], ds[2:9] or ds[[5, 3]]; "
-                        f"{i!r} is none")
-    if not -n <= i < n:
-        raise IndexError(f"record {i} of {n}")
-    return int(i) % n
-
-
-def _size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
-    if isinstance(size, (int, np.integer)):
-        return int(size), int(size)
-    if len(size) != 2:
-        raise ValueError(f"size {size!r}: one number of pixels, or (height, width)")
-    return int(size[0]), int(size[1])
-
-
-def _two(name: str, values: Sequence[float]) -> Tuple[float, float]:
-    if len(values) != 2:
-        raise ValueError(f"{name} {values!r}: two numbers are wanted, the least and the most")
-    return float(values[0]), float(values[1])
-
-
-def _channels(values: Union[float, Sequence[float], None], channels: int) -> List[float]:
-    if values is None:
-        return []
-    if isinstance(values, (int, float)):
-        return [float(values)] * channels
-    return [float(v) for v in values]
-
-
-def _given(options: Mapping[str, Any]) -> Dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _padding(step: str, padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, Any]]:
-    """(length, value) of each column: an int, a float or bytes."""
-    made = {}
-    for name, how in (padding or {}).items():
-        length, value = how if isinstance(how, tuple) and len(how) == 2 else (0, how)
-        if isinstance(value, str):
-            value = value.encode()
-        elif isinstance(value, (np.integer, np.floating, np.bool_)):
-            value = value.item()
-        if not isinstance(value, (int, float, bytes)):
-            raise TypeError(f"{step}: padding: column {name!r} takes a number, bytes, or (length, "
-                            f"one of these), not {shown(how)}")
-        made[name] = (_count(f"{step}: padding: column {name!r}", "the length", length), value)
-    return made
-
-
-class View:
-    """A dataset whose iterators give something else than dicts of NumPy arrays."""
-
-    def __init__(self, dataset: Dataset, framework: Optional[str], blocks: bool = False):
-        self.dataset = dataset
-        self._framework = framework
-        self._blocks = blocks
-
-    def __iter__(self) -> iterator.Iterator:
-        convert = CONVERTERS[self._framework]() if self._framework else None
-        return self.dataset._start(convert, blocks=self._blocks)
-
-    def __len__(self) -> int:
-        if self._blocks:
-            raise TypeError("how many blocks there are is not known")
-        return len(self.dataset)
-
-    def __repr__(self) -> str:
-        return f"{self.dataset!r}.{'blocks' if self._blocks else self._framework or 'numpy'}()"
-
-
-class Drawing:
-    """A chain as a graph."""
-
-    def __init__(self, dataset: Dataset):
-        self._nodes: List[str] = []
-        self._edges: List[Tuple[int, int]] = []
-        self._depth: List[int] = []
-        self._add(dataset)
-
-    def _add(self, ds: Dataset) -> int:
-        inputs = [self._add(i) for i in ds._inputs]
-        node = len(self._nodes)
-        self._nodes.append(ds._text)
-        self._depth.append(1 + max((self._depth[i] for i in inputs), default=-1))
-        self._edges += [(i, node) for i in inputs]
-        return node
-
-    def __str__(self) -> str:
-        lines = ["graph TD"]
-        lines += ['  n{}["{}"]'.format(i, text.replace('"', "'"))
-                  for i, text in enumerate(self._nodes)]
-        lines += [f"  n{a} --> n{b}" for a, b in self._edges]
-        return "\n".join(lines)
-
-    @property
-    def svg(self) -> str:
-        from html import escape
-        width = 40 + 8 * max(map(len, self._nodes))
-        seen: Dict[int, int] = {}
-        at = []
-        for depth in self._depth:
-            at.append((20 + seen.get(depth, 0) * (width + 20), 20 + depth * 60))
-            seen[depth] = seen.get(depth, 0) + 1
-        size = (20 + max(x for x, _ in at) + width, 60 + max(y for _, y in at))
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[0]}" height="{size[1]}" '
-                 'font-family="monospace" font-size="12">']
-        for a, b in self._edges:
-            parts.append(f'<line x1="{at[a][0] + width // 2}" y1="{at[a][1] + 30}" '
-                         f'x2="{at[b][0] + width // 2}" y2="{at[b][1]}" stroke="gray"/>')
-        for (x, y), text in zip(at, self._nodes):
-            parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="30" rx="4" fill="white" '
-                         'stroke="black"/>'
-                         f'<text x="{x + 10}" y="{y + 19}">{escape(text)}</text>')
-        return "".join(parts) + "</svg>"
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-
-# ---- Sources and datasets of several
-
-
-@checked
-def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
-         records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
-         skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
-         threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
-    """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
-    or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
-
-    records: ranges of record numbers, "0-99,200" or [(first, count)].
-    batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
-    an epoch is dropped ("drop"), or the epoch's first records fill it up: "pad", whose rows the
-    iterator tells of (Iterator.padded), or "wrap".
-    skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
-    iterator's stats()["damaged"] counts them. max_skipped: DataLossError where more records of an
-    epoch than this, or than this share ("5%"), are damaged; by default 1 %, and 10 at least.
-    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: half of the
-    run's (with_options).
-
-    FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
-    missing."""
-    if max_skipped is not None and not skip_damaged:
-        raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
-    ceiling = None if max_skipped is None else str(max_skipped)
-    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
-    names = [os.fspath(s) for s in specs]
-    text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
-    return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
-                              io, threads, budget_bytes, block_records), [], text, "record")
-
-
-@checked
-def range_(start: int, stop: Optional[int] = None, step: int = 1,
-           name: str = "value") -> Dataset:
-    """A column of int64."""
-    if stop is None:
-        start, stop = 0, start
-    return Dataset("range", (start, stop, step, name), [], f"range({start}, {stop}, {step})")
-
-
-@checked
-def from_arrays(columns: Mapping[str, Any]) -> Dataset:
-    """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
-    specs: List[ColumnSpec] = []
-    values = []
-    rows = 0
-    for name, value in columns.items():
-        if isinstance(value, list):
-            array = np.asarray(value)
-            value = value if array.dtype.kind in "SUO" else array
-        if isinstance(value, list):
-            specs.append((name, "bytes", (), False))
-        else:
-            specs.append(functions.infer_batch(name, value, ()))
-        values.append(functions.batch_value(value, specs[-1])[0])
-        rows = len(value)
-    return Dataset("rows", (specs, values, rows), [], f"from_arrays({', '.join(columns)})")
-
-
-@checked
-def from_generator(make: Callable[[], Iterable[Any]],
-                   output: Optional[Mapping[str, FeatureLike]] = None,
-                   version: str = "") -> Dataset:
-    """What make() gives, as tf.data's from_generator: each run calls it and iterates over that, on a
-    thread of the library; to go to a saved state, from the start. output: the columns, as for map;
-    without it the first element tells. version: as for map."""
-    name = getattr(make, "__name__", type(make).__name__)
-    if output is not None:
-        outputs, structure = functions.declared(output), None
-    else:
-        first = next(functions.elements_of(make), None)
-        if first is None:
-            raise ValueError(f"from_generator({name}): there are no elements from which to learn "
-                             "their columns; declare output=")
-        structure, values = structures.flatten(first)
-        outputs = [functions.infer_row(k, v) for k, v in values.items()]
-    call = functions.GeneratorFunction(make, None, outputs, structure)
-    return Dataset("from_generator", (call, outputs, version), [], f"from_generator({name})", structure)
-
 
 def _alike(datasets: Sequence[Dataset]) -> Any:
     return datasets[0]._structure if datasets else None
-
-
-def _several(given: Tuple[Any, ...]) -> Tuple[Any, Tuple[Any, ...]]:
-    """The datasets, be they arguments or a list, and the arguments behind a list."""
-    if len(given) > 0 and not isinstance(given[0], Dataset):
-        return given[0], given[1:]
-    return list(given), ()
-
-
-def concatenate(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
-    """One after another: concatenate(a, b), or of a list."""
-    several, rest = _several(datasets)
-    return _concatenate(several, *rest)
-
-
-def zip_(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
-    """Side by side: the columns of all, which must have different names. Ends with the shortest.
-    zip(a, b), or of a list."""
-    several, rest = _several(datasets)
-    return _zip(several, *rest)
-
-
-@overload
-def interleave(datasets: Sequence[Dataset], cycle: int, block: int = 1) -> Dataset: ...
-@overload
-def interleave(*datasets: Dataset, cycle: int, block: int = 1) -> Dataset: ...
-def interleave(*datasets: Any, **options: Any) -> Dataset:
-    """As tf.data's interleave: `cycle` datasets at a time, `block` elements of each in turn.
-    interleave(a, b, cycle=2), or of a list."""
-    several, rest = _taken(datasets, options)
-    return _interleave(several, *rest, **options)
-
-
-@overload
-def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
-        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
-        exact: bool = False) -> Dataset: ...
-@overload
-def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int = 0,
-        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
-        exact: bool = False) -> Dataset: ...
-def mix(*datasets: Any, **options: Any) -> Dataset:
-    """Each element from a dataset drawn by weight: mix(a, b, weights=[3, 1]), or of a list.
-    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it.
-    exact: nothing is drawn, and seed has no part in it; each element is of the dataset that lacks
-    most of its share so far. So weights [3, 1] are met in each four elements."""
-    several, rest = _taken(datasets, options)
-    return _mix(several, *rest, **options)
-
-
-def _taken(given: Tuple[Any, ...], options: Dict[str, Any]) -> Tuple[Any, Tuple[Any, ...]]:
-    if not given and "datasets" in options:
-        return options.pop("datasets"), ()
-    return _several(given)
 
 
 @checked
@@ -1113,12 +606,6 @@ def _zip(datasets: Sequence[Dataset]) -> Dataset:
 
 
 @checked
-def _interleave(datasets: Sequence[Dataset], cycle: Size, block: Size = 1) -> Dataset:
-    return Dataset("interleave", (cycle, block), datasets, f"interleave({cycle}, {block})",
-                   _alike(datasets))
-
-
-@checked
 def _mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: Seed = 0,
          exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
          exact: bool = False) -> Dataset:
@@ -1126,33 +613,3 @@ def _mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None,
     policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
     return Dataset("mix", (weights, seed, policies, exact), datasets,
                    f"mix({weights}, {'exact=True' if exact else f'seed={seed}'})", _alike(datasets))
-
-
-@checked
-def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
-           exhausted: Union[Exhausted, Sequence[Exhausted]] = "stop") -> Dataset:
-    """Each element from the dataset whose number comes next in `choice`, as tf.data's
-    choose_from_datasets. choice: numbers from 0 on, which are repeated without end; or a dataset
-    whose rows have one int64 alone, with which it ends. exhausted, for all or for each, where a
-    dataset is chosen that has ended: "stop", "drop" it and pass such numbers, or "repeat" it. It
-    ends once all have.
-
-    ValueError: a number that no dataset has, from iterators where the choice is a dataset."""
-    policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
-    if isinstance(choice, Dataset):
-        return Dataset("choose", (policies,), [*datasets, choice], "choose()", _alike(datasets))
-    numbers = np.asarray(choice, np.int64)
-    if numbers.size == 0:
-        raise ValueError("choose: choice has no numbers")
-    wrong = numbers[(numbers < 0) | (numbers >= len(datasets))]
-    if wrong.size:
-        raise ValueError(f"choose: choice has {wrong[0]}, which is the number of no dataset; there "
-                         f"are {len(datasets)}, from 0 on")
-    # A repetition of few would begin anew all the time.
-    repeated = from_arrays({"choice": np.tile(numbers, -(-1024 // numbers.size))}).repeat()
-    return Dataset("choose", (policies,), [*datasets, repeated], f"choose({choice!r:.60})",
-                   _alike(datasets))
-
-
-__all__ = ["BytesArray", "Dataset", "Ragged", "Trace", "choose", "concatenate", "dtype_name",
-           "from_arrays", "from_generator", "interleave", "mix", "range_", "read", "zip_"]

@@ -112,11 +112,11 @@ def targets(folder):
     }
     for name, arguments in functions.items():
         found[name] = (getattr(sf, name), arguments)
-    from shardfeed import dataset
+    from shardfeed import sources
     for name, arguments in [("mix", {"datasets": pair}), ("concatenate", {"datasets": pair}),
                             ("zip", {"datasets": columns}),
                             ("interleave", {"datasets": pair, "cycle": 2})]:
-        found[name] = (getattr(dataset, "_" + name), arguments)
+        found[name] = (getattr(sources, "_" + name), arguments)
     it = iter(parsed)
     found["Iterator.load_state_dict"] = (it.load_state_dict, {"state": it.state_dict()})
     writer = sf.write(folder + "/w@1", overwrite=True)

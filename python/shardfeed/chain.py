@@ -1,0 +1,250 @@
+"""What a chain of steps is, and how it is run; dataset.py has the steps."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import iterator, ranks, step_arguments
+from ._core import Dataset as CoreDataset
+from ._core import Trace
+from .arguments import Count, Device, Size, Threads, checked_methods
+from .device import DeviceView
+from .views import Drawing, View
+
+
+def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...]) -> Any:
+    if method == "records":
+        return arguments[0].rows(arguments[1])
+    if method == "rows":
+        return CoreDataset.rows(*arguments[:2])
+    if method in ("shards", "range", "from_generator"):
+        return getattr(CoreDataset, method)(*arguments)
+    cores = [ds._core for ds in inputs]
+    if method == "shard" and arguments == (None, None):
+        arguments = ranks.rank_and_world()
+    if method == "choose":
+        return CoreDataset.choose(cores[:-1], cores[-1], *arguments)
+    if method in ("concatenate", "zip", "interleave", "mix"):
+        return getattr(CoreDataset, method)(cores, *arguments)
+    return getattr(cores[0], method)(*(arguments[:2] if method == "parse" else arguments))
+
+
+@checked_methods
+class Chain:
+    """A step and the chains that are its inputs. Immutable but for the number of its next epoch.
+
+    The extension's dataset is made when it is asked for, in each process anew.
+    """
+
+    def __init__(self, method: str, arguments: Tuple[Any, ...], inputs: Sequence["Chain"],
+                 text: str, structure: Any = None, options: Optional[Dict[str, Any]] = None):
+        self._method = method
+        self._arguments = arguments
+        self._inputs = tuple(inputs)
+        self._text = text
+        self._structure = structure
+        self._options: Dict[str, Any] = dict(options if options is not None else
+                                             inputs[0]._options if inputs else {})
+        # Ragged columns that are to be Sparse in batches.
+        self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
+        if method == "parse":
+            self._sparse += arguments[2]
+        # Its rank is found where it runs.
+        self._finds_rank: bool = (method == "shard" and arguments == (None, None) or
+                                  any(ds._finds_rank for ds in self._inputs))
+        self._epochs = iterator.Epochs()
+        self._made: Any = None
+        self._made_for: Any = None  # (process, rank and world)
+        self._records_made: Any = None
+        self._core  # noqa: B018  what is wrong is told at once
+
+    @property
+    def _core(self) -> Any:
+        # A lock of the parent's may be held forever in a child.
+        wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
+        if self._made is None or self._made_for != wanted:
+            self._made = _core_of(self._method, self._inputs, self._arguments)
+            self._records_made = None
+            self._made_for = wanted
+        return self._made
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_made": None, "_records_made": None, "_made_for": None}
+
+    def __repr__(self) -> str:
+        if not self._inputs:
+            return self._text
+        if len(self._inputs) == 1:
+            return f"{self._inputs[0]!r}.{self._text}"
+        name, rest = self._text.split("(", 1)
+        joined = ", ".join(map(repr, self._inputs))
+        return f"{name}([{joined}]{', ' if rest != ')' else ''}{rest}"
+
+    # ---- Running
+
+    def _shared(self) -> bool:
+        """Elements are in memory that is delivered again."""
+        return self._method in ("cache", "cache_on_disk", "snapshot", "rows") or any(ds._shared() for ds in self._inputs)
+
+    def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
+               epoch: Optional[int] = None, **options: Any) -> iterator.Iterator:
+        it = iterator.start(self._core, self._structure, convert, not self._shared(), blocks,
+                            **{**self._options, **options, "epoch": self._epochs.take(epoch)})
+        it.epochs = self._epochs
+        return it
+
+    def __iter__(self) -> iterator.Iterator:
+        return self._start()
+
+    def start(self, *, epoch: Optional[Count] = None, threads: Optional[Threads] = None,
+              budget_bytes: Optional[Count] = None, deterministic: Optional[bool] = None,
+              headspace: Optional[bool] = None, trace: Optional[Trace] = None,
+              cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
+              tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> iterator.Iterator:
+        """An iterator; options as with_options. epoch: which one it is, for orders and random
+        numbers; without it, the one behind that of the dataset's last iterator, the first being 0.
+        A chain that repeats its source E times has the epochs from E * epoch on."""
+        given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
+                 "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
+                 "autotune": autotune, "tuning": tuning}
+        return self._start(epoch=epoch, **step_arguments.given(given))
+
+    def set_epoch(self, epoch: Count) -> None:
+        """The dataset's next iterator takes this epoch."""
+        self._epochs.next = epoch
+
+    def blocks(self) -> View:
+        """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
+        dicts of arrays. The quickest way to all."""
+        if self._core.batched():
+            raise ValueError("blocks: the elements here are batches")
+        return View(self, None, blocks=True)
+
+    def numpy(self) -> View:
+        return View(self, None)
+
+    def torch(self) -> View:
+        """Iterators that give torch.Tensors, of the same memory."""
+        return View(self, "torch")
+
+    def jax(self) -> View:
+        """Iterators that give jax.Arrays."""
+        return View(self, "jax")
+
+    def tf(self) -> View:
+        """Iterators that give eager tf.Tensors."""
+        return View(self, "tf")
+
+    def cuda(self, device: Device = 0, *, normalize: Optional[Mapping[str, Any]] = None,
+             depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
+        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
+        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
+        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
+
+        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
+        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
+        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
+        pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
+        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
+        the legacy default stream, behind torch() torch's current one.
+
+        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
+        message tells what was looked for."""
+        if not self._core.batched():
+            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
+                             "batch first")
+        return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
+
+    # ---- What it is
+
+    @property
+    def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
+        """{column: (dtype, shape of a row, is ragged)}; 0 in a shape is any length."""
+        return {name: (dtype, shape, is_ragged)
+                for name, dtype, shape, is_ragged in self._core.spec()}
+
+    @property
+    def batched(self) -> bool:
+        return self._core.batched()
+
+    def __len__(self) -> int:
+        """Elements, exactly. TypeError: that cannot be known without running it."""
+        length = self._core.length()
+        if isinstance(length, str):
+            raise TypeError(f"the length of {self!r} cannot be known: {length}")
+        return length
+
+    @property
+    def _records(self) -> Any:
+        """Records by number, of the shards that the chain reads."""
+        core = self._core
+        if self._records_made is None:
+            self._records_made = core.records()
+        if self._records_made is None:
+            raise TypeError(f"{self!r} does not read shards")
+        return self._records_made
+
+    def _by_number(self, numbers: Sequence[int]) -> List[Any]:
+        source = self
+        while source._inputs:
+            source = source._inputs[0]
+        shards = source._method == "shards"
+        chosen = self._numbers_in_shards(source, numbers) if shards else []
+        if shards and source is self:
+            return source._records.get(chosen, 0)
+        try:
+            core = self._core.with_source(source._records.rows(chosen) if shards else source._core)
+        except ValueError as e:
+            raise TypeError(f"{self!r} has no elements by number: {e}; only sf.read has, and parse, "
+                            "decode_image, map and select behind it") from None
+        return list(iterator.start(core, self._structure, None, True,
+                                   threads=1 if len(chosen) < 64 else 0))
+
+    @staticmethod
+    def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:
+        """Of elements, the numbers of their records: others where sf.read was told which to read."""
+        ranges = source._arguments[1]
+        if ranges is None:
+            return list(numbers)
+        first = np.array([begin for begin, _ in ranges], np.int64)
+        ends = np.cumsum([count for _, count in ranges], dtype=np.int64)
+        chosen = np.asarray(numbers, np.int64)
+        which = np.searchsorted(ends, chosen, "right")
+        begins = np.concatenate([[0], ends[:-1]])
+        return (first[which] + chosen - begins[which]).tolist()
+
+    def __getitem__(self, key: Any) -> Any:
+        """ds[7], ds[-1]: the element of that record; ds[2:9], ds[[5, 3]]: several, at once."""
+        n = len(self)
+        if isinstance(key, slice):
+            return self._by_number(range(*key.indices(n)))
+        if isinstance(key, (list, tuple, np.ndarray, range)):
+            return self._by_number([_number(i, n) for i in key])
+        return self._by_number([_number(key, n)])[0]
+
+    def place(self, number: Count) -> Tuple[str, int, int]:
+        """Where the record of element `number` is: (path of the shard, number in it, byte of its
+        frame)."""
+        source = self
+        while len(source._inputs) == 1:
+            source = source._inputs[0]
+        if source._method == "shards" and source._arguments[1] is not None:
+            n = sum(count for _, count in source._arguments[1])
+            number = self._numbers_in_shards(source, [_number(number, n)])[0]
+        return self._records.place(number)
+
+    def draw(self) -> Drawing:
+        """The chain as a picture: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
+        return Drawing(self)
+
+
+def _number(i: Any, n: int) -> int:
+    if isinstance(i, (bool, np.bool_)) or not hasattr(i, "__index__"):
+        raise TypeError("records have numbers: ds[7], ds[2:9] or ds[[5, 3]]; "
+                        f"{i!r} is none")
+    if not -n <= i < n:
+        raise IndexError(f"record {i} of {n}")
+    return int(i) % n

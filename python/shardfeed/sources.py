@@ -1,0 +1,205 @@
+"""Datasets to begin a chain with: what is read or made, and several others as one."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
+                    Union, overload)
+
+import numpy as np
+
+from . import functions
+from . import structure as structures
+from .arguments import Count, Size, Threads, checked
+from .dataset import Dataset, Exhausted, _alike, _concatenate, _mix, _zip
+from .features import ColumnSpec, FeatureLike
+
+Records = Union[str, Sequence[Tuple[int, int]], None]
+End = Literal["drop", "pad", "wrap"]
+Io = Literal["auto", "uring", "threads", "mmap"]
+
+
+def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
+    """(first, count) of each range; of the text "0-99,200", as the command line has it."""
+    if records is None or not isinstance(records, str):
+        return None if records is None else [(int(a), int(n)) for a, n in records]
+    found = []
+    for part in records.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if match is None:
+            raise ValueError(f"records {records!r}: wanted is, for example, '0-99,200'")
+        first = int(match[1])
+        last = int(match[2]) if match[2] else first
+        if last < first:
+            raise ValueError(f"records {records!r}: {first}-{last} ends before it begins")
+        found.append((first, last - first + 1))
+    return found
+
+
+@checked
+def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
+         records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
+         skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
+         threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
+    """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
+    or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
+
+    records: ranges of record numbers, "0-99,200" or [(first, count)].
+    batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
+    an epoch is dropped ("drop"), or the epoch's first records fill it up: "pad", whose rows the
+    iterator tells of (Iterator.padded), or "wrap".
+    skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
+    iterator's stats()["damaged"] counts them. max_skipped: DataLossError where more records of an
+    epoch than this, or than this share ("5%"), are damaged; by default 1 %, and 10 at least.
+    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: half of the
+    run's (with_options).
+
+    FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
+    missing."""
+    if max_skipped is not None and not skip_damaged:
+        raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
+    ceiling = None if max_skipped is None else str(max_skipped)
+    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
+    names = [os.fspath(s) for s in specs]
+    text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
+    return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
+                              io, threads, budget_bytes, block_records), [], text, "record")
+
+
+@checked
+def range_(start: int, stop: Optional[int] = None, step: int = 1,
+           name: str = "value") -> Dataset:
+    """A column of int64."""
+    if stop is None:
+        start, stop = 0, start
+    return Dataset("range", (start, stop, step, name), [], f"range({start}, {stop}, {step})")
+
+
+@checked
+def from_arrays(columns: Mapping[str, Any]) -> Dataset:
+    """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
+    specs: List[ColumnSpec] = []
+    values = []
+    rows = 0
+    for name, value in columns.items():
+        if isinstance(value, list):
+            array = np.asarray(value)
+            value = value if array.dtype.kind in "SUO" else array
+        if isinstance(value, list):
+            specs.append((name, "bytes", (), False))
+        else:
+            specs.append(functions.infer_batch(name, value, ()))
+        values.append(functions.batch_value(value, specs[-1])[0])
+        rows = len(value)
+    return Dataset("rows", (specs, values, rows), [], f"from_arrays({', '.join(columns)})")
+
+
+@checked
+def from_generator(make: Callable[[], Iterable[Any]],
+                   output: Optional[Mapping[str, FeatureLike]] = None,
+                   version: str = "") -> Dataset:
+    """What make() gives, as tf.data's from_generator: each run calls it and iterates over that, on a
+    thread of the library; to go to a saved state, from the start. output: the columns, as for map;
+    without it the first element tells. version: as for map."""
+    name = getattr(make, "__name__", type(make).__name__)
+    if output is not None:
+        outputs, structure = functions.declared(output), None
+    else:
+        first = next(functions.elements_of(make), None)
+        if first is None:
+            raise ValueError(f"from_generator({name}): there are no elements from which to learn "
+                             "their columns; declare output=")
+        structure, values = structures.flatten(first)
+        outputs = [functions.infer_row(k, v) for k, v in values.items()]
+    call = functions.GeneratorFunction(make, None, outputs, structure)
+    return Dataset("from_generator", (call, outputs, version), [], f"from_generator({name})", structure)
+
+
+# ---- Of several
+
+
+def _several(given: Tuple[Any, ...]) -> Tuple[Any, Tuple[Any, ...]]:
+    """The datasets, be they arguments or a list, and the arguments behind a list."""
+    if len(given) > 0 and not isinstance(given[0], Dataset):
+        return given[0], given[1:]
+    return list(given), ()
+
+
+def concatenate(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
+    """One after another: concatenate(a, b), or of a list."""
+    several, rest = _several(datasets)
+    return _concatenate(several, *rest)
+
+
+def zip_(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
+    """Side by side: the columns of all, which must have different names. Ends with the shortest.
+    zip(a, b), or of a list."""
+    several, rest = _several(datasets)
+    return _zip(several, *rest)
+
+
+@overload
+def interleave(datasets: Sequence[Dataset], cycle: int, block: int = 1) -> Dataset: ...
+@overload
+def interleave(*datasets: Dataset, cycle: int, block: int = 1) -> Dataset: ...
+def interleave(*datasets: Any, **options: Any) -> Dataset:
+    """As tf.data's interleave: `cycle` datasets at a time, `block` elements of each in turn.
+    interleave(a, b, cycle=2), or of a list."""
+    several, rest = _taken(datasets, options)
+    return _interleave(several, *rest, **options)
+
+
+@overload
+def mix(datasets: Sequence[Dataset], weights: Optional[Sequence[float]] = None, seed: int = 0,
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+        exact: bool = False) -> Dataset: ...
+@overload
+def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int = 0,
+        exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
+        exact: bool = False) -> Dataset: ...
+def mix(*datasets: Any, **options: Any) -> Dataset:
+    """Each element from a dataset drawn by weight: mix(a, b, weights=[3, 1]), or of a list.
+    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it.
+    exact: nothing is drawn, and seed has no part in it; each element is of the dataset that lacks
+    most of its share so far. So weights [3, 1] are met in each four elements."""
+    several, rest = _taken(datasets, options)
+    return _mix(several, *rest, **options)
+
+
+def _taken(given: Tuple[Any, ...], options: Dict[str, Any]) -> Tuple[Any, Tuple[Any, ...]]:
+    if not given and "datasets" in options:
+        return options.pop("datasets"), ()
+    return _several(given)
+
+
+@checked
+def _interleave(datasets: Sequence[Dataset], cycle: Size, block: Size = 1) -> Dataset:
+    return Dataset("interleave", (cycle, block), datasets, f"interleave({cycle}, {block})",
+                   _alike(datasets))
+
+
+@checked
+def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
+           exhausted: Union[Exhausted, Sequence[Exhausted]] = "stop") -> Dataset:
+    """Each element from the dataset whose number comes next in `choice`, as tf.data's
+    choose_from_datasets. choice: numbers from 0 on, which are repeated without end; or a dataset
+    whose rows have one int64 alone, with which it ends. exhausted, for all or for each, where a
+    dataset is chosen that has ended: "stop", "drop" it and pass such numbers, or "repeat" it. It
+    ends once all have.
+
+    ValueError: a number that no dataset has, from iterators where the choice is a dataset."""
+    policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
+    if isinstance(choice, Dataset):
+        return Dataset("choose", (policies,), [*datasets, choice], "choose()", _alike(datasets))
+    numbers = np.asarray(choice, np.int64)
+    if numbers.size == 0:
+        raise ValueError("choose: choice has no numbers")
+    wrong = numbers[(numbers < 0) | (numbers >= len(datasets))]
+    if wrong.size:
+        raise ValueError(f"choose: choice has {wrong[0]}, which is the number of no dataset; there "
+                         f"are {len(datasets)}, from 0 on")
+    # A repetition of few would begin anew all the time.
+    repeated = from_arrays({"choice": np.tile(numbers, -(-1024 // numbers.size))}).repeat()
+    return Dataset("choose", (policies,), [*datasets, repeated], f"choose({choice!r:.60})",
+                   _alike(datasets))

@@ -1,0 +1,60 @@
+"""Arguments of steps, as the extension takes them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from .arguments import shown
+
+
+def count(step: str, what: str, value: Any, least: int = 0) -> int:
+    """A number that a step takes; numbers of NumPy too."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{step}: {what} must be a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{step}: {what} must be at least {least}, not {value}")
+    return int(value)
+
+
+def size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
+    if isinstance(size, (int, np.integer)):
+        return int(size), int(size)
+    if len(size) != 2:
+        raise ValueError(f"size {size!r}: one number of pixels, or (height, width)")
+    return int(size[0]), int(size[1])
+
+
+def two(name: str, values: Sequence[float]) -> Tuple[float, float]:
+    if len(values) != 2:
+        raise ValueError(f"{name} {values!r}: two numbers are wanted, the least and the most")
+    return float(values[0]), float(values[1])
+
+
+def channels(values: Union[float, Sequence[float], None], channels: int) -> List[float]:
+    if values is None:
+        return []
+    if isinstance(values, (int, float)):
+        return [float(values)] * channels
+    return [float(v) for v in values]
+
+
+def given(options: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def padding(step: str, padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, Any]]:
+    """(length, value) of each column: an int, a float or bytes."""
+    made = {}
+    for name, how in (padding or {}).items():
+        length, value = how if isinstance(how, tuple) and len(how) == 2 else (0, how)
+        if isinstance(value, str):
+            value = value.encode()
+        elif isinstance(value, (np.integer, np.floating, np.bool_)):
+            value = value.item()
+        if not isinstance(value, (int, float, bytes)):
+            raise TypeError(f"{step}: padding: column {name!r} takes a number, bytes, or (length, "
+                            f"one of these), not {shown(how)}")
+        made[name] = (count(f"{step}: padding: column {name!r}", "the length", length), value)
+    return made
