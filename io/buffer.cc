@@ -73,11 +73,14 @@ std::shared_ptr<Buffer> BufferPool::Allocate(size_t size) {
     size = SizeClass(size);
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      const auto idle = idle_.find(size);
-      if (idle != idle_.end() && !idle->second.empty()) {
+      // One that is up to twice as large will do: where hardly two requests are alike, each size
+      // would come to keep buffers of its own.
+      const auto idle = idle_.lower_bound(size);
+      if (idle != idle_.end() && idle->first / 2 <= size) {
         buffer = idle->second.back();
         idle->second.pop_back();
-        idle_bytes_ -= size;
+        idle_bytes_ -= buffer->size();
+        if (idle->second.empty()) idle_.erase(idle);
       }
     }
     if (buffer == nullptr) buffer = new Buffer(AllocateAligned(size), size);

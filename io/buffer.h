@@ -65,7 +65,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // A buffer of at least `size` bytes, and less than an eighth more. As Buffer::Allocate.
+  // A buffer of at least `size` bytes: less than an eighth more, or one that was used before, of up
+  // to twice as many. As Buffer::Allocate.
   std::shared_ptr<Buffer> Allocate(size_t size);
 
   // From here on nothing stays allocated for later: for when only buffers that are still in use

@@ -123,22 +123,24 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
   const PipelineState& first = states->front();
   for (const PipelineState& state : *states) {
     if (state.chain != first.chain || state.epoch != first.epoch) {
-      return Unfit(fmt::format("the states are of several runs: one of chain {} in epoch {}, "
-                               "another of {} in epoch {}",
-                               first.chain, first.epoch, state.chain, state.epoch));
+      return Unfit(
+          fmt::format("the states are of several runs: one of chain {} in epoch {}, "
+                      "another of {} in epoch {}",
+                      first.chain, first.epoch, state.chain, state.epoch));
     }
     if (!state.ranks || state.ranks->size() != 2 || !state.size) {
       return Unfit(fmt::format(
           "states of a chain with '{}' cannot be merged: it holds rows back, counts those of its "
-          "rank, has several inputs, or makes rows that do not tell their record; go on with as many "
+          "rank, has several inputs, or makes rows that do not tell their record; go on with as "
+          "many "
           "ranks, each from its own state",
           state.alone));
     }
     const bool same_start = (state.merged == nullptr) == (first.merged == nullptr) &&
                             (state.merged == nullptr || *state.merged == *first.merged);
     if ((*state.ranks)[1] != (*first.ranks)[1] || !same_start || state.size != first.size) {
-      return Unfit(fmt::format("the states are of several runs: {} and {}",
-                               RanksText(*first.ranks), RanksText(*state.ranks)));
+      return Unfit(fmt::format("the states are of several runs: {} and {}", RanksText(*first.ranks),
+                               RanksText(*state.ranks)));
     }
   }
   std::sort(states->begin(), states->end(), [](const PipelineState& a, const PipelineState& b) {
@@ -149,9 +151,9 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
     if (rank < states->size() && (*(*states)[rank].ranks)[0] == rank) continue;
     const bool twice = rank > 0 && rank - 1 < states->size() && rank < states->size() &&
                        (*(*states)[rank].ranks)[0] < rank;
-    return Unfit(twice ? fmt::format("the state of rank {} was given twice",
-                                     (*(*states)[rank].ranks)[0])
-                       : fmt::format("the state of rank {} of {} is missing", rank, world));
+    return Unfit(
+        twice ? fmt::format("the state of rank {} was given twice", (*(*states)[rank].ranks)[0])
+              : fmt::format("the state of rank {} of {} is missing", rank, world));
   }
   return absl::OkStatus();
 }

@@ -14,9 +14,7 @@ using testing::TestFolder;
 using testing::WriteShards;
 
 // Of an epoch of which ranks 0, 1 and 2 of three have delivered 40, 3 and 11 records.
-Leftover OfThreeRanks() {
-  return {.epoch = 1, .behind = 120, .runs = {{10, 3, 37}, {35, 3, 29}}};
-}
+Leftover OfThreeRanks() { return {.epoch = 1, .behind = 120, .runs = {{10, 3, 37}, {35, 3, 29}}}; }
 
 TEST(LeftoverTest, PlacesAreRightBeforeWhatFollows) {
   const Leftover left = OfThreeRanks();
