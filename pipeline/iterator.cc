@@ -261,6 +261,7 @@ absl::StatusOr<std::string> Iterator::State() const {
       state.delivered = delivered_;
     }
   }
+  if (queue_ == nullptr) return error_;
   queue_->Save(&state.place.emplace());
   return state.Format();
 }
@@ -301,12 +302,13 @@ absl::Status Iterator::Load(std::string_view text) {
   if (Forked()) {
     Abandon();
     options_.trace = nullptr;
-    if (absl::Status status = Open(); !status.ok()) return status;
-  } else if (!begins_alike) {
-    if (absl::Status status = Open(); !status.ok()) return status;
-  } else if (merged || other_epoch) {
+    if (absl::Status status = Open(); !status.ok()) return error_ = status;
+  } else if (merged || other_epoch || !begins_alike || queue_ == nullptr) {
+    // The threads of the stages before read the context: they end first.
+    queue_ = nullptr;
+    context_->merged = merged_;
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, state->epoch);
-    if (!stage.ok()) return stage.status();
+    if (!stage.ok()) return error_ = stage.status();
     queue_ = std::make_unique<ElementQueue>(*std::move(stage));
   }
   error_ = absl::OkStatus();

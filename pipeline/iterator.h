@@ -153,7 +153,7 @@ class Iterator {
   RunOptions options_;
   std::shared_ptr<RunContext> context_;
   std::unique_ptr<Autotuner> tuner_;
-  std::unique_ptr<ElementQueue> queue_;
+  std::unique_ptr<ElementQueue> queue_;  // null where Load has failed, as error_ says
   uint64_t forks_ = 0;
   mutable std::string chain_;  // once it was asked for
   // Where the run began, if not at the beginning of its epoch.

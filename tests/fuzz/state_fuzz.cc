@@ -1,9 +1,11 @@
 // A pipeline takes any state: it refuses it, or stands at a place that it can save and come back
-// to. The first byte chooses the chain and whether the rest is the state's text, or numbers of a
-// place (LEB128) under a head that fits.
+// to. The first byte chooses the chain and whether the rest is the state's text, or numbers
+// (LEB128) under a head that fits: of a place, or of what merged states have left of an epoch.
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace {
 constexpr int kElements = 12;
 // Text that begins so is a whole state.
 constexpr uint8_t kText = 0x80;
+constexpr uint8_t kMerged = 0x40;
 
 // Rows with a number and a list of (number % 7) numbers.
 Dataset Rows(int n) {
@@ -85,6 +88,18 @@ const std::vector<Dataset>& Chains() {
             .Batch(5),
         shards.Shuffle(7).Batch(9),
         shards.InterleaveShards(2).Shard(1, 3).Repeat(2),
+        shards.Shuffle(5, 20)
+            .Shard(1, 2)
+            .FlatMap({{"n", DType::kInt64, {}}},
+                     [](const Batch& in, size_t row, RowEmitter& out) {
+                       const size_t digits = in.Row<std::string_view>(0, row)[0].size() - 7;
+                       for (size_t i = 0; i < digits; ++i) {
+                         out.Begin();
+                         out.Out<int64_t>(0)[0] = static_cast<int64_t>(i);
+                       }
+                       return absl::OkStatus();
+                     })
+            .Batch(4),
     };
   }();
   return *chains;
@@ -98,7 +113,7 @@ std::unique_ptr<Iterator> Start(const Dataset& chain) {
   return *chain.Start(options);
 }
 
-std::string StateText(const std::string& saved, const uint8_t* data, size_t size) {
+std::string StateText(const std::string& saved, bool merged, const uint8_t* data, size_t size) {
   nlohmann::json state = nlohmann::json::parse(saved);
   std::vector<uint64_t> place;
   uint64_t number = 0;
@@ -110,7 +125,17 @@ std::string StateText(const std::string& saved, const uint8_t* data, size_t size
     place.push_back(std::exchange(number, 0));
     shift = 0;
   }
-  state["place"] = place;
+  if (!merged || place.size() < 3) {
+    state["place"] = place;
+    return state.dump();
+  }
+  for (const char* of_ranks : {"ranks", "size", "place"}) state.erase(of_ranks);
+  const auto parts = place.begin() + 3;
+  const auto left = parts + std::min<ptrdiff_t>(place[2] % 16, place.end() - parts);
+  state["merged"] = {{"epoch", place[0]},
+                     {"behind", place[1]},
+                     {"parts", std::vector<uint64_t>(parts, left)},
+                     {"left", std::vector<uint64_t>(left, place.end())}};
   return state.dump();
 }
 
@@ -134,10 +159,11 @@ std::vector<std::string> Follow(Iterator& it) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const Dataset& chain = Chains()[(data[0] & ~kText) % Chains().size()];
+  const Dataset& chain = Chains()[(data[0] & ~(kText | kMerged)) % Chains().size()];
   const auto it = Start(chain);
-  const std::string text = data[0] & kText ? std::string(testing::View(data + 1, size - 1))
-                                           : StateText(*it->State(), data + 1, size - 1);
+  const std::string text =
+      data[0] & kText ? std::string(testing::View(data + 1, size - 1))
+                      : StateText(*it->State(), (data[0] & kMerged) != 0, data + 1, size - 1);
   if (!it->Load(text).ok()) {
     Batch batch;
     (void)it->Next(&batch);
