@@ -67,7 +67,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
           return WriteTextIndex(TextIndexPath(path, flags.export_format), **index);
         });
   }
-  if (!status.ok()) return ReportError(set->version.Explain(status));
+  if (!status.ok()) return ReportError(set->version.CheckUnchanged(status));
   const double seconds = watch.Seconds();
   if (options.json) {
     const nlohmann::ordered_json json = {{"shards", set->paths.size()},

@@ -152,8 +152,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   bool has_manifest = false;
   if (set->sharded_name) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set->directory, set->stem));
-    if (manifest.ok() && manifest->suffix == set->suffix &&
-        manifest->shards.size() == set->paths.size() &&
+    if (manifest.ok() && Describes(*manifest, *set) &&
         manifest->num_records() == (*access)->num_records()) {
       schema = manifest->schema;
       made_by = manifest->made_by;

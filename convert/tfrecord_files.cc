@@ -111,9 +111,8 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
   by_reference_.clear();
   records_of_shard_.clear();
   indexes_.assign(files_.size(), nullptr);
-  absl::Status status = files_.Stat();
-  if (status.ok()) status = set_.version.CheckUnchanged();
-  if (!status.ok()) return set_.version.Explain(status);
+  absl::Status status = set_.version.CheckUnchanged(files_.Stat());
+  if (!status.ok()) return status;
   if (skips_defects()) return CountPastDefects(stop, progress);
   std::atomic<uint64_t> passed{0};
   status = ParallelFor(files_.size(), ThreadCount(0), stop, [&](size_t shard) -> absl::Status {
@@ -121,7 +120,7 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
     options.stop = stop;
     absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
         OpenOrBuildIndex(files_.path(shard), options);
-    if (!index.ok()) return set_.version.Explain(index.status());
+    if (!index.ok()) return set_.version.CheckUnchanged(index.status());
     indexes_[shard] = *std::move(index);
     const uint64_t bytes = passed += files_.file_bytes(shard);
     if (progress) progress(bytes);

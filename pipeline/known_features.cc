@@ -10,10 +10,7 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
   if (set.sharded_name) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
     if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
-    if (manifest.ok() && manifest->suffix == set.suffix &&
-        manifest->shards.size() == set.paths.size()) {
-      return manifest->schema;
-    }
+    if (manifest.ok() && Describes(*manifest, set)) return manifest->schema;
     // One that is damaged is as good as none; one that cannot be read may say something else.
     if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
         !absl::IsDataLoss(manifest.status())) {

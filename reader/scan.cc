@@ -17,8 +17,8 @@ absl::Status ScanDataset(
         reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
         absl::StatusOr<std::unique_ptr<ShardReader>> reader =
             ShardReader::Open(set.paths[i], reading);
-        if (!reader.ok()) return set.version.Explain(reader.status());
-        if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
+        absl::Status opened = set.version.CheckUnchanged(reader.status());
+        if (!opened.ok()) return opened;
         RecordBlock block;
         uint64_t passed = 0;
         while (true) {

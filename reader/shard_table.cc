@@ -43,8 +43,8 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
                                     [&](size_t shard) { return table->Find(shard, options); });
   // Not some shards of one dataset and some of the next.
-  if (status.ok()) status = set.version.CheckUnchanged();
-  if (!status.ok()) return set.version.Explain(std::move(status));
+  status = set.version.CheckUnchanged(std::move(status));
+  if (!status.ok()) return status;
   table->begin_.reserve(set.paths.size() + 1);
   table->begin_.push_back(0);
   for (const Shard& shard : table->shards_) {
@@ -185,11 +185,11 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
     if (opened_[shard].index != nullptr) return opened_[shard].index;
   }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(known.path));
-  if (!index.ok()) return version_.Explain(index.status());
+  if (!index.ok()) return version_.CheckUnchanged(index.status());
   const IndexSummary& summary = (*index)->summary();
   if (summary.records != known.summary.records ||
       summary.records_digest != known.summary.records_digest) {
-    return version_.Explain(absl::AbortedError(
+    return version_.CheckUnchanged(absl::AbortedError(
         fmt::format("{}: describes other records than when the dataset was opened; open it again",
                     IndexPath(known.path))));
   }
@@ -213,9 +213,9 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   }
   const Shard& known = shards_[shard];
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(known.path);
-  if (!file.ok()) return version_.Explain(file.status());
+  if (!file.ok()) return version_.CheckUnchanged(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {
-    return version_.Explain(absl::FailedPreconditionError(
+    return version_.CheckUnchanged(absl::FailedPreconditionError(
         fmt::format("{}: has {} bytes, and had {} when it was indexed; make the index anew with "
                     "'shardfeed index'",
                     known.path, (*file)->size(), known.summary.shard_bytes)));
@@ -223,7 +223,7 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   const absl::StatusOr<FileBirth> birth = BirthOf((*file)->fd(), known.path);
   if (!birth.ok()) return birth.status();
   if (*birth != known.birth) {
-    return version_.Explain(absl::AbortedError(fmt::format(
+    return version_.CheckUnchanged(absl::AbortedError(fmt::format(
         "{}: another file has taken its place since the dataset was opened; open it again",
         known.path)));
   }

@@ -28,21 +28,15 @@ DatasetVersion DatasetVersion::Of(const std::string& directory, const std::strin
   return version;
 }
 
-absl::Status DatasetVersion::CheckUnchanged() const {
-  if (stem_.empty()) return absl::OkStatus();
+absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
+  if (stem_.empty() || absl::IsCancelled(so_far)) return so_far;
   const std::string manifest = ManifestPath(directory_, stem_);
   // In this order: the record is removed after the manifest was put in place.
   struct stat info;
   const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
-  if (!being_replaced && IdentityOf(manifest) == manifest_) return absl::OkStatus();
+  if (!being_replaced && IdentityOf(manifest) == manifest_) return so_far;
   return absl::AbortedError(
       fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));
-}
-
-absl::Status DatasetVersion::Explain(absl::Status status) const {
-  if (status.ok() || absl::IsCancelled(status)) return status;
-  absl::Status unchanged = CheckUnchanged();
-  return unchanged.ok() ? status : unchanged;
 }
 
 }  // namespace shardfeed

@@ -27,13 +27,12 @@ class DatasetVersion {
   const std::string& directory() const { return directory_; }
   const std::string& stem() const { return stem_; }
 
+  // `so_far` is of a step that used the dataset's files, which may have failed for this reason.
+  //
   // Aborted: another dataset has taken the name since, or is about to. A file of the dataset that
-  // was opened before an OK is one of this version.
-  absl::Status CheckUnchanged() const;
-
-  // `status` of a step that used the dataset's files: where that failed because another dataset
-  // has taken the name, that is what is told.
-  absl::Status Explain(absl::Status status) const;
+  // was opened before an OK is one of this version. Else, and where the step was cancelled,
+  // `so_far`.
+  absl::Status CheckUnchanged(absl::Status so_far = absl::OkStatus()) const;
 
  private:
   std::string directory_;

@@ -188,13 +188,14 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
   return ParseManifest(*text, path);
 }
 
+bool Describes(const Manifest& manifest, const ShardSet& set) {
+  return manifest.shards.size() == set.paths.size() && manifest.suffix == set.suffix;
+}
+
 std::optional<Manifest> FindManifest(const ShardSet& set) {
   if (!set.sharded_name) return std::nullopt;
   absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
-  if (!manifest.ok() || manifest->shards.size() != set.paths.size() ||
-      manifest->suffix != set.suffix) {
-    return std::nullopt;
-  }
+  if (!manifest.ok() || !Describes(*manifest, set)) return std::nullopt;
   return *std::move(manifest);
 }
 

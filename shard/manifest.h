@@ -56,8 +56,11 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string&
 // NotFound: there is none. DataLoss: as ParseManifest. Others, as ReadFile: it cannot be read.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 
+// Whether it describes as many shards of that name.
+bool Describes(const Manifest& manifest, const ShardSet& set);
+
 // What helps to salvage these shards: their manifest, where there is one that is sound and
-// describes as many of that name.
+// describes them.
 std::optional<Manifest> FindManifest(const ShardSet& set);
 
 }  // namespace shardfeed

@@ -518,7 +518,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
       continue;
     }
     if (!manifest.ok()) return manifest.status();
-    const bool fits = manifest->shards.size() == set.paths.size() && manifest->suffix == set.suffix;
+    const bool fits = Describes(*manifest, set);
     if (!fits) input.schema_.reset();
     for (size_t i = 0; fits && i < set.paths.size(); ++i) {
       expected[first + i] = {manifest->shards[i], ManifestPath(set.directory, set.stem)};
@@ -542,7 +542,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
         return absl::OkStatus();
       });
   if (!status.ok()) {
-    for (const DatasetVersion& version : input.versions_) status = version.Explain(status);
+    for (const DatasetVersion& version : input.versions_) status = version.CheckUnchanged(status);
     return status;
   }
   for (const auto& index : input.indexes_) {

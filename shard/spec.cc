@@ -229,13 +229,13 @@ absl::StatusOr<Folder> ListCommitted(const std::string& path, Versions* seen,
   if (!hidden.ok() && !absent) return hidden.status();
   bool moved = false;
   if (!hidden.ok()) hidden = Folder();
-  std::vector<std::string> names = hidden->files;
-  names.insert(names.end(), hidden->folders.begin(), hidden->folders.end());
-  for (const std::string& name : names) {
-    if (!name.ends_with(kCommitEnding)) continue;
-    const std::string stem = name.substr(0, name.size() - kCommitEnding.size());
-    if (absl::Status status = FinishCommit(path, stem); !status.ok()) return status;
-    moved = true;
+  for (const std::vector<std::string>* names : {&hidden->files, &hidden->folders}) {
+    for (const std::string& name : *names) {
+      if (!name.ends_with(kCommitEnding)) continue;
+      const std::string stem = name.substr(0, name.size() - kCommitEnding.size());
+      if (absl::Status status = FinishCommit(path, stem); !status.ok()) return status;
+      moved = true;
+    }
   }
   if (moved) hidden = List(SidecarPath(path));
   if (!hidden.ok()) return hidden.status();

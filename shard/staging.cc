@@ -371,11 +371,11 @@ absl::Status Staging::FinishEarlier() {
 absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
   const std::string record = CommitPath(directory, stem);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (true) {
-    // Of one that cannot be followed, no folder needs to be locked.
-    absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(record, stem);
-    if (!plan.ok()) return plan.status();
-    if (!plan->has_value()) return absl::OkStatus();
+  // Of one that cannot be followed, no folder needs to be locked.
+  const absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(record, stem);
+  if (!plan.ok()) return plan.status();
+  bool there = plan->has_value();
+  while (there) {
     absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Lock(directory, stem);
     if (staging.ok() && *staging != nullptr) return (*staging)->FinishEarlier();
     if (absl::IsPermissionDenied(staging.status())) {
@@ -393,7 +393,11 @@ absl::Status FinishCommit(const std::string& directory, const std::string& stem)
           record, kPatience.count()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    absl::StatusOr<std::optional<uint64_t>> size = SizeOf(record);
+    if (!size.ok()) return size.status();
+    there = size->has_value();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace shardfeed

@@ -207,7 +207,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
         absl::IsDataLoss(manifest.status()) ? "manifest" : "unreadable");
     return;
   }
-  if (manifest->shards.size() != set.paths.size() || manifest->suffix != set.suffix) {
+  if (!Describes(*manifest, set)) {
     add(fmt::format(
         "{}: describes {} shards named {}, but {} were verified", manifest_path,
         manifest->shards.size(),
