@@ -6,18 +6,16 @@
 #include "fmt/format.h"
 #include "pipeline/augment_identity.h"
 #include "pipeline/dataset.h"
+#include "pipeline/steps/columns.h"
 
 namespace shardfeed {
 
 Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
   if (!status_.ok()) return *this;
   constexpr int64_t kMostPixels = 1 << 20;  // of a side
-  const int number = FindColumn(spec(), column);
-  if (number < 0) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "augment: there is no column '{}'; there are: {}", column, RowSpecText(spec()))));
-  }
-  const ColumnSpec& s = spec()[number];
+  const absl::StatusOr<size_t> number = NamedColumn("augment", spec(), column);
+  if (!number.ok()) return Dataset(number.status());
+  const ColumnSpec& s = spec()[*number];
   const std::vector<int64_t>& shape = s.shape;
   if (s.dtype != DType::kUInt8 || s.ragged || shape.size() != 3 ||
       std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
@@ -40,7 +38,7 @@ Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, ui
   step.identity.Add("column", column).Add("steps", identities).Add("seed", seed);
   step.random = true;
   return ThenOnRows(std::move(step),
-                    MakeAugmentStep(std::move(column), number, *std::move(augmenter), seed));
+                    MakeAugmentStep(std::move(column), *number, *std::move(augmenter), seed));
 }
 
 }  // namespace shardfeed

@@ -12,6 +12,16 @@ std::string NamesText(const RowSpec& spec) {
   return text;
 }
 
+absl::StatusOr<size_t> NamedColumn(std::string_view step, const RowSpec& spec,
+                                   const std::string& name) {
+  const int column = FindColumn(spec, name);
+  if (column < 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
+  }
+  return static_cast<size_t>(column);
+}
+
 absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
                                    const std::string& name) {
   const int column = FindColumn(spec, name);
@@ -30,12 +40,7 @@ absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
     return absl::InvalidArgumentError(
         fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
   }
-  const int column = FindColumn(spec, name);
-  if (column < 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}'; there are: {}", step, name, RowSpecText(spec)));
-  }
-  return static_cast<size_t>(column);
+  return NamedColumn(step, spec, name);
 }
 
 absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name, DType dtype,

@@ -17,8 +17,12 @@ namespace shardfeed {
 // "x, y"
 std::string NamesText(const RowSpec& spec);
 
-// The number of the column `name` of one value of bytes in a row. InvalidArgument: there is none;
-// `step` is named in the message, here and below.
+// The number of the column `name`. InvalidArgument: there is none; `step` is named in the message,
+// here and below.
+absl::StatusOr<size_t> NamedColumn(std::string_view step, const RowSpec& spec,
+                                   const std::string& name);
+
+// The number of the column `name` of one value of bytes in a row. InvalidArgument: there is none.
 absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
                                    const std::string& name);
 

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
+#include "pipeline/steps/columns.h"
 
 namespace shardfeed {
 
@@ -16,13 +17,12 @@ Dataset Dataset::Mixed(const std::string& image_column, const std::string& label
     return Dataset(absl::InvalidArgumentError(fmt::format(
         "{}: mixes rows of batches, but the elements here are rows: batch first", kind)));
   }
-  for (const std::string& name : {image_column, label_column}) {
-    if (FindColumn(spec(), name) >= 0) continue;
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "{}: there is no column '{}'; there are: {}", kind, name, RowSpecText(spec()))));
-  }
-  options.image = FindColumn(spec(), image_column);
-  options.label = FindColumn(spec(), label_column);
+  const absl::StatusOr<size_t> image = NamedColumn(kind, spec(), image_column);
+  if (!image.ok()) return Dataset(image.status());
+  const absl::StatusOr<size_t> label = NamedColumn(kind, spec(), label_column);
+  if (!label.ok()) return Dataset(label.status());
+  options.image = *image;
+  options.label = *label;
   absl::Status status = CheckMix(kind, spec(), options);
   if (!status.ok()) return Dataset(std::move(status));
   RowSpec mixed = spec();

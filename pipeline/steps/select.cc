@@ -11,13 +11,10 @@ Dataset Dataset::Select(std::vector<std::string> names) const {
   RowSpec kept;
   std::vector<size_t> numbers;
   for (const std::string& name : names) {
-    const int column = FindColumn(spec(), name);
-    if (column < 0) {
-      return Dataset(absl::InvalidArgumentError(fmt::format(
-          "select: there is no column '{}'; there are: {}", name, RowSpecText(spec()))));
-    }
-    numbers.push_back(column);
-    kept.push_back(spec()[column]);
+    const absl::StatusOr<size_t> column = NamedColumn("select", spec(), name);
+    if (!column.ok()) return Dataset(column.status());
+    numbers.push_back(*column);
+    kept.push_back(spec()[*column]);
   }
   Step step = Like("select");
   step.text = fmt::format("select({})", NamesText(kept));
