@@ -291,11 +291,10 @@ absl::Status Iterator::Load(std::string_view text) {
               : ""));
     }
   }
-  if (state->merged != nullptr && UnmergeableStep(*recipe_) != nullptr) {
+  if (state->merged.has_value() && UnmergeableStep(*recipe_) != nullptr) {
     return absl::InvalidArgumentError("the state is damaged: such a chain's cannot be merged");
   }
-  const bool begins_alike = (state->merged == nullptr) == (merged_ == nullptr) &&
-                            (merged_ == nullptr || *state->merged == *merged_);
+  const bool begins_alike = state->merged == merged_;
   const bool other_epoch = state->epoch != options_.epoch;
   merged_ = state->merged;
   options_.epoch = state->epoch;

@@ -157,7 +157,7 @@ class Iterator {
   uint64_t forks_ = 0;
   mutable std::string chain_;  // once it was asked for
   // Where the run began, if not at the beginning of its epoch.
-  std::shared_ptr<const MergedPlace> merged_;
+  std::optional<MergedPlace> merged_;
   bool notes_delivered_ = false;
   std::optional<DeliveredRow> delivered_;  // the last, where they are noted
   bool delivered_is_known_ = true;

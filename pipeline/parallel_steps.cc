@@ -66,10 +66,10 @@ void OutputMaker::Finish(StepsJob& job) const {
 // `status`, told as row `row`'s of `batch`.
 absl::Status OutputMaker::At(const Batch& batch, size_t row, std::string_view before,
                              const absl::Status& status) const {
-  const std::string where = context_.Describe(batch, row);
-  if (where.empty()) return status;
+  const std::string prefix = context_.Prefix(batch, row);
+  if (prefix.empty()) return status;
   return absl::Status(status.code(),
-                      fmt::format("{}{}: {}", before, where, std::string(status.message())));
+                      fmt::format("{}{}{}", before, prefix, std::string(status.message())));
 }
 
 // Puts the output of the row steps together. Of rows that are elements, those before the one that

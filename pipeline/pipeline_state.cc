@@ -34,9 +34,9 @@ absl::Status Damaged(std::string_view what) {
       fmt::format("the state is damaged: {} missing or of another kind", what));
 }
 
-absl::StatusOr<std::shared_ptr<const MergedPlace>> ParseMerged(const nlohmann::json& json) {
+absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
   if (!json.is_object()) return Damaged("the place that states were merged to is");
-  auto merged = std::make_shared<MergedPlace>();
+  MergedPlace merged;
   const std::optional<uint64_t> epoch = NumberOf(json, "epoch");
   const std::optional<uint64_t> behind = NumberOf(json, "behind");
   const std::optional<StateWords> left = NumbersOf(json, "left");
@@ -44,13 +44,13 @@ absl::StatusOr<std::shared_ptr<const MergedPlace>> ParseMerged(const nlohmann::j
   if (!epoch || !behind || !left || left->size() % 3 != 0 || !parts || parts->size() % 2 != 0) {
     return Damaged("what is left of its epoch is");
   }
-  merged->leftover.epoch = *epoch;
-  merged->leftover.behind = *behind;
+  merged.leftover.epoch = *epoch;
+  merged.leftover.behind = *behind;
   for (size_t i = 0; i < left->size(); i += 3) {
-    merged->leftover.runs.push_back({(*left)[i], (*left)[i + 1], (*left)[i + 2]});
+    merged.leftover.runs.push_back({(*left)[i], (*left)[i + 1], (*left)[i + 2]});
   }
-  for (size_t i = 0; i < parts->size(); i += 2) merged->parts[(*parts)[i]] = (*parts)[i + 1];
-  if (absl::Status status = merged->leftover.Check(); !status.ok()) return status;
+  for (size_t i = 0; i < parts->size(); i += 2) merged.parts[(*parts)[i]] = (*parts)[i + 1];
+  if (absl::Status status = merged.leftover.Check(); !status.ok()) return status;
   return merged;
 }
 
@@ -74,8 +74,8 @@ nlohmann::ordered_json ToJson(const MergedPlace& merged) {
 // The places of an epoch, as a run that began at a merged place counts them: see Leftover.
 class Places {
  public:
-  Places(const MergedPlace* merged, uint64_t epoch) {
-    if (merged == nullptr || merged->leftover.epoch != epoch) return;
+  Places(const std::optional<MergedPlace>& merged, uint64_t epoch) {
+    if (!merged || merged->leftover.epoch != epoch) return;
     leftover_ = merged->leftover;
     begin_ = leftover_.begin();
   }
@@ -136,9 +136,8 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
           "ranks, each from its own state",
           state.alone));
     }
-    const bool same_start = (state.merged == nullptr) == (first.merged == nullptr) &&
-                            (state.merged == nullptr || *state.merged == *first.merged);
-    if ((*state.ranks)[1] != (*first.ranks)[1] || !same_start || state.size != first.size) {
+    if ((*state.ranks)[1] != (*first.ranks)[1] || state.merged != first.merged ||
+        state.size != first.size) {
       return Unfit(fmt::format("the states are of several runs: {} and {}", RanksText(*first.ranks),
                                RanksText(*state.ranks)));
     }
@@ -235,7 +234,7 @@ std::string PipelineState::Format() const {
   if (delivered) {
     state["delivered"] = {delivered->epoch, delivered->position, delivered->parts};
   }
-  if (merged != nullptr) state["merged"] = ToJson(*merged);
+  if (merged) state["merged"] = ToJson(*merged);
   if (place) state["place"] = *place;
   return state.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -272,7 +271,7 @@ absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
   if (delivered) state.delivered = {(*delivered)[0], (*delivered)[1], (*delivered)[2]};
   if (json.contains("alone") && json["alone"].is_string()) state.alone = json["alone"];
   if (!json.contains("merged")) return state;
-  absl::StatusOr<std::shared_ptr<const MergedPlace>> merged = ParseMerged(json["merged"]);
+  absl::StatusOr<MergedPlace> merged = ParseMerged(json["merged"]);
   if (!merged.ok()) return merged.status();
   state.merged = *std::move(merged);
   return state;
@@ -311,12 +310,12 @@ absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
 
   const uint64_t world = states.size();
   const uint64_t size = *first.size;
-  const Places places(first.merged.get(), *epoch);
+  const Places places(first.merged, *epoch);
   const auto damaged = [] {
     return absl::InvalidArgumentError(
         "the state is damaged: the row that it names is not one of its rank's");
   };
-  auto merged = std::make_shared<MergedPlace>();
+  MergedPlace merged;
   std::vector<uint64_t> next;  // of each rank, the first place of which not all was delivered
   uint64_t behind = places.behind();
   for (uint64_t rank = 0; rank < world; ++rank) {
@@ -328,24 +327,24 @@ absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
       }
       place = *at;
       if (last->parts == 0) place += world;
-      if (last->parts > 0) merged->parts[last->position] = last->parts;
+      if (last->parts > 0) merged.parts[last->position] = last->parts;
     }
     next.push_back(place);
     behind = std::max(behind, place);
   }
   // Padding stands behind the epoch's end.
   behind = std::min(behind, size);
-  merged->leftover.epoch = *epoch;
-  merged->leftover.behind = behind;
+  merged.leftover.epoch = *epoch;
+  merged.leftover.behind = behind;
   for (uint64_t rank = 0; rank < world; ++rank) {
-    places.Append(next[rank], world, behind, &merged->leftover.runs);
+    places.Append(next[rank], world, behind, &merged.leftover.runs);
   }
-  if (first.merged != nullptr && first.merged->leftover.epoch == *epoch) {
+  if (first.merged && first.merged->leftover.epoch == *epoch) {
     // Of records that no rank has come to since.
     for (const auto& [position, count] : first.merged->parts) {
       const std::optional<uint64_t> at = places.Of(position);
       if (at && next[(*at - places.begin()) % world] <= *at) {
-        merged->parts.try_emplace(position, count);
+        merged.parts.try_emplace(position, count);
       }
     }
   }

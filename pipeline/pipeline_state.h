@@ -55,7 +55,7 @@ struct PipelineState {
   std::optional<DeliveredRow> delivered;
   std::string alone;
   // Where the run began, if not at the beginning of its epoch.
-  std::shared_ptr<const MergedPlace> merged;
+  std::optional<MergedPlace> merged;
   // Nullopt: there.
   std::optional<StateWords> place;
 

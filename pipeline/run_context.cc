@@ -12,7 +12,7 @@ void RunContext::SetDescriber(uint32_t source, std::function<std::string(uint64_
   describe_[source] = std::move(f);
 }
 
-std::string RunContext::Describe(const Batch& batch, size_t row) const {
+std::string RunContext::Prefix(const Batch& batch, size_t row) const {
   RowOrigin origin;
   if (!batch.OriginOf(row, &origin)) return "";
   std::function<std::string(uint64_t, uint64_t)> describe;
@@ -21,13 +21,8 @@ std::string RunContext::Describe(const Batch& batch, size_t row) const {
     const auto it = describe_.find(origin.source);
     if (it != describe_.end()) describe = it->second;
   }
-  if (describe) return describe(origin.epoch, origin.position);
-  return fmt::format("element {} of epoch {}", origin.position, origin.epoch);
-}
-
-std::string RunContext::Prefix(const Batch& batch, size_t row) const {
-  const std::string where = Describe(batch, row);
-  return where.empty() ? where : where + ": ";
+  if (describe) return describe(origin.epoch, origin.position) + ": ";
+  return fmt::format("element {} of epoch {}: ", origin.position, origin.epoch);
 }
 
 std::shared_ptr<StageCounters> RunContext::Counters(

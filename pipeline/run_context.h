@@ -94,8 +94,8 @@ struct RunContext {
   // The numbers of the chain's sources, by what identifies their step.
   std::map<const void*, uint32_t> sources;
   std::shared_ptr<Trace> trace;  // may be null
-  // Where the run begins, if not at the beginning of its epoch. May be null.
-  std::shared_ptr<const MergedPlace> merged;
+  // Where the run begins, if not at the beginning of its epoch.
+  std::optional<MergedPlace> merged;
 
   // The functions are thread safe: stages are made for each epoch anew, while others run.
 
@@ -103,9 +103,8 @@ struct RunContext {
   // byte 4242". In the place of what was told before.
   void SetDescriber(uint32_t source,
                     std::function<std::string(uint64_t epoch, uint64_t position)> f);
-  // That of the row's source; "element 3 of epoch 1" where it has none, "" when nothing is known.
-  std::string Describe(const Batch& batch, size_t row) const;
-  // How a message about the row begins: "element 3 of epoch 1: ", or "" when nothing is known.
+  // How a message about the row begins: with the name its source gives it and ": ", "element 3 of
+  // epoch 1: " where that gives none, "" when nothing is known of the row.
   std::string Prefix(const Batch& batch, size_t row) const;
 
   // The counters of the step `key`, the same in each epoch. `start` is called with new ones; those

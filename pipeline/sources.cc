@@ -465,7 +465,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     options.buffers = kept->pool;
   }
   if (options.epochs) *options.epochs += epoch;
-  if (context->merged != nullptr && context->merged->leftover.epoch >= epoch) {
+  if (context->merged && context->merged->leftover.epoch >= epoch) {
     options.leftover = context->merged->leftover;
   }
   const std::shared_ptr<StageCounters> counters =

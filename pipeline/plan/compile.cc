@@ -118,9 +118,9 @@ absl::StatusOr<std::unique_ptr<Stage>> CompileFused(const StepPtr& step,
     const BatchFnWork* const work = (*it)->as<BatchFnWork>();
     if (work == nullptr) continue;
     steps.batches.push_back(work->fn);
-    if ((*it)->makes_parts && context->merged != nullptr) {
-      steps.batches.push_back([merged = context->merged](Batch& batch) {
-        merged->DropDelivered(&batch);
+    if ((*it)->makes_parts && context->merged) {
+      steps.batches.push_back([merged = *context->merged](Batch& batch) {
+        merged.DropDelivered(&batch);
         return absl::OkStatus();
       });
     }

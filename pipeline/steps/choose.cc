@@ -27,10 +27,10 @@ class ByNumbers : public InputChoice {
       if (numbers_.ended()) return -1;
       const int64_t number = numbers_.head().Values<int64_t>(0)[numbers_.at()];
       if (number < 0 || number >= gone.size()) {
-        const std::string where = context_->Describe(numbers_.head(), numbers_.at());
         return absl::InvalidArgumentError(
-            fmt::format("{}{}choose: {} is the number of no dataset; there are {}, from 0 on",
-                        where, where.empty() ? "" : " of the choice: ", number, gone.size()));
+            fmt::format("{}choose: the choice is {}, which is the number of no dataset; there are "
+                        "{}, from 0 on",
+                        context_->Prefix(numbers_.head(), numbers_.at()), number, gone.size()));
       }
       if (!gone[number]) return static_cast<int>(number);
       numbers_.Advance(1);

@@ -103,9 +103,10 @@ TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
                 ->elements,
             5);
   EXPECT_FALSE(Dataset::Choose({a, b}, turns).CountElements()->known());
-  EXPECT_FAILS(FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
-               "element 1 of epoch 0 of the choice: choose: 2 is the number of no dataset; there "
-               "are 2, from 0 on");
+  EXPECT_FAILS(
+      FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
+      "element 1 of epoch 0: choose: the choice is 2, which is the number of no dataset; there "
+      "are 2, from 0 on");
   // What is chosen for ever may have nothing.
   auto it =
       Start(Dataset::Choose({a.Take(0), b}, Dataset::Range(0, 1).Repeat(), {Exhausted::kDrop}));

@@ -5,6 +5,7 @@ import random
 import sys
 
 import pytest
+import worlds
 from harness import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "python"))
@@ -49,12 +50,6 @@ def keep_odd(row):
     return row["n"] % 2 == 1
 
 
-def fail_on_fifths(row):
-    if row["n"] % 5 == 0:
-        raise ValueError("a fifth")
-    return {"n": row["n"]}
-
-
 ALL = range(RECORDS)
 MADE = [value for n in ALL for value in rows_of(n)]
 # What follows the reader, and the values that all ranks together deliver of an epoch.
@@ -70,13 +65,9 @@ CHAINS = {
     "batches, flat_map, batches": (
         lambda ds: made(parsed(ds).batch(5).unbatch()).batch(7).unbatch().batch(2), MADE),
     "batch_by_length": (lambda ds: parsed(ds).batch_by_length("text", 12), list(ALL)),
-    "ignore_errors": (lambda ds: parsed(ds).map(fail_on_fifths, output={"n": sf.int64}).ignore_errors(
+    "ignore_errors": (lambda ds: parsed(ds).map(worlds.fail_on_fifths, output={"n": sf.int64}).ignore_errors(
         max_ignored="100%").batch(3), [n for n in ALL if n % 5]),
 }
-
-
-def values(element):
-    return [int(n) for n in (element["n"] if getattr(element["n"], "ndim", 0) else [element["n"]])]
 
 
 def run(ds, chain, rank, world, states, elements, threads=2):
@@ -86,7 +77,7 @@ def run(ds, chain, rank, world, states, elements, threads=2):
         it.load_state_dict(sf.merge_states(states))
     got = []
     for _, element in zip(range(elements), it):
-        got += values(element)
+        got += worlds.values_of(element)
     return got, it.state_dict()
 
 
@@ -134,10 +125,10 @@ def test_a_merged_run_is_resumed_by_its_own_ranks_too(spec):
             it = CHAINS["flat_map and batches"][0](ds.shard(rank, 3)).start(epoch=0)
             it.load_state_dict(state)
             return it
-        whole = [values(b) for b in start(merged)]
+        whole = [worlds.values_of(b) for b in start(merged)]
         it = start(merged)
         for n, expected in enumerate(whole):
-            assert values(next(it)) == expected
+            assert worlds.values_of(next(it)) == expected
             if n % 4 == 0:
                 it = start(json.loads(json.dumps(it.state_dict())))
 

@@ -406,7 +406,7 @@ def test_choose_tells_what_is_wrong():
             (sf.from_arrays({"x": np.zeros(2)}), "it has x: float64")]:
         with pytest.raises(ValueError, match=message):
             sf.choose(pair, choice)
-    with pytest.raises(ValueError, match="element 2 of epoch 0 of the choice: choose: 2 is the n"):
+    with pytest.raises(ValueError, match="element 2 of epoch 0: choose: the choice is 2, which"):
         list(sf.choose(pair, sf.range(3)).start(epoch=0))
     with pytest.raises(TypeError, match="choose: choice must be"):
         sf.choose(pair, [0.5])
