@@ -14,11 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "decode/image.h"
+#include "decode/images/image.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "pipeline/dataset.h"
-#include "pipeline/decode_image.h"
+#include "pipeline/rows/decode_image.h"
 
 namespace shardfeed {
 namespace {

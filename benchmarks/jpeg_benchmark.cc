@@ -26,9 +26,9 @@
 #include <thread>
 #include <vector>
 
-#include "decode/image_header.h"
-#include "decode/jpeg.h"
-#include "decode/seekable_jpeg.h"
+#include "decode/images/image_header.h"
+#include "decode/images/jpeg/jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "jpeglib.h"

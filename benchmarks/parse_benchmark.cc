@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "fmt/format.h"
 #include "tfrecord/example.pb.h"
 #include "tfrecord/example_builder.h"

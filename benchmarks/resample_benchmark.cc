@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/resample.h"
+#include "decode/images/resample.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "opencv2/imgproc.hpp"

@@ -11,7 +11,7 @@
 #include "cli/standard_input.h"
 #include "cli/units.h"
 #include "convert/converter.h"
-#include "convert/input_paths.h"
+#include "convert/input/path_globs.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"

@@ -12,7 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "convert/source.h"
+#include "convert/items/source.h"
 
 namespace shardfeed {
 

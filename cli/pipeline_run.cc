@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/units.h"
-#include "decode/codecs.h"
+#include "decode/images/codecs.h"
 #include "fmt/format.h"
 #include "io/output_file.h"
 #include "nlohmann/json.hpp"

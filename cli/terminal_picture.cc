@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "decode/codecs.h"
-#include "decode/image_header.h"
-#include "decode/jpeg.h"
+#include "decode/images/codecs.h"
+#include "decode/images/image_header.h"
+#include "decode/images/jpeg/jpeg.h"
 #include "fmt/format.h"
 
 namespace shardfeed {

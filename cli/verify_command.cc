@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/units.h"
-#include "decode/picture_check.h"
+#include "decode/images/image_check.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "shard/spec.h"

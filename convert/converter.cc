@@ -6,11 +6,11 @@
 #include <memory>
 #include <utility>
 
-#include "convert/excerpt.h"
-#include "convert/fingerprint.h"
-#include "convert/item_batch.h"
-#include "convert/item_selection.h"
-#include "convert/item_shuffler.h"
+#include "convert/input/excerpt.h"
+#include "convert/input/fingerprint.h"
+#include "convert/items/item_batch.h"
+#include "convert/items/item_selection.h"
+#include "convert/items/item_shuffler.h"
 #include "fmt/format.h"
 #include "tfrecord/framing.h"
 

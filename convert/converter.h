@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "convert/source.h"
+#include "convert/items/source.h"
 #include "shard/manifest.h"
 #include "shard/skipped_records.h"
 #include "shard/spec.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "pipeline/mixup.h"
-#include "pipeline/random.h"
+#include "pipeline/data/random.h"
+#include "pipeline/stages/mixup.h"
 
 namespace shardfeed {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "cuda/device.h"
 #include "cuda/normalize_args.h"
-#include "decode/dtype.h"
-#include "pipeline/batch.h"
+#include "decode/features/dtype.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed {
 

@@ -18,7 +18,7 @@
 #include "cuda/device.h"
 #include "cuda/normalize.h"
 #include "cuda/pinned_pool.h"
-#include "pipeline/batch.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed {
 

@@ -5,7 +5,7 @@
 #include "fmt/format.h"
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/length.h"
-#include "pipeline/row_program.h"
+#include "pipeline/rows/row_program.h"
 
 namespace shardfeed {
 

@@ -7,14 +7,14 @@
 #include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
-#include "pipeline/fork_count.h"
-#include "pipeline/pipeline_state.h"
+#include "pipeline/data/fork_count.h"
+#include "pipeline/data/work_stop.h"
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/length.h"
 #include "pipeline/plan/sharing.h"
-#include "pipeline/verdict.h"
-#include "pipeline/work_stop.h"
+#include "pipeline/stages/pipeline_state.h"
+#include "pipeline/stages/verdict.h"
 
 namespace shardfeed {
 namespace {

@@ -14,13 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/autotune.h"
-#include "pipeline/batch.h"
-#include "pipeline/pipeline_state.h"
-#include "pipeline/run_context.h"
-#include "pipeline/stage.h"
-#include "pipeline/step.h"
-#include "pipeline/trace.h"
+#include "pipeline/data/batch.h"
+#include "pipeline/plan/step.h"
+#include "pipeline/stages/autotune.h"
+#include "pipeline/stages/pipeline_state.h"
+#include "pipeline/stages/run_context.h"
+#include "pipeline/stages/stage.h"
+#include "pipeline/stages/trace.h"
 
 namespace shardfeed {
 

@@ -7,9 +7,9 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "pipeline/batching.h"
-#include "pipeline/repeat_stage.h"
-#include "pipeline/sources.h"
+#include "pipeline/stages/batching.h"
+#include "pipeline/stages/repeat_stage.h"
+#include "pipeline/stages/sources.h"
 
 namespace shardfeed {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "pipeline/run_context.h"
-#include "pipeline/stage.h"
-#include "pipeline/step.h"
+#include "pipeline/plan/step.h"
+#include "pipeline/stages/run_context.h"
+#include "pipeline/stages/stage.h"
 
 namespace shardfeed {
 

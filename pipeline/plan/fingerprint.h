@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/step.h"
+#include "pipeline/plan/step.h"
 
 namespace shardfeed {
 

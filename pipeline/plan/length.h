@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "pipeline/step.h"
+#include "pipeline/plan/step.h"
 
 namespace shardfeed {
 

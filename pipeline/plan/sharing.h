@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pipeline/step.h"
+#include "pipeline/plan/step.h"
 
 namespace shardfeed {
 

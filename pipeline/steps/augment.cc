@@ -1,11 +1,11 @@
-#include "pipeline/augment.h"
+#include "pipeline/rows/augment.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "fmt/format.h"
-#include "pipeline/augment_identity.h"
 #include "pipeline/dataset.h"
+#include "pipeline/rows/augment_identity.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

@@ -1,8 +1,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "pipeline/batching.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/batching.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

@@ -3,8 +3,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "pipeline/batching.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/batching.h"
 #include "pipeline/steps/columns.h"
 #include "pipeline/steps/hidden.h"
 

@@ -1,7 +1,7 @@
 #include <utility>
 
+#include "pipeline/data/element_store.h"
 #include "pipeline/dataset.h"
-#include "pipeline/element_store.h"
 #include "pipeline/steps/keeping.h"
 
 namespace shardfeed {

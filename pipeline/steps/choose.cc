@@ -2,9 +2,9 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/data/work_stop.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/mixing.h"
-#include "pipeline/work_stop.h"
 
 namespace shardfeed {
 namespace {

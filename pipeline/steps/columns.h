@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/batch.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed {
 

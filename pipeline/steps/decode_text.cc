@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "pipeline/decoders.h"
+#include "pipeline/rows/decoders.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "pipeline/flat_map.h"
+#include "pipeline/stages/flat_map.h"
 
 #include <utility>
 

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "pipeline/pending_rows.h"
+#include "pipeline/stages/pending_rows.h"
 #include "pipeline/steps/hidden.h"
 #include "pipeline/steps/keys.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/batch.h"
-#include "pipeline/stage.h"
+#include "pipeline/data/batch.h"
+#include "pipeline/stages/stage.h"
 
 namespace shardfeed {
 

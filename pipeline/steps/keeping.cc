@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "pipeline/cache.h"
+#include "pipeline/stages/cache.h"
 
 namespace shardfeed {
 

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "pipeline/element_store.h"
-#include "pipeline/step.h"
+#include "pipeline/data/element_store.h"
+#include "pipeline/plan/step.h"
 
 namespace shardfeed {
 

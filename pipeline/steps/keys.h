@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "pipeline/batch.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed {
 

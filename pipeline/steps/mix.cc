@@ -3,8 +3,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
-#include "pipeline/random.h"
 #include "pipeline/steps/mixing.h"
 
 namespace shardfeed {

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "pipeline/dataset.h"
-#include "pipeline/stage.h"
-#include "pipeline/step.h"
+#include "pipeline/plan/step.h"
+#include "pipeline/stages/stage.h"
 
 namespace shardfeed {
 

@@ -1,4 +1,4 @@
-#include "pipeline/mixup.h"
+#include "pipeline/stages/mixup.h"
 
 #include <string>
 #include <utility>

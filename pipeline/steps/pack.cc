@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "pipeline/packing.h"
+#include "pipeline/stages/packing.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

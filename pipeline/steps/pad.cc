@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "pipeline/batching.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/batching.h"
 
 namespace shardfeed {
 namespace {

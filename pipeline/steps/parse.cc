@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "fmt/format.h"
+#include "pipeline/data/known_features.h"
 #include "pipeline/dataset.h"
-#include "pipeline/known_features.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

@@ -5,8 +5,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
-#include "pipeline/random.h"
 #include "pipeline/steps/hidden.h"
 #include "pipeline/steps/keys.h"
 

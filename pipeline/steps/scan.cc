@@ -5,7 +5,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "pipeline/replay_stage.h"
+#include "pipeline/stages/replay_stage.h"
 #include "pipeline/steps/columns.h"
 
 namespace shardfeed {

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
-#include "pipeline/random.h"
 #include "reader/order.h"
 
 namespace shardfeed {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/data/element_store.h"
 #include "pipeline/dataset.h"
-#include "pipeline/element_store.h"
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/steps/keeping.h"
 

@@ -2,8 +2,8 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "pipeline/batching.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/batching.h"
 
 namespace shardfeed {
 

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "pipeline/batching.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/batching.h"
 
 namespace shardfeed {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
-#include "pipeline/replay_stage.h"
+#include "pipeline/stages/replay_stage.h"
 #include "pipeline/steps/keys.h"
 
 namespace shardfeed {

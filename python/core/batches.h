@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nanobind/nanobind.h"
-#include "pipeline/batch.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed::python {
 

@@ -14,7 +14,7 @@
 #include "nanobind/stl/variant.h"
 #include "nanobind/stl/vector.h"
 #include "pipeline/dataset.h"
-#include "pipeline/pipeline_state.h"
+#include "pipeline/stages/pipeline_state.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
 #include "python/core/fields.h"

@@ -10,7 +10,7 @@
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
-#include "pipeline/fork_count.h"
+#include "pipeline/data/fork_count.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
 #include "python/core/errors.h"

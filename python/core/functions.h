@@ -8,9 +8,9 @@
 
 #include "nanobind/nanobind.h"
 #include "pipeline/dataset.h"
-#include "pipeline/flat_map.h"
-#include "pipeline/parallel_stage.h"
-#include "pipeline/row_step.h"
+#include "pipeline/rows/row_step.h"
+#include "pipeline/stages/flat_map.h"
+#include "pipeline/stages/parallel_stage.h"
 
 namespace shardfeed::python {
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "nanobind/nanobind.h"
-#include "pipeline/sources.h"
+#include "pipeline/stages/sources.h"
 
 namespace shardfeed::python {
 

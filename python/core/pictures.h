@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "nanobind/nanobind.h"
-#include "pipeline/augment.h"
-#include "pipeline/decode_image.h"
+#include "pipeline/rows/augment.h"
+#include "pipeline/rows/decode_image.h"
 
 namespace shardfeed::python {
 

@@ -1,4 +1,4 @@
-#include "convert/captions.h"
+#include "convert/sources/captions.h"
 
 #include "tests/convert/source_fixture.h"
 

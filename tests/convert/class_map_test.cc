@@ -1,4 +1,4 @@
-#include "convert/class_map.h"
+#include "convert/features/class_map.h"
 
 #include "tests/convert/source_fixture.h"
 

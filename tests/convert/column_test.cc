@@ -1,4 +1,4 @@
-#include "convert/column.h"
+#include "convert/features/column.h"
 
 #include <cmath>
 #include <cstdio>

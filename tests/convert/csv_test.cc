@@ -1,4 +1,4 @@
-#include "convert/csv.h"
+#include "convert/sources/csv.h"
 
 #include <cmath>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/csv_row.h"
+#include "convert/input/csv_row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/convert/source_fixture.h"

@@ -1,9 +1,8 @@
-#include "convert/example_pictures.h"
-
 #include <string>
 #include <vector>
 
-#include "decode/seekable_jpeg.h"
+#include "convert/features/example_images.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/decode/jpeg_pictures.h"

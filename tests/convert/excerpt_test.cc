@@ -1,4 +1,4 @@
-#include "convert/excerpt.h"
+#include "convert/input/excerpt.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
-#include "convert/feature_choice.h"
+#include "convert/features/feature_choice.h"
 
-#include "convert/csv.h"
-#include "convert/json.h"
+#include "convert/sources/csv.h"
+#include "convert/sources/json.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {

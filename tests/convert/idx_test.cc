@@ -1,6 +1,6 @@
-#include "convert/idx.h"
+#include "convert/sources/idx.h"
 
-#include "convert/cifar.h"
+#include "convert/sources/cifar.h"
 #include "tests/convert/source_fixture.h"
 #include "tfrecord/gzip_members.h"
 

@@ -1,4 +1,4 @@
-#include "convert/imagefolder.h"
+#include "convert/sources/imagefolder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "decode/seekable_jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/convert/source_fixture.h"

@@ -1,6 +1,6 @@
-#include "convert/images.h"
+#include "convert/sources/images.h"
 
-#include "convert/files.h"
+#include "convert/sources/files.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {

@@ -1,9 +1,9 @@
-#include "convert/item_selection.h"
+#include "convert/items/item_selection.h"
 
 #include <random>
 #include <set>
 
-#include "convert/fingerprint.h"
+#include "convert/input/fingerprint.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

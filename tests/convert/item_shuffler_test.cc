@@ -1,4 +1,4 @@
-#include "convert/item_shuffler.h"
+#include "convert/items/item_shuffler.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "convert/json.h"
+#include "convert/sources/json.h"
 
 #include <random>
 

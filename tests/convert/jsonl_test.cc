@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/json.h"
+#include "convert/sources/json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

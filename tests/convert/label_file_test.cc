@@ -1,4 +1,4 @@
-#include "convert/label_file.h"
+#include "convert/features/label_file.h"
 
 #include "tests/convert/source_fixture.h"
 

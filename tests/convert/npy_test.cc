@@ -1,8 +1,8 @@
-#include "convert/npy.h"
+#include "convert/sources/npy.h"
 
 #include <random>
 
-#include "decode/npy_header.h"
+#include "decode/features/npy_header.h"
 #include "tests/convert/source_fixture.h"
 
 namespace shardfeed {

@@ -1,10 +1,9 @@
-#include "convert/picture_rewriter.h"
-
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "decode/seekable_jpeg.h"
+#include "convert/features/image_rewriter.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,13 +1,13 @@
 // What each kind of source leaves out when broken records are to be skipped.
 
-#include "convert/captions.h"
-#include "convert/cifar.h"
-#include "convert/csv.h"
-#include "convert/images.h"
-#include "convert/json.h"
-#include "convert/tar.h"
-#include "convert/text_lines.h"
-#include "convert/tfrecord_files.h"
+#include "convert/sources/captions.h"
+#include "convert/sources/cifar.h"
+#include "convert/sources/csv.h"
+#include "convert/sources/images.h"
+#include "convert/sources/json.h"
+#include "convert/sources/tar.h"
+#include "convert/sources/text_lines.h"
+#include "convert/sources/tfrecord.h"
 #include "tests/convert/source_fixture.h"
 #include "tfrecord/framing.h"
 

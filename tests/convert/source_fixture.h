@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "convert/source.h"
+#include "convert/items/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tfrecord/example.pb.h"

@@ -1,8 +1,8 @@
-#include "convert/tar.h"
+#include "convert/sources/tar.h"
 
 #include <random>
 
-#include "convert/tar_reader.h"
+#include "convert/input/tar_reader.h"
 #include "fmt/format.h"
 #include "tests/convert/source_fixture.h"
 #include "tfrecord/gzip_members.h"

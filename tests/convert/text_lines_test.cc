@@ -1,4 +1,4 @@
-#include "convert/text_lines.h"
+#include "convert/sources/text_lines.h"
 
 #include <memory>
 #include <string>

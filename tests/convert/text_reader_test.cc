@@ -1,4 +1,4 @@
-#include "convert/text_reader.h"
+#include "convert/input/text_reader.h"
 
 #include <memory>
 #include <random>

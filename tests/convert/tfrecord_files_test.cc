@@ -1,5 +1,4 @@
-#include "convert/tfrecord_files.h"
-
+#include "convert/sources/tfrecord.h"
 #include "shard/index_build.h"
 #include "tests/convert/source_fixture.h"
 #include "tfrecord/framing.h"

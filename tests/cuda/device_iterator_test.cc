@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/cuda/cuda_fixture.h"

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <map>
 
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 
 // What CUDA C++ has built in.
 namespace {

@@ -1,4 +1,4 @@
-#include "decode/columns.h"
+#include "decode/features/columns.h"
 
 #include <cstring>
 #include <string>

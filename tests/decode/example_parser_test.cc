@@ -1,10 +1,10 @@
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 
 #include <cstring>
 #include <limits>
 #include <thread>
 
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example_builder.h"
 

@@ -1,4 +1,4 @@
-#include "decode/feature_spec.h"
+#include "decode/features/feature_spec.h"
 
 #include "tests/testing/files.h"
 #include "tfrecord/example.pb.h"

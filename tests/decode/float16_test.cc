@@ -1,4 +1,4 @@
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 
 #include <bit>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "decode/image_header.h"
+#include "decode/images/image_header.h"
 
 #include <cstdint>
 #include <memory>

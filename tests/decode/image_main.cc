@@ -11,7 +11,7 @@
 #include <iterator>
 #include <map>
 
-#include "decode/image.h"
+#include "decode/images/image.h"
 #include "nlohmann/json.hpp"
 
 int main(int argc, char** argv) {

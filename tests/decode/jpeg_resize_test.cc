@@ -1,11 +1,11 @@
-#include "decode/jpeg_resize.h"
+#include "decode/images/jpeg/jpeg_resize.h"
 
 #include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "decode/seekable_jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/decode/jpeg_pictures.h"

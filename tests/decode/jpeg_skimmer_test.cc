@@ -1,4 +1,4 @@
-#include "decode/jpeg_skimmer.h"
+#include "decode/images/jpeg/jpeg_skimmer.h"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/jpeg_huffman.h"
-#include "decode/jpeg_layout.h"
+#include "decode/images/jpeg/jpeg_huffman.h"
+#include "decode/images/jpeg/jpeg_layout.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
 #include "tests/decode/jpeg_pictures.h"

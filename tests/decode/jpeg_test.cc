@@ -1,4 +1,4 @@
-#include "decode/jpeg.h"
+#include "decode/images/jpeg/jpeg.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/seekable_jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "decode/name_table.h"
+#include "decode/features/name_table.h"
 
 #include <random>
 #include <set>

@@ -1,10 +1,10 @@
-#include "decode/normalize.h"
+#include "decode/images/normalize.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 #include "gtest/gtest.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "decode/npy.h"
+#include "decode/features/npy.h"
 
 #include <random>
 #include <vector>

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example_builder.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "tests/decode/random_wire.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example.pb.h"

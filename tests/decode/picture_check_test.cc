@@ -1,10 +1,9 @@
-#include "decode/picture_check.h"
-
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "decode/images/image_check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/decode/jpeg_pictures.h"

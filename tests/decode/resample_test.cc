@@ -1,4 +1,4 @@
-#include "decode/resample.h"
+#include "decode/images/resample.h"
 
 #include <algorithm>
 #include <cmath>

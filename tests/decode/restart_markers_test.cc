@@ -1,4 +1,4 @@
-#include "decode/restart_markers.h"
+#include "decode/images/jpeg/restart_markers.h"
 
 #include <random>
 #include <string>

@@ -1,4 +1,4 @@
-#include "decode/seekable_jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/jpeg_layout.h"
+#include "decode/images/jpeg/jpeg_layout.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "nlohmann/json.hpp"
 #include "tests/testing/files.h"
 

@@ -1,4 +1,4 @@
-#include "decode/utf8.h"
+#include "decode/features/utf8.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "decode/wav.h"
+#include "decode/features/wav.h"
 
 #include <bit>
 #include <random>

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "convert/csv.h"
-#include "convert/csv_row.h"
+#include "convert/input/csv_row.h"
+#include "convert/sources/csv.h"
 #include "tests/fuzz/source_fuzz.h"
 
 namespace shardfeed {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/batch_bytes.h"
-#include "pipeline/element_store.h"
+#include "pipeline/data/batch_bytes.h"
+#include "pipeline/data/element_store.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/little_endian.h"

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "decode/example_parser.h"
+#include "decode/features/example_parser.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/example.pb.h"
 

@@ -1,6 +1,6 @@
 // IDX files are converted or refused.
 
-#include "convert/idx.h"
+#include "convert/sources/idx.h"
 #include "tests/fuzz/source_fuzz.h"
 
 namespace shardfeed {

@@ -1,6 +1,6 @@
 // What a picture's first bytes tell of it.
 
-#include "decode/image_header.h"
+#include "decode/images/image_header.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

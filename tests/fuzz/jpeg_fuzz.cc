@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include "decode/image_header.h"
-#include "decode/jpeg.h"
-#include "decode/seekable_jpeg.h"
+#include "decode/images/image_header.h"
+#include "decode/images/jpeg/jpeg.h"
+#include "decode/images/jpeg/seekable_jpeg.h"
 #include "tests/decode/jpeg_pictures.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "convert/json.h"
+#include "convert/sources/json.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/source_fuzz.h"
 

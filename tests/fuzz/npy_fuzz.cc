@@ -1,8 +1,8 @@
 // NPY, in memory and as a file to convert: values lie inside of the bytes, and are as many as the
 // shape says.
 
-#include "convert/npy.h"
-#include "decode/npy.h"
+#include "convert/sources/npy.h"
+#include "decode/features/npy.h"
 #include "tests/fuzz/source_fuzz.h"
 
 namespace shardfeed {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "convert/source.h"
+#include "convert/items/source.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/example_builder.h"
 

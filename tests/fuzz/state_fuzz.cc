@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
-#include "pipeline/batch_bytes.h"
+#include "pipeline/data/batch_bytes.h"
 #include "pipeline/dataset.h"
 #include "shard/spec.h"
 #include "shard/writer.h"

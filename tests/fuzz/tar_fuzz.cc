@@ -1,6 +1,6 @@
 // Members of a tar archive, each read to its end.
 
-#include "convert/tar_reader.h"
+#include "convert/input/tar_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "decode/wav.h"
+#include "decode/features/wav.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {

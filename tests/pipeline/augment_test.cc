@@ -1,4 +1,4 @@
-#include "pipeline/augment.h"
+#include "pipeline/rows/augment.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "pipeline/autotune.h"
+#include "pipeline/stages/autotune.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/decode_image.h"
+#include "pipeline/rows/decode_image.h"
 
 #include <algorithm>
 #include <cmath>

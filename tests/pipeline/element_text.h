@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
-#include "pipeline/batch.h"
+#include "pipeline/data/batch.h"
 
 namespace shardfeed::testing {
 

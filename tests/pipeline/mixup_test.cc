@@ -1,10 +1,10 @@
-#include "pipeline/mixup.h"
+#include "pipeline/stages/mixup.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "decode/float16.h"
+#include "decode/features/float16.h"
 #include "pipeline/dataset.h"
 #include "tests/testing/files.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/parallel_stage.h"
+#include "pipeline/stages/parallel_stage.h"
 
 #include <atomic>
 #include <chrono>
@@ -7,10 +7,10 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "pipeline/batching.h"
-#include "pipeline/flat_map.h"
-#include "pipeline/sources.h"
-#include "pipeline/work_stop.h"
+#include "pipeline/data/work_stop.h"
+#include "pipeline/stages/batching.h"
+#include "pipeline/stages/flat_map.h"
+#include "pipeline/stages/sources.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "pipeline/row_program.h"
+#include "pipeline/rows/row_program.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "pipeline/stretch_size.h"
+#include "pipeline/stages/stretch_size.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "pipeline/verdict.h"
+#include "pipeline/stages/verdict.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

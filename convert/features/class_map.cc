@@ -1,0 +1,105 @@
+#include "convert/features/class_map.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "convert/input/excerpt.h"
+#include "convert/input/text_reader.h"
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "io/file.h"
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kMaxBytes = 64 << 20;
+
+}  // namespace
+
+absl::Status ClassMap::Add(std::string_view name, int64_t number, std::string_view place) {
+  if (name.empty()) return absl::DataLossError(fmt::format("{}: an empty class name", place));
+  const auto [it, fresh] = number_of_name_.emplace(name, number);
+  if (!fresh) {
+    return absl::DataLossError(
+        fmt::format("{}: the class {} is there twice", place, Excerpt(name)));
+  }
+  const auto [other, fresh_number] = name_of_number_.emplace(number, it->first);
+  if (!fresh_number) {
+    return absl::DataLossError(fmt::format("{}: {} and {} have the same number {}", place,
+                                           Excerpt(other->second), Excerpt(name), number));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
+  ClassMap map;
+  map.path_ = path;
+  absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
+  if (!reader.ok()) return reader.status();
+  const std::string_view start = (*reader)->window();
+  const size_t first = start.find_first_not_of(" \t\r\n");
+  if (first != start.npos && start[first] == '{') {
+    absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+    if (!text.ok()) return text.status();
+    nlohmann::json json;
+    if (absl::Status status = ParseBoundedJson(*text, &json); !status.ok()) {
+      return absl::DataLossError(
+          fmt::format("{}: starts like a JSON object, but is not one: {}; a class map is "
+                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line",
+                      path, std::string(status.message())));
+    }
+    for (const auto& [name, number] : json.items()) {
+      if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX) {
+        return absl::DataLossError(fmt::format("{}: {} has no integer from 0 on for a number: {}",
+                                               path, Excerpt(name), number.dump()));
+      }
+      absl::Status status = map.Add(name, number.get<int64_t>(), path);
+      if (!status.ok()) return status;
+    }
+  } else {
+    TextReader::Line line;
+    int64_t number = 0;
+    uint64_t blank = 0;  // line of the first blank one
+    while ((*reader)->NextLine(&line)) {
+      if (line.text.empty()) {
+        if (blank == 0) blank = line.number;
+        continue;
+      }
+      if (blank != 0) {
+        return absl::DataLossError(fmt::format(
+            "{}:{}: a blank line between names; a name's number is that of its line", path, blank));
+      }
+      absl::Status status = map.Add(line.text, number++, fmt::format("{}:{}", path, line.number));
+      if (!status.ok()) return status;
+    }
+    if (!(*reader)->status().ok()) return (*reader)->status();
+  }
+  if (map.size() == 0) {
+    return absl::DataLossError(fmt::format("{}: no classes: the file is empty", path));
+  }
+  return map;
+}
+
+std::optional<int64_t> ClassMap::NumberOf(std::string_view name) const {
+  const auto it = number_of_name_.find(name);
+  if (it == number_of_name_.end()) return std::nullopt;
+  return it->second;
+}
+
+std::vector<std::string> ClassMap::NamesInOrder() const {
+  std::vector<std::string> names;
+  for (const auto& [number, name] : name_of_number_) {
+    if (number != static_cast<int64_t>(names.size())) return {};
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+std::optional<std::string_view> ClassMap::NameOf(int64_t number) const {
+  const auto it = name_of_number_.find(number);
+  if (it == name_of_number_.end()) return std::nullopt;
+  return it->second;
+}
+
+}  // namespace shardfeed

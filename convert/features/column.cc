@@ -1,0 +1,155 @@
+#include "convert/features/column.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "absl/strings/charconv.h"
+
+namespace shardfeed {
+namespace {
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// Offset behind the digits at `at`.
+size_t SkipDigits(std::string_view text, size_t at) {
+  while (at < text.size() && IsDigit(text[at])) ++at;
+  return at;
+}
+
+// `word` is in lower case.
+bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
+  return text.size() == word.size() &&
+         std::equal(text.begin(), text.end(), word.begin(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a | 0x20 : a) == b; });
+}
+
+double ParseDouble(std::string_view text) {
+  double value = 0;
+  const std::from_chars_result result =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec == std::errc::result_out_of_range) {
+    // std's leaves the value alone; Abseil's, which is slower, tells too large from too small.
+    absl::from_chars(text.data(), text.data() + text.size(), value);
+  }
+  return value;
+}
+
+// The kinds by their spelling; the range of a float is left open, and told by `far` to be in doubt.
+ColumnKind KindOfSpelling(std::string_view text, bool* far) {
+  *far = false;
+  if (text.empty()) return ColumnKind::kUnknown;
+  const size_t begin = text[0] == '-' ? 1 : 0;
+  const size_t whole_end = SkipDigits(text, begin);
+  const size_t num_whole = whole_end - begin;
+  if (num_whole > 1 && text[begin] == '0') return ColumnKind::kBytes;
+  if (whole_end == text.size()) {
+    if (num_whole == 0) return ColumnKind::kBytes;
+    if (begin == 1 && text[1] == '0') return ColumnKind::kFloat;  // -0
+    if (num_whole < 19) return ColumnKind::kInt64;
+    // An integer beyond int64 is more likely a name than a number, and float32 would garble it.
+    int64_t value;
+    const char* end = text.data() + text.size();
+    return std::from_chars(text.data(), end, value).ec == std::errc() ? ColumnKind::kInt64
+                                                                      : ColumnKind::kBytes;
+  }
+  size_t at = whole_end;
+  size_t num_digits = num_whole;
+  if (text[at] == '.') {
+    const size_t fraction_end = SkipDigits(text, at + 1);
+    num_digits += fraction_end - at - 1;
+    at = fraction_end;
+  }
+  if (num_digits == 0) {
+    const std::string_view word = text.substr(begin);
+    const bool known = EqualsIgnoringCase(word, "nan") || EqualsIgnoringCase(word, "inf") ||
+                       EqualsIgnoringCase(word, "infinity");
+    return known ? ColumnKind::kFloat : ColumnKind::kBytes;
+  }
+  *far = num_whole > 37;
+  if (at < text.size()) {
+    if ((text[at] | 0x20) != 'e') return ColumnKind::kBytes;
+    ++at;
+    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+    const size_t exponent_end = SkipDigits(text, at);
+    if (exponent_end == at || exponent_end != text.size()) return ColumnKind::kBytes;
+    *far = true;
+  }
+  return ColumnKind::kFloat;
+}
+
+}  // namespace
+
+std::string_view ColumnKindName(ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::kUnknown:
+      return "unknown";
+    case ColumnKind::kInt64:
+      return "int64";
+    case ColumnKind::kFloat:
+      return "float";
+    case ColumnKind::kBytes:
+      return "bytes";
+  }
+  return "";
+}
+
+ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
+  // The enumerators stand in rising order of what they can hold.
+  return std::max(a, b);
+}
+
+ColumnKind KindOfText(std::string_view text) {
+  bool far;
+  const ColumnKind kind = KindOfSpelling(text, &far);
+  return far && !ToFloat(ParseDouble(text)) ? ColumnKind::kBytes : kind;
+}
+
+std::optional<int64_t> ParseInt64(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (digits.starts_with('0') && text != "0") return std::nullopt;
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+std::optional<float> ParseFloat(std::string_view text) {
+  bool far;
+  const ColumnKind kind = KindOfSpelling(text, &far);
+  if (kind != ColumnKind::kInt64 && kind != ColumnKind::kFloat) return std::nullopt;
+  return ToFloat(ParseDouble(text));
+}
+
+std::optional<int64_t> ParseAnyInt64(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+  return value;
+}
+
+std::optional<float> ParseAnyFloat(std::string_view text) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result result = std::from_chars(text.data(), end, value);
+  if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
+  return ToFloat(ParseDouble(text));
+}
+
+void TextColumn::AddUnsettled(std::string_view cell, Place place) {
+  const ColumnKind kind = KindOfText(cell);
+  kind_ = MergedKind(kind_, kind);
+  if (kind_ != ColumnKind::kBytes) {
+    ++num_numbers_;
+    return;
+  }
+  constexpr size_t kShown = 80;
+  first_text_ = cell.substr(0, kShown);
+  first_text_place_ = place;
+}
+
+}  // namespace shardfeed

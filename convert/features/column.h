@@ -1,0 +1,94 @@
+// Columns of a table: what kind of feature each becomes, inferred from all of its values.
+//
+// TFRecord knows bytes, float32 and int64. A value is taken for a number only where nothing is lost
+// but the digits beyond float32: "007", "+1", " 1" and integers beyond int64 stay bytes.
+
+#ifndef SHARDFEED_CONVERT_FEATURES_COLUMN_H_
+#define SHARDFEED_CONVERT_FEATURES_COLUMN_H_
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardfeed {
+
+enum class ColumnKind {
+  kUnknown,  // no value so far
+  kInt64,
+  kFloat,
+  kBytes,
+};
+
+// "int64", "float", "bytes".
+std::string_view ColumnKindName(ColumnKind kind);
+
+// The kind that holds the values of both: int64 and float give float; bytes holds text of any kind.
+ColumnKind MergedKind(ColumnKind a, ColumnKind b);
+
+// What a cell of text is. kUnknown: empty, that is, missing. kInt64: an integer in the one way that
+// int64 is usually written (-?(0|[1-9][0-9]*), no -0, in range). kFloat: a decimal number with a
+// fraction, an exponent or both, within float32's range, or nan, inf, infinity in any case, all
+// with at most a minus in front. All else is kBytes.
+ColumnKind KindOfText(std::string_view text);
+
+// Of text that KindOfText takes for kInt64, otherwise nothing.
+std::optional<int64_t> ParseInt64(std::string_view text);
+// Of text that KindOfText takes for kInt64 or kFloat, otherwise nothing. Rounded to the nearest
+// double and from there to the nearest float, as Python and NumPy do.
+std::optional<float> ParseFloat(std::string_view text);
+
+// Of text whose kind is asked for rather than inferred: also "+1", "007" and, as a float, "007.5".
+std::optional<int64_t> ParseAnyInt64(std::string_view text);
+std::optional<float> ParseAnyFloat(std::string_view text);
+
+// `value` as the nearest float; nothing when it is finite and beyond float's range.
+inline std::optional<float> ToFloat(double value) {
+  // Half a unit in the last place above the largest float: from here on, rounding gives infinity.
+  constexpr double kTooLarge = 0x1.ffffffp127;
+  if (std::abs(value) >= kTooLarge && std::isfinite(value)) return std::nullopt;
+  return static_cast<float>(value);
+}
+
+// Where a value stands: an index of a file, and a 1-based line in it.
+struct Place {
+  uint32_t file = 0;
+  uint64_t line = 0;
+};
+
+// Infers the kind of a column of text cells. Not thread safe.
+class TextColumn {
+ public:
+  explicit TextColumn(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  // kBytes when no cell has had a value.
+  ColumnKind kind() const { return kind_ == ColumnKind::kUnknown ? ColumnKind::kBytes : kind_; }
+
+  // Once a column is bytes, no cell can change that, and none is looked at.
+  void Add(std::string_view cell, Place place) {
+    if (kind_ != ColumnKind::kBytes && !cell.empty()) AddUnsettled(cell, place);
+  }
+
+  bool empty() const { return kind_ == ColumnKind::kUnknown; }
+  // How many numbers came before the first cell that is none; 0 unless the kind is kBytes.
+  uint64_t numbers_before_text() const { return kind_ == ColumnKind::kBytes ? num_numbers_ : 0; }
+  // That cell (its beginning) and its place.
+  const std::string& first_text() const { return first_text_; }
+  Place first_text_place() const { return first_text_place_; }
+
+ private:
+  void AddUnsettled(std::string_view cell, Place place);
+
+  std::string name_;
+  ColumnKind kind_ = ColumnKind::kUnknown;
+  uint64_t num_numbers_ = 0;
+  std::string first_text_;
+  Place first_text_place_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_FEATURES_COLUMN_H_

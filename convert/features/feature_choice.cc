@@ -1,0 +1,76 @@
+#include "convert/features/feature_choice.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/status/status.h"
+#include "convert/input/excerpt.h"
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "io/file.h"
+#include "nlohmann/json.hpp"
+#include "shard/manifest_seal.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kMaxBytes = 64 << 20;
+
+}  // namespace
+
+bool FeatureChoice::Chooses(std::string_view name) const {
+  return columns.empty() || std::find(columns.begin(), columns.end(), name) != columns.end();
+}
+
+std::optional<ColumnKind> FeatureChoice::KindOf(std::string_view name) const {
+  const auto it = kinds.find(name);
+  if (it == kinds.end()) return std::nullopt;
+  return it->second;
+}
+
+absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
+    const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+  if (!text.ok()) return text.status();
+  const auto error = [&path](std::string_view what) {
+    return absl::DataLossError(fmt::format(
+        "{}: {}; a schema is JSON such as {{\"age\": \"int64\", \"name\": \"bytes\"}}, or the "
+        "manifest of a dataset",
+        path, what));
+  };
+  nlohmann::json json;
+  const absl::Status parsed = ParseBoundedJson(*text, &json);
+  if (!parsed.ok()) {
+    return error(fmt::format("not a JSON object: {}", std::string(parsed.message())));
+  }
+  if (!json.is_object()) return error("not a JSON object");
+  const bool is_manifest = json.value("format", nlohmann::json()) == kManifestFormat;
+  if (is_manifest) {
+    if (absl::Status seal = CheckManifestSeal(*text, json); !seal.ok()) {
+      return error(std::string(seal.message()));
+    }
+  }
+  if (is_manifest && !json.value("features", nlohmann::json()).is_object()) {
+    return error("a manifest without features");
+  }
+  std::map<std::string, ColumnKind, std::less<>> kinds;
+  for (const auto& [name, entry] : (is_manifest ? json["features"] : json).items()) {
+    const nlohmann::json kind =
+        is_manifest && entry.is_object() ? entry.value("kind", nlohmann::json()) : entry;
+    // What no record had in that dataset has no kind.
+    if (is_manifest && kind == "none") continue;
+    constexpr std::array<ColumnKind, 3> kKinds = {ColumnKind::kInt64, ColumnKind::kFloat,
+                                                  ColumnKind::kBytes};
+    const auto known = std::find_if(kKinds.begin(), kKinds.end(), [&kind](ColumnKind k) {
+      return kind.is_string() && kind.get<std::string>() == ColumnKindName(k);
+    });
+    if (known == kKinds.end()) {
+      return error(fmt::format("the kind of {} is {}, not int64, float or bytes", Excerpt(name),
+                               kind.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
+    }
+    kinds.emplace(name, *known);
+  }
+  return kinds;
+}
+
+}  // namespace shardfeed

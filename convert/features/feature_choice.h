@@ -1,0 +1,37 @@
+// Which columns of a table or keys of objects become features, and of what kind.
+
+#ifndef SHARDFEED_CONVERT_FEATURES_FEATURE_CHOICE_H_
+#define SHARDFEED_CONVERT_FEATURES_FEATURE_CHOICE_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/features/column.h"
+
+namespace shardfeed {
+
+struct FeatureChoice {
+  // Only these; all, if there are none.
+  std::vector<std::string> columns;
+  // Kinds that are not inferred but asked for: int64, float or bytes. A value that does not fit is
+  // an error.
+  std::map<std::string, ColumnKind, std::less<>> kinds;
+
+  bool Chooses(std::string_view name) const;
+  std::optional<ColumnKind> KindOf(std::string_view name) const;
+};
+
+// Reads kinds from a JSON file in one of two forms: {"age": "int64", "zip": "bytes"}, or the
+// manifest of a dataset, whose features count.
+//
+// NotFound and the like: it cannot be read. DataLoss: another form, or another kind.
+absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
+    const std::string& path);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_FEATURES_FEATURE_CHOICE_H_

@@ -1,0 +1,49 @@
+#include "convert/features/image_file.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/status/statusor.h"
+#include "decode/images/image_header.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
+                                                       "webp", "gif",  "tif", "tiff"};
+
+}  // namespace
+
+bool IsPictureName(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos || path.size() - dot - 1 > 4) return false;
+  char lower[4];
+  size_t n = 0;
+  for (char c : path.substr(dot + 1)) lower[n++] = c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+  return std::find(kSuffixes.begin(), kSuffixes.end(), std::string_view(lower, n)) !=
+         kSuffixes.end();
+}
+
+std::string PictureSuffixes() { return fmt::format("{}", fmt::join(kSuffixes, ", ")); }
+
+absl::Status AddPicture(const std::string& path, std::string_view name, std::string_view bytes,
+                        const PictureRewriter& rewriter, ExampleBuilder& builder) {
+  absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
+  if (!header.ok()) {
+    return absl::Status(header.status().code(),
+                        fmt::format("{}: {}", path, std::string(header.status().message())));
+  }
+  absl::StatusOr<StoredPicture> stored = rewriter.Rewrite(path, *header, bytes);
+  if (!stored.ok()) return stored.status();
+  // In the order of their names, which is that of the record.
+  builder.AddBorrowedBytes("image/encoded", stored->bytes);
+  builder.AddBytes("image/filename", name);
+  builder.AddBytes("image/format", header->format);
+  builder.AddInt64("image/height", stored->header.height);
+  builder.AddInt64("image/width", stored->header.width);
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

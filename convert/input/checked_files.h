@@ -1,0 +1,62 @@
+// The files that a source reads, which must stay the same from its first pass to the last.
+
+#ifndef SHARDFEED_CONVERT_INPUT_CHECKED_FILES_H_
+#define SHARDFEED_CONVERT_INPUT_CHECKED_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+// Stat comes first. The calls that are const are thread safe.
+class InputFiles {
+ public:
+  explicit InputFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+
+  size_t size() const { return paths_.size(); }
+  const std::string& path(size_t i) const { return paths_[i]; }
+  // Known after Stat: the size of file `i`, of those before it, and of all.
+  uint64_t file_bytes(size_t i) const { return states_[i].size; }
+  uint64_t bytes_before(size_t i) const;
+  uint64_t num_bytes() const { return num_bytes_; }
+
+  // Notes size and time of each file. NotFound and the like: a file is missing, or is not a regular
+  // one (each is read twice).
+  absl::Status Stat();
+
+  // Known after Stat, see Source.
+  std::string InputFingerprint() const;
+
+  // To be called after a later pass. FailedPrecondition: file `i` is not what it was at Stat.
+  absl::Status CheckUnchanged(size_t i) const;
+  // What CheckUnchanged fails with.
+  absl::Status Changed(size_t i) const;
+
+  // "FILE:LINE: WHAT" as DataLoss; "FILE: WHAT" where `line` is 0.
+  absl::Status ErrorAt(size_t i, uint64_t line, std::string_view what) const;
+  absl::Status Error(size_t i, std::string_view what) const { return ErrorAt(i, 0, what); }
+
+ private:
+  struct State {
+    uint64_t size = 0;
+    int64_t seconds = 0;
+    int64_t nanoseconds = 0;
+    bool operator==(const State&) const = default;
+  };
+  static absl::StatusOr<State> StateOf(const std::string& path);
+
+  std::vector<std::string> paths_;
+  std::vector<State> states_;
+  uint64_t num_bytes_ = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_CHECKED_FILES_H_

@@ -1,0 +1,52 @@
+// Splits CSV text into rows and cells, as csv.h describes it.
+
+#ifndef SHARDFEED_CONVERT_INPUT_CSV_ROW_H_
+#define SHARDFEED_CONVERT_INPUT_CSV_ROW_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardfeed {
+
+struct CsvDialect {
+  // One ASCII character other than a quote or a line break: '\t' for TSV.
+  char delimiter = ',';
+  // A cell that starts with a quote ends with one. Otherwise quotes are characters like others, and
+  // a cell cannot hold delimiters or line breaks.
+  bool quotes = true;
+};
+
+struct CsvCell {
+  // Without the quotes around it; a view of the text that was split.
+  std::string_view text;
+  // `text` holds quotes that are doubled, see UndoubleQuotes.
+  bool doubled_quotes = false;
+};
+
+// How the splitting of one row ended.
+struct CsvSplit {
+  enum Result {
+    kRow,         // a row of `bytes`, its line break included
+    kIncomplete,  // the text ends inside the row
+    kOpenQuote,   // the text ends inside the quotes that open at `bytes`
+    kAfterQuote,  // something other than a delimiter or the row's end at `bytes`, after a quote
+    kLoneCr,      // a carriage return without a line feed at `bytes`, outside quotes
+  };
+  Result result;
+  size_t bytes;
+};
+
+// Splits the first row of `text` into `cells`. `at_end` says that no text follows: the row then
+// ends with the text, and kIncomplete does not occur; otherwise kOpenQuote does not. A blank line
+// is a row of one empty cell.
+CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
+                     std::vector<CsvCell>* cells);
+
+// Appends `text` to `out` with each doubled quote made one.
+void UndoubleQuotes(std::string_view text, std::string* out);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_CSV_ROW_H_

@@ -1,0 +1,133 @@
+#include "convert/input/json_array.h"
+
+#include <algorithm>
+#include <array>
+
+#include "convert/input/excerpt.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+enum CharKind : uint8_t { kPlain, kQuote, kOpen, kClose, kComma };
+
+constexpr std::array<uint8_t, 256> MakeKinds() {
+  std::array<uint8_t, 256> kinds{};
+  kinds['"'] = kQuote;
+  kinds['{'] = kinds['['] = kOpen;
+  kinds['}'] = kinds[']'] = kClose;
+  kinds[','] = kComma;
+  return kinds;
+}
+constexpr std::array<uint8_t, 256> kKinds = MakeKinds();
+
+// The offset behind the string that opens at `at`, or npos if it does not close.
+size_t SkipString(std::string_view text, size_t at) {
+  while (true) {
+    at = text.find_first_of("\"\\", at + 1);
+    if (at == text.npos || text[at] == '"') return at == text.npos ? at : at + 1;
+    if (++at == text.size()) return text.npos;
+  }
+}
+
+// The size of the value that `text` starts with: up to where its brackets are closed or, of a value
+// without any, up to a comma or a bracket. npos: it does not end in `text`.
+size_t ValueSize(std::string_view text) {
+  size_t depth = 0;
+  size_t at = 0;
+  while (at < text.size()) {
+    switch (kKinds[static_cast<uint8_t>(text[at])]) {
+      case kQuote:
+        at = SkipString(text, at);
+        if (at == text.npos) return at;
+        if (depth == 0) return at;
+        continue;
+      case kOpen:
+        ++depth;
+        break;
+      case kClose:
+        if (depth == 0) return at;
+        if (--depth == 0) return at + 1;
+        break;
+      case kComma:
+        if (depth == 0) return at;
+        break;
+      default:
+        break;
+    }
+    ++at;
+  }
+  return text.npos;
+}
+
+}  // namespace
+
+bool JsonArray::Fail(std::string_view what) {
+  status_ = absl::DataLossError(fmt::format("{}:{}: {}", path_, reader_->line(), what));
+  return false;
+}
+
+// The next character that is no blank, at which the window then starts; NUL at the file's end.
+char JsonArray::SkipBlanks() {
+  while (true) {
+    const std::string_view window = reader_->window();
+    const size_t n = std::min(window.find_first_not_of(" \t\r\n"), window.size());
+    reader_->Consume(n, std::count(window.begin(), window.begin() + n, '\n'));
+    if (n < window.size()) return window[n];
+    if (!reader_->Extend()) {
+      status_ = reader_->status();
+      return '\0';
+    }
+  }
+}
+
+bool JsonArray::Next(Element* element) {
+  char next = SkipBlanks();
+  if (!status_.ok()) return false;
+  if (!started_) {
+    started_ = true;
+    if (next == '\0') return Fail("the file is empty; an array of objects is wanted");
+    if (next == '{') {
+      return Fail(
+          "an object, where an array of objects is wanted; the kind jsonl reads one object a line, "
+          "and jq .KEY takes the array at a key out of an object");
+    }
+    if (next != '[') {
+      return Fail(fmt::format("{} where an array of objects is wanted",
+                              Excerpt(reader_->window().substr(0, 20))));
+    }
+    reader_->Consume(1, 0);
+    next = SkipBlanks();
+  } else if (next == ',') {
+    reader_->Consume(1, 0);
+    next = SkipBlanks();
+    if (next == ']') return Fail("a comma, and then the array ends");
+  } else if (next != ']' && next != '\0') {
+    return Fail(fmt::format("{} after an element, where a comma or the array's end is expected",
+                            Excerpt(reader_->window().substr(0, 20))));
+  }
+  if (!status_.ok()) return false;
+  if (next == '\0') return Fail("the file ends before the array does; is it cut?");
+  if (next == ']') {
+    reader_->Consume(1, 0);
+    if (SkipBlanks() != '\0') {
+      return Fail(fmt::format("{} after the array's end; is it several arrays?",
+                              Excerpt(reader_->window().substr(0, 20))));
+    }
+    return false;
+  }
+  size_t size;
+  while ((size = ValueSize(reader_->window())) == std::string_view::npos) {
+    if (reader_->Extend()) continue;
+    status_ = reader_->status();
+    if (!status_.ok()) return false;
+    return Fail("an element starts here, and the file ends before it does; is it cut?");
+  }
+  element->text = reader_->window().substr(0, size);
+  element->line = reader_->line();
+  if (size == 0) return Fail("a comma, where an element is expected");
+  reader_->Consume(size, std::count(element->text.begin(), element->text.end(), '\n'));
+  return true;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,33 @@
+// Files that are read here and there by many threads, a bounded number of them open at a time.
+
+#ifndef SHARDFEED_CONVERT_INPUT_OPEN_FILE_CACHE_H_
+#define SHARDFEED_CONVERT_INPUT_OPEN_FILE_CACHE_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "io/file.h"
+
+namespace shardfeed {
+
+// Thread safe.
+class FileCache {
+ public:
+  explicit FileCache(size_t max_open = 128) : max_open_(max_open) {}
+
+  // The file at `path`, opened if need be. Errors of File::Open.
+  absl::StatusOr<std::shared_ptr<const File>> Get(const std::string& path);
+
+ private:
+  const size_t max_open_;
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const File>> open_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_OPEN_FILE_CACHE_H_

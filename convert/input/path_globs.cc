@@ -1,0 +1,37 @@
+#include "convert/input/path_globs.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+
+absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::string>& paths) {
+  std::vector<std::string> expanded;
+  for (const std::string& path : paths) {
+    struct stat stat;
+    if (path.find_first_of("*?[") == path.npos || ::lstat(path.c_str(), &stat) == 0) {
+      expanded.push_back(path);
+      continue;
+    }
+    glob_t found{};
+    const int result = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);
+    const size_t first = expanded.size();
+    for (size_t i = 0; result == 0 && i < found.gl_pathc; ++i) {
+      expanded.emplace_back(found.gl_pathv[i]);
+    }
+    ::globfree(&found);
+    if (result == GLOB_NOSPACE) return absl::ResourceExhaustedError("out of memory");
+    if (expanded.size() == first) {
+      return absl::NotFoundError(fmt::format("{}: no file fits", path));
+    }
+    std::sort(expanded.begin() + static_cast<ptrdiff_t>(first), expanded.end());
+  }
+  return expanded;
+}
+
+}  // namespace shardfeed

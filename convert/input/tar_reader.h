@@ -1,0 +1,76 @@
+// The members of a tar archive, front to back, without unpacking any.
+//
+// Read are ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format"), GNU's (long names,
+// base-256 sizes; gnu.org/software/tar/manual, "Basic Tar Format") and the older form without a
+// magic; plain or compressed with gzip.
+
+#ifndef SHARDFEED_CONVERT_INPUT_TAR_READER_H_
+#define SHARDFEED_CONVERT_INPUT_TAR_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "convert/input/binary_reader.h"
+
+namespace shardfeed {
+
+struct TarMember {
+  enum class Kind {
+    kFile,
+    kFolder,
+    kLink,   // hard or symbolic; `link` is where to
+    kOther,  // a pipe or a device
+  };
+  Kind kind = Kind::kFile;
+  std::string name;  // as in the archive
+  std::string link;
+  uint64_t header_offset = 0;  // where its (first) header stands in the content
+  uint64_t offset = 0;         // where its bytes start
+  uint64_t size = 0;           // in bytes
+};
+
+// Nothing is believed: headers are checked by their sums, sizes against what is there. Not thread
+// safe.
+class TarReader {
+ public:
+  // `path` is for messages.
+  TarReader(std::unique_ptr<BinaryReader> reader, std::string path)
+      : reader_(std::move(reader)), path_(std::move(path)) {}
+
+  // Goes to the next member, past what was not read of the last one. False at the archive's end.
+  //
+  // DataLoss, with "FILE: ... byte N": not a tar, a damaged header, a header of a kind that is not
+  // read (sparse members, several volumes), an archive that is cut or goes on after its end. There
+  // is no going on after that.
+  absl::StatusOr<bool> Next(TarMember* member);
+
+  // The next bytes of the member that Next found: `size` of them, no more than it has left. They
+  // live until the next call. DataLoss: the archive ends in the middle.
+  absl::StatusOr<std::string_view> Read(size_t size);
+
+  bool compressed() const { return reader_->compressed(); }
+
+ private:
+  absl::Status ErrorAt(uint64_t offset, std::string_view what) const;
+  absl::Status CheckEnd();
+  absl::Status ReadExtension(char type, uint64_t size, TarMember* member, bool* has_size,
+                             uint64_t* pax_size);
+  absl::Status ReadPax(std::string_view records, uint64_t offset, bool global, TarMember* member,
+                       bool* has_size, uint64_t* pax_size) const;
+  absl::Status SkipRest();
+
+  std::unique_ptr<BinaryReader> reader_;
+  const std::string path_;
+  std::string name_;      // of the member, for messages
+  uint64_t left_ = 0;     // of its bytes
+  uint64_t padding_ = 0;  // after them
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_TAR_READER_H_

@@ -1,0 +1,46 @@
+// The text files that a source reads.
+
+#ifndef SHARDFEED_CONVERT_INPUT_TEXT_INPUTS_H_
+#define SHARDFEED_CONVERT_INPUT_TEXT_INPUTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/input/checked_files.h"
+#include "convert/input/text_reader.h"
+
+namespace shardfeed {
+
+// The calls come in the order Stat, OpenFirst for each file, then any number of OpenAgain. Those
+// that are const are thread safe.
+class TextFiles : public InputFiles {
+ public:
+  TextFiles(std::vector<std::string> paths, uint64_t max_line_bytes)
+      : InputFiles(std::move(paths)), max_line_bytes_(max_line_bytes) {}
+
+  uint64_t max_line_bytes() const { return max_line_bytes_; }
+
+  // Opens file `i` for the first pass, which checks the text, unless the caller does. Reading fails
+  // with Cancelled once `stop` is asked for, and calls `progress` with the bytes read so far, those
+  // of the files before `i` included. `progress` must outlive the reader.
+  absl::StatusOr<std::unique_ptr<TextReader>> OpenFirst(
+      size_t i, bool check_text, std::stop_token stop,
+      const std::function<void(uint64_t bytes)>& progress) const;
+
+  // Opens file `i` for a later pass.
+  absl::StatusOr<std::unique_ptr<TextReader>> OpenAgain(size_t i) const;
+
+ private:
+  const uint64_t max_line_bytes_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_INPUT_TEXT_INPUTS_H_

@@ -1,0 +1,203 @@
+#include "convert/input/text_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "fmt/format.h"
+#include "simdjson.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_view_literals;
+
+// What is at the front of files that are no UTF-8 text, and what to do about it.
+struct Magic {
+  std::string_view bytes;
+  const char* what;
+};
+constexpr Magic kNotText[] = {
+    {"\xff\xfe"sv, "looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    {"\xfe\xff"sv, "looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    {"\x1f\x8b"sv, "is compressed with gzip; decompress it first (gzip -d)"},
+    {"\x28\xb5\x2f\xfd"sv, "is compressed with Zstandard; decompress it first (zstd -d)"},
+    {"\xfd"
+     "7zXZ\0"sv,
+     "is compressed with xz; decompress it first (xz -d)"},
+    {"PK\x03\x04"sv, "is a ZIP archive or an Excel workbook; unpack it, or save it as CSV"},
+};
+
+// Bytes at the end of `text` that start a character without ending it: 0 to 3.
+size_t CutCharacter(std::string_view text) {
+  for (size_t n = 1; n <= std::min<size_t>(3, text.size()); ++n) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - n]);
+    if (byte < 0x80) return 0;
+    if (byte >= 0xc0) {
+      const size_t size = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+      return size > n ? n : 0;
+    }
+  }
+  return 0;
+}
+
+bool IsUtf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+
+}  // namespace
+
+bool IsText(std::string_view text) {
+  return IsUtf8(text) && std::memchr(text.data(), 0, text.size()) == nullptr;
+}
+
+absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
+  return absl::ResourceExhaustedError(
+      fmt::format("{}: more than {} bytes without the end of the record; --max-record sets the "
+                  "limit, and takes twice as much memory",
+                  place, max_line_bytes));
+}
+
+TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)
+    : file_(std::move(file)), source_(file_), options_(std::move(options)) {
+  buffer_ = Buffer::Allocate(std::max<size_t>(options_.buffer_bytes, 16) + kPadding);
+}
+
+absl::StatusOr<std::unique_ptr<TextReader>> TextReader::Open(const std::string& path,
+                                                             TextReaderOptions options) {
+  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
+  (*file)->Advise(File::Access::kSequential);
+  auto reader = std::unique_ptr<TextReader>(new TextReader(*std::move(file), std::move(options)));
+  reader->Extend();
+  if (!reader->status_.ok()) return reader->status_;
+  return reader;
+}
+
+bool TextReader::Fail(absl::Status status) {
+  status_ = std::move(status);
+  return false;
+}
+
+bool TextReader::Extend() {
+  if (at_end_ || !status_.ok()) return false;
+  const size_t kept = end_ - begin_;
+  if (kept > options_.max_line_bytes) {
+    return Fail(TooLong(fmt::format("{}:{}", file_->path(), line_), options_.max_line_bytes));
+  }
+  // The padding stays out of what is read into.
+  const size_t capacity = buffer_->size() - kPadding;
+  if (kept > capacity / 2) {
+    std::shared_ptr<Buffer> larger = Buffer::Allocate(2 * capacity + kPadding);
+    std::memcpy(larger->data(), buffer_->data() + begin_, kept);
+    buffer_ = std::move(larger);
+  } else {
+    std::memmove(buffer_->data(), buffer_->data() + begin_, kept);
+  }
+  const bool first = source_.position() == 0;
+  checked_ -= begin_;
+  begin_ = 0;
+  end_ = kept;
+  absl::StatusOr<size_t> n =
+      source_.Read(absl::MakeSpan(buffer_->data() + end_, buffer_->size() - kPadding - end_));
+  if (!n.ok()) return Fail(n.status());
+  end_ += *n;
+  at_end_ = *n == 0 || source_.position() == file_->size();
+  std::memset(buffer_->data() + end_, 0, kPadding);
+  if (first) {
+    if (absl::Status status = CheckStart(); !status.ok()) return Fail(std::move(status));
+  }
+  if (options_.check_text) {
+    if (absl::Status status = CheckText(checked_); !status.ok()) return Fail(std::move(status));
+  }
+  if (options_.on_read) {
+    if (absl::Status status = options_.on_read(source_.position()); !status.ok()) {
+      return Fail(std::move(status));
+    }
+  }
+  return *n > 0;
+}
+
+absl::Status TextReader::CheckStart() {
+  std::string_view text = window();
+  if (text.starts_with("\xef\xbb\xbf"sv)) {
+    Consume(3, 0);
+    checked_ = begin_;
+    text.remove_prefix(3);
+  }
+  if (!options_.check_start) return absl::OkStatus();
+  for (const Magic& magic : kNotText) {
+    if (text.starts_with(magic.bytes)) {
+      return absl::DataLossError(fmt::format("{}: {}", file_->path(), magic.what));
+    }
+  }
+  // UTF-16 of Latin letters without a byte order mark.
+  if (text.size() >= 4 && (text[0] == '\0') != (text[1] == '\0') &&
+      (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0')) {
+    return absl::DataLossError(fmt::format("{}: {}", file_->path(), kNotText[0].what));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TextReader::CheckText(size_t from) {
+  std::string_view text(buffer_->data() + from, end_ - from);
+  // A character that the read has cut is checked with the next one.
+  if (!at_end_) text.remove_suffix(CutCharacter(text));
+  checked_ = from + text.size();
+  if (IsText(text)) return absl::OkStatus();
+
+  // Characters do not reach over line breaks, so the first bad line can be found by itself.
+  uint64_t line = line_ + std::count(window().data(), text.data(), '\n');
+  while (true) {
+    const std::string_view one = text.substr(0, text.find('\n'));
+    const size_t nul = one.find('\0');
+    if (nul != std::string_view::npos || !IsUtf8(one)) {
+      const uint64_t offset = source_.position() - (buffer_->data() + end_ - one.data());
+      if (nul != std::string_view::npos && IsUtf8(one.substr(0, nul))) {
+        return absl::DataLossError(
+            fmt::format("{}:{}: a NUL byte, at byte {} of the file; is it binary, or UTF-16?",
+                        file_->path(), line, offset + nul));
+      }
+      // The first bad byte is behind the longest sound start.
+      size_t sound = 0;
+      size_t bad = one.size();
+      while (bad - sound > 1) {
+        const size_t middle = sound + (bad - sound) / 2;
+        const std::string_view start = one.substr(0, middle);
+        (IsUtf8(start.substr(0, middle - CutCharacter(start))) ? sound : bad) = middle;
+      }
+      sound -= CutCharacter(one.substr(0, sound));
+      return absl::DataLossError(
+          fmt::format("{}:{}: not UTF-8 at byte {} of the file (found {:#04x}); convert it, for "
+                      "example with iconv -f LATIN1 -t UTF-8",
+                      file_->path(), line, offset + sound, static_cast<unsigned char>(one[sound])));
+    }
+    if (one.size() == text.size()) return absl::OkStatus();
+    text.remove_prefix(one.size() + 1);
+    ++line;
+  }
+}
+
+bool TextReader::NextLine(Line* line) {
+  if (!status_.ok()) return false;
+  size_t searched = 0;
+  while (true) {
+    const std::string_view text = window();
+    const size_t line_break = text.find('\n', searched);
+    if (line_break != std::string_view::npos) {
+      line->text = text.substr(0, line_break);
+      if (line->text.ends_with('\r')) line->text.remove_suffix(1);
+      line->number = line_;
+      Consume(line_break + 1, 1);
+      return true;
+    }
+    searched = text.size();
+    if (!Extend()) break;
+  }
+  if (!status_.ok() || window().empty()) return false;
+  line->text = window();
+  line->number = line_;
+  Consume(line->text.size(), 0);
+  return true;
+}
+
+}  // namespace shardfeed

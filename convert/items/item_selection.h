@@ -1,0 +1,57 @@
+// Which of a source's items go where: into which split, and which are duplicates.
+
+#ifndef SHARDFEED_CONVERT_ITEMS_ITEM_SELECTION_H_
+#define SHARDFEED_CONVERT_ITEMS_ITEM_SELECTION_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/items/source.h"
+
+namespace shardfeed {
+
+struct SelectionOptions {
+  // Of the outputs; they add up to 1. An item goes to output k if its KeyHash, taken as a fraction
+  // of 2^64, lies between the sums of the shares before k and up to k.
+  std::vector<double> shares = {1.0};
+  // Of items with the same content, only the first is kept.
+  bool deduplicate = false;
+  // An item whose content cannot be read (DataLoss) is a duplicate of none, in the place of
+  // failing.
+  bool skip_defects = false;
+  int threads = 0;
+  std::string directory;  // for what does not fit into memory
+  size_t memory_bytes = 64 << 20;
+  std::stop_token stop;
+  std::atomic<uint64_t>* items_passed = nullptr;  // for progress
+};
+
+// A byte for each item.
+class ItemSelection {
+ public:
+  // Goes through all items of `source` once, after its Scan. Errors: those of the source.
+  static absl::StatusOr<ItemSelection> Make(const Source& source, const SelectionOptions& options);
+
+  static constexpr uint8_t kNowhere = 255;
+  static constexpr size_t kMaxOutputs = 255;
+  // Of item `number`, in the order of Source::ForEach; kNowhere for duplicates.
+  uint8_t OutputOf(uint64_t number) const { return outputs_[number]; }
+  uint64_t num_items() const { return outputs_.size(); }
+  uint64_t CountOf(size_t output) const { return counts_[output]; }
+  uint64_t num_duplicates() const { return num_duplicates_; }
+
+ private:
+  std::vector<uint8_t> outputs_;
+  std::vector<uint64_t> counts_;
+  uint64_t num_duplicates_ = 0;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_ITEMS_ITEM_SELECTION_H_

@@ -1,0 +1,361 @@
+#include "convert/sources/captions.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "convert/features/image_file.h"
+#include "convert/features/json_schema.h"
+#include "convert/input/excerpt.h"
+#include "convert/input/file_loader.h"
+#include "convert/input/file_tree.h"
+#include "convert/input/json_document.h"
+#include "convert/input/name_list.h"
+#include "convert/items/item_list.h"
+#include "fmt/format.h"
+#include "simdjson.h"
+
+namespace shardfeed {
+namespace {
+
+static_assert(WholeFile::kPadding >= kJsonPadding);
+
+constexpr std::array<std::string_view, 6> kOwnFeatures = {
+    "text", "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
+
+// A picture and what stands beside it.
+struct Pair {
+  std::string_view stem;
+  std::string_view picture;  // name; empty: a text without a picture
+  uint64_t bytes = 0;
+  bool has_text = false;
+  bool has_json = false;
+  std::string_view second_picture;  // of the same stem
+};
+
+std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfind('.')); }
+
+class CaptionsSource : public Source {
+ public:
+  CaptionsSource(std::vector<std::string> folders, CaptionsOptions options)
+      : tree_(std::move(folders)),
+        options_(std::move(options)),
+        pictures_(options_.pictures),
+        schema_(NewSchema()) {}
+
+  absl::Status Scan(std::stop_token stop,
+                    const std::function<void(uint64_t bytes)>& progress) override;
+  uint64_t num_records() const override { return num_records_; }
+  uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+  }
+  std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
+  absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
+  absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
+  absl::Status AppendKey(const Item& item, std::string* key) const override {
+    key->append(item.bytes.substr(1));
+    return absl::OkStatus();
+  }
+
+ private:
+  JsonSchema NewSchema() const {
+    return JsonSchema([this](Place place) { return PathOfRecord(place.line); }, options_.choice);
+  }
+  std::string PathOfRecord(uint64_t number) const;
+  // With those that were left out.
+  absl::Status ForEachPair(const std::function<absl::Status(const Item&)>& sink) const;
+  static std::vector<Pair> PairsOf(const FolderListing& listing);
+  std::string PathOf(const FileTree::Folder& folder, std::string_view name) const {
+    return tree_.PathOf(folder.root, fmt::format("{}{}", folder.path, name));
+  }
+  absl::Status ScanFolder(const FileTree::Folder& folder);
+  absl::Status ScanPair(const FileTree::Folder& folder, const Pair& pair);
+  absl::Status ScanJson(const std::string& path);
+
+  FileTree tree_;
+  const CaptionsOptions options_;
+  PictureRewriter pictures_;
+  JsonSchema schema_;
+  WholeFile json_;
+  uint64_t num_pairs_ = 0;  // with those that were left out
+  ItemList left_out_;
+  uint64_t num_records_ = 0;
+  uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
+  NameList other_files_;
+  NameList loops_;
+};
+
+std::vector<Pair> CaptionsSource::PairsOf(const FolderListing& listing) {
+  std::vector<Pair> found;
+  for (size_t i = 0; i < listing.size(); ++i) {
+    if (listing.kind(i) != EntryKind::kFile) continue;
+    Pair one;
+    const std::string_view name = listing.name(i);
+    one.stem = StemOf(name);
+    if (IsPictureName(name)) {
+      one.picture = name;
+      one.bytes = listing.file_size(i);
+    }
+    one.has_text = name.ends_with(".txt");
+    one.has_json = name.ends_with(".json");
+    if (!one.picture.empty() || one.has_text || one.has_json) found.push_back(one);
+  }
+  // Names of one stem need not be neighbours: "a-b.jpg" stands before "a.jpg", and "a.b.jpg" after.
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Pair& a, const Pair& b) { return a.stem < b.stem; });
+  std::vector<Pair> pairs;
+  for (const Pair& one : found) {
+    if (pairs.empty() || pairs.back().stem != one.stem) {
+      pairs.push_back(one);
+      continue;
+    }
+    Pair& pair = pairs.back();
+    pair.has_text |= one.has_text;
+    pair.has_json |= one.has_json;
+    if (one.picture.empty()) continue;
+    if (pair.picture.empty()) {
+      pair.picture = one.picture;
+      pair.bytes = one.bytes;
+    } else {
+      pair.second_picture = one.picture;
+    }
+  }
+  return pairs;
+}
+
+std::string CaptionsSource::PathOfRecord(uint64_t number) const {
+  std::string path;
+  uint64_t n = 0;
+  ForEachPair([&](const Item& item) {
+    if (++n < number) return absl::OkStatus();
+    path = tree_.PathOf(item.file, StemOf(item.bytes.substr(1))) + ".json";
+    return absl::OutOfRangeError("found");
+  }).IgnoreError();
+  return path;
+}
+
+absl::Status CaptionsSource::ScanJson(const std::string& path) {
+  absl::StatusOr<std::string_view> text = json_.Read(path);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<simdjson::dom::object> object =
+      ParseJsonObject(*text, path, 1, "the file must hold one JSON object");
+  if (!object.ok()) return object.status();
+  absl::Status status = schema_.Add(*object, {0, num_pairs_ + 1});
+  if (!status.ok()) {
+    return absl::DataLossError(fmt::format("{}: {}", path, std::string(status.message())));
+  }
+  for (std::string_view name : kOwnFeatures) {
+    if (!schema_.HasFeature(std::string(name))) continue;
+    return absl::DataLossError(fmt::format(
+        "{}: the key {} has the name of a feature of its own here; rename it, or keep the JSON as "
+        "it is (--keep-json)",
+        path, Excerpt(name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair& pair) {
+  const std::string path = PathOf(folder, pair.picture);
+  if (!pair.second_picture.empty()) {
+    return absl::DataLossError(
+        fmt::format("{}: {} has the same name but for the suffix, so the text beside them is of "
+                    "which? Rename one",
+                    path, pair.second_picture));
+  }
+  if (pair.bytes == 0) {
+    return absl::DataLossError(
+        fmt::format("{}: the file is empty; remove it, or get the picture again", path));
+  }
+  if (!pair.has_text && !pair.has_json) {
+    return absl::DataLossError(fmt::format("{}: no text beside it: {}.txt or {}.json is wanted",
+                                           path, pair.stem, pair.stem));
+  }
+  if (pair.has_json && !options_.keep_json) {
+    absl::Status status = ScanJson(PathOf(folder, fmt::format("{}.json", pair.stem)));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
+  for (size_t i = 0; i < folder.listing.size(); ++i) {
+    const EntryKind kind = folder.listing.kind(i);
+    const std::string_view name = folder.listing.name(i);
+    if (kind == EntryKind::kFile) FileTree::AddTo(fingerprint_, folder, i);
+    const bool fits = IsPictureName(name) || name.ends_with(".txt") || name.ends_with(".json");
+    if (fits && kind == EntryKind::kBrokenLink) {
+      const absl::Status defect =
+          absl::NotFoundError(fmt::format("{}: the link leads to no file", PathOf(folder, name)));
+      if (!LeaveOut(defect)) return defect;
+      continue;
+    }
+    if (kind != EntryKind::kFolder && (!fits || kind != EntryKind::kFile)) {
+      other_files_.Add(PathOf(folder, name));
+    }
+  }
+  for (const Pair& pair : PairsOf(folder.listing)) {
+    if (pair.picture.empty()) {
+      other_files_.Add(
+          PathOf(folder, fmt::format("{}.{}", pair.stem, pair.has_text ? "txt" : "json")));
+      continue;
+    }
+    absl::Status status = ScanPair(folder, pair);
+    if (status.ok()) {
+      ++num_records_;
+      num_bytes_ += pair.bytes;
+    } else if (absl::IsDataLoss(status) && LeaveOut(status)) {
+      left_out_.Add(num_pairs_);
+    } else {
+      return status;
+    }
+    ++num_pairs_;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptionsSource::Scan(std::stop_token stop,
+                                  const std::function<void(uint64_t bytes)>& progress) {
+  schema_ = NewSchema();
+  num_pairs_ = num_records_ = num_bytes_ = 0;
+  left_out_ = ItemList();
+  other_files_ = loops_ = NameList();
+  fingerprint_ = {};
+  absl::Status status = tree_.ForEachFolder(
+      /*with_sizes=*/true,
+      [&](const FileTree::Folder& folder) -> absl::Status {
+        if (stop.stop_requested()) return absl::CancelledError("interrupted");
+        if (absl::Status s = ScanFolder(folder); !s.ok()) return s;
+        if (progress) progress(num_bytes_);
+        return absl::OkStatus();
+      },
+      [&](std::string_view path) { loops_.Add(path); });
+  if (!status.ok()) return status;
+  if (num_records_ == 0) {
+    return absl::DataLossError(
+        fmt::format("{}: no pictures (files named {})", tree_.PathOf(0, ""), PictureSuffixes()));
+  }
+  absl::Status columns = schema_.CheckColumns();
+  if (columns.ok()) return columns;
+  return absl::Status(columns.code(),
+                      fmt::format("{}: {}", tree_.PathOf(0, ""), std::string(columns.message())));
+}
+
+std::vector<std::string> CaptionsSource::notes() const {
+  std::vector<std::string> notes;
+  if (other_files_.count() > 0) {
+    notes.push_back("skipped " +
+                    other_files_.Text("file", "files", "that are no picture and no text of one"));
+  }
+  if (loops_.count() > 0) {
+    notes.push_back("skipped " +
+                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+  }
+  for (const std::string& name : schema_.KeysWithoutValue()) {
+    notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
+  }
+  for (const std::string& name : schema_.KindsWithoutKey()) {
+    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
+  }
+  return notes;
+}
+
+absl::Status CaptionsSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
+  ItemList::Pass left_out(left_out_);
+  return ForEachPair(
+      [&](const Item& item) { return left_out.Next() ? absl::OkStatus() : sink(item); });
+}
+
+absl::Status CaptionsSource::ForEachPair(
+    const std::function<absl::Status(const Item&)>& sink) const {
+  std::string bytes;  // which texts there are, then the picture's path
+  return tree_.ForEachFolder(
+      /*with_sizes=*/false,
+      [&](const FileTree::Folder& folder) -> absl::Status {
+        for (const Pair& pair : PairsOf(folder.listing)) {
+          if (pair.picture.empty()) continue;
+          bytes.assign(1, static_cast<char>((pair.has_text ? 1 : 0) | (pair.has_json ? 2 : 0)));
+          bytes += folder.path;
+          bytes += pair.picture;
+          Item item;
+          item.bytes = bytes;
+          item.file = folder.root;
+          if (absl::Status status = sink(item); !status.ok()) return status;
+        }
+        return absl::OkStatus();
+      },
+      [](std::string_view) {});
+}
+
+absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) const {
+  thread_local WholeFile picture_file;
+  thread_local WholeFile text_file;
+  thread_local WholeFile json_file;
+  const bool has_text = (item.bytes[0] & 1) != 0;
+  const bool has_json = (item.bytes[0] & 2) != 0;
+  const std::string_view name = item.bytes.substr(1);
+  const std::string path = tree_.PathOf(item.file, name);
+  absl::StatusOr<std::string_view> picture = picture_file.Read(path);
+  if (!picture.ok()) return picture.status();
+  absl::Status status = AddPicture(path, name, *picture, pictures_, builder);
+  if (!status.ok()) return status;
+  const std::string stem(StemOf(path));
+  if (has_json) {
+    const std::string json_path = stem + ".json";
+    absl::StatusOr<std::string_view> json = json_file.Read(json_path);
+    if (!json.ok()) return json.status();
+    if (options_.keep_json) {
+      builder.AddBorrowedBytes("json", *json);
+    } else {
+      simdjson::dom::element root;
+      simdjson::dom::object object;
+      if (ParseJson(*json, &root) != simdjson::SUCCESS || root.get(object) != simdjson::SUCCESS ||
+          !schema_.Build(object, builder).ok()) {
+        return absl::FailedPreconditionError(fmt::format(
+            "{}: changed while it was being read; run again once it is complete", json_path));
+      }
+    }
+  }
+  if (has_text) {
+    const std::string text_path = stem + ".txt";
+    absl::StatusOr<std::string_view> text = text_file.Read(text_path);
+    if (!text.ok()) return text.status();
+    if (text->starts_with("\xef\xbb\xbf")) text->remove_prefix(3);
+    while (text->ends_with('\n') || text->ends_with('\r')) text->remove_suffix(1);
+    if (!simdjson::validate_utf8(text->data(), text->size())) {
+      return absl::DataLossError(fmt::format(
+          "{}: not UTF-8; convert it, for example with iconv -f LATIN1 -t UTF-8", text_path));
+    }
+    builder.AddBorrowedBytes("text", *text);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CaptionsSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes.substr(1)));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Source>> MakeCaptionsSource(std::vector<std::string> folders,
+                                                           CaptionsOptions options) {
+  if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
+  return std::make_unique<CaptionsSource>(std::move(folders), std::move(options));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,30 @@
+// Files of any kind: one record per file.
+//
+//   bytes  bytes  the file's content, as it is
+//   name   bytes  its path below SOURCE; as it was given for a file that was named itself
+//
+// Names that start with a dot are passed over. Links are followed, except into a folder that they
+// stand in.
+
+#ifndef SHARDFEED_CONVERT_SOURCES_FILES_H_
+#define SHARDFEED_CONVERT_SOURCES_FILES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "convert/items/source.h"
+
+namespace shardfeed {
+
+// The files of each folder sorted by the bytes of their names, then those of the folders in it.
+// `paths` are folders or files. An item's bytes are a path.
+//
+// InvalidArgument: no paths. DataLoss: no files at all; a file above 2 GiB. FailedPrecondition:
+// files were added or removed since Scan. NotFound and the like: a file cannot be read.
+absl::StatusOr<std::unique_ptr<Source>> MakeFilesSource(std::vector<std::string> paths);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CONVERT_SOURCES_FILES_H_

@@ -1,0 +1,244 @@
+#include "convert/sources/images.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "convert/features/column.h"
+#include "convert/features/image_file.h"
+#include "convert/input/excerpt.h"
+#include "convert/input/file_loader.h"
+#include "convert/input/file_tree.h"
+#include "convert/input/name_list.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+class ImagesSource : public Source {
+ public:
+  ImagesSource(std::vector<std::string> paths, ImagesOptions options)
+      : tree_(std::move(paths)), options_(std::move(options)), pictures_(options_.pictures) {}
+
+  absl::Status Scan(std::stop_token stop,
+                    const std::function<void(uint64_t bytes)>& progress) override;
+  uint64_t num_records() const override { return num_records_; }
+  uint64_t num_bytes() const override { return num_bytes_; }
+  uint64_t mean_record_bytes() const override {
+    return num_records_ == 0 || pictures_.resizes()
+               ? 0
+               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+  }
+  std::vector<std::string> class_names() const override {
+    if (options_.classes) return options_.classes->NamesInOrder();
+    if (!options_.labels) return {};
+    return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
+  }
+  std::vector<std::string> notes() const override;
+  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
+  void ForgetBuilt() override { pictures_.Reset(); }
+  absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
+  absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status VisitContent(
+      const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
+  std::string InputFingerprint() const override { return fingerprint_.Hex(); }
+
+ private:
+  struct Class {
+    int64_t number;
+    std::string_view name;  // empty: not known
+  };
+
+  absl::Status ScanFile(const FileTree::Folder& folder, size_t i);
+  absl::Status CheckClasses() const;
+  absl::Status NoLabel(uint32_t root, std::string_view name) const;
+  absl::StatusOr<Class> ClassOf(uint32_t root, std::string_view name) const;
+
+  FileTree tree_;
+  const ImagesOptions options_;
+  PictureRewriter pictures_;
+  uint64_t num_records_ = 0;
+  uint64_t num_bytes_ = 0;
+  Fingerprint fingerprint_;
+  uint64_t num_at_top_ = 0;                     // pictures that stand in no folder of a source
+  std::set<std::string, std::less<>> folders_;  // of the others, the first in their paths
+  NameList not_pictures_;
+  NameList loops_;
+};
+
+absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
+  const EntryKind kind = folder.listing.kind(i);
+  if (kind == EntryKind::kFolder) return absl::OkStatus();
+  const std::string name = fmt::format("{}{}", folder.path, folder.listing.name(i));
+  const std::string path = tree_.PathOf(folder.root, name);
+  const bool named_picture = IsPictureName(name);
+  if (named_picture && kind == EntryKind::kBrokenLink) {
+    const absl::Status defect =
+        absl::NotFoundError(fmt::format("{}: the link leads to no file", path));
+    return LeaveOut(defect) ? absl::OkStatus() : defect;
+  }
+  if (!named_picture || kind != EntryKind::kFile) {
+    not_pictures_.Add(path);
+    return absl::OkStatus();
+  }
+  // What can be left out is left to Build.
+  if (folder.listing.file_size(i) == 0 && !skips_defects()) {
+    return absl::DataLossError(
+        fmt::format("{}: the file is empty; remove it, or get the picture again", path));
+  }
+  if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
+    return NoLabel(folder.root, name);
+  }
+  FileTree::AddTo(fingerprint_, folder, i);
+  ++num_records_;
+  num_bytes_ += folder.listing.file_size(i);
+  if (folder.path.empty()) {
+    ++num_at_top_;
+  } else if (folders_.size() < 4) {
+    folders_.emplace(folder.path.substr(0, folder.path.find('/')));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImagesSource::NoLabel(uint32_t root, std::string_view name) const {
+  return absl::DataLossError(fmt::format("{}: {} has no label for {}", tree_.PathOf(root, name),
+                                         options_.labels->path(), Excerpt(name)));
+}
+
+absl::Status ImagesSource::CheckClasses() const {
+  if (!options_.labels || !options_.classes) return absl::OkStatus();
+  for (std::string_view name : options_.labels->class_names()) {
+    if (options_.classes->NumberOf(name)) continue;
+    return absl::DataLossError(fmt::format("{}: the class {} is not in {}", options_.labels->path(),
+                                           Excerpt(name), options_.classes->path()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ImagesSource::Scan(std::stop_token stop,
+                                const std::function<void(uint64_t bytes)>& progress) {
+  num_records_ = num_bytes_ = num_at_top_ = 0;
+  folders_.clear();
+  not_pictures_ = loops_ = NameList();
+  fingerprint_ = {};
+  if (absl::Status status = CheckClasses(); !status.ok()) return status;
+  absl::Status status = tree_.ForEachFolder(
+      /*with_sizes=*/true,
+      [&](const FileTree::Folder& folder) -> absl::Status {
+        for (size_t i = 0; i < folder.listing.size(); ++i) {
+          if (absl::Status s = ScanFile(folder, i); !s.ok()) return s;
+          if (i % 1024 == 0 && stop.stop_requested()) return absl::CancelledError("interrupted");
+        }
+        if (progress) progress(num_bytes_);
+        return absl::OkStatus();
+      },
+      [&](std::string_view path) { loops_.Add(path); });
+  if (!status.ok()) return status;
+  if (num_records_ == 0) {
+    return absl::DataLossError(
+        fmt::format("{}: no pictures (files named {})", tree_.PathOf(0, ""), PictureSuffixes()));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> ImagesSource::notes() const {
+  std::vector<std::string> notes;
+  if (not_pictures_.count() > 0) {
+    notes.push_back("skipped " + not_pictures_.Text("file", "files", "not named like a picture"));
+  }
+  if (loops_.count() > 0) {
+    notes.push_back("skipped " +
+                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+  }
+  if (options_.labels && options_.labels->size() > num_records_) {
+    notes.push_back(fmt::format("{}: {} of {} labels are of no picture", options_.labels->path(),
+                                options_.labels->size() - num_records_, options_.labels->size()));
+  }
+  if (!options_.labels && num_at_top_ == 0 && folders_.size() > 1) {
+    NameList names;
+    for (const std::string& name : folders_) names.Add(name);
+    notes.push_back(fmt::format(
+        "all pictures stand in folders ({}); if those are classes, the kind imagefolder labels "
+        "them",
+        names.names()));
+  }
+  return notes;
+}
+
+absl::Status ImagesSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
+  std::string path;
+  return tree_.ForEachFolder(
+      /*with_sizes=*/false,
+      [&](const FileTree::Folder& folder) -> absl::Status {
+        for (size_t i = 0; i < folder.listing.size(); ++i) {
+          if (folder.listing.kind(i) != EntryKind::kFile) continue;
+          if (!IsPictureName(folder.listing.name(i))) continue;
+          path.assign(folder.path);
+          path += folder.listing.name(i);
+          Item item;
+          item.bytes = path;
+          item.file = folder.root;
+          if (absl::Status status = sink(item); !status.ok()) return status;
+        }
+        return absl::OkStatus();
+      },
+      [](std::string_view) {});
+}
+
+absl::StatusOr<ImagesSource::Class> ImagesSource::ClassOf(uint32_t root,
+                                                          std::string_view name) const {
+  const LabelFile& labels = *options_.labels;
+  const std::optional<std::string_view> label = labels.Find(name);
+  if (!label) return NoLabel(root, name);
+  if (labels.is_numeric()) {
+    const int64_t number = *ParseInt64(*label);
+    if (!options_.classes) return Class{number, {}};
+    const std::optional<std::string_view> text = options_.classes->NameOf(number);
+    if (text) return Class{number, *text};
+    return absl::DataLossError(fmt::format("{}: its label {} is not in {}",
+                                           tree_.PathOf(root, name), number,
+                                           options_.classes->path()));
+  }
+  if (options_.classes) return Class{*options_.classes->NumberOf(*label), *label};
+  const auto& names = labels.class_names();
+  return Class{std::lower_bound(names.begin(), names.end(), *label) - names.begin(), *label};
+}
+
+absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) const {
+  thread_local WholeFile file;
+  const std::string path = tree_.PathOf(item.file, item.bytes);
+  if (options_.labels) {
+    absl::StatusOr<Class> found = ClassOf(item.file, item.bytes);
+    if (!found.ok()) return found.status();
+    builder.AddInt64("image/class/label", found->number);
+    if (!found->name.empty()) builder.AddBytes("image/class/text", found->name);
+  }
+  absl::StatusOr<std::string_view> bytes = file.Read(path);
+  if (!bytes.ok()) return bytes.status();
+  return AddPicture(path, item.bytes, *bytes, pictures_, builder);
+}
+
+absl::Status ImagesSource::VisitContent(
+    const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
+  thread_local WholeFile file;
+  absl::StatusOr<std::string_view> bytes = file.Read(tree_.PathOf(item.file, item.bytes));
+  if (bytes.ok()) visit(*bytes);
+  return bytes.status();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Source>> MakeImagesSource(std::vector<std::string> paths,
+                                                         ImagesOptions options) {
+  if (paths.empty()) return absl::InvalidArgumentError("no pictures or folders are named");
+  if (options.classes && !options.labels) {
+    return absl::InvalidArgumentError(
+        "a class map says nothing about pictures without labels; give a label file, too");
+  }
+  return std::make_unique<ImagesSource>(std::move(paths), std::move(options));
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,238 @@
+#include "convert/sources/json.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "convert/features/json_schema.h"
+#include "convert/input/excerpt.h"
+#include "convert/input/json_array.h"
+#include "convert/input/json_document.h"
+#include "convert/input/text_inputs.h"
+#include "convert/input/text_reader.h"
+#include "convert/items/item_list.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+static_assert(TextReader::kPadding >= kJsonPadding);
+
+constexpr std::string_view kBlanks = " \t\r";
+
+bool IsBlank(std::string_view line) { return line.find_first_not_of(kBlanks) == line.npos; }
+
+// What a file that is JSON, but not JSON lines, needs to hear.
+std::string_view HintFor(std::string_view first_line) {
+  first_line.remove_prefix(std::min(first_line.find_first_not_of(kBlanks), first_line.size()));
+  if (first_line.starts_with('[')) {
+    return "; the file starts like one array of objects, which the kind json reads; JSON lines "
+           "have one object on each line";
+  }
+  if (first_line.starts_with('{') && first_line.find_first_not_of(kBlanks, 1) == first_line.npos) {
+    return "; the file starts like an object laid out over several lines, but JSON lines have one "
+           "object on each line (jq -c . makes them)";
+  }
+  return "";
+}
+
+class JsonSource : public Source {
+ public:
+  JsonSource(std::vector<std::string> paths, JsonLayout layout, JsonOptions options)
+      : files_(std::move(paths), options.max_object_bytes),
+        layout_(layout),
+        options_(std::move(options)),
+        schema_(NewSchema()) {}
+
+  absl::Status Scan(std::stop_token stop,
+                    const std::function<void(uint64_t bytes)>& progress) override;
+  uint64_t num_records() const override { return num_records_; }
+  uint64_t num_bytes() const override { return files_.num_bytes(); }
+  std::string InputFingerprint() const override { return files_.InputFingerprint(); }
+  std::vector<std::string> notes() const override;
+  absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
+  absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
+  absl::Status AppendKey(const Item& item, std::string* key) const override;
+
+ private:
+  JsonSchema NewSchema() const {
+    return JsonSchema(
+        [this](Place place) { return fmt::format("{}:{}", files_.path(place.file), place.line); },
+        options_.choice);
+  }
+  // The texts of a file that should be objects, with kJsonPadding bytes after each.
+  absl::Status ForEachText(uint32_t file, TextReader& reader,
+                           const std::function<absl::Status(const Item&)>& sink) const;
+  absl::Status ScanObject(const Item& item);
+  // The object that Scan saw; it lives in the thread's parser until its next call.
+  absl::StatusOr<simdjson::dom::object> Parse(const Item& item) const;
+
+  TextFiles files_;
+  const JsonLayout layout_;
+  const JsonOptions options_;
+  JsonSchema schema_;
+  std::vector<uint64_t> texts_of_file_;
+  std::vector<ItemList> left_out_of_file_;
+  uint64_t num_records_ = 0;
+};
+
+absl::Status JsonSource::ForEachText(uint32_t file, TextReader& reader,
+                                     const std::function<absl::Status(const Item&)>& sink) const {
+  Item item;
+  item.file = file;
+  if (layout_ == JsonLayout::kArray) {
+    JsonArray array(&reader, files_.path(file));
+    JsonArray::Element element;
+    while (array.Next(&element)) {
+      item.bytes = element.text;
+      item.line = element.line;
+      if (absl::Status status = sink(item); !status.ok()) return status;
+    }
+    return array.status();
+  }
+  TextReader::Line line;
+  while (reader.NextLine(&line)) {
+    if (IsBlank(line.text)) continue;
+    item.bytes = line.text;
+    item.line = line.number;
+    if (absl::Status status = sink(item); !status.ok()) return status;
+  }
+  return reader.status();
+}
+
+absl::Status JsonSource::ScanObject(const Item& item) {
+  const bool lines = layout_ == JsonLayout::kLines;
+  absl::StatusOr<simdjson::dom::object> object = ParseJsonObject(
+      item.bytes, files_.path(item.file), item.line,
+      lines ? "each line must be a JSON object" : "each element of the array must be an object");
+  if (!object.ok()) return object.status();
+  absl::Status status = schema_.Add(*object, {item.file, item.line});
+  if (status.ok()) return status;
+  return files_.ErrorAt(item.file, item.line, std::string(status.message()));
+}
+
+absl::Status JsonSource::Scan(std::stop_token stop,
+                              const std::function<void(uint64_t bytes)>& progress) {
+  schema_ = NewSchema();
+  texts_of_file_.clear();
+  left_out_of_file_.clear();
+  num_records_ = 0;
+  if (absl::Status status = files_.Stat(); !status.ok()) return status;
+  for (uint32_t file = 0; file < files_.size(); ++file) {
+    absl::StatusOr<std::unique_ptr<TextReader>> reader =
+        files_.OpenFirst(file, !skips_defects(), stop, progress);
+    if (!reader.ok()) return reader.status();
+    uint64_t num_texts = 0;
+    std::string hint;
+    ItemList& left_out = left_out_of_file_.emplace_back();
+    absl::Status status = ForEachText(file, **reader, [&](const Item& item) -> absl::Status {
+      if (num_texts++ == 0 && layout_ == JsonLayout::kLines) hint = HintFor(item.bytes);
+      absl::Status scanned = ScanObject(item);
+      if (!scanned.ok() && LeaveOut(scanned)) {
+        left_out.Add(num_texts - 1);
+        return absl::OkStatus();
+      }
+      if (scanned.ok() || hint.empty()) return scanned;
+      return absl::Status(scanned.code(), std::string(scanned.message()) + hint);
+    });
+    if (!status.ok() && !(absl::IsDataLoss(status) && LeaveOut(status))) return status;
+    texts_of_file_.push_back(num_texts);
+    num_records_ += num_texts - left_out.size();
+  }
+  if (num_records_ == 0) {
+    return files_.Error(0, layout_ == JsonLayout::kLines ? "no records: every line is blank"
+                                                         : "no records: the array is empty");
+  }
+  absl::Status columns = schema_.CheckColumns();
+  if (columns.ok()) return columns;
+  return absl::Status(columns.code(),
+                      fmt::format("{}: {}", files_.path(0), std::string(columns.message())));
+}
+
+std::vector<std::string> JsonSource::notes() const {
+  std::vector<std::string> notes;
+  for (const std::string& name : schema_.KeysWithoutValue()) {
+    notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
+  }
+  for (const std::string& name : schema_.KindsWithoutKey()) {
+    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
+  }
+  return notes;
+}
+
+absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>& sink) const {
+  for (uint32_t file = 0; file < files_.size(); ++file) {
+    absl::StatusOr<std::unique_ptr<TextReader>> reader = files_.OpenAgain(file);
+    if (!reader.ok()) return reader.status();
+    uint64_t num_texts = 0;
+    absl::Status from_sink;
+    ItemList::Pass left_out(left_out_of_file_[file]);
+    absl::Status status = ForEachText(file, **reader, [&](const Item& item) {
+      ++num_texts;
+      if (!left_out.Next()) from_sink = sink(item);
+      return from_sink;
+    });
+    if (!from_sink.ok()) return from_sink;
+    // An array that breaks off did so in Scan, too.
+    if (!status.ok() && !(skips_defects() && absl::IsDataLoss(status))) return status;
+    if (absl::Status unchanged = files_.CheckUnchanged(file); !unchanged.ok()) return unchanged;
+    if (num_texts != texts_of_file_[file]) return files_.Changed(file);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<simdjson::dom::object> JsonSource::Parse(const Item& item) const {
+  // The parser reads beyond the text's end, and who hands the item over need not know that.
+  thread_local std::string padded;
+  padded.assign(item.bytes);
+  padded.append(kJsonPadding, '\0');
+  simdjson::dom::element root;
+  simdjson::dom::object object;
+  if (ParseJson(std::string_view(padded).substr(0, item.bytes.size()), &root) !=
+          simdjson::SUCCESS ||
+      root.get(object) != simdjson::SUCCESS) {
+    return files_.Changed(item.file);
+  }
+  return object;
+}
+
+absl::Status JsonSource::AppendKey(const Item& item, std::string* key) const {
+  if (options_.key.empty()) {
+    key->append(item.bytes);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  if (!object.ok()) return object.status();
+  simdjson::dom::object fields = *object;
+  simdjson::dom::element value;
+  std::string_view path = options_.key;
+  // A key may have a dot in its name.
+  while (fields.at_key(path).get(value) != simdjson::SUCCESS) {
+    const size_t dot = path.find('.');
+    if (dot == path.npos || fields.at_key(path.substr(0, dot)).get(value) != simdjson::SUCCESS ||
+        value.get(fields) != simdjson::SUCCESS) {
+      return absl::OkStatus();
+    }
+    path.remove_prefix(dot + 1);
+  }
+  key->append(simdjson::minify(value));
+  return absl::OkStatus();
+}
+
+absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const {
+  absl::StatusOr<simdjson::dom::object> object = Parse(item);
+  if (!object.ok()) return object.status();
+  return schema_.Build(*object, builder).ok() ? absl::OkStatus() : files_.Changed(item.file);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
+                                                       JsonLayout layout, JsonOptions options) {
+  if (paths.empty()) return absl::InvalidArgumentError("no JSON files are named");
+  return std::make_unique<JsonSource>(std::move(paths), layout, std::move(options));
+}
+
+}  // namespace shardfeed

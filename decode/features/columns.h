@@ -1,0 +1,111 @@
+// Where parsed rows go, and how the pieces that several workers parsed become one batch.
+//
+// A batch's rows are shared out: each worker parses a range of them. What has a fixed size goes
+// straight to its row in the batch's memory, which the caller provides. What has not is gathered by
+// each worker in a VariableColumn; once all are done, Measure tells how much memory the batch needs
+// for them, and the Fill functions write ragged, padded or sparse (COO) arrays from the columns, in
+// the order of their rows.
+
+#ifndef SHARDFEED_DECODE_FEATURES_COLUMNS_H_
+#define SHARDFEED_DECODE_FEATURES_COLUMNS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace shardfeed {
+
+// Rows of any length, appended one after another. Its memory grows and is kept. Not thread safe.
+//
+// A row consists of elements of `element_bytes` each; or of steps, each of which consists of
+// elements. Elements of bytes features are std::string_views (see ExampleParser for what they point
+// to).
+class VariableColumn {
+ public:
+  VariableColumn(size_t element_bytes, bool has_steps)
+      : element_bytes_(element_bytes), has_steps_(has_steps) {}
+
+  // Adds `elements` to the row at the end and returns where they go. Valid until the next call.
+  char* Extend(size_t elements) {
+    const size_t size = num_elements_ + elements;
+    if (size > capacity_) Grow(size);
+    char* to = data_.get() + num_elements_ * element_bytes_;
+    num_elements_ = static_cast<int64_t>(size);
+    return to;
+  }
+  // Ends the step, and the row, at the end.
+  void EndStep() { step_ends_.push_back(num_elements_); }
+  void EndRow() { row_ends_.push_back(has_steps_ ? num_steps() : num_elements_); }
+
+  // Drops all rows from number `rows` on, and what was added since the last row ended.
+  void Truncate(size_t rows);
+  void Clear() { Truncate(0); }
+
+  size_t element_bytes() const { return element_bytes_; }
+  bool has_steps() const { return has_steps_; }
+  size_t num_rows() const { return row_ends_.size(); }
+  int64_t num_steps() const { return static_cast<int64_t>(step_ends_.size()); }
+  int64_t num_elements() const { return num_elements_; }
+  // Aligned to 16 bytes.
+  const char* elements() const { return data_.get(); }
+  // Where each row ends, counted in elements, or in steps if it has them.
+  absl::Span<const int64_t> row_ends() const { return row_ends_; }
+  // Where each step ends, counted in elements.
+  absl::Span<const int64_t> step_ends() const { return step_ends_; }
+
+ private:
+  void Grow(size_t elements);
+
+  const size_t element_bytes_;
+  const bool has_steps_;
+  std::unique_ptr<char[]> data_;
+  size_t capacity_ = 0;  // in elements
+  int64_t num_elements_ = 0;
+  std::vector<int64_t> row_ends_;
+  std::vector<int64_t> step_ends_;
+};
+
+// The columns of one feature that follow each other in a batch. All of one shape.
+using Pieces = absl::Span<const VariableColumn* const>;
+
+// What the pieces hold together.
+struct VariableSize {
+  int64_t rows = 0;
+  int64_t steps = 0;  // 0 if the columns have none
+  int64_t elements = 0;
+  int64_t longest_row = 0;   // in elements, or in steps
+  int64_t longest_step = 0;  // in elements
+};
+VariableSize Measure(Pieces pieces);
+
+// Each Fill function writes to memory of the caller, of the size that is said there; element_bytes
+// is meant by an element. Aligned as the types are.
+
+// Ragged: size.elements elements.
+void FillElements(Pieces pieces, char* elements);
+// size.rows + 1 numbers: row r is [splits[r], splits[r + 1]), in elements or in steps.
+void FillRowSplits(Pieces pieces, int64_t* splits);
+// size.steps + 1 numbers: step s is the elements [splits[s], splits[s + 1]).
+void FillStepSplits(Pieces pieces, int64_t* splits);
+
+// Padded: [size.rows, row_length] elements, or [size.rows, row_length, step_length] for columns
+// with steps. The lengths are at least the longest of `size`. `padding` is one element.
+void FillPadded(Pieces pieces, int64_t row_length, int64_t step_length, std::string_view padding,
+                char* elements);
+
+// Sparse: for each element its row and its position in the row; with steps, its row, its step in
+// the row, and its position in the step. size.elements times 2 (3) numbers, in order.
+void FillIndices(Pieces pieces, int64_t* indices);
+
+// Strings of bytes, copied: the caller gives TotalBytes bytes, and strings.size() + 1 offsets.
+// String i is [offsets[i], offsets[i + 1]).
+size_t TotalBytes(absl::Span<const std::string_view> strings);
+void CopyBytes(absl::Span<const std::string_view> strings, char* bytes, int64_t* offsets);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_FEATURES_COLUMNS_H_

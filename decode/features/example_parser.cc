@@ -1,0 +1,557 @@
+#include "decode/features/example_parser.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "decode/features/float16.h"
+#include "fmt/format.h"
+#include "tfrecord/example_builder.h"
+#include "tfrecord/little_endian.h"
+#include "tfrecord/wire.h"
+
+namespace shardfeed {
+
+namespace {
+
+Conversion ConversionOf(const FeatureSpec& spec) {
+  if (spec.decode_raw) return Conversion::kRaw;
+  switch (spec.dtype) {
+    case DType::kUInt8:
+      return Conversion::kUInt8;
+    case DType::kInt32:
+      return Conversion::kInt32;
+    case DType::kInt64:
+      return Conversion::kInt64;
+    case DType::kFloat16:
+      return Conversion::kFloat16;
+    case DType::kBFloat16:
+      return Conversion::kBFloat16;
+    case DType::kFloat32:
+      return Conversion::kFloat32;
+    default:
+      return Conversion::kBytes;
+  }
+}
+
+}  // namespace
+
+struct FeaturePlan {
+  Conversion conversion = Conversion::kBytes;
+  FeatureKind kind = FeatureKind::kNone;
+  bool is_list = false;      // of the feature lists
+  bool whole_steps = false;  // each step is one element
+  bool fixed = false;
+  size_t values = 0;  // in a row (fixed) or in an element
+  size_t bytes = 0;   // of the same
+  // The map entry of a small fixed feature, as everyone writes it: these bytes, and then as many as
+  // said here. If the values are int64s, each of them is one byte. Empty if the feature is not of
+  // that sort.
+  std::string entry_header;
+  size_t entry_values_bytes = 0;
+  FeatureSpec spec;
+  // A row or an element for where none is in the record; empty where there must be one.
+  std::string fill;
+};
+
+namespace {
+
+// ---- errors, all out of the way of the code that meets none
+
+constexpr int64_t kNoStep = -1;
+
+std::string Name(const FeaturePlan& plan, int64_t step) {
+  if (!plan.is_list) return fmt::format("feature '{}'", plan.spec.name);
+  if (step == kNoStep) return fmt::format("feature list '{}'", plan.spec.name);
+  return fmt::format("step {} of feature list '{}'", step, plan.spec.name);
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status NotAnExample(const FeaturePlan* plan,
+                                                       std::string_view record,
+                                                       const char* failed) {
+  return absl::DataLossError(fmt::format(
+      "not a tf.train.Example: {}cannot be parsed at byte {} of its {}",
+      plan == nullptr ? "" : Name(*plan, kNoStep) + " ", failed - record.data(), record.size()));
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status WrongKind(const FeaturePlan& plan, int64_t step,
+                                                    FeatureKind kind) {
+  return absl::InvalidArgumentError(
+      fmt::format("{} is of kind {}, expected {} (for {}{})", Name(plan, step),
+                  FeatureKindName(kind), FeatureKindName(plan.kind), DTypeName(plan.spec.dtype),
+                  plan.spec.decode_raw ? ", decode_raw" : ""));
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status Missing(const FeaturePlan& plan, int64_t step,
+                                                  bool without_kind) {
+  return absl::InvalidArgumentError(
+      fmt::format("{} {}; {}", Name(plan, step),
+                  without_kind ? "has no kind, which stands for a missing value" : "is missing",
+                  plan.is_list ? "ask for it with ragged steps"
+                               : "give it a default, or ask for it as ragged"));
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status WrongLength(const FeaturePlan& plan, int64_t step,
+                                                      size_t n) {
+  const bool multiple = !plan.fixed && !plan.whole_steps;
+  return absl::InvalidArgumentError(fmt::format(
+      "{} has {} value{}, expected {}{} (shape {})", Name(plan, step), n, n == 1 ? "" : "s",
+      multiple ? "a multiple of " : "", plan.values, ShapeText(plan.spec.shape)));
+}
+
+[[gnu::cold, gnu::noinline]] absl::Status NotRaw(const FeaturePlan& plan, int64_t step,
+                                                 size_t strings, size_t bytes) {
+  if (strings > 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} has {} strings, of which decode_raw takes one", Name(plan, step), strings));
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{} has {} bytes, which are no whole number of {} values ({} bytes each)",
+                  Name(plan, step), bytes, DTypeName(plan.spec.dtype), DTypeSize(plan.spec.dtype)));
+}
+
+// Looks for the first value that does not fit.
+[[gnu::cold, gnu::noinline]] absl::Status DoesNotFit(const FeaturePlan& plan, int64_t step,
+                                                     const EffectiveLists& lists, size_t n) {
+  std::vector<int64_t> values(n);
+  bool fit;
+  lists.Store(Conversion::kInt64, reinterpret_cast<char*>(values.data()), &fit);
+  const auto misfit = std::find_if(values.begin(), values.end(), [&](int64_t value) {
+    return value != (plan.conversion == Conversion::kInt32
+                         ? static_cast<int64_t>(static_cast<int32_t>(value))
+                         : static_cast<int64_t>(static_cast<uint8_t>(value)));
+  });
+  return absl::InvalidArgumentError(
+      fmt::format("{}: value {} at position {} does not fit {}; ask for it as int64",
+                  Name(plan, step), *misfit, misfit - values.begin(), DTypeName(plan.spec.dtype)));
+}
+
+// ---- one feature of one record, whatever it looks like
+
+// The number of values that the lists give.
+absl::Status CountValues(const FeaturePlan& plan, std::string_view record, int64_t step,
+                         const EffectiveLists& lists, size_t* n) {
+  size_t bytes;
+  if (const char* failed = lists.Count(n, &bytes)) return NotAnExample(&plan, record, failed);
+  if (plan.conversion == Conversion::kRaw) {
+    const size_t strings = *n;
+    const size_t value_bytes = DTypeSize(plan.spec.dtype);
+    *n = bytes / value_bytes;
+    if (strings > 1 || bytes % value_bytes != 0) return NotRaw(plan, step, strings, bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreValues(const FeaturePlan& plan, std::string_view record, int64_t step,
+                         const EffectiveLists& lists, size_t n, char* to) {
+  bool fit;
+  if (const char* failed = lists.Store(plan.conversion, to, &fit)) {
+    return NotAnExample(&plan, record, failed);
+  }
+  return fit ? absl::OkStatus() : DoesNotFit(plan, step, lists, n);
+}
+
+absl::Status ParseAnyFixed(const FeaturePlan& plan, std::string_view record,
+                           const FeatureView& view, char* to) {
+  EffectiveLists lists;
+  if (view.form != FeatureView::Form::kAbsent) {
+    const char* failed = lists.Resolve(view, kFeatureDepth);
+    if (failed != nullptr) return NotAnExample(&plan, record, failed);
+  }
+  if (lists.kind() != plan.kind) {
+    if (lists.kind() != FeatureKind::kNone) return WrongKind(plan, kNoStep, lists.kind());
+    if (plan.fill.empty()) {
+      return Missing(plan, kNoStep, view.form != FeatureView::Form::kAbsent);
+    }
+    std::memcpy(to, plan.fill.data(), plan.bytes);
+    return absl::OkStatus();
+  }
+  size_t n;
+  absl::Status status = CountValues(plan, record, kNoStep, lists, &n);
+  if (!status.ok()) return status;
+  if (n != plan.values) return WrongLength(plan, kNoStep, n);
+  return StoreValues(plan, record, kNoStep, lists, n, to);
+}
+
+// Adds the values of a Feature to the row at the column's end.
+absl::Status ParseAnyElements(const FeaturePlan& plan, std::string_view record, int64_t step,
+                              const FeatureView& view, VariableColumn* column) {
+  EffectiveLists lists;
+  if (const char* failed = lists.Resolve(view, plan.is_list ? kStepDepth : kFeatureDepth)) {
+    return NotAnExample(&plan, record, failed);
+  }
+  if (lists.kind() != plan.kind) {
+    if (lists.kind() != FeatureKind::kNone) return WrongKind(plan, step, lists.kind());
+    return plan.whole_steps ? Missing(plan, step, true) : absl::OkStatus();
+  }
+  size_t n;
+  absl::Status status = CountValues(plan, record, step, lists, &n);
+  if (!status.ok()) return status;
+  const size_t elements = n / plan.values;
+  if (n % plan.values != 0 || (plan.whole_steps && elements != 1))
+    return WrongLength(plan, step, n);
+  if (n == 0) return absl::OkStatus();
+  return StoreValues(plan, record, step, lists, n, column->Extend(elements));
+}
+
+// ---- one feature of one record, as nearly all are: one list in one piece. What is not, or is not
+// as was asked for, is left to the functions above.
+
+inline bool StoreFixedPiece(const FeaturePlan& plan, std::string_view piece, char* to) {
+  size_t n = 0;
+  uint64_t lost = 0;
+  switch (plan.conversion) {
+    case Conversion::kFloat32:
+    case Conversion::kRaw:
+      if (piece.size() != plan.bytes) return false;
+      break;
+    default:
+      if (CountPiece(plan.kind, piece, &n) != nullptr || n != plan.values) return false;
+  }
+  return StorePiece(plan.conversion, piece, to, &lost) != nullptr && lost == 0;
+}
+
+inline absl::Status ParseFixed(const FeaturePlan& plan, std::string_view record,
+                               const FeatureView& view, char* to) {
+  const OnlyPiece piece = OnlyPieceOf(view);
+  if (piece.kind == plan.kind && StoreFixedPiece(plan, piece.bytes, to)) return absl::OkStatus();
+  return ParseAnyFixed(plan, record, view, to);
+}
+
+inline bool StoreElementsOfPiece(const FeaturePlan& plan, std::string_view piece,
+                                 VariableColumn* column) {
+  size_t n = 0;
+  if (plan.conversion == Conversion::kRaw) return false;
+  if (CountPiece(plan.kind, piece, &n) != nullptr || n == 0) return false;
+  const size_t elements = plan.values == 1 ? n : n / plan.values;
+  if (elements * plan.values != n || (plan.whole_steps && elements != 1)) return false;
+  uint64_t lost = 0;
+  char* to = column->Extend(elements);
+  return StorePiece(plan.conversion, piece, to, &lost) != nullptr && lost == 0;
+}
+
+inline absl::Status ParseElements(const FeaturePlan& plan, std::string_view record, int64_t step,
+                                  const FeatureView& view, VariableColumn* column) {
+  const OnlyPiece piece = OnlyPieceOf(view);
+  if (piece.kind == plan.kind && StoreElementsOfPiece(plan, piece.bytes, column)) {
+    return absl::OkStatus();
+  }
+  return ParseAnyElements(plan, record, step, view, column);
+}
+
+absl::Status ParseRow(const FeaturePlan& plan, std::string_view record, const FeatureView& view,
+                      VariableColumn* column) {
+  absl::Status status;
+  if (view.form == FeatureView::Form::kAbsent) {
+    // A row without elements.
+  } else if (!plan.is_list) {
+    status = ParseElements(plan, record, kNoStep, view, column);
+  } else {
+    int64_t step = 0;
+    const char* failed = VisitSteps(view, [&](const FeatureView& feature) -> const char* {
+      status = ParseElements(plan, record, step++, feature, column);
+      if (plan.spec.ragged_steps) column->EndStep();
+      return status.ok() ? nullptr : feature.data;
+    });
+    if (status.ok() && failed != nullptr) status = NotAnExample(&plan, record, failed);
+  }
+  if (status.ok()) column->EndRow();
+  return status;
+}
+
+// ---- map entries
+
+// At least eight bytes each.
+inline bool SameBytes(const char* a, const char* b, size_t n) {
+  uint64_t differ = LoadLittleEndian<uint64_t>(a + n - 8) ^ LoadLittleEndian<uint64_t>(b + n - 8);
+  for (size_t i = 0; i + 8 < n; i += 8) {
+    differ |= LoadLittleEndian<uint64_t>(a + i) ^ LoadLittleEndian<uint64_t>(b + i);
+  }
+  return differ == 0;
+}
+
+struct MapEntry {
+  std::string_view name;
+  FeatureView value;
+};
+
+// As nearly all are: a name of less than 128 bytes, a value, and nothing else.
+inline bool ReadPlainEntry(std::string_view bytes, MapEntry* entry) {
+  if (bytes.size() < 4 || bytes[0] != 0x0a) return false;
+  const char* end = bytes.data() + bytes.size();
+  const size_t name_size = static_cast<unsigned char>(bytes[1]);
+  if (name_size >= 0x80 || name_size > bytes.size() - 4) return false;
+  entry->name = {bytes.data() + 2, name_size};
+  const char* at = bytes.data() + 2 + name_size;
+  if (*at != 0x12) return false;
+  const WireNumber length = ReadLength(at + 1, end);
+  if (length.end == nullptr || length.end + length.value != end) return false;
+  entry->value = FeatureView::Message({length.end, static_cast<size_t>(length.value)});
+  return true;
+}
+
+const char* ReadAnyEntry(std::string_view bytes, MapEntry* entry) {
+  entry->name = {};
+  entry->value = FeatureView::Message(bytes.substr(0, 0));
+  bool has_value = false;
+  WireFields fields(bytes, kEntryDepth);
+  while (fields.Next()) {
+    if (fields.Is(1, WireType::kBytes)) {
+      entry->name = fields.bytes();
+    } else if (fields.Is(2, WireType::kBytes)) {
+      entry->value = has_value ? FeatureView{bytes.data(), bytes.size(), FeatureView::Form::kEntry}
+                               : FeatureView::Message(fields.bytes());
+      has_value = true;
+    }
+  }
+  return fields.failed();
+}
+
+// As it is written by everyone: the header that is known beforehand, and the values.
+inline bool StorePlainEntry(const FeaturePlan& plan, const char* at, const char* end, char* column,
+                            size_t row) {
+  const size_t header_bytes = plan.entry_header.size();
+  if (header_bytes == 0 || static_cast<size_t>(end - at) < header_bytes + plan.entry_values_bytes ||
+      !SameBytes(at, plan.entry_header.data(), header_bytes)) {
+    return false;
+  }
+  const std::string_view values(at + header_bytes, plan.entry_values_bytes);
+  uint64_t lost = 0;
+  // Null for an int64 of which this is only the first byte.
+  return StorePiece(plan.conversion, values, column + row * plan.bytes, &lost) != nullptr;
+}
+
+// ---- plans
+
+template <typename T, typename From>
+void AppendValue(From from, std::string* fill) {
+  const T value = static_cast<T>(from);
+  fill->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// The values as they stand in memory. Those of bytes features are views of `values`.
+std::string InMemory(const FeatureValues& values, Conversion conversion) {
+  std::string memory;
+  if (const auto* ints = std::get_if<std::vector<int64_t>>(&values)) {
+    for (int64_t value : *ints) {
+      if (conversion == Conversion::kInt64) AppendValue<int64_t>(value, &memory);
+      if (conversion == Conversion::kInt32) AppendValue<int32_t>(value, &memory);
+      if (conversion == Conversion::kUInt8) AppendValue<uint8_t>(value, &memory);
+    }
+  } else if (const auto* floats = std::get_if<std::vector<float>>(&values)) {
+    for (float value : *floats) {
+      if (conversion == Conversion::kFloat32) AppendValue<float>(value, &memory);
+      if (conversion == Conversion::kFloat16) AppendValue<uint16_t>(ToFloat16(value), &memory);
+      if (conversion == Conversion::kBFloat16) AppendValue<uint16_t>(ToBFloat16(value), &memory);
+    }
+  } else {
+    for (const std::string& value : std::get<std::vector<std::string>>(values)) {
+      if (conversion == Conversion::kRaw) {
+        memory += value;
+      } else {
+        AppendValue<std::string_view>(std::string_view(value), &memory);
+      }
+    }
+  }
+  return memory;
+}
+
+void SetEntryHeader(FeaturePlan* plan) {
+  // In larger ones, the header is not what takes the time.
+  constexpr size_t kMaxBytes = 4096;
+  if (plan->values > kMaxBytes || plan->bytes > kMaxBytes) return;
+  ExampleBuilder builder;
+  if (plan->kind == FeatureKind::kFloat) {
+    builder.AddFloatList(plan->spec.name, std::vector<float>(plan->values));
+    plan->entry_values_bytes = plan->values * sizeof(float);
+  } else if (plan->kind == FeatureKind::kInt64 && plan->values == 1) {
+    builder.AddInt64(plan->spec.name, 0);
+    plan->entry_values_bytes = 1;
+  } else if (plan->conversion == Conversion::kRaw) {
+    builder.AddBytes(plan->spec.name, std::string(plan->bytes, '\0'));
+    plan->entry_values_bytes = plan->bytes;
+  } else {
+    return;
+  }
+  std::string example;
+  builder.SerializeExample(&example);
+  WireFields message(example, 0);
+  message.Next();
+  plan->entry_header = message.bytes().substr(0, message.bytes().size() - plan->entry_values_bytes);
+}
+
+FeaturePlan MakePlan(FeatureSpec spec, bool is_list) {
+  FeaturePlan plan;
+  plan.spec = std::move(spec);
+  plan.is_list = is_list;
+  plan.whole_steps = is_list && !plan.spec.ragged_steps;
+  plan.fixed = plan.spec.layout == Layout::kFixed;
+  plan.conversion = ConversionOf(plan.spec);
+  plan.kind = ListKind(plan.spec);
+  plan.values = static_cast<size_t>(NumValues(plan.spec));
+  plan.bytes = plan.values * DTypeSize(plan.spec.dtype);
+  if (plan.spec.default_value) {
+    // One value stands for all.
+    const std::string memory = InMemory(*plan.spec.default_value, plan.conversion);
+    while (plan.fill.size() < plan.bytes) plan.fill += memory;
+  } else if (plan.spec.layout == Layout::kPadded) {
+    plan.fill.assign(plan.bytes, '\0');
+  }
+  if (plan.fixed) SetEntryHeader(&plan);
+  return plan;
+}
+
+absl::Status CheckSpecs(const std::vector<FeatureSpec>& specs, bool is_list) {
+  std::set<std::string_view> names;
+  for (const FeatureSpec& spec : specs) {
+    absl::Status status = Validate(spec, is_list);
+    if (!status.ok()) return status;
+    if (!names.insert(spec.name).second) {
+      return absl::InvalidArgumentError(fmt::format(
+          "{} '{}' is asked for twice", is_list ? "feature list" : "feature", spec.name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Names(absl::Span<const FeaturePlan> plans) {
+  std::vector<std::string> names;
+  names.reserve(plans.size());
+  for (const FeaturePlan& plan : plans) names.push_back(plan.spec.name);
+  return names;
+}
+
+}  // namespace
+
+void ParsedColumns::AddEmptyRow() {
+  for (VariableColumn& column : variable_) column.EndRow();
+}
+
+void ParsedColumns::Truncate(size_t rows) {
+  // Those of fixed features have no rows here.
+  for (VariableColumn& column : variable_) column.Truncate(std::min(rows, column.num_rows()));
+}
+
+absl::StatusOr<std::shared_ptr<const ExampleParser>> ExampleParser::Make(
+    std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists) {
+  absl::Status status = CheckSpecs(features, /*is_list=*/false);
+  if (status.ok()) status = CheckSpecs(feature_lists, /*is_list=*/true);
+  if (!status.ok()) return status;
+  std::vector<FeaturePlan> plans;
+  for (FeatureSpec& spec : features) plans.push_back(MakePlan(std::move(spec), false));
+  for (FeatureSpec& spec : feature_lists) plans.push_back(MakePlan(std::move(spec), true));
+  return std::shared_ptr<const ExampleParser>(new ExampleParser(std::move(plans), features.size()));
+}
+
+ExampleParser::ExampleParser(std::vector<FeaturePlan> plans, size_t num_context)
+    : plans_(std::move(plans)),
+      num_context_(num_context),
+      names_(Names(absl::MakeSpan(plans_).first(num_context))),
+      list_names_(Names(absl::MakeSpan(plans_).subspan(num_context))) {}
+
+ExampleParser::~ExampleParser() = default;
+
+size_t ExampleParser::num_features() const { return plans_.size(); }
+const FeatureSpec& ExampleParser::spec(size_t feature) const { return plans_[feature].spec; }
+size_t ExampleParser::bytes(size_t feature) const { return plans_[feature].bytes; }
+std::string_view ExampleParser::padding(size_t feature) const { return plans_[feature].fill; }
+
+ParsedColumns ExampleParser::MakeColumns() const {
+  ParsedColumns columns;
+  columns.fixed_.resize(plans_.size());
+  columns.found_.resize(plans_.size());
+  for (const FeaturePlan& plan : plans_) {
+    columns.variable_.emplace_back(plan.bytes, plan.spec.ragged_steps);
+  }
+  // At first, the order in which they are asked for.
+  for (size_t n : {num_context_, plans_.size() - num_context_}) {
+    for (size_t i = 0; i <= n; ++i) columns.next_.push_back(i < n ? static_cast<uint32_t>(i) : 0);
+  }
+  return columns;
+}
+
+// Finds the features `names`, whose plans are those from number `first_plan` on, in a Features or
+// FeatureLists message.
+const char* ExampleParser::FindInMap(std::string_view map, const NameTable& names,
+                                     size_t first_plan, size_t row, uint32_t* next,
+                                     ParsedColumns* columns) const {
+  const FeaturePlan* plans = plans_.data() + first_plan;
+  FeatureView* found = columns->found_.data() + first_plan;
+  char* const* fixed = columns->fixed_.data() + first_plan;
+  const char* at = map.data();
+  const char* end = at + map.size();
+  // Where the number of the feature stands that is expected.
+  uint32_t* expected = next;
+  const auto check_replaced = [&](uint32_t number) -> const char* {
+    const FeatureView& view = found[number];
+    return view.form == FeatureView::Form::kAbsent || view.form == FeatureView::Form::kStored
+               ? nullptr
+               : CheckFeature(view, plans[number].is_list);
+  };
+  while (at != end) {
+    const FeaturePlan& plan = plans[*expected];
+    if (StorePlainEntry(plan, at, end, fixed[*expected], row)) {
+      if (const char* failed = check_replaced(*expected)) return failed;
+      found[*expected].form = FeatureView::Form::kStored;
+      at += plan.entry_header.size() + plan.entry_values_bytes;
+      expected = next + 1 + *expected;
+      continue;
+    }
+    const WireField field = ReadField(at, end, kMaxWireDepth - kMapDepth);
+    if (field.end == nullptr) return at;
+    at = field.end;
+    if (field.tag != 0x0a) continue;
+    MapEntry entry;
+    if (!ReadPlainEntry(field.bytes, &entry)) {
+      if (const char* failed = ReadAnyEntry(field.bytes, &entry)) return failed;
+    }
+    const uint32_t number = names.Find(entry.name, *expected);
+    if (number == NameTable::kNone) continue;
+    if (const char* failed = check_replaced(number)) return failed;
+    found[number] = entry.value;
+    *expected = number;
+    expected = next + 1 + number;
+  }
+  return nullptr;
+}
+
+const char* ExampleParser::Find(std::string_view record, size_t row, ParsedColumns* columns) const {
+  for (FeatureView& view : columns->found_) view.form = FeatureView::Form::kAbsent;
+  WireFields message(record, 0);
+  while (message.Next()) {
+    const char* failed = nullptr;
+    if (message.Is(1, WireType::kBytes) && !names_.empty()) {
+      failed = FindInMap(message.bytes(), names_, 0, row, columns->next_.data(), columns);
+    } else if (message.Is(2, WireType::kBytes) && !list_names_.empty()) {
+      failed = FindInMap(message.bytes(), list_names_, num_context_, row,
+                         columns->next_.data() + num_context_ + 1, columns);
+    }
+    if (failed != nullptr) return failed;
+  }
+  return message.failed();
+}
+
+absl::Status ExampleParser::Parse(std::string_view record, size_t row,
+                                  ParsedColumns* columns) const {
+  if (const char* failed = Find(record, row, columns)) return NotAnExample(nullptr, record, failed);
+  const FeatureView* found = columns->found_.data();
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    if (found[i].form == FeatureView::Form::kStored) continue;
+    const FeaturePlan& plan = plans_[i];
+    absl::Status status =
+        plan.fixed ? ParseFixed(plan, record, found[i], columns->fixed_[i] + row * plan.bytes)
+                   : ParseRow(plan, record, found[i], &columns->variable_[i]);
+    if (status.ok()) continue;
+    VariableColumn& column = columns->variable_[i];
+    column.Truncate(column.num_rows());
+    for (size_t before = 0; before < i; ++before) {
+      if (plans_[before].fixed) continue;
+      columns->variable_[before].Truncate(columns->variable_[before].num_rows() - 1);
+    }
+    return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,160 @@
+#include "decode/features/feature_spec.h"
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace shardfeed {
+namespace {
+
+// A record cannot hold more.
+constexpr int64_t kMaxRowBytes = INT32_MAX;
+
+// Protocol Buffers refuses records with other names: RFC 3629, no surrogates, no overlong forms.
+bool IsUtf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = [&](size_t i) -> uint32_t {
+      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
+    };
+    const uint32_t lead = byte(0);
+    const size_t size = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    uint32_t code = size == 1 ? lead : lead & (0x7f >> size);
+    for (size_t i = 1; i < size; ++i) {
+      if ((byte(i) & 0xc0) != 0x80) return false;
+      code = code << 6 | (byte(i) & 0x3f);
+    }
+    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    if ((lead >= 0x80 && lead < 0xc0) || lead > 0xf4 || code < kLeast[size] || code > 0x10ffff ||
+        (code >= 0xd800 && code < 0xe000)) {
+      return false;
+    }
+    at += size;
+  }
+  return true;
+}
+
+FeatureKind KindOf(const FeatureValues& values) {
+  if (std::holds_alternative<std::vector<int64_t>>(values)) return FeatureKind::kInt64;
+  if (std::holds_alternative<std::vector<float>>(values)) return FeatureKind::kFloat;
+  return FeatureKind::kBytes;
+}
+
+// What is wrong; empty if nothing.
+std::string DTypeDefect(const FeatureSpec& spec) {
+  if (spec.decode_raw) {
+    return spec.dtype == DType::kBytes ? "decode_raw gives numbers, so its type cannot be bytes"
+                                       : "";
+  }
+  if (ListKind(spec) != FeatureKind::kNone) return "";
+  return fmt::format(
+      "no list becomes {} without decode_raw; int64 lists become int64, int32 or uint8, float "
+      "lists float32, float16 or bfloat16",
+      DTypeName(spec.dtype));
+}
+
+std::string ShapeDefect(const FeatureSpec& spec) {
+  int64_t bytes = static_cast<int64_t>(DTypeSize(spec.dtype));
+  for (int64_t dimension : spec.shape) {
+    if (dimension < 1) {
+      return fmt::format("a dimension of its shape {} is {}, which must be at least 1{}",
+                         ShapeText(spec.shape), dimension,
+                         dimension < 0 ? "; for rows of any length ask for it as ragged" : "");
+    }
+    if (__builtin_mul_overflow(bytes, dimension, &bytes) || bytes > kMaxRowBytes) {
+      return fmt::format("a row of shape {} is larger than any record can be (2 GiB)",
+                         ShapeText(spec.shape));
+    }
+  }
+  if (spec.layout == Layout::kSparse && !spec.shape.empty()) {
+    return fmt::format("sparse values are scalars, so it has no shape {}", ShapeText(spec.shape));
+  }
+  return "";
+}
+
+std::string DefaultDefect(const FeatureSpec& spec) {
+  if (!spec.default_value) return "";
+  if (spec.layout == Layout::kRagged || spec.layout == Layout::kSparse) {
+    return "it has a default, which only fixed and padded features have";
+  }
+  const FeatureKind kind = KindOf(*spec.default_value);
+  if (kind != ListKind(spec)) {
+    return fmt::format("its default is of kind {}, expected {}", FeatureKindName(kind),
+                       FeatureKindName(ListKind(spec)));
+  }
+  const size_t size =
+      std::visit([](const auto& values) { return values.size(); }, *spec.default_value);
+  if (spec.decode_raw) {
+    const int64_t expected = static_cast<int64_t>(DTypeSize(spec.dtype)) *
+                             (spec.layout == Layout::kFixed ? NumValues(spec) : 1);
+    const auto& strings = std::get<std::vector<std::string>>(*spec.default_value);
+    if (strings.size() != 1 || static_cast<int64_t>(strings[0].size()) != expected) {
+      return fmt::format("its default must be one string of {} bytes", expected);
+    }
+    return "";
+  }
+  const int64_t all = spec.layout == Layout::kFixed ? NumValues(spec) : 1;
+  if (size != 1 && static_cast<int64_t>(size) != all) {
+    return fmt::format("its default has {} values, expected {}", size,
+                       all == 1 ? "1" : fmt::format("1 or {}", all));
+  }
+  if (const auto* numbers = std::get_if<std::vector<int64_t>>(&*spec.default_value)) {
+    for (int64_t number : *numbers) {
+      if ((spec.dtype == DType::kInt32 && number != static_cast<int32_t>(number)) ||
+          (spec.dtype == DType::kUInt8 && number != static_cast<uint8_t>(number))) {
+        return fmt::format("its default {} does not fit {}", number, DTypeName(spec.dtype));
+      }
+    }
+  }
+  return "";
+}
+
+std::string ListDefect(const FeatureSpec& spec, bool in_feature_list) {
+  if (in_feature_list && spec.layout == Layout::kFixed) {
+    return "a feature list has any number of steps: ask for it as ragged, padded or sparse";
+  }
+  if (!in_feature_list && spec.ragged_steps) return "only feature lists have steps";
+  return "";
+}
+
+}  // namespace
+
+FeatureKind ListKind(const FeatureSpec& spec) {
+  if (spec.decode_raw) return FeatureKind::kBytes;
+  switch (spec.dtype) {
+    case DType::kUInt8:
+    case DType::kInt32:
+    case DType::kInt64:
+      return FeatureKind::kInt64;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32:
+      return FeatureKind::kFloat;
+    case DType::kBytes:
+      return FeatureKind::kBytes;
+    default:
+      return FeatureKind::kNone;
+  }
+}
+
+int64_t NumValues(const FeatureSpec& spec) {
+  int64_t values = 1;
+  for (int64_t dimension : spec.shape) values *= dimension;
+  return values;
+}
+
+std::string ShapeText(absl::Span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+absl::Status Validate(const FeatureSpec& spec, bool in_feature_list) {
+  std::string defect;
+  if (!IsUtf8(spec.name)) defect = "names of features are UTF-8, and this one is not";
+  if (defect.empty()) defect = DTypeDefect(spec);
+  if (defect.empty()) defect = ListDefect(spec, in_feature_list);
+  if (defect.empty()) defect = ShapeDefect(spec);
+  if (defect.empty()) defect = DefaultDefect(spec);
+  if (defect.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{} '{}': {}", in_feature_list ? "feature list" : "feature", spec.name, defect));
+}
+
+}  // namespace shardfeed

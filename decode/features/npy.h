@@ -1,0 +1,33 @@
+// Arrays in the format of NumPy's .npy files, in memory.
+//
+// Layout (numpy.org/doc/stable/reference/generated/numpy.lib.format.html): see npy_header.h.
+
+#ifndef SHARDFEED_DECODE_FEATURES_NPY_H_
+#define SHARDFEED_DECODE_FEATURES_NPY_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "decode/features/dtype.h"
+
+namespace shardfeed {
+
+// `values` lies in the bytes that were parsed: little-endian, the last dimension fastest, at any
+// alignment.
+struct NpyArray {
+  DType dtype = DType::kFloat32;  // booleans are kUInt8
+  std::vector<int64_t> shape;
+  std::string_view values;
+};
+
+// DataLoss: not such an array, cut, or longer than it tells; a type that no DType is, big-endian
+// numbers, or the first dimension fastest (Fortran order) in more than one dimension: the message
+// tells how to save it anew. Any bytes are safe to pass.
+absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_FEATURES_NPY_H_

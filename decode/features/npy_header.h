@@ -1,0 +1,34 @@
+// What a .npy file says of the array that it holds.
+
+#ifndef SHARDFEED_DECODE_FEATURES_NPY_HEADER_H_
+#define SHARDFEED_DECODE_FEATURES_NPY_HEADER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+struct NpyHeader {
+  std::string descr;  // the type as NumPy spells it: "<f4", "|u1", "<U12"; a list for structures
+  bool fortran_order = false;
+  std::vector<uint64_t> shape;
+  uint64_t data_offset = 0;  // where the values start, in bytes
+};
+
+// How many bytes of a file's beginning ParseNpyHeader wants to see at most.
+inline constexpr uint64_t kMaxNpyHeaderBytes = 1 << 20;
+
+// Reads the header of versions 1, 2 and 3 from the first bytes of a file. Nothing is believed: any
+// bytes are safe to pass.
+//
+// DataLoss: not a .npy file, or a header that is cut or not understood; the message does not name
+// the file.
+absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_FEATURES_NPY_HEADER_H_

@@ -1,0 +1,192 @@
+#include "decode/images/image.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "decode/images/codecs.h"
+#include "decode/images/exif.h"
+#include "decode/images/image_header.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// How the pixel (x, y) of an upright picture is found in the one that is stored: x and y are
+// exchanged, then counted from the other end.
+struct Turn {
+  bool transpose;
+  bool from_right;
+  bool from_bottom;
+};
+
+Turn TurnOf(int orientation) {
+  constexpr Turn kTurns[] = {{false, false, false}, {false, true, false}, {false, true, true},
+                             {false, false, true},  {true, false, false}, {true, false, true},
+                             {true, true, true},    {true, true, false}};
+  return kTurns[orientation - 1];
+}
+
+}  // namespace
+
+absl::Status CheckImageOptions(const ImageOptions& options) {
+  constexpr uint32_t kMaxSize = 65535;
+  if (options.width < 1 || options.height < 1 || options.width > kMaxSize ||
+      options.height > kMaxSize) {
+    return absl::InvalidArgumentError(fmt::format("size {} x {}: 1 to {} pixels are possible",
+                                                  options.width, options.height, kMaxSize));
+  }
+  if (options.channels != 1 && options.channels != 3) {
+    return absl::InvalidArgumentError(
+        fmt::format("channels {}: 3 (RGB) or 1 (grey) is wanted", options.channels));
+  }
+  const bool levels = options.dtype == DType::kUInt8;
+  if (!levels && options.dtype != DType::kFloat16 && options.dtype != DType::kBFloat16 &&
+      options.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(fmt::format(
+        "dtype {}: uint8, float16, bfloat16 or float32 is wanted", DTypeName(options.dtype)));
+  }
+  for (const auto& [name, values] :
+       {std::pair{"mean", &options.mean}, std::pair{"std", &options.std}}) {
+    if (values->empty()) continue;
+    if (levels) {
+      return absl::InvalidArgumentError(
+          fmt::format("{}: pixels of uint8 are not normalised; ask for float32, float16 or "
+                      "bfloat16",
+                      name));
+    }
+    if (values->size() != static_cast<size_t>(options.channels)) {
+      return absl::InvalidArgumentError(
+          fmt::format("{} has {} values, for {} channels", name, values->size(), options.channels));
+    }
+    for (float value : *values) {
+      if (!std::isfinite(value) || (values == &options.std && value <= 0)) {
+        return absl::InvalidArgumentError(fmt::format("{} {}", name, value));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+ImageDecoder::ImageDecoder(const ImageOptions& options) : options_(options), jpeg_(options.jpeg) {
+  if (options.dtype == DType::kUInt8 && options.layout == PixelLayout::kHwc) return;
+  const auto or_all = [&](const std::vector<float>& values, float value) {
+    return values.empty() ? std::vector<float>(options.channels, value) : values;
+  };
+  normalizer_ = std::make_unique<Normalizer>(options.layout, options.dtype, options.channels,
+                                             or_all(options.mean, 0), or_all(options.std, 1));
+}
+
+ImageDecoder::~ImageDecoder() = default;
+
+size_t ImageDecoder::result_bytes() const {
+  return size_t{options_.width} * options_.height * options_.channels * DTypeSize(options_.dtype);
+}
+
+absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
+  if (!header.ok()) return header.status();
+  const uint64_t num_pixels = uint64_t{header->width} * header->height;
+  if (num_pixels > options_.jpeg.max_pixels) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{} of {} x {} pixels, but the limit is {} in all (max_pixels)", header->format,
+                    header->width, header->height, options_.jpeg.max_pixels));
+  }
+  bytes_ = bytes;
+  format_ = header->format;
+  is_jpeg_ = format_ == "jpeg";
+  decoded_ = false;
+  stored_ = {header->width, header->height};
+  orientation_ = options_.orient && is_jpeg_ ? ExifOrientation(bytes) : 1;
+  if (TurnOf(orientation_).transpose) return ImageSize{stored_.height, stored_.width};
+  return stored_;
+}
+
+absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
+  Turn turn = TurnOf(orientation_);
+  // The box and the result, as the picture is stored.
+  ImageBox part = box;
+  uint32_t width = options_.width;
+  uint32_t height = options_.height;
+  if (turn.transpose) {
+    part = {box.y, box.x, box.height, box.width};
+    std::swap(width, height);
+  }
+  if (turn.from_right) part.x = stored_.width - part.x - part.width;
+  if (turn.from_bottom) part.y = stored_.height - part.y - part.height;
+  if (flip) (turn.transpose ? turn.from_bottom : turn.from_right) ^= true;
+
+  const int channels = options_.channels;
+  PixelRows source;
+  ResampleOptions resample = {.interpolation = options_.interpolation,
+                              .antialias = options_.antialias,
+                              .flip = turn.from_right};
+  if (is_jpeg_) {
+    uint32_t denominator = 1;
+    if (options_.interpolation != Interpolation::kNearest) {
+      while (denominator < 8 && part.width / (2 * denominator) >= width &&
+             part.height / (2 * denominator) >= height) {
+        denominator *= 2;
+      }
+    }
+    // The pixels of the scaled picture that the part touches.
+    JpegCrop crop = {.scale_denominator = static_cast<int>(denominator), .channels = channels};
+    const auto scale = [&](uint32_t begin, uint32_t size, uint32_t* first, uint32_t* count) {
+      *first = begin / denominator;
+      *count = (begin + size + denominator - 1) / denominator - *first;
+    };
+    scale(part.x, part.width, &crop.x, &crop.width);
+    scale(part.y, part.height, &crop.y, &crop.height);
+    const size_t row = size_t{crop.width} * channels;
+    if (pixels_.size() < row * crop.height) pixels_.resize(row * crop.height);
+    decoded_ = false;
+    absl::Status status = jpeg_.DecodeCrop(bytes_, crop, pixels_.data(), row);
+    if (!status.ok()) return status;
+    source = {pixels_.data(), row, crop.width, crop.height};
+    resample.x = static_cast<double>(part.x) / denominator - crop.x;
+    resample.y = static_cast<double>(part.y) / denominator - crop.y;
+    resample.width = static_cast<double>(part.width) / denominator;
+    resample.height = static_cast<double>(part.height) / denominator;
+  } else {
+    if (!decoded_) {
+      absl::Status status = DecodeWithCodec(
+          bytes_, {.format = format_, .height = stored_.height, .width = stored_.width}, channels,
+          &pixels_);
+      if (!status.ok()) return status;
+      decoded_ = true;
+    }
+    const size_t row = size_t{stored_.width} * channels;
+    source = {pixels_.data() + part.y * row + part.x * channels, row, part.width, part.height};
+  }
+
+  const bool turned = turn.transpose || turn.from_bottom;
+  const size_t row = size_t{width} * channels;
+  if (!turned && normalizer_ == nullptr) {
+    resampler_.Resize(source, channels, resample, width, height, static_cast<uint8_t*>(out), row);
+    return absl::OkStatus();
+  }
+  resized_.resize(row * height);
+  resampler_.Resize(source, channels, resample, width, height, resized_.data(), row);
+  const uint8_t* result = resized_.data();
+  if (turned) {
+    turned_.resize(resized_.size());
+    uint8_t* to = normalizer_ == nullptr ? static_cast<uint8_t*>(out) : turned_.data();
+    result = to;
+    for (uint32_t y = 0; y < options_.height; ++y) {
+      for (uint32_t x = 0; x < options_.width; ++x, to += channels) {
+        const uint32_t column = turn.transpose ? y : x;  // the resampler has flipped it
+        uint32_t line = turn.transpose ? x : y;
+        if (turn.from_bottom) line = height - 1 - line;
+        std::memcpy(to, &resized_[line * row + column * channels], channels);
+      }
+    }
+  }
+  if (normalizer_ != nullptr) {
+    normalizer_->Write({result, size_t{options_.width} * channels, options_.width, options_.height},
+                       out);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,101 @@
+// Parts of pictures of any format, resized, in the layout and type that a network takes.
+
+#ifndef SHARDFEED_DECODE_IMAGES_IMAGE_H_
+#define SHARDFEED_DECODE_IMAGES_IMAGE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "decode/features/dtype.h"
+#include "decode/images/jpeg/jpeg.h"
+#include "decode/images/normalize.h"
+#include "decode/images/resample.h"
+
+namespace shardfeed {
+
+struct ImageOptions {
+  // Of the result, in pixels.
+  uint32_t width = 224;
+  uint32_t height = 224;
+  int channels = 3;  // 3: RGB, 1: grey
+  Interpolation interpolation = Interpolation::kBilinear;
+  bool antialias = true;
+  PixelLayout layout = PixelLayout::kHwc;
+  // kUInt8, or kFloat16, kBFloat16 and kFloat32 with values (level / 255 - mean) / std.
+  DType dtype = DType::kUInt8;
+  // One for each channel; empty: 0 and 1.
+  std::vector<float> mean;
+  std::vector<float> std;
+  // Whether pictures whose Exif data says how the camera was held are turned upright.
+  bool orient = false;
+  // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.
+  JpegDecoderOptions jpeg;
+};
+
+// InvalidArgument: an option that makes no sense; the message names it.
+absl::Status CheckImageOptions(const ImageOptions& options);
+
+struct ImageSize {
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+struct ImageBox {
+  uint32_t x = 0;
+  uint32_t y = 0;
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+// Decodes one picture after another with the same memory. Not thread safe: have one for each
+// thread.
+//
+// Of a JPEG only what the box needs is decoded (see JpegDecoder), and where the box is at least 2,
+// 4 or 8 times larger than the result both ways, at 1/2, 1/4 or 1/8 of its size (but for kNearest).
+// All other pictures are decoded whole.
+class ImageDecoder {
+ public:
+  // The options are right by CheckImageOptions.
+  explicit ImageDecoder(const ImageOptions& options);
+  ~ImageDecoder();
+  ImageDecoder(const ImageDecoder&) = delete;
+  ImageDecoder& operator=(const ImageDecoder&) = delete;
+
+  // What the picture has to offer: its size, upright if `orient`. `bytes` must stay as they are
+  // until Decode. DataLoss: not a picture of a format that ReadImageHeader knows.
+  // ResourceExhausted: it has more than max_pixels.
+  absl::StatusOr<ImageSize> Open(std::string_view bytes);
+
+  // Writes `box` of the picture that was opened last, resized, to `out`, without gaps. The box is
+  // not empty and lies inside of the picture. `flip`: left and right change places. Errors as of
+  // JpegDecoder and DecodeWithCodec; after one `out` holds nothing of use.
+  absl::Status Decode(const ImageBox& box, bool flip, void* out);
+
+  // Bytes of a result.
+  size_t result_bytes() const;
+  // Bytes of memory that are kept for the next picture.
+  size_t kept_bytes() const { return pixels_.capacity(); }
+
+ private:
+  const ImageOptions options_;
+  JpegDecoder jpeg_;
+  Resampler resampler_;
+  std::unique_ptr<Normalizer> normalizer_;  // null: resized pixels are the result
+  std::string_view bytes_;
+  bool is_jpeg_ = false;
+  bool decoded_ = false;  // pixels_ holds the whole picture
+  std::string_view format_;
+  ImageSize stored_;  // as it stands in the file
+  int orientation_ = 1;
+  std::vector<uint8_t> pixels_;
+  std::vector<uint8_t> resized_;
+  std::vector<uint8_t> turned_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_IMAGE_H_

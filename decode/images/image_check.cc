@@ -1,0 +1,87 @@
+#include "decode/images/image_check.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "decode/images/codecs.h"
+#include "decode/images/image_header.h"
+#include "decode/images/jpeg/jpeg.h"
+#include "fmt/format.h"
+#include "tfrecord/example_reader.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
+                                                       "webp", "gif",  "tif", "tiff"};
+// A rare huge picture does not hold its memory for ever.
+constexpr size_t kKeptBytes = size_t{16} << 20;
+constexpr uint32_t kScale = 8;
+
+bool IsNamedPicture(std::string_view feature) {
+  if (feature == "image/encoded") return true;
+  const std::string_view end = feature.substr(feature.find_last_of("./") + 1);  // npos + 1 is 0
+  return std::find(kSuffixes.begin(), kSuffixes.end(), end) != kSuffixes.end();
+}
+
+absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
+  thread_local const auto decoder = std::make_unique<JpegDecoder>();
+  thread_local std::vector<uint8_t> pixels;
+  if (pixels.capacity() > kKeptBytes) std::vector<uint8_t>().swap(pixels);
+  // Also where the size is a mere claim.
+  const uint64_t max_pixels = JpegDecoderOptions().max_pixels;
+  if (uint64_t{header.width} * header.height > max_pixels) {
+    return absl::ResourceExhaustedError(fmt::format("more than {} pixels", max_pixels));
+  }
+  if (header.format != "jpeg") return DecodeWithCodec(bytes, header, 3, &pixels);
+  JpegCrop all;
+  all.scale_denominator = kScale;
+  all.width = (header.width + kScale - 1) / kScale;
+  all.height = (header.height + kScale - 1) / kScale;
+  const size_t row_bytes = size_t{3} * all.width;
+  pixels.resize(row_bytes * all.height);
+  return decoder->DecodeCrop(bytes, all, pixels.data(), row_bytes);
+}
+
+}  // namespace
+
+void PictureCheck::CountNotDecoded(const std::string& why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++counts_.not_decoded[why];
+}
+
+void PictureCheck::CheckValue(std::string_view feature, std::string_view value,
+                              std::vector<std::string>* defects) {
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(value);
+  if (!header.ok() && !IsNamedPicture(feature) && !value.starts_with("\xff\xd8\xff") &&
+      !value.starts_with("\x89PNG")) {
+    return;
+  }
+  absl::Status status = header.status();
+  if (header.ok()) {
+    status = Decode(value, *header);
+    if (absl::IsUnimplemented(status) || absl::IsResourceExhausted(status)) {
+      return CountNotDecoded(fmt::format("{}: {}", header->format, std::string(status.message())));
+    }
+  }
+  if (!status.ok()) {
+    defects->push_back(fmt::format("{}: {}", feature, std::string(status.message())));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++(status.ok() ? counts_.sound : counts_.broken);
+}
+
+void PictureCheck::CheckRecord(std::string_view record, std::vector<std::string>* defects) {
+  VisitBytes(record, [&](std::string_view feature, std::string_view value) {
+    CheckValue(feature, value, defects);
+  }).IgnoreError();
+}
+
+PictureCheck::Counts PictureCheck::counts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counts_;
+}
+
+}  // namespace shardfeed

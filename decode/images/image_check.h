@@ -1,0 +1,50 @@
+// Whether the pictures in records can be decoded.
+
+#ifndef SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
+#define SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace shardfeed {
+
+// A picture is a value of a bytes feature that begins like a JPEG, PNG, GIF, BMP, WebP or TIFF file
+// and tells its size, or that stands in a feature whose name says so: image/encoded, or one that
+// ends in the suffix of such a file ("jpg", "seg.png").
+//
+// JPEGs are decoded from their first byte to their last, at an eighth of their size, which leaves
+// out none of their data; the others whole.
+//
+// Thread safe.
+class PictureCheck {
+ public:
+  // Looks at the pictures of a serialised Example or SequenceExample, and appends to `defects` a
+  // text for each that is broken, with the name of its feature. What is no Example has none.
+  void CheckRecord(std::string_view record, std::vector<std::string>* defects);
+
+  struct Counts {
+    uint64_t sound = 0;
+    uint64_t broken = 0;
+    // Those that were not decoded, by format and why: "tiff: ...".
+    std::map<std::string, uint64_t> not_decoded;
+  };
+  Counts counts() const;
+
+ private:
+  void CheckValue(std::string_view feature, std::string_view value,
+                  std::vector<std::string>* defects);
+  void CountNotDecoded(const std::string& why);
+
+  mutable std::mutex mutex_;
+  Counts counts_;  // guarded by mutex_
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_

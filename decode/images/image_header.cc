@@ -1,0 +1,261 @@
+#include "decode/images/image_header.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "decode/images/jpeg/jpeg_markers.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_view_literals;
+
+enum class Order { kLittle, kBig };
+
+// The unsigned integer in `size` bytes at `offset`; nothing when the file ends before its end.
+std::optional<uint64_t> Load(std::string_view bytes, uint64_t offset, uint64_t size, Order order) {
+  if (offset > bytes.size() || size > bytes.size() - offset) return std::nullopt;
+  uint64_t value = 0;
+  for (uint64_t i = 0; i < size; ++i) {
+    const uint64_t at = order == Order::kBig ? i : size - 1 - i;
+    value = value << 8 | static_cast<unsigned char>(bytes[offset + at]);
+  }
+  return value;
+}
+
+absl::Status EndsEarly(std::string_view format, std::string_view bytes) {
+  return absl::DataLossError(
+      fmt::format("{} ends before its size is told, after {} bytes", format, bytes.size()));
+}
+
+absl::StatusOr<ImageHeader> Checked(std::string_view name, ImageHeader header) {
+  if (header.width == 0 || header.height == 0) {
+    return absl::DataLossError(fmt::format("{} says that it is {} pixels wide and {} high", name,
+                                           header.width, header.height));
+  }
+  return header;
+}
+
+// Marker segments up to the first frame header.
+absl::StatusOr<ImageHeader> ReadJpeg(std::string_view bytes) {
+  JpegMarkerReader reader(bytes);
+  while (true) {
+    const absl::StatusOr<JpegMarker> marker = reader.Next();
+    if (absl::IsOutOfRange(marker.status())) return EndsEarly("JPEG", bytes);
+    if (!marker.ok()) return marker.status();
+    if (marker->code == 0x00 || marker->code == kJpegEoi || marker->code == kJpegSos) {
+      return absl::DataLossError(fmt::format(
+          "JPEG is damaged at byte {}: {} comes before the picture's size", marker->offset,
+          marker->code == kJpegEoi   ? "its end"
+          : marker->code == kJpegSos ? "a scan"
+                                     : "entropy-coded data"));
+    }
+    if (!IsJpegFrame(marker->code)) continue;
+    const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(*marker);
+    if (absl::IsOutOfRange(frame.status())) return EndsEarly("JPEG", bytes);
+    if (!frame.ok()) return frame.status();
+    return Checked("JPEG", {"jpeg", frame->height, frame->width, frame->num_components});
+  }
+}
+
+absl::StatusOr<ImageHeader> ReadPng(std::string_view bytes) {
+  const std::string_view chunk = bytes.substr(8);
+  if (chunk.size() >= 8 && chunk.substr(0, 8) != "\0\0\0\x0dIHDR"sv) {
+    return absl::DataLossError("PNG does not start with its header (IHDR)");
+  }
+  const std::optional<uint64_t> width = Load(chunk, 8, 4, Order::kBig);
+  const std::optional<uint64_t> height = Load(chunk, 12, 4, Order::kBig);
+  const std::optional<uint64_t> colour = Load(chunk, 17, 1, Order::kBig);
+  if (!width || !height || !colour) return EndsEarly("PNG", bytes);
+  if (*width > INT32_MAX || *height > INT32_MAX) {
+    return absl::DataLossError(
+        fmt::format("PNG says that it is {} pixels wide and {} high", *width, *height));
+  }
+  uint32_t channels = 0;
+  switch (*colour) {
+    case 0:
+      channels = 1;
+      break;
+    case 2:
+      channels = 3;
+      break;
+    case 3:  // a palette, which may have alpha
+      break;
+    case 4:
+      channels = 2;
+      break;
+    case 6:
+      channels = 4;
+      break;
+    default:
+      return absl::DataLossError(fmt::format("PNG has the unknown colour type {}", *colour));
+  }
+  return Checked("PNG",
+                 {"png", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width), channels});
+}
+
+absl::StatusOr<ImageHeader> ReadGif(std::string_view bytes) {
+  const std::optional<uint64_t> width = Load(bytes, 6, 2, Order::kLittle);
+  const std::optional<uint64_t> height = Load(bytes, 8, 2, Order::kLittle);
+  if (!width || !height) return EndsEarly("GIF", bytes);
+  return Checked("GIF", {"gif", static_cast<uint32_t>(*height), static_cast<uint32_t>(*width), 0});
+}
+
+absl::StatusOr<ImageHeader> ReadBmp(std::string_view bytes) {
+  const std::optional<uint64_t> header = Load(bytes, 14, 4, Order::kLittle);
+  if (!header) return EndsEarly("BMP", bytes);
+  const bool os2 = *header == 12;  // sizes and counts of 16 bits
+  if (!os2 && *header != 16 && *header != 40 && *header != 52 && *header != 56 && *header != 64 &&
+      *header != 108 && *header != 124) {
+    return absl::DataLossError(
+        fmt::format("not a picture: starts like BMP, but with a header of {} bytes", *header));
+  }
+  const uint64_t field = os2 ? 2 : 4;
+  const std::optional<uint64_t> width = Load(bytes, 18, field, Order::kLittle);
+  const std::optional<uint64_t> height = Load(bytes, 18 + field, field, Order::kLittle);
+  const std::optional<uint64_t> bits = Load(bytes, 18 + 2 * field + 2, 2, Order::kLittle);
+  if (!width || !height || !bits) return EndsEarly("BMP", bytes);
+  int64_t rows = static_cast<int64_t>(*height);
+  if (!os2) {
+    // Negative for rows that go from top to bottom.
+    rows = static_cast<int32_t>(*height);
+    rows = rows < 0 ? -rows : rows;
+  }
+  if (*width > INT32_MAX || rows > INT32_MAX) {
+    return absl::DataLossError(
+        fmt::format("BMP says that it is {} pixels wide and {} high", *width, rows));
+  }
+  // 16 and 32 bits may or may not have alpha, fewer have a palette.
+  const uint32_t channels = *bits == 24 ? 3 : 0;
+  return Checked("BMP",
+                 {"bmp", static_cast<uint32_t>(rows), static_cast<uint32_t>(*width), channels});
+}
+
+absl::StatusOr<ImageHeader> ReadWebp(std::string_view bytes) {
+  if (bytes.size() < 20) return EndsEarly("WebP", bytes);
+  const std::string_view chunk = bytes.substr(12, 4);
+  const std::string_view data = bytes.substr(20);
+  if (chunk == "VP8 ") {
+    if (data.size() < 10) return EndsEarly("WebP", bytes);
+    if ((data[0] & 1) != 0 || data.substr(3, 3) != "\x9d\x01\x2a"sv) {
+      return absl::DataLossError("WebP is damaged: it does not start with a key frame");
+    }
+    // 14 bits each; the two above them ask the viewer to scale.
+    const uint64_t width = *Load(data, 6, 2, Order::kLittle) & 0x3fff;
+    const uint64_t height = *Load(data, 8, 2, Order::kLittle) & 0x3fff;
+    return Checked("WebP",
+                   {"webp", static_cast<uint32_t>(height), static_cast<uint32_t>(width), 3});
+  }
+  if (chunk == "VP8L") {
+    if (data.size() < 5) return EndsEarly("WebP", bytes);
+    if (data[0] != '\x2f') {
+      return absl::DataLossError("WebP is damaged: its lossless data has a wrong signature");
+    }
+    const uint64_t fields = *Load(data, 1, 4, Order::kLittle);
+    const uint32_t width = (fields & 0x3fff) + 1;
+    const uint32_t height = (fields >> 14 & 0x3fff) + 1;
+    return ImageHeader{"webp", height, width, (fields >> 28 & 1) != 0 ? 4u : 3u};
+  }
+  if (chunk == "VP8X") {
+    if (data.size() < 10) return EndsEarly("WebP", bytes);
+    const uint32_t width = *Load(data, 4, 3, Order::kLittle) + 1;
+    const uint32_t height = *Load(data, 7, 3, Order::kLittle) + 1;
+    return ImageHeader{"webp", height, width, (data[0] & 0x10) != 0 ? 4u : 3u};
+  }
+  return absl::DataLossError("WebP is damaged: its first chunk is not a picture");
+}
+
+// The first directory of tags. Classic TIFF counts and points with 2 and 4 bytes, BigTIFF with 8.
+absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool big) {
+  const uint64_t word = big ? 8 : 4;
+  const uint64_t entry_bytes = big ? 20 : 12;
+  const std::optional<uint64_t> directory = Load(bytes, big ? 8 : 4, word, order);
+  if (!directory) return EndsEarly("TIFF", bytes);
+  const std::optional<uint64_t> entries = Load(bytes, *directory, big ? 8 : 2, order);
+  if (!entries) return EndsEarly("TIFF", bytes);
+  uint64_t width = 0;
+  uint64_t height = 0;
+  uint64_t samples = 1;
+  bool palette = false;
+  uint64_t at = *directory + (big ? 8 : 2);
+  // The count is not believed: the loop ends with the file.
+  for (uint64_t i = 0; i < *entries; ++i, at += entry_bytes) {
+    const std::optional<uint64_t> tag = Load(bytes, at, 2, order);
+    const std::optional<uint64_t> type = Load(bytes, at + 2, 2, order);
+    if (!tag || !type || at + entry_bytes > bytes.size()) return EndsEarly("TIFF", bytes);
+    if (*tag != 256 && *tag != 257 && *tag != 262 && *tag != 277) continue;
+    // SHORT, LONG and LONG8; values that fit stand in the entry itself, at its front.
+    const uint64_t size = *type == 3 ? 2 : *type == 4 ? 4 : *type == 16 && big ? 8 : 0;
+    if (size == 0) {
+      return absl::DataLossError(
+          fmt::format("TIFF is damaged at byte {}: tag {} has type {}", at, *tag, *type));
+    }
+    const uint64_t value = *Load(bytes, at + entry_bytes - word, size, order);
+    if (*tag == 256) width = value;
+    if (*tag == 257) height = value;
+    if (*tag == 262) palette = value == 3;
+    if (*tag == 277) samples = value;
+  }
+  if (width > INT32_MAX || height > INT32_MAX) {
+    return absl::DataLossError(
+        fmt::format("TIFF says that it is {} pixels wide and {} high", width, height));
+  }
+  const uint32_t channels = palette || samples > 4 ? 0 : static_cast<uint32_t>(samples);
+  return Checked("TIFF",
+                 {"tiff", static_cast<uint32_t>(height), static_cast<uint32_t>(width), channels});
+}
+
+absl::Status NotAPicture(std::string_view bytes) {
+  if (bytes.size() >= 12 && bytes.substr(4, 4) == "ftyp") {
+    return absl::DataLossError(
+        "HEIF, AVIF or a video, which are not supported; convert it to JPEG or PNG");
+  }
+  std::string text;
+  bool printable = true;
+  for (char c : bytes.substr(0, 16)) {
+    printable = printable && c >= ' ' && c <= '~';
+    text.push_back(c);
+  }
+  if (printable) return absl::DataLossError(fmt::format("not a picture: starts with \"{}\"", text));
+  std::string hex;
+  for (char c : bytes.substr(0, 8)) {
+    hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(c));
+  }
+  return absl::DataLossError(fmt::format("not a picture: starts with bytes {}", hex));
+}
+
+// The start of a format's magic, and nothing else: a file cut so early that it could be any.
+bool IsCutMagic(std::string_view bytes) {
+  for (std::string_view magic : {"\xff\xd8"sv, "\x89PNG\r\n\x1a\n"sv, "GIF87a"sv, "GIF89a"sv,
+                                 "BM"sv, "RIFF"sv, "II*\0"sv, "MM\0*"sv}) {
+    if (bytes.size() < magic.size() && magic.starts_with(bytes)) return true;
+  }
+  return bytes.starts_with("RIFF") && bytes.size() < 12;
+}
+
+}  // namespace
+
+absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
+  if (bytes.empty()) return absl::DataLossError("the file is empty");
+  if (bytes.starts_with("\xff\xd8"sv)) return ReadJpeg(bytes);
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n"sv)) return ReadPng(bytes);
+  if (bytes.starts_with("GIF87a"sv) || bytes.starts_with("GIF89a"sv)) return ReadGif(bytes);
+  if (bytes.starts_with("BM"sv)) return ReadBmp(bytes);
+  if (bytes.starts_with("RIFF"sv) && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") {
+    return ReadWebp(bytes);
+  }
+  if (bytes.starts_with("II*\0"sv)) return ReadTiff(bytes, Order::kLittle, false);
+  if (bytes.starts_with("MM\0*"sv)) return ReadTiff(bytes, Order::kBig, false);
+  // BigTIFF: version 43, then the size of its pointers and a zero.
+  if (bytes.starts_with("II+\0\x08\0\0\0"sv)) return ReadTiff(bytes, Order::kLittle, true);
+  if (bytes.starts_with("MM\0+\0\x08\0\0"sv)) return ReadTiff(bytes, Order::kBig, true);
+  if (IsCutMagic(bytes)) {
+    return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
+  }
+  return NotAPicture(bytes);
+}
+
+}  // namespace shardfeed

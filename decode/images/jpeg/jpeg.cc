@@ -1,0 +1,413 @@
+#include "decode/images/jpeg/jpeg.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "decode/images/jpeg/jpeg_entropy.h"
+#include "decode/images/jpeg/jpeg_layout.h"
+#include "decode/images/jpeg/libjpeg.h"
+#include "fmt/format.h"
+#include "jerror.h"
+// libjpeg's interface between its parts, for struct jpeg_entropy_decoder.
+#include "jpegint.h"
+
+namespace shardfeed {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Half open, in pixels or in MCUs.
+struct Range {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+uint32_t CeilDiv(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+
+// a * b / 255, rounded.
+uint32_t MultiplyAsFractions(uint32_t a, uint32_t b) {
+  const uint32_t product = a * b + 128;
+  return (product + (product >> 8)) >> 8;
+}
+
+struct Rgb {
+  uint32_t red;
+  uint32_t green;
+  uint32_t blue;
+};
+
+Rgb FromCmyk(const uint8_t* cmyk, uint32_t inversion) {
+  const uint32_t k = cmyk[3] ^ inversion;
+  return {MultiplyAsFractions(cmyk[0] ^ inversion, k), MultiplyAsFractions(cmyk[1] ^ inversion, k),
+          MultiplyAsFractions(cmyk[2] ^ inversion, k)};
+}
+
+// `adobe`: 255 is no ink, not full ink.
+void ConvertCmyk(const uint8_t* cmyk, uint32_t width, bool adobe, int channels, uint8_t* out) {
+  const uint32_t inversion = adobe ? 0 : 255;
+  for (uint32_t x = 0; x < width; ++x, cmyk += 4, out += channels) {
+    const Rgb rgb = FromCmyk(cmyk, inversion);
+    if (channels == 3) {
+      out[0] = static_cast<uint8_t>(rgb.red);
+      out[1] = static_cast<uint8_t>(rgb.green);
+      out[2] = static_cast<uint8_t>(rgb.blue);
+    } else {
+      // The weights of BT.601 in 65536ths.
+      out[0] = static_cast<uint8_t>(
+          (19595 * rgb.red + 38470 * rgb.green + 7471 * rgb.blue + 32768) >> 16);
+    }
+  }
+}
+
+void Append16(std::string& out, uint32_t value) {
+  out.push_back(static_cast<char>(value >> 8));
+  out.push_back(static_cast<char>(value));
+}
+
+// Whether the components of the picture have different sizes.
+bool IsSubsampled(const JpegLayout& layout) {
+  for (uint32_t i = 1; i < layout.frame.num_components; ++i) {
+    if (layout.frame.components[i].h != layout.frame.components[0].h ||
+        layout.frame.components[i].v != layout.frame.components[0].v) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+// Functions that call libjpeg return by a jump when it fails: they have only trivial variables.
+class JpegDecoder::Impl {
+ public:
+  explicit Impl(const JpegDecoderOptions& options) : options_(options), limit_(options.max_scans) {}
+  ~Impl() { jpeg_destroy_decompress(&decoder_); }
+
+  absl::Status DecodeCrop(std::string_view jpeg, const JpegCrop& crop, uint8_t* pixels,
+                          size_t row_bytes);
+  JpegPath path() const { return path_; }
+
+ private:
+  absl::Status Check(const JpegFrame& frame) const;
+  // Lets libjpeg decode a picture that has just the MCUs under the crop; their coefficients come
+  // from `entropy_`, which takes them out of `jpeg`. False: libjpeg has to look at the original.
+  bool DecodeMcus(std::string_view jpeg, const JpegLayout& layout);
+  void WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height);
+  bool DecodeSmallPicture();
+  // Lets libjpeg decode the original.
+  bool DecodeWhole(std::string_view jpeg);
+  // Reads the header and starts the decompressor.
+  void Start(std::string_view jpeg);
+  bool ReadRows(uint32_t left);
+  static boolean DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks);
+
+  const JpegDecoderOptions options_;
+  JpegPath path_ = JpegPath::kLibjpeg;
+  JpegEntropyDecoder entropy_;
+  std::string header_;  // the small picture: all but its entropy-coded data
+  std::vector<uint8_t> row_memory_;
+
+  // libjpeg's, made with the first picture.
+  bool created_ = false;
+  LibjpegErrors errors_;
+  LibjpegMemory source_;
+  LibjpegScanLimit limit_;
+  jpeg_decompress_struct decoder_ = {};
+
+  // The call under way.
+  JpegCrop crop_;
+  uint8_t* pixels_ = nullptr;
+  size_t row_bytes_ = 0;
+  uint32_t mcus_per_row_ = 0;  // of the original
+  Range mcu_columns_;          // of the small picture in the original
+  Range mcu_rows_;
+  uint32_t mcu_row_ = 0;  // which libjpeg asks for next, in the original
+  uint32_t mcu_column_ = 0;
+  bool entropy_failed_ = false;
+};
+
+absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
+  const uint64_t pixels = uint64_t{frame.width} * frame.height;
+  if (pixels == 0) {
+    return absl::DataLossError(
+        fmt::format("JPEG says that it is {} pixels wide and {} high", frame.width, frame.height));
+  }
+  if (pixels > options_.max_pixels) {
+    return absl::ResourceExhaustedError(
+        fmt::format("JPEG of {} x {} pixels, but the limit is {} in all (max_pixels)", frame.width,
+                    frame.height, options_.max_pixels));
+  }
+  const uint32_t denominator = crop_.scale_denominator;
+  if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
+    return absl::InvalidArgumentError(
+        fmt::format("scale_denominator {}: 1, 2, 4 or 8 is wanted", crop_.scale_denominator));
+  }
+  if (crop_.channels != 1 && crop_.channels != 3) {
+    return absl::InvalidArgumentError(fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
+  }
+  const uint32_t width = CeilDiv(frame.width, denominator);
+  const uint32_t height = CeilDiv(frame.height, denominator);
+  if (crop_.width == 0 || crop_.height == 0 || crop_.x >= width || crop_.y >= height ||
+      crop_.width > width - crop_.x || crop_.height > height - crop_.y) {
+    return absl::InvalidArgumentError(
+        fmt::format("crop of {} x {} pixels at ({}, {}) in a picture of {} x {}", crop_.width,
+                    crop_.height, crop_.x, crop_.y, width, height));
+  }
+  if (row_bytes_ / crop_.channels < crop_.width && crop_.height > 1) {
+    return absl::InvalidArgumentError(
+        fmt::format("row_bytes {}: a row of {} pixels does not fit", row_bytes_, crop_.width));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop& crop,
+                                           uint8_t* pixels, size_t row_bytes) {
+  if (!jpeg.starts_with("\xff\xd8"sv)) {
+    return absl::DataLossError("not a JPEG: it does not start with ff d8");
+  }
+  crop_ = crop;
+  pixels_ = pixels;
+  row_bytes_ = row_bytes;
+  const absl::StatusOr<JpegLayout> layout = ReadJpegLayout(jpeg);
+  if (!layout.ok()) return layout.status();
+  if (absl::Status status = Check(layout->frame); !status.ok()) return status;
+  if (layout->one_scan && DecodeMcus(jpeg, *layout)) {
+    path_ = layout->restart_interval > 0 ? JpegPath::kRestarts : JpegPath::kSkipped;
+    return absl::OkStatus();
+  }
+  path_ = JpegPath::kLibjpeg;
+  if (DecodeWhole(jpeg)) return absl::OkStatus();
+  if (errors_.too_many_scans) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "JPEG of more than {} scans, which is the limit (max_scans)", options_.max_scans));
+  }
+  return errors_.ToStatus(jpeg.size());
+}
+
+bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layout) {
+  if (!entropy_.Start(jpeg, layout)) return false;
+  // Smooth upsampling of the chroma looks at its neighbours, which are no further than one pixel of
+  // the result.
+  const uint32_t margin = IsSubsampled(layout) ? 1 : 0;
+  const uint32_t denominator = crop_.scale_denominator;
+  const auto mcus = [&](uint32_t begin, uint32_t size, uint32_t mcu_size, uint32_t num_mcus) {
+    const uint32_t first = (begin - std::min(begin, margin)) * denominator / mcu_size;
+    return Range{first,
+                 std::min(CeilDiv((begin + size + margin) * denominator, mcu_size), num_mcus)};
+  };
+  mcu_columns_ = mcus(crop_.x, crop_.width, layout.mcu_width, layout.mcus_per_row);
+  // In a picture whose chroma is less than 3 wide libjpeg upsamples in another way. One MCU may be
+  // so narrow; two are not, unless the whole picture is.
+  if (mcu_columns_.end - mcu_columns_.begin == 1) {
+    if (mcu_columns_.begin > 0) {
+      --mcu_columns_.begin;
+    } else if (mcu_columns_.end < layout.mcus_per_row) {
+      ++mcu_columns_.end;
+    }
+  }
+  mcu_rows_ = mcus(crop_.y, crop_.height, layout.mcu_height, layout.mcu_rows);
+  const auto size = [](Range range, uint32_t mcu_size, uint32_t whole) {
+    return std::min(range.end * mcu_size, whole) - range.begin * mcu_size;
+  };
+  WriteHeader(layout, size(mcu_columns_, layout.mcu_width, layout.frame.width),
+              size(mcu_rows_, layout.mcu_height, layout.frame.height));
+  mcus_per_row_ = layout.mcus_per_row;
+  mcu_row_ = mcu_rows_.begin;
+  mcu_column_ = mcu_columns_.begin;
+  entropy_failed_ = false;
+  // From here on the crop is told in the small picture.
+  const JpegCrop crop = crop_;
+  crop_.x -= mcu_columns_.begin * layout.mcu_width / denominator;
+  crop_.y -= mcu_rows_.begin * layout.mcu_height / denominator;
+  const bool decoded = DecodeSmallPicture();
+  crop_ = crop;
+  return decoded;
+}
+
+// A JPEG of that size without entropy-coded data. Its Huffman tables are not those of the original,
+// since libjpeg builds what is needed of them for nothing: a single code each is enough.
+void JpegDecoder::Impl::WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height) {
+  const JpegFrame& frame = layout.frame;
+  header_ = "\xff\xd8";
+  for (size_t i = 0; i < layout.num_meaning; ++i) header_ += layout.meaning[i];
+  header_ += "\xff\xc4"sv;
+  constexpr std::string_view kOneCode = "\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"sv;
+  Append16(header_, 2 + 2 * (1 + kOneCode.size()));
+  for (char kind : {'\x00', '\x10'}) {
+    header_ += kind;
+    header_ += kOneCode;
+  }
+  header_ += '\xff';
+  header_ += static_cast<char>(frame.sof);
+  Append16(header_, 8 + 3 * frame.num_components);
+  header_ += static_cast<char>(frame.precision);
+  Append16(header_, height);
+  Append16(header_, width);
+  header_ += static_cast<char>(frame.num_components);
+  for (uint32_t i = 0; i < frame.num_components; ++i) {
+    const JpegFrame::Component& c = frame.components[i];
+    header_ += static_cast<char>(c.id);
+    // The factors of a single component mean nothing, but would take several rows of blocks at
+    // once.
+    header_ += static_cast<char>(frame.num_components == 1 ? 0x11 : c.h << 4 | c.v);
+    header_ += static_cast<char>(c.quantization);
+  }
+  header_ += "\xff\xda"sv;
+  Append16(header_, 6 + 2 * frame.num_components);
+  header_ += static_cast<char>(frame.num_components);
+  for (uint32_t i = 0; i < frame.num_components; ++i) {
+    header_ += static_cast<char>(frame.components[i].id);
+    header_ += '\0';
+  }
+  header_ += "\x00\x3f\x00\xff\xd9"sv;
+}
+
+void JpegDecoder::Impl::Start(std::string_view jpeg) {
+  if (!created_) {
+    decoder_.err = &errors_;
+    jpeg_create_decompress(&decoder_);
+    created_ = true;
+    decoder_.src = &source_;
+    decoder_.progress = &limit_;
+    decoder_.client_data = this;
+  }
+  source_.Start(jpeg);
+  jpeg_read_header(&decoder_, TRUE);
+  switch (decoder_.jpeg_color_space) {
+    case JCS_GRAYSCALE:
+    case JCS_RGB:
+    case JCS_YCbCr:
+      decoder_.out_color_space = crop_.channels == 3 ? JCS_RGB : JCS_GRAYSCALE;
+      break;
+    case JCS_CMYK:
+    case JCS_YCCK:
+      decoder_.out_color_space = JCS_CMYK;
+      break;
+    default:
+      ERREXIT(&decoder_, JERR_CONVERSION_NOTIMPL);
+  }
+  decoder_.scale_num = 1;
+  decoder_.scale_denom = crop_.scale_denominator;
+  jpeg_start_decompress(&decoder_);
+}
+
+boolean JpegDecoder::Impl::DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks) {
+  Impl& impl = *static_cast<Impl*>(decoder->client_data);
+  if (impl.entropy_failed_) return FALSE;
+  const uint64_t number = uint64_t{impl.mcu_row_} * impl.mcus_per_row_ + impl.mcu_column_;
+  if (!impl.entropy_.Decode(number, blocks)) {
+    impl.entropy_failed_ = true;
+    return FALSE;  // as if there were no data yet: libjpeg returns with no rows
+  }
+  if (++impl.mcu_column_ == impl.mcu_columns_.end) {
+    impl.mcu_column_ = impl.mcu_columns_.begin;
+    ++impl.mcu_row_;
+  }
+  return TRUE;
+}
+
+bool JpegDecoder::Impl::DecodeSmallPicture() {
+  errors_.Reset(/*accept_damaged_pictures=*/false);
+  if (setjmp(errors_.jump) != 0) {
+    jpeg_abort_decompress(&decoder_);
+    return false;
+  }
+  Start(header_);
+  decoder_.entropy->decode_mcu = DecodeMcu;
+  for (int i = 0; i < decoder_.num_components; ++i) {
+    if (decoder_.comp_info[i].DCT_scaled_size == 1) entropy_.WantMeansOnly(i);
+  }
+  const uint64_t mcu_columns = mcu_columns_.end - mcu_columns_.begin;
+  entropy_.WantFewOf(uint64_t{mcu_rows_.end} * mcus_per_row_,
+                     mcu_columns * (mcu_rows_.end - mcu_rows_.begin));
+  if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
+  const bool done = ReadRows(crop_.x);
+  jpeg_abort_decompress(&decoder_);
+  return done;
+}
+
+bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
+  errors_.Reset(options_.accept_damaged);
+  // libjpeg keeps tables for pictures to come that have none; here that would be damage unseen. The
+  // small pictures have all they take.
+  jpeg_destroy_decompress(&decoder_);
+  created_ = false;
+  if (setjmp(errors_.jump) != 0) {
+    jpeg_abort_decompress(&decoder_);
+    return false;
+  }
+  Start(jpeg);
+  bool exact = true;
+  for (int i = 0; i < decoder_.num_components; ++i) {
+    // libjpeg-turbo 2.1 takes the width of components wrongly that are scaled less than others.
+    exact &= decoder_.comp_info[i].DCT_scaled_size == decoder_.min_DCT_scaled_size;
+    // Smoothing over blocks whose coefficients are not all told goes wrong at the edges of a crop.
+    if (!decoder_.progressive_mode) continue;
+    for (int k = 0; k < DCTSIZE2; ++k) exact &= decoder_.coef_bits[i][k] == 0;
+  }
+  JDIMENSION x = 0;
+  if (exact) {
+    // A margin for smooth upsampling, see DecodeMcus; libjpeg begins at the MCU it stands in.
+    const JDIMENSION margin = decoder_.max_h_samp_factor * DCTSIZE;
+    x = crop_.x - std::min<JDIMENSION>(crop_.x, margin);
+    JDIMENSION width = std::min(crop_.x + crop_.width + margin, decoder_.output_width) - x;
+    jpeg_crop_scanline(&decoder_, &x, &width);
+    if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
+  }
+  const bool done = ReadRows(crop_.x - x);
+  jpeg_abort_decompress(&decoder_);
+  return done;
+}
+
+// Reads up to the last row of the crop, which begins `left` pixels from where libjpeg's rows do.
+bool JpegDecoder::Impl::ReadRows(uint32_t left) {
+  // Rows are copied some time after they were written: just then, their bytes are still on the way
+  // to the cache, and reading them in other pieces than they were written in has to wait for that.
+  constexpr JDIMENSION kRows = 16;
+  const auto components = static_cast<size_t>(decoder_.output_components);
+  const size_t row_size = decoder_.output_width * components;
+  const bool cmyk = decoder_.out_color_space == JCS_CMYK;
+  const bool direct = !cmyk && decoder_.output_width == crop_.width;
+  if (row_memory_.size() < kRows * row_size) row_memory_.resize(kRows * row_size);
+  const JDIMENSION end = crop_.y + crop_.height;
+  JSAMPROW rows[kRows];
+  while (decoder_.output_scanline < end) {
+    const JDIMENSION y = decoder_.output_scanline;
+    const bool wanted = y >= crop_.y;
+    const JDIMENSION num = std::min<JDIMENSION>(kRows, (wanted ? end : crop_.y) - y);
+    uint8_t* out = wanted ? pixels_ + (y - crop_.y) * row_bytes_ : nullptr;
+    for (JDIMENSION i = 0; i < num; ++i) {
+      rows[i] = direct && wanted ? out + i * row_bytes_ : row_memory_.data() + i * row_size;
+    }
+    for (JDIMENSION done = 0; done < num;) {
+      const JDIMENSION num_read = jpeg_read_scanlines(&decoder_, rows + done, num - done);
+      if (num_read == 0) return false;
+      done += num_read;
+    }
+    if (direct || !wanted) continue;
+    for (JDIMENSION i = 0; i < num; ++i, out += row_bytes_) {
+      const uint8_t* row = rows[i] + left * components;
+      if (cmyk) {
+        ConvertCmyk(row, crop_.width, decoder_.saw_Adobe_marker, crop_.channels, out);
+      } else {
+        std::copy_n(row, crop_.width * components, out);
+      }
+    }
+  }
+  return true;
+}
+
+JpegDecoder::JpegDecoder(const JpegDecoderOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+JpegDecoder::~JpegDecoder() = default;
+
+absl::Status JpegDecoder::DecodeCrop(std::string_view jpeg, const JpegCrop& crop, uint8_t* pixels,
+                                     size_t row_bytes) {
+  return impl_->DecodeCrop(jpeg, crop, pixels, row_bytes);
+}
+
+JpegPath JpegDecoder::path() const { return impl_->path(); }
+
+}  // namespace shardfeed

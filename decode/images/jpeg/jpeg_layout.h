@@ -1,0 +1,58 @@
+// How a JPEG is laid out, from its header alone: frame, first scan, restart interval, tables, and
+// the grid of MCUs (minimum coded units, the blocks that are coded together).
+//
+// Format: ITU-T T.81, annex A.2 (the grid) and annex B (the markers).
+
+#ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_LAYOUT_H_
+#define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_LAYOUT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "decode/images/jpeg/jpeg_markers.h"
+
+namespace shardfeed {
+
+struct JpegLayout {
+  JpegFrame frame;
+  // The whole picture is one scan of 8-bit samples, sequential and Huffman coded, whose MCUs hold
+  // all components, with all the quantization tables that it takes. This is what nearly all JPEGs
+  // are that are not progressive. What follows is told only for them.
+  bool one_scan = false;
+
+  uint32_t mcu_width = 0;   // in pixels
+  uint32_t mcu_height = 0;  // in pixels
+  uint32_t mcus_per_row = 0;
+  uint32_t mcu_rows = 0;
+  uint32_t restart_interval = 0;  // in MCUs; 0: there are no restart markers
+  size_t scan_begin = 0;          // the first byte of entropy-coded data
+
+  // For each component of the scan, the numbers of its tables.
+  struct Coding {
+    uint8_t dc = 0;
+    uint8_t ac = 0;
+  };
+  std::array<Coding, 4> coding;
+  // Huffman tables by class (0: DC) and number: 16 counts and the symbols; empty where there is
+  // none. Not checked.
+  std::array<std::array<std::string_view, 4>, 2> huffman;
+  // Whole marker segments, in order, that say what samples mean: quantization tables and the APPn
+  // of JFIF and Adobe, which tell the colour space.
+  std::array<std::string_view, 16> meaning;
+  size_t num_meaning = 0;
+
+  uint64_t num_mcus() const { return uint64_t{mcus_per_row} * mcu_rows; }
+};
+
+// Reads up to the first scan. The views point into `jpeg`, which begins with SOI (ff d8). Thread
+// safe.
+//
+// DataLoss: the header is damaged, or the file ends in it.
+absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_JPEG_JPEG_LAYOUT_H_

@@ -1,0 +1,90 @@
+// The marker segments at the start of a JPEG, one after another.
+//
+// Format: ITU-T T.81, annex B.1.1: 0xff, a marker, and for most a big-endian length that counts
+// itself and what follows it.
+
+#ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
+#define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+// The markers (the byte after 0xff) that have a meaning here.
+enum : uint8_t {
+  kJpegSof0 = 0xc0,  // baseline
+  kJpegSof1 = 0xc1,  // extended sequential, Huffman
+  kJpegDht = 0xc4,
+  kJpegSof9 = 0xc9,  // the first of the arithmetic ones
+  kJpegRst0 = 0xd0,
+  kJpegEoi = 0xd9,
+  kJpegSos = 0xda,
+  kJpegDqt = 0xdb,
+  kJpegDri = 0xdd,
+  kJpegApp0 = 0xe0,
+  kJpegApp2 = 0xe2,
+  kJpegApp14 = 0xee,
+};
+
+struct JpegMarker {
+  uint8_t code = 0;
+  size_t offset = 0;  // of its 0xff; of the last where fill bytes stand before it
+  size_t length = 0;  // as the file tells it; 0 for EOI and for stuffed zeros, which have none
+  std::string_view payload;  // what follows the length, as far as the file has it
+};
+
+// Not thread safe. The views point into the bytes given.
+class JpegMarkerReader {
+ public:
+  // `jpeg` begins with SOI (ff d8).
+  explicit JpegMarkerReader(std::string_view jpeg) : jpeg_(jpeg), at_(2) {}
+
+  // The next marker that is not TEM, RSTn or SOI; those say nothing here. After SOS, EOI and
+  // stuffed zeros (code 0) the caller stops.
+  //
+  // OutOfRange: the file ends. DataLoss: no marker stands where one must, or its length is wrong;
+  // the message names the byte.
+  absl::StatusOr<JpegMarker> Next();
+
+  // Where the next marker is expected: after SOS, the first byte of entropy-coded data. May lie
+  // behind the end of the file.
+  size_t position() const { return at_; }
+
+ private:
+  std::string_view jpeg_;
+  size_t at_;
+};
+
+// A frame header (SOFn).
+struct JpegFrame {
+  struct Component {
+    uint8_t id = 0;
+    uint8_t h = 0;  // sampling factors, 0 to 15 as they stand
+    uint8_t v = 0;
+    uint8_t quantization = 0;  // number of its table
+  };
+  uint8_t sof = 0;  // the marker
+  uint8_t precision = 0;
+  uint32_t height = 0;
+  uint32_t width = 0;
+  uint32_t num_components = 0;
+  std::array<Component, 4> components;  // the first four
+};
+
+// Whether the marker starts a frame: SOF0 to SOF15 but for DHT, JPG and DAC.
+inline bool IsJpegFrame(uint8_t code) {
+  return code >= 0xc0 && code <= 0xcf && code != kJpegDht && code != 0xc8 && code != 0xcc;
+}
+
+// OutOfRange: the file ends in it. DataLoss: damaged, or the height is told only after the first
+// scan.
+absl::StatusOr<JpegFrame> ParseJpegFrame(const JpegMarker& marker);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_

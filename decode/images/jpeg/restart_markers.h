@@ -1,0 +1,38 @@
+// Where the restart intervals of a JPEG begin.
+//
+// A restart marker (RST0 to RST7 in turn, ITU-T T.81, annex E.1.4) stands between two restart
+// intervals. Each interval starts on a byte, and its decoding depends on nothing before it.
+
+#ifndef SHARDFEED_DECODE_IMAGES_JPEG_RESTART_MARKERS_H_
+#define SHARDFEED_DECODE_IMAGES_JPEG_RESTART_MARKERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace shardfeed {
+
+// Looks for the markers as far as it is asked, and remembers them. Keeps its memory for the next
+// picture. Not thread safe.
+class RestartMarkers {
+ public:
+  // Entropy-coded data begins at `scan_begin`. `jpeg` must outlive the calls that follow.
+  void Start(std::string_view jpeg, size_t scan_begin);
+
+  // Sets `*begin` to where interval `number` begins. False: it cannot be told, because the data
+  // ends, another marker comes first, or the restart markers are out of turn.
+  bool Find(uint64_t number, size_t* begin);
+
+  // The next marker at or after `at`: the offset of its 0xff (the last of several), or the size of
+  // `jpeg` where none follows. Stuffed bytes (ff 00) are none.
+  static size_t FindMarker(std::string_view jpeg, size_t at);
+
+ private:
+  std::string_view jpeg_;
+  std::vector<size_t> begins_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_JPEG_RESTART_MARKERS_H_

@@ -1,0 +1,81 @@
+// Resizing of pictures, antialiased as Pillow, torchvision and DALI do it, or plain as OpenCV does.
+//
+// The result is a weighted mean of the pixels under each output pixel, first down the columns, then
+// along the rows. Weights are those of Pillow's resampling: the filter is stretched by the factor
+// by which the picture shrinks, and weights of pixels outside of the picture are given to those
+// inside. Between the two passes values have 6 bits behind the point; Pillow rounds to whole levels
+// there, so results differ by one level now and then.
+
+#ifndef SHARDFEED_DECODE_IMAGES_RESAMPLE_H_
+#define SHARDFEED_DECODE_IMAGES_RESAMPLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shardfeed {
+
+enum class Interpolation {
+  kNearest,   // the pixel under the middle of the output pixel
+  kBilinear,  // a triangle, one pixel to each side
+  kBicubic,   // Keys' cubic, two pixels to each side: a = -0.5 antialiased (Pillow), else -0.75
+              // (OpenCV)
+  kArea,      // the mean of what the output pixel covers (OpenCV's INTER_AREA when shrinking)
+};
+
+// Rows of interleaved 8-bit channels.
+struct PixelRows {
+  const uint8_t* data = nullptr;
+  size_t row_bytes = 0;  // from one row to the next
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+struct ResampleOptions {
+  Interpolation interpolation = Interpolation::kBilinear;
+  // Whether the filter is stretched where the picture shrinks. kNearest and kArea do not ask.
+  bool antialias = true;
+  // Of the source, what becomes the output, in pixels from its corner: may begin and end inside of
+  // a pixel. Empty: all.
+  double x = 0;
+  double y = 0;
+  double width = 0;
+  double height = 0;
+  // Left and right change places.
+  bool flip = false;
+};
+
+// Keeps the memory it works in: have one for each thread. Not thread safe.
+class Resampler {
+ public:
+  // Writes `height` rows of `width` pixels to `out`, `row_bytes` apart. Source and output have
+  // `channels` (1 or 3) channels and are at least 1 x 1; the part of the source that is asked for
+  // lies inside of it.
+  void Resize(const PixelRows& source, int channels, const ResampleOptions& options, uint32_t width,
+              uint32_t height, uint8_t* out, size_t row_bytes);
+
+ private:
+  // Which source pixels make up each output pixel of one axis, and how much of each.
+  struct Taps {
+    std::vector<uint32_t> first;   // of an output pixel
+    std::vector<uint32_t> count;   // likewise
+    std::vector<uint32_t> offset;  // of its weights in `weights`
+    // Fixed-point numbers. Those of a pixel sum to 1, or one is as large as numbers go.
+    std::vector<int16_t> weights;
+  };
+  static void FindTaps(uint32_t source, double begin, double size, uint32_t out,
+                       Interpolation interpolation, bool antialias, Taps* taps);
+  void SpreadWeights(int channels, uint32_t width, bool flip);
+
+  Taps columns_;
+  Taps rows_;
+  // Weights along a row as the loop wants them, for two output pixels at a time.
+  std::vector<int16_t> spread_;
+  std::vector<uint32_t> starts_;  // in the row, of each output pixel's values
+  uint32_t steps_ = 0;            // of each pair
+  std::vector<int16_t> row_;      // between the passes
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_RESAMPLE_H_

@@ -1,0 +1,26 @@
+// Batches as bytes, for caches and snapshots. The layout is in docs/snapshot.md.
+
+#ifndef SHARDFEED_PIPELINE_DATA_BATCH_BYTES_H_
+#define SHARDFEED_PIPELINE_DATA_BATCH_BYTES_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "io/buffer.h"
+#include "pipeline/data/batch.h"
+
+namespace shardfeed {
+
+// Appends `batch`, which has a spec, to `out`. Names of columns are not part of it.
+void AppendBatch(const Batch& batch, std::string* out);
+
+// The batch in the first `size` bytes of `buffer`, which its columns point into. Its columns are
+// named as those of `names`. Any bytes are safe to pass.
+// DataLoss: they are not a batch, or not one with as many columns.
+absl::StatusOr<Batch> ParseBatch(std::shared_ptr<Buffer> buffer, size_t size,
+                                 const std::shared_ptr<const RowSpec>& names);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_DATA_BATCH_BYTES_H_

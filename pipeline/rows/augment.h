@@ -1,0 +1,65 @@
+// Random augmentations of pictures, done: a step of a chain.
+
+#ifndef SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
+#define SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "decode/images/image_view.h"
+#include "pipeline/data/random.h"
+#include "pipeline/rows/augmentations.h"
+#include "pipeline/rows/row_step.h"
+
+namespace shardfeed {
+
+// Augmentations one after another, of pictures of one size. Immutable; thread safe.
+class ImageAugmenter {
+ public:
+  // What is kept from one picture to the next, of one thread.
+  struct Memory {
+    std::vector<uint8_t> first;
+    std::vector<uint8_t> image[2];
+    std::vector<uint8_t> bytes;
+    std::vector<float> floats;
+  };
+
+  // Of pictures [height, width, channels]. InvalidArgument: a parameter out of its range, or a
+  // picture too small; the message names both.
+  static absl::StatusOr<std::shared_ptr<const ImageAugmenter>> Make(std::vector<Augmentation> steps,
+                                                                    int height, int width,
+                                                                    int channels);
+
+  // [height, width, channels] of the result.
+  std::array<int64_t, 3> output_shape() const { return output_shape_; }
+  // As torchvision would write them: "RandomHorizontalFlip(p=0.5), RandomErasing(p=0.25, ...)".
+  const std::string& text() const { return text_; }
+
+  // `from` and `to` may be the same memory when the shapes are. All that is random is drawn from
+  // `random`.
+  void Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory) const;
+
+ private:
+  ImageAugmenter() = default;
+
+  std::vector<Augmentation> steps_;
+  int height_ = 0;
+  int width_ = 0;
+  int channels_ = 0;
+  std::array<int64_t, 3> output_shape_ = {};
+  std::string text_;
+};
+
+// Replaces the column `column` (number `number` of the chain before the step), whose shape is that
+// of the pictures. Random numbers depend on the seed, the epoch and the row's position.
+std::shared_ptr<const RowStep> MakeAugmentStep(std::string column, size_t number,
+                                               std::shared_ptr<const ImageAugmenter> augmenter,
+                                               uint64_t seed);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_ROWS_AUGMENT_H_

@@ -1,0 +1,89 @@
+// Row steps one after another, and where each finds its columns.
+
+#ifndef SHARDFEED_PIPELINE_ROWS_ROW_PROGRAM_H_
+#define SHARDFEED_PIPELINE_ROWS_ROW_PROGRAM_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pipeline/rows/row_step.h"
+
+namespace shardfeed {
+
+// What one range of rows needs until its batch is put together.
+struct RangeMemory {
+  RowRange range;
+  std::vector<std::unique_ptr<StepMemory>> steps;
+};
+
+// Immutable; thread safe.
+class RowProgram {
+ public:
+  // InvalidArgument: a step needs a column that is not there.
+  static absl::StatusOr<std::shared_ptr<const RowProgram>> Make(
+      std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps);
+
+  const std::shared_ptr<const RowSpec>& output() const { return output_; }
+  const std::vector<std::shared_ptr<const RowStep>>& steps() const { return steps_; }
+  bool filters() const { return filters_; }
+  // See RowStep::replaces.
+  bool replaces() const { return replaces_; }
+  // Of the fixed columns that the steps write.
+  size_t fixed_row_bytes() const { return fixed_row_bytes_; }
+
+  // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
+  // of the program's own. Throws NoRoomError.
+  Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
+  std::unique_ptr<RangeMemory> MakeMemory() const;
+  // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once. Where
+  // row memory->range.failed_row fails, its error, and the range ends before it. Rows that fail
+  // before a step that catches do not end it: see RowStep::Catch.
+  absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
+                   RangeMemory* memory) const;
+  // What the steps made that is not in the fixed columns.
+  uint64_t VariableBytes(const RangeMemory& memory) const;
+  // Puts the batch together from all ranges, in order, without the rows that filters dropped.
+  // `num_invalid`: rows that a step has marked as not valid. Throws NoRoomError.
+  Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
+               const HostAllocator& allocator, uint64_t* num_invalid) const;
+
+ private:
+  RowProgram() = default;
+  absl::Status RunStep(size_t step, RangeMemory* memory) const;
+  void ClearFixed(size_t row, RowRange* range) const;
+  Batch Gather(const Batch& rows, const std::vector<uint8_t>& keep,
+               const HostAllocator& allocator) const;
+
+  struct Step {
+    std::vector<int> visible;
+    size_t first_output;
+  };
+  // Where a slot's rows are.
+  struct Place {
+    enum { kInput, kFixed, kRagged } kind;
+    size_t number;  // of the column of the input, or of fixed_; or of the step
+    size_t output;  // kRagged: of the step
+  };
+
+  std::shared_ptr<const RowSpec> input_;
+  std::vector<std::shared_ptr<const RowStep>> steps_;
+  std::vector<Step> plans_;
+  RowSpec slots_;
+  std::vector<Place> places_;
+  std::shared_ptr<const RowSpec> fixed_;
+  std::vector<size_t> fixed_steps_;  // that write these
+  size_t fixed_row_bytes_ = 0;
+  std::vector<int> result_;    // slots of the output's columns
+  std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output
+  std::shared_ptr<const RowSpec> output_;
+  size_t catching_ = 0;  // errors of the steps before this one are caught
+  bool filters_ = false;
+  bool replaces_ = false;
+  bool keeps_input_ = false;  // the output has views into the input's memory
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_ROWS_ROW_PROGRAM_H_

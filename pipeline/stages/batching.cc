@@ -1,0 +1,425 @@
+#include "pipeline/stages/batching.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "decode/features/float16.h"
+#include "fmt/format.h"
+#include "io/buffer.h"
+#include "pipeline/stages/pending_rows.h"
+
+namespace shardfeed {
+namespace {
+
+class BatchStage : public Stage {
+ public:
+  BatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t size,
+             bool drop_remainder, HostAllocator allocator)
+      : queue_(std::move(input)),
+        builder_(std::move(spec), std::move(allocator)),
+        size_(size),
+        drop_remainder_(drop_remainder) {}
+
+  absl::Status Next(Batch* out) override {
+    while (builder_.rows() < size_) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) break;
+      const size_t n = std::min<uint64_t>(size_ - builder_.rows(), queue_.left());
+      builder_.Append(queue_.head(), queue_.at(), n);
+      queue_.Advance(n);
+    }
+    const bool whole = builder_.rows() == size_;
+    *out = builder_.Finish(/*batched=*/true);
+    if (!whole && drop_remainder_) *out = Batch();
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { queue_.Save(words); }
+  absl::Status Load(StateReader* words) override {
+    (void)builder_.Finish(/*batched=*/true);  // rows that an error left there
+    return queue_.Load(words);
+  }
+
+ private:
+  ElementQueue queue_;
+  BatchBuilder builder_;
+  const uint64_t size_;
+  const bool drop_remainder_;
+};
+
+class UnbatchStage : public Stage {
+ public:
+  explicit UnbatchStage(std::unique_ptr<Stage> input) : input_(std::move(input)) {}
+
+  absl::Status Next(Batch* out) override {
+    absl::Status status = input_->Next(out);
+    out->batched = false;
+    return status;
+  }
+  void Save(StateWords* words) const override { input_->Save(words); }
+  absl::Status Load(StateReader* words) override { return input_->Load(words); }
+
+ private:
+  const std::unique_ptr<Stage> input_;
+};
+
+// One value as a column has it in memory.
+struct Value {
+  alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
+};
+
+template <typename T>
+bool SetInteger(const Padding& padding, Value* to) {
+  T value = 0;
+  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
+    if (!std::in_range<T>(*i)) return false;
+    value = static_cast<T>(*i);
+  } else if (const auto* d = std::get_if<double>(&padding.value)) {
+    // 2^63 and above would overflow the conversion; NaN fails each comparison.
+    if (!(*d >= -0x1p63 && *d < 0x1p63) || std::trunc(*d) != *d) return false;
+    if (!std::in_range<T>(static_cast<int64_t>(*d))) return false;
+    value = static_cast<T>(*d);
+  } else {
+    return false;
+  }
+  std::memcpy(to->bytes, &value, sizeof value);
+  return true;
+}
+
+double FromFloat16(uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 0x3ff;
+  if (exponent == 31) return fraction != 0 ? std::nan("") : HUGE_VAL;
+  const double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25);
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+// `to_type` and `to_double` convert between a double and the column's type T.
+template <typename ToType, typename ToDouble>
+bool SetFloat(const Padding& padding, const ToType& to_type, const ToDouble& to_double, Value* to) {
+  double wanted = 0;
+  if (const auto* i = std::get_if<int64_t>(&padding.value)) {
+    wanted = static_cast<double>(*i);
+    const double held = to_double(to_type(wanted));
+    if (!(held >= -0x1p63 && held < 0x1p63) || static_cast<int64_t>(held) != *i) return false;
+  } else if (const auto* d = std::get_if<double>(&padding.value)) {
+    wanted = *d;
+    if (std::isfinite(wanted) && !std::isfinite(to_double(to_type(wanted)))) return false;
+  } else {
+    return false;
+  }
+  const auto value = to_type(wanted);
+  std::memcpy(to->bytes, &value, sizeof value);
+  return true;
+}
+
+// A view in `to` is of `padding`'s string.
+bool SetValue(DType dtype, const Padding& padding, Value* to) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return SetInteger<uint8_t>(padding, to);
+    case DType::kInt8:
+      return SetInteger<int8_t>(padding, to);
+    case DType::kUInt16:
+      return SetInteger<uint16_t>(padding, to);
+    case DType::kInt16:
+      return SetInteger<int16_t>(padding, to);
+    case DType::kInt32:
+      return SetInteger<int32_t>(padding, to);
+    case DType::kInt64:
+      return SetInteger<int64_t>(padding, to);
+    case DType::kFloat16:
+      return SetFloat(
+          padding, [](double v) { return ToFloat16(static_cast<float>(v)); }, FromFloat16, to);
+    case DType::kBFloat16:
+      return SetFloat(
+          padding, [](double v) { return ToBFloat16(static_cast<float>(v)); },
+          [](uint16_t v) {
+            return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(v) << 16));
+          },
+          to);
+    case DType::kFloat32:
+      return SetFloat(
+          padding, [](double v) { return static_cast<float>(v); },
+          [](float v) { return static_cast<double>(v); }, to);
+    case DType::kFloat64:
+      return SetFloat(
+          padding, [](double v) { return v; }, [](double v) { return v; }, to);
+    case DType::kBytes: {
+      std::string_view value;
+      if (const auto* s = std::get_if<std::string>(&padding.value)) {
+        value = *s;
+      } else if (const auto* i = std::get_if<int64_t>(&padding.value); i == nullptr || *i != 0) {
+        return false;
+      }
+      std::memcpy(to->bytes, &value, sizeof value);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Writes `value`, of `size` bytes, `count` times.
+void Fill(const Value& value, size_t size, size_t count, char* to) {
+  const auto fill = [&]<typename T>(T v) {
+    std::memcpy(&v, value.bytes, sizeof v);
+    std::fill_n(reinterpret_cast<T*>(to), count, v);
+  };
+  switch (size) {
+    case 1:
+      return fill(uint8_t{});
+    case 2:
+      return fill(uint16_t{});
+    case 4:
+      return fill(uint32_t{});
+    case 8:
+      return fill(uint64_t{});
+    default:
+      return fill(std::string_view());
+  }
+}
+
+int64_t LengthOf(const Batch& batch, size_t column, size_t row) {
+  const Column& c = batch.columns[column];
+  if (c.splits != nullptr) return c.splits[row + 1] - c.splits[row];
+  if ((*batch.spec)[column].dtype == DType::kInt64) {
+    return reinterpret_cast<const int64_t*>(c.data)[row];
+  }
+  return static_cast<int64_t>(reinterpret_cast<const std::string_view*>(c.data)[row].size());
+}
+
+class BucketStage : public Stage {
+ public:
+  BucketStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
+              std::vector<int64_t> boundaries, std::vector<uint64_t> sizes, bool drop_remainder)
+      : rows_(std::move(input)),
+        spec_(std::move(spec)),
+        column_(column),
+        boundaries_(std::move(boundaries)),
+        sizes_(std::move(sizes)),
+        drop_remainder_(drop_remainder),
+        buckets_(sizes_.size()) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    while (true) {
+      PendingRow row;
+      absl::Status status = rows_.Next(&row);
+      if (!status.ok()) return status;
+      if (row.batch.empty()) break;
+      const size_t b = std::upper_bound(boundaries_.begin(), boundaries_.end(),
+                                        LengthOf(row.batch, column_, 0)) -
+                       boundaries_.begin();
+      buckets_[b].push_back(std::move(row));
+      if (buckets_[b].size() < sizes_[b]) continue;
+      Emit(b, out);
+      return absl::OkStatus();
+    }
+    if (drop_remainder_) return absl::OkStatus();
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      if (buckets_[b].empty()) continue;
+      Emit(b, out);
+      return absl::OkStatus();
+    }
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { rows_.Save(words); }
+  absl::Status Load(StateReader* words) override {
+    for (auto& bucket : buckets_) bucket.clear();
+    return rows_.Load(words);
+  }
+
+ private:
+  void Emit(size_t b, Batch* out) {
+    BatchBuilder builder(spec_);
+    for (PendingRow& row : buckets_[b]) {
+      builder.Append(row.batch, 0, 1);
+      rows_.Done(row.number);
+    }
+    buckets_[b].clear();
+    *out = builder.Finish(/*batched=*/true);
+  }
+
+  PendingRows rows_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const size_t column_;
+  const std::vector<int64_t> boundaries_;
+  const std::vector<uint64_t> sizes_;
+  const bool drop_remainder_;
+  std::vector<std::vector<PendingRow>> buckets_;
+};
+
+class BudgetBatchStage : public Stage {
+ public:
+  BudgetBatchStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, size_t column,
+                   int64_t budget)
+      : queue_(std::move(input)), builder_(std::move(spec)), column_(column), budget_(budget) {}
+
+  absl::Status Next(Batch* out) override {
+    int64_t longest = 0;
+    while (true) {
+      absl::Status status = queue_.Fill();
+      if (!status.ok()) return status;
+      if (queue_.ended()) break;
+      const int64_t length = std::max(longest, LengthOf(queue_.head(), column_, queue_.at()));
+      const int64_t rows = static_cast<int64_t>(builder_.rows()) + 1;
+      if (rows > 1 && length > budget_ / rows) break;
+      longest = length;
+      builder_.Append(queue_.head(), queue_.at(), 1);
+      queue_.Advance(1);
+    }
+    *out = builder_.Finish(/*batched=*/true);
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { queue_.Save(words); }
+  absl::Status Load(StateReader* words) override {
+    (void)builder_.Finish(/*batched=*/true);  // rows that an error left there
+    return queue_.Load(words);
+  }
+
+ private:
+  ElementQueue queue_;
+  BatchBuilder builder_;
+  const size_t column_;
+  const int64_t budget_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t size,
+                                      bool drop_remainder, HostAllocator allocator) {
+  return std::make_unique<BatchStage>(std::move(input), std::move(spec), size, drop_remainder,
+                                      std::move(allocator));
+}
+
+std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input) {
+  return std::make_unique<UnbatchStage>(std::move(input));
+}
+
+std::unique_ptr<Stage> MakeBucketStage(std::unique_ptr<Stage> input,
+                                       std::shared_ptr<const RowSpec> spec, size_t column,
+                                       std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
+                                       bool drop_remainder) {
+  return std::make_unique<BucketStage>(std::move(input), std::move(spec), column,
+                                       std::move(boundaries), std::move(sizes), drop_remainder);
+}
+
+std::unique_ptr<Stage> MakeBudgetBatchStage(std::unique_ptr<Stage> input,
+                                            std::shared_ptr<const RowSpec> spec, size_t column,
+                                            int64_t budget) {
+  return std::make_unique<BudgetBatchStage>(std::move(input), std::move(spec), column, budget);
+}
+
+absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding) {
+  Value value;
+  if (SetValue(column.dtype, padding, &value)) return absl::OkStatus();
+  const std::string text =
+      std::visit([](const auto& v) { return fmt::format("{}", v); }, padding.value);
+  const bool is_string = std::holds_alternative<std::string>(padding.value);
+  return absl::InvalidArgumentError(
+      fmt::format("pad: column '{}' of {} cannot hold the padding value {}{}", column.name,
+                  DTypeName(column.dtype), is_string ? "of bytes " : "",
+                  is_string ? fmt::format("'{}'", text) : text));
+}
+
+BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
+  // Batches hold it too: their columns of bytes have views of its strings.
+  auto shared = std::make_shared<const std::map<std::string, Padding>>(std::move(by_name));
+  return [shared](Batch& batch) -> absl::Status {
+    static const Padding& kZeros = *new Padding();
+    const std::map<std::string, Padding>& padding = *shared;
+    Batch padded = batch;
+    auto spec = std::make_shared<RowSpec>(*batch.spec);
+    // Memory for just the columns that become fixed.
+    auto fresh = std::make_shared<RowSpec>();
+    std::vector<size_t> numbers;
+    for (size_t c = 0; c < spec->size(); ++c) {
+      ColumnSpec& s = (*spec)[c];
+      if (!s.ragged) continue;
+      const auto it = padding.find(s.name);
+      const int64_t* splits = batch.columns[c].splits;
+      int64_t longest = 0;
+      for (size_t r = 0; r < batch.rows; ++r)
+        longest = std::max(longest, splits[r + 1] - splits[r]);
+      int64_t length = it == padding.end() ? 0 : it->second.length;
+      if (length > 0 && longest > length) {
+        return absl::InvalidArgumentError(
+            fmt::format("column '{}': a row has {} elements, more than the {} to pad to", s.name,
+                        longest, length));
+      }
+      if (length == 0) length = longest;
+      s.ragged = false;
+      s.shape.insert(s.shape.begin(), length);
+      fresh->push_back(s);
+      numbers.push_back(c);
+    }
+    if (numbers.empty()) return absl::OkStatus();
+    Batch memory;
+    memory.rows = batch.rows;
+    memory.spec = fresh;
+    AllocateFixedColumns(&memory);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const size_t c = numbers[i];
+      const ColumnSpec& s = (*fresh)[i];
+      const size_t element = (*batch.spec)[c].bytes();
+      const auto it = padding.find(s.name);
+      const Padding& how = it == padding.end() ? kZeros : it->second;
+      Value value;
+      if (!SetValue(s.dtype, how, &value)) return CheckPadding(s, how);
+      const int64_t* splits = batch.columns[c].splits;
+      char* to = memory.columns[i].data;
+      for (size_t r = 0; r < batch.rows; ++r) {
+        const size_t n = (splits[r + 1] - splits[r]) * element;
+        if (n > 0) std::memcpy(to, batch.columns[c].data + splits[r] * element, n);
+        Fill(value, DTypeSize(s.dtype), (s.bytes() - n) / DTypeSize(s.dtype), to + n);
+        to += s.bytes();
+      }
+      padded.columns[c] = memory.columns[i];
+    }
+    for (auto& owner : memory.memory) padded.memory.push_back(std::move(owner));
+    padded.memory.push_back(shared);
+    padded.spec = std::move(spec);
+    batch = std::move(padded);
+    return absl::OkStatus();
+  };
+}
+
+std::string IndicesName(std::string_view column) { return fmt::format("{}_indices", column); }
+
+BatchFn MakeSparseFn(std::vector<std::string> columns) {
+  return [columns = std::move(columns)](Batch& batch) -> absl::Status {
+    Batch out = batch;
+    auto spec = std::make_shared<RowSpec>(*batch.spec);
+    for (const std::string& name : columns) {
+      const int64_t* splits = batch.columns[batch.Find(name)].splits;
+      const int64_t elements = splits[batch.rows] - splits[0];
+      const size_t splits_size = (batch.rows + 1 + 7) / 8 * 8;
+      std::shared_ptr<Buffer> buffer =
+          Buffer::Allocate((splits_size + 2 * elements) * sizeof(int64_t));
+      auto* to = reinterpret_cast<int64_t*>(buffer->data());
+      int64_t* indices = to + splits_size;
+      out.columns.push_back({reinterpret_cast<char*>(indices), to});
+      *to = 0;
+      for (size_t r = 0; r < batch.rows; ++r) {
+        const int64_t n = splits[r + 1] - splits[r];
+        for (int64_t i = 0; i < n; ++i) {
+          *indices++ = static_cast<int64_t>(r);
+          *indices++ = i;
+        }
+        to[r + 1] = to[r] + n;
+      }
+      spec->push_back({IndicesName(name), DType::kInt64, {2}, true});
+      out.memory.push_back(std::move(buffer));
+    }
+    out.spec = std::move(spec);
+    batch = std::move(out);
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace shardfeed

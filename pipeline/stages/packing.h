@@ -1,0 +1,37 @@
+// Sequences packed into rows of fixed length.
+
+#ifndef SHARDFEED_PIPELINE_STAGES_PACKING_H_
+#define SHARDFEED_PIPELINE_STAGES_PACKING_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/stages/run_context.h"
+#include "pipeline/stages/stage.h"
+
+namespace shardfeed {
+
+struct PackOptions {
+  int64_t length = 0;  // of a packed row
+  // Packed rows that are open at a time: a sequence goes into the first that has room (first fit).
+  // Where none has, the oldest is delivered.
+  size_t open = 16;
+  int64_t pad = 0;
+  // false: a sequence longer than a row is an error; true: what does not fit is cut off.
+  bool truncate = false;
+};
+
+// Of a ragged column of int64 or int32: rows of the columns NAME [length], NAME_segment_ids (int32:
+// 1, 2 ... for the sequences in a row, 0 where it is padding) and NAME_positions (int32: in the
+// sequence).
+std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length);
+
+// `context` names the records of errors.
+std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
+                                     std::shared_ptr<const RowSpec> spec,
+                                     const PackOptions& options,
+                                     std::shared_ptr<const RunContext> context);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_STAGES_PACKING_H_

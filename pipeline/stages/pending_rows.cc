@@ -1,0 +1,77 @@
+#include "pipeline/stages/pending_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shardfeed {
+
+absl::Status PendingRows::Next(PendingRow* row) {
+  *row = PendingRow();
+  while (true) {
+    absl::Status status = queue_.Fill();
+    if (!status.ok()) return status;
+    if (queue_.ended()) return CheckNothingToSkip(again_until_ - std::min(next_, again_until_));
+    if (queue_.at() == 0 || runs_.empty()) {
+      runs_.push_back({next_, {}});
+      queue_.Save(&runs_.back().before);
+    }
+    const uint64_t number = next_++;
+    if (number < again_until_ && again_.erase(number) == 0) {
+      queue_.Advance(1);
+      continue;
+    }
+    row->number = number;
+    row->batch = queue_.head().Slice(queue_.at(), 1);
+    queue_.Advance(1);
+    pending_.insert(number);
+    return absl::OkStatus();
+  }
+}
+
+void PendingRows::Done(uint64_t number) {
+  pending_.erase(number);
+  // Of the runs before the oldest row that is pending, no one is needed again.
+  const uint64_t oldest = pending_.empty() ? next_ : *pending_.begin();
+  while (runs_.size() > 1 && runs_[1].first <= oldest) runs_.pop_front();
+}
+
+void PendingRows::Save(StateWords* words) const {
+  // Those that Load has still to hand out are pending, too.
+  std::set<uint64_t> pending = pending_;
+  pending.insert(again_.begin(), again_.end());
+  words->push_back(std::max(next_, again_until_));
+  words->push_back(pending.size());
+  if (pending.empty() || runs_.empty()) {
+    words->push_back(next_);
+  } else {
+    words->push_back(runs_.front().first);
+  }
+  uint64_t last = words->back();
+  for (uint64_t number : pending) {
+    words->push_back(number - last);
+    last = number;
+  }
+  if (pending.empty() || runs_.empty()) {
+    queue_.Save(words);
+  } else {
+    words->insert(words->end(), runs_.front().before.begin(), runs_.front().before.end());
+  }
+}
+
+absl::Status PendingRows::Load(StateReader* words) {
+  runs_.clear();
+  pending_.clear();
+  again_.clear();
+  again_until_ = words->Read();
+  const uint64_t count = words->ReadUpTo(again_until_);
+  uint64_t number = next_ = words->ReadUpTo(again_until_ - (count > 0));
+  for (uint64_t i = 0; i < count && words->ok(); ++i) {
+    number += words->ReadUpTo(again_until_ - 1 - number);
+    again_.insert(number);
+  }
+  // Nothing was pending: the queue stands where it stood.
+  if (count == 0) again_until_ = 0;
+  return queue_.Load(words);
+}
+
+}  // namespace shardfeed

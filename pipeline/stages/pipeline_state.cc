@@ -1,0 +1,355 @@
+#include "pipeline/stages/pipeline_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "io/bounded_json.h"
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+namespace {
+
+constexpr int kStateVersion = 2;
+
+// Nothing where the field is missing or no list of numbers.
+std::optional<StateWords> NumbersOf(const nlohmann::json& state, const char* field) {
+  if (!state.contains(field) || !state[field].is_array()) return std::nullopt;
+  StateWords words;
+  for (const auto& word : state[field]) {
+    if (!word.is_number_unsigned()) return std::nullopt;
+    words.push_back(word.get<uint64_t>());
+  }
+  return words;
+}
+
+std::optional<uint64_t> NumberOf(const nlohmann::json& state, const char* field) {
+  if (!state.contains(field) || !state[field].is_number_unsigned()) return std::nullopt;
+  return state[field].get<uint64_t>();
+}
+
+absl::Status Damaged(std::string_view what) {
+  return absl::InvalidArgumentError(
+      fmt::format("the state is damaged: {} missing or of another kind", what));
+}
+
+absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
+  if (!json.is_object()) return Damaged("the place that states were merged to is");
+  MergedPlace merged;
+  const std::optional<uint64_t> epoch = NumberOf(json, "epoch");
+  const std::optional<uint64_t> behind = NumberOf(json, "behind");
+  const std::optional<StateWords> left = NumbersOf(json, "left");
+  const std::optional<StateWords> parts = NumbersOf(json, "parts");
+  if (!epoch || !behind || !left || left->size() % 3 != 0 || !parts || parts->size() % 2 != 0) {
+    return Damaged("what is left of its epoch is");
+  }
+  merged.leftover.epoch = *epoch;
+  merged.leftover.behind = *behind;
+  for (size_t i = 0; i < left->size(); i += 3) {
+    merged.leftover.runs.push_back({(*left)[i], (*left)[i + 1], (*left)[i + 2]});
+  }
+  for (size_t i = 0; i < parts->size(); i += 2) merged.parts[(*parts)[i]] = (*parts)[i + 1];
+  if (absl::Status status = merged.leftover.Check(); !status.ok()) return status;
+  return merged;
+}
+
+nlohmann::ordered_json ToJson(const MergedPlace& merged) {
+  StateWords left;
+  for (const PositionRun& run : merged.leftover.runs) {
+    left.insert(left.end(), {run.begin, run.stride, run.count});
+  }
+  StateWords parts;
+  for (const auto& [position, count] : merged.parts) {
+    parts.insert(parts.end(), {position, count});
+  }
+  return {{"epoch", merged.leftover.epoch},
+          {"behind", merged.leftover.behind},
+          {"left", left},
+          {"parts", parts}};
+}
+
+// ---- Merging
+
+// The places of an epoch, as a run that began at a merged place counts them: see Leftover.
+class Places {
+ public:
+  Places(const std::optional<MergedPlace>& merged, uint64_t epoch) {
+    if (!merged || merged->leftover.epoch != epoch) return;
+    leftover_ = merged->leftover;
+    begin_ = leftover_.begin();
+  }
+
+  uint64_t begin() const { return begin_; }
+  uint64_t behind() const { return leftover_.behind; }
+  // Where a position stands. Nullopt: it was delivered before the run began.
+  std::optional<uint64_t> Of(uint64_t position) const {
+    if (position >= leftover_.behind) return position;
+    uint64_t first = begin_;
+    for (const PositionRun& run : leftover_.runs) {
+      if (position >= run.begin && (position - run.begin) % run.stride == 0 &&
+          (position - run.begin) / run.stride < run.count) {
+        return first + (position - run.begin) / run.stride;
+      }
+      first += run.count;
+    }
+    return std::nullopt;
+  }
+  // Appends the positions at place, place + world ... before `end`.
+  void Append(uint64_t place, uint64_t world, uint64_t end, std::vector<PositionRun>* runs) const {
+    while (place < end) {
+      PositionRun run = {place, world, (end - place - 1) / world + 1};
+      if (place < leftover_.behind) {
+        const PositionRun at = leftover_.At(place);
+        const uint64_t most = std::min(leftover_.behind, end) - place;
+        run = {at.begin, at.stride * world, (std::min(at.count, most) - 1) / world + 1};
+      }
+      runs->push_back(run);
+      place += run.count * world;
+    }
+  }
+
+ private:
+  Leftover leftover_;
+  uint64_t begin_ = 0;
+};
+
+absl::Status Unfit(std::string_view why) {
+  return absl::FailedPreconditionError(fmt::format("merge_states: {}", why));
+}
+
+// All of one run, and one for each rank, which are put in their order.
+absl::Status SortByRank(std::vector<PipelineState>* states) {
+  const PipelineState& first = states->front();
+  for (const PipelineState& state : *states) {
+    if (state.chain != first.chain || state.epoch != first.epoch) {
+      return Unfit(
+          fmt::format("the states are of several runs: one of chain {} in epoch {}, "
+                      "another of {} in epoch {}",
+                      first.chain, first.epoch, state.chain, state.epoch));
+    }
+    if (!state.ranks || state.ranks->size() != 2 || !state.size) {
+      return Unfit(fmt::format(
+          "states of a chain with '{}' cannot be merged: it holds rows back, counts those of its "
+          "rank, has several inputs, or makes rows that do not tell their record; go on with as "
+          "many "
+          "ranks, each from its own state",
+          state.alone));
+    }
+    if ((*state.ranks)[1] != (*first.ranks)[1] || state.merged != first.merged ||
+        state.size != first.size) {
+      return Unfit(fmt::format("the states are of several runs: {} and {}", RanksText(*first.ranks),
+                               RanksText(*state.ranks)));
+    }
+  }
+  std::sort(states->begin(), states->end(), [](const PipelineState& a, const PipelineState& b) {
+    return (*a.ranks)[0] < (*b.ranks)[0];
+  });
+  const uint64_t world = (*first.ranks)[1];
+  for (uint64_t rank = 0; rank < std::max<uint64_t>(world, states->size()); ++rank) {
+    if (rank < states->size() && (*(*states)[rank].ranks)[0] == rank) continue;
+    const bool twice = rank > 0 && rank - 1 < states->size() && rank < states->size() &&
+                       (*(*states)[rank].ranks)[0] < rank;
+    return Unfit(
+        twice ? fmt::format("the state of rank {} was given twice", (*(*states)[rank].ranks)[0])
+              : fmt::format("the state of rank {} of {} is missing", rank, world));
+  }
+  return absl::OkStatus();
+}
+
+// The state of a chain whose ranks advance evenly is good for any number of them as it is.
+absl::StatusOr<std::string> MergeEven(const std::vector<PipelineState>& states) {
+  for (const PipelineState& state : states) {
+    if (state.ranks || state.chain != states[0].chain || state.epoch != states[0].epoch ||
+        state.place != states[0].place) {
+      return Unfit(
+          "the states are of several runs, or of ranks that have not delivered as many elements "
+          "each: ranks of this chain advance evenly, and each one's state is good for all");
+    }
+  }
+  return states[0].Format();
+}
+
+}  // namespace
+
+void MergedPlace::DropDelivered(Batch* batch) const {
+  const bool concerned =
+      std::any_of(batch->origins.begin(), batch->origins.end(), [&](const RowOrigin& origin) {
+        return origin.epoch == leftover.epoch && origin.stride == 0 &&
+               parts.contains(origin.position);
+      });
+  if (!concerned) return;
+  std::vector<std::pair<size_t, size_t>> kept;  // begin and count
+  size_t num_kept = 0;
+  for (size_t row = 0; row < batch->rows; ++row) {
+    const std::optional<DeliveredRow> from = DeliveredRow::Of(*batch, row);
+    if (from && from->epoch == leftover.epoch && from->parts > 0) {
+      const auto delivered = parts.find(from->position);
+      if (delivered != parts.end() && from->parts <= delivered->second) continue;
+    }
+    ++num_kept;
+    if (!kept.empty() && kept.back().first + kept.back().second == row) {
+      ++kept.back().second;
+    } else {
+      kept.emplace_back(row, 1);
+    }
+  }
+  if (num_kept == batch->rows) return;
+  if (kept.empty()) {
+    Batch none;
+    none.spec = batch->spec;
+    *batch = std::move(none);
+  } else if (kept.size() == 1) {
+    *batch = batch->Slice(kept[0].first, kept[0].second);
+  } else {
+    BatchBuilder builder(batch->spec);
+    const size_t number = builder.Add(*batch);
+    for (const auto& [begin, count] : kept) builder.AppendOf(number, begin, count);
+    *batch = builder.Finish(/*batched=*/false);
+  }
+}
+
+std::optional<DeliveredRow> DeliveredRow::Of(const Batch& batch, size_t row) {
+  RowOrigin origin;
+  if (!batch.OriginOf(row, &origin)) return std::nullopt;
+  return DeliveredRow{origin.epoch, origin.position, origin.stride == 0 ? origin.part + 1 : 0};
+}
+
+std::string RanksText(const StateWords& ranks) {
+  std::string text;
+  for (size_t i = 0; i + 1 < ranks.size(); i += 2) {
+    text += fmt::format("{}rank {} of {}", i > 0 ? ", " : "", ranks[i], ranks[i + 1]);
+  }
+  return text.empty() ? "a chain without ranks" : text;
+}
+
+std::string PipelineState::Format() const {
+  nlohmann::ordered_json state = {{"format", "shardfeed pipeline state"},
+                                  {"version", kStateVersion},
+                                  {"chain", chain},
+                                  {"epoch", epoch}};
+  if (ranks) state["ranks"] = *ranks;
+  if (!alone.empty()) state["alone"] = alone;
+  if (size) state["size"] = *size;
+  if (delivered) {
+    state["delivered"] = {delivered->epoch, delivered->position, delivered->parts};
+  }
+  if (merged) state["merged"] = ToJson(*merged);
+  if (place) state["place"] = *place;
+  return state.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
+  nlohmann::json json;
+  // Its place is as long as the shuffle buffers are large.
+  const absl::Status parsed = ParseBoundedJson(text, &json, /*max_values=*/text.size());
+  if (!parsed.ok() || !json.is_object() || !json.contains("format") ||
+      json["format"] != "shardfeed pipeline state" || !json.contains("version")) {
+    return absl::InvalidArgumentError("not the state of a pipeline of shardfeed");
+  }
+  if (json["version"] != kStateVersion) {
+    return absl::InvalidArgumentError(
+        fmt::format("a pipeline's state of version {}; this shardfeed reads version {}",
+                    json["version"].dump(), kStateVersion));
+  }
+  PipelineState state;
+  state.place = NumbersOf(json, "place");
+  state.ranks = NumbersOf(json, "ranks");
+  state.size = NumberOf(json, "size");
+  const std::optional<uint64_t> epoch = NumberOf(json, "epoch");
+  const std::optional<StateWords> delivered = NumbersOf(json, "delivered");
+  if (!json.contains("chain") || !json["chain"].is_string() || !epoch ||
+      json.contains("ranks") != state.ranks.has_value() ||
+      json.contains("place") != state.place.has_value() ||
+      json.contains("size") != state.size.has_value() ||
+      json.contains("delivered") != (delivered && delivered->size() == 3) ||
+      (!state.place && state.ranks)) {
+    return Damaged("its chain, epoch, ranks or place are");
+  }
+  state.chain = json["chain"];
+  state.epoch = *epoch;
+  if (delivered) state.delivered = {(*delivered)[0], (*delivered)[1], (*delivered)[2]};
+  if (json.contains("alone") && json["alone"].is_string()) state.alone = json["alone"];
+  if (!json.contains("merged")) return state;
+  absl::StatusOr<MergedPlace> merged = ParseMerged(json["merged"]);
+  if (!merged.ok()) return merged.status();
+  state.merged = *std::move(merged);
+  return state;
+}
+
+absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
+  if (texts.empty()) return absl::InvalidArgumentError("merge_states: no states were given");
+  std::vector<PipelineState> states;
+  for (const std::string& text : texts) {
+    absl::StatusOr<PipelineState> state = PipelineState::Parse(text);
+    if (!state.ok()) return state.status();
+    states.push_back(*std::move(state));
+  }
+  if (!states[0].ranks) return MergeEven(states);
+  if (absl::Status status = SortByRank(&states); !status.ok()) return status;
+  const PipelineState& first = states[0];
+  PipelineState result;
+  result.chain = first.chain;
+  result.epoch = first.epoch;
+  result.merged = first.merged;
+
+  // The epoch that all ranks are in.
+  std::optional<uint64_t> epoch;
+  for (size_t rank = 0; rank < states.size(); ++rank) {
+    const std::optional<DeliveredRow>& last = states[rank].delivered;
+    if (!last) continue;
+    if (epoch && *epoch != last->epoch) {
+      return Unfit(fmt::format(
+          "rank {} has delivered rows of epoch {}, and others of epoch {}: merge states of one "
+          "epoch, such as those at its end",
+          rank, last->epoch, *epoch));
+    }
+    epoch = last->epoch;
+  }
+  if (!epoch) return result.Format();  // nothing was delivered
+
+  const uint64_t world = states.size();
+  const uint64_t size = *first.size;
+  const Places places(first.merged, *epoch);
+  const auto damaged = [] {
+    return absl::InvalidArgumentError(
+        "the state is damaged: the row that it names is not one of its rank's");
+  };
+  MergedPlace merged;
+  std::vector<uint64_t> next;  // of each rank, the first place of which not all was delivered
+  uint64_t behind = places.behind();
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    uint64_t place = places.begin() + rank;
+    if (const std::optional<DeliveredRow>& last = states[rank].delivered) {
+      const std::optional<uint64_t> at = places.Of(last->position);
+      if (!at || *at < place || (*at - place) % world != 0 || *at > UINT64_MAX / 4) {
+        return damaged();
+      }
+      place = *at;
+      if (last->parts == 0) place += world;
+      if (last->parts > 0) merged.parts[last->position] = last->parts;
+    }
+    next.push_back(place);
+    behind = std::max(behind, place);
+  }
+  // Padding stands behind the epoch's end.
+  behind = std::min(behind, size);
+  merged.leftover.epoch = *epoch;
+  merged.leftover.behind = behind;
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    places.Append(next[rank], world, behind, &merged.leftover.runs);
+  }
+  if (first.merged && first.merged->leftover.epoch == *epoch) {
+    // Of records that no rank has come to since.
+    for (const auto& [position, count] : first.merged->parts) {
+      const std::optional<uint64_t> at = places.Of(position);
+      if (at && next[(*at - places.begin()) % world] <= *at) {
+        merged.parts.try_emplace(position, count);
+      }
+    }
+  }
+  result.merged = std::move(merged);
+  return result.Format();
+}
+
+}  // namespace shardfeed

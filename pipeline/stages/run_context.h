@@ -1,0 +1,144 @@
+// What the stages of one run share.
+
+#ifndef SHARDFEED_PIPELINE_STAGES_RUN_CONTEXT_H_
+#define SHARDFEED_PIPELINE_STAGES_RUN_CONTEXT_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/data/batch.h"
+#include "pipeline/stages/pipeline_state.h"
+#include "pipeline/stages/trace.h"
+#include "shard/skipped_records.h"
+
+namespace shardfeed {
+
+// What a stage did so far. Written by the stage, read by anyone.
+struct StageCounters {
+  std::string name;
+  std::atomic<uint64_t> batches = 0;
+  std::atomic<uint64_t> rows = 0;
+  std::atomic<uint64_t> bytes = 0;
+  std::atomic<uint64_t> invalid = 0;      // rows marked as such: see RowStep::valid_output
+  std::atomic<uint64_t> busy_ns = 0;      // of all threads
+  std::atomic<uint64_t> wait_in_ns = 0;   // for its input
+  std::atomic<uint64_t> wait_out_ns = 0;  // its consumer's, for it
+  std::atomic<uint64_t> ready = 0;        // batches that are finished and wait for the consumer
+  std::atomic<uint64_t> ahead = 0;        // batches begun and not yet delivered
+  std::atomic<uint64_t> ahead_bytes = 0;  // what these take
+  std::atomic<uint64_t> peak_bytes = 0;
+  int threads = 0;  // of its own
+  // How many of them work, and how many batches are begun ahead of the consumer.
+  std::atomic<int> workers = 0;
+  std::atomic<uint64_t> read_ahead = 0;
+  bool tunable = false;  // these two may be changed by another thread
+  bool reads = false;    // a reader's
+};
+
+// The two for a stage, by its name in the statistics.
+struct StageTuning {
+  std::string stage;
+  int workers = 0;
+  uint64_t read_ahead = 0;
+};
+
+// Lets in so many threads at a time: the stages of a run share the processors. Thread safe.
+class WorkGate {
+ public:
+  void SetLimit(int limit) { limit_ = limit; }
+  void Enter() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    room_.wait(lock, [this] { return inside_ < limit_; });
+    ++inside_;
+  }
+  void Leave() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      --inside_;
+    }
+    room_.notify_one();
+  }
+
+ private:
+  int limit_ = 1;
+  std::mutex mutex_;
+  std::condition_variable room_;
+  int inside_ = 0;
+};
+
+struct RunContext {
+  int threads = 1;
+  bool deterministic = true;
+  // Bytes of batches ahead of their consumers, of all parallel stages; but each may always work on
+  // what comes next.
+  uint64_t budget_bytes = 256 << 20;
+  std::atomic<uint64_t> ahead_bytes = 0;
+  // For each reader that has no budget of its own.
+  uint64_t reader_budget_bytes = 0;
+  WorkGate gate;
+  bool autotune = true;
+  std::vector<StageTuning> tuning;  // of stages that are not tuned
+  HostAllocator allocator;
+  // Once asked for, waiting ends with Cancelled.
+  std::stop_source stop;
+  // The numbers of the chain's sources, by what identifies their step.
+  std::map<const void*, uint32_t> sources;
+  std::shared_ptr<Trace> trace;  // may be null
+  // Where the run begins, if not at the beginning of its epoch.
+  std::optional<MergedPlace> merged;
+
+  // The functions are thread safe: stages are made for each epoch anew, while others run.
+
+  // Tells how the records of a source are named, by position: "data-00001-of-00010: record 17 at
+  // byte 4242". In the place of what was told before.
+  void SetDescriber(uint32_t source,
+                    std::function<std::string(uint64_t epoch, uint64_t position)> f);
+  // How a message about the row begins: with the name its source gives it and ": ", "element 3 of
+  // epoch 1: " where that gives none, "" when nothing is known of the row.
+  std::string Prefix(const Batch& batch, size_t row) const;
+
+  // The counters of the step `key`, the same in each epoch. `start` is called with new ones; those
+  // of a further step of the same name are named "NAME 2".
+  std::shared_ptr<StageCounters> Counters(const void* key, const std::string& name,
+                                          const std::function<void(StageCounters&)>& start);
+  std::vector<std::shared_ptr<StageCounters>> AllCounters() const;
+
+  // Counts a row that failed and was left out.
+  void AddIgnored(std::string what);
+  SkippedRecords Ignored() const;
+
+  // What the tuner changed and why; the last hundred.
+  void AddDecision(std::string text);
+  std::vector<std::string> Decisions() const;
+
+  // What the step `key` keeps from one epoch to the next; made by the first call.
+  template <typename T>
+  std::shared_ptr<T> Kept(const void* key) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<void>& kept = kept_[key];
+    if (kept == nullptr) kept = std::make_shared<T>();
+    return std::static_pointer_cast<T>(kept);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_;
+  std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_;
+  std::map<const void*, std::shared_ptr<void>> kept_;
+  std::deque<std::string> decisions_;
+  SkippedRecords ignored_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_STAGES_RUN_CONTEXT_H_

@@ -1,0 +1,532 @@
+#include "pipeline/stages/sources.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "fmt/format.h"
+#include "io/buffer.h"
+#include "io/thread.h"
+#include "pipeline/data/work_stop.h"
+#include "pipeline/rows/row_step.h"
+#include "reader/place.h"
+#include "reader/reader.h"
+#include "reader/unindexed_reader.h"
+
+namespace shardfeed {
+namespace {
+
+// Rows in a batch of sources that have them at hand.
+constexpr size_t kRows = 1024;
+
+// How the records at the positions of an order are named. Thread safe.
+class RecordNames {
+ public:
+  RecordNames(std::shared_ptr<const LazyShardTable> table, const ReaderOptions& options)
+      : table_(std::move(table)) {
+    options_.order = options.order;
+    options_.records = options.records;
+  }
+
+  std::string Name(uint64_t epoch, uint64_t position) {
+    std::call_once(once_, [&] { reader_ = Open(); });
+    if (!reader_.ok()) return std::string(reader_.status().message());
+    return (*reader_)->table().NameOf((*reader_)->RecordAt(epoch, position));
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<Reader>> Open() const {
+    absl::StatusOr<std::shared_ptr<const ShardTable>> table = table_->Get();
+    if (!table.ok()) return table.status();
+    return Reader::Open(*std::move(table), options_);
+  }
+
+  const std::shared_ptr<const LazyShardTable> table_;
+  ReaderOptions options_;
+  std::once_flag once_;
+  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // which knows the order, and reads nothing
+};
+
+class ShardsStage : public Stage {
+ public:
+  // One of the two readers, which is at the begin of the epoch.
+  ShardsStage(std::unique_ptr<Reader> reader, std::unique_ptr<UnindexedReader> unindexed,
+              const ReaderOptions& options, uint64_t epoch, uint32_t source,
+              std::shared_ptr<StageCounters> counters)
+      : reader_(std::move(reader)),
+        unindexed_(std::move(unindexed)),
+        counters_(std::move(counters)),
+        rank_(options.rank),
+        end_(options.end),
+        source_(source),
+        place_{.epoch = epoch, .batch = options.batch, .world = options.world} {
+    if (reader_ == nullptr) return;
+    size_ = reader_->order().size();
+    place_ = reader_->place();
+  }
+
+  absl::Status Next(Batch* out) override {
+    auto block = std::make_shared<ReadBlock>();
+    const auto start = std::chrono::steady_clock::now();
+    absl::Status status =
+        reader_ != nullptr ? reader_->Next(block.get()) : unindexed_->Next(block.get());
+    Count(block->records.size(), std::chrono::steady_clock::now() - start);
+    *out = Batch();
+    if (!status.ok() || block->records.empty()) return status;
+    if (size_ == UINT64_MAX && unindexed_->indexed()) Indexed().IgnoreError();
+    const size_t n = block->records.size();
+    if (place_.epoch != block->epoch) place_.from = 0;
+    place_.epoch = block->epoch;
+    place_.position = block->place + n * place_.world - rank_;
+    out->rows = n;
+    out->spec = RecordSpec();
+    out->columns = {{reinterpret_cast<char*>(block->records.data())}};
+    out->origins = {{0, source_, block->epoch, block->position, block->stride}};
+    out->padded = block->padded;
+    out->damaged = block->damaged;
+    out->memory = {std::move(block)};
+    return absl::OkStatus();
+  }
+
+  // A ReadPlace: the same for all ranks.
+  void Save(StateWords* words) const override {
+    for (uint64_t word : {place_.epoch, place_.position, place_.from, place_.batch, place_.world}) {
+      words->push_back(word);
+    }
+  }
+  absl::Status Load(StateReader* words) override {
+    ReadPlace place;
+    for (uint64_t* word :
+         {&place.epoch, &place.position, &place.from, &place.batch, &place.world}) {
+      *word = words->Read();
+    }
+    if (!words->ok()) return words->status();
+    if (absl::Status status = place.Check(); !status.ok()) return status;
+    // Where the walk stands, no index is needed.
+    const bool there = place == place_;
+    if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();
+    absl::StatusOr<Reader*> reader = Indexed();
+    if (!reader.ok()) return reader.status();
+    (*reader)->GoTo(place);
+    place_ = (*reader)->place();
+    return absl::OkStatus();
+  }
+  bool Advance(uint64_t elements, StateWords* state) const override {
+    StateWords& words = *state;
+    // A block is of one epoch: behind an epoch's last record, of the next one.
+    const ReadPlace place = {words[0], words[1], words[2], words[3], words[4]};
+    const uint64_t size = size_;
+    if (size != UINT64_MAX && place.position >= place.End(size, end_)) {
+      ++words[0];
+      words[1] = words[2] = 0;
+    }
+    words[1] += elements * place_.world;
+    return true;
+  }
+
+ private:
+  // Waits for the indexes.
+  absl::StatusOr<Reader*> Indexed() {
+    if (reader_ != nullptr) return reader_.get();
+    absl::StatusOr<Reader*> reader = unindexed_->Indexed();
+    if (reader.ok()) size_ = (*reader)->order().size();
+    return reader;
+  }
+
+  void Count(uint64_t records, std::chrono::nanoseconds waited) {
+    const ReaderStats stats = reader_ != nullptr ? reader_->stats() : unindexed_->stats();
+    counters_->batches += records > 0 ? 1 : 0;
+    counters_->rows += records;
+    counters_->bytes += stats.bytes - bytes_;
+    bytes_ = stats.bytes;
+    counters_->wait_out_ns += waited.count();
+    counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, stats.peak_buffer_bytes);
+  }
+
+  const std::unique_ptr<Reader> reader_;
+  const std::unique_ptr<UnindexedReader> unindexed_;
+  const std::shared_ptr<StageCounters> counters_;
+  uint64_t bytes_ = 0;  // that the reader has delivered
+  const uint64_t rank_;
+  const EpochEnd end_;
+  const uint32_t source_;
+  ReadPlace place_;  // of all ranks, behind what Next has delivered
+  // Of an epoch, in records; UINT64_MAX while there are no indexes, when all that is delivered is
+  // of the first epoch. Advance may be called while another thread calls Next.
+  std::atomic<uint64_t> size_ = UINT64_MAX;
+};
+
+class RangeStage : public Stage {
+ public:
+  RangeStage(int64_t start, int64_t stop, int64_t step, std::shared_ptr<const RowSpec> spec,
+             uint64_t epoch, uint32_t source)
+      : start_(start),
+        step_(step),
+        size_(RangeSize(start, stop, step)),
+        spec_(std::move(spec)),
+        epoch_(epoch),
+        source_(source) {}
+
+  absl::Status Next(Batch* out) override {
+    *out = Batch();
+    const size_t n = std::min<uint64_t>(kRows, size_ - position_);
+    if (n == 0) return absl::OkStatus();
+    out->rows = n;
+    out->spec = spec_;
+    AllocateFixedColumns(out);
+    int64_t* values = reinterpret_cast<int64_t*>(out->columns[0].data);
+    for (size_t i = 0; i < n; ++i) {
+      // Without a sign, for the difference of two values may be more than an int64_t holds.
+      values[i] = static_cast<int64_t>(static_cast<uint64_t>(start_) +
+                                       (position_ + i) * static_cast<uint64_t>(step_));
+    }
+    out->origins = {{0, source_, epoch_, position_, 1}};
+    position_ += n;
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { words->push_back(position_); }
+  absl::Status Load(StateReader* words) override {
+    position_ = words->ReadUpTo(size_);
+    return words->status();
+  }
+
+ private:
+  const int64_t start_;
+  const int64_t step_;
+  const uint64_t size_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const uint64_t epoch_;
+  const uint32_t source_;
+  uint64_t position_ = 0;
+};
+
+class RowsStage : public Stage {
+ public:
+  RowsStage(Batch rows, uint64_t epoch, uint32_t source) : rows_(std::move(rows)) {
+    rows_.origins = {{0, source, epoch, 0, 1}};
+  }
+
+  absl::Status Next(Batch* out) override {
+    const size_t n = std::min(kRows, rows_.rows - position_);
+    *out = n == 0 ? Batch() : rows_.Slice(position_, n);
+    position_ += n;
+    return absl::OkStatus();
+  }
+  void Save(StateWords* words) const override { words->push_back(position_); }
+  absl::Status Load(StateReader* words) override {
+    position_ = words->ReadUpTo(rows_.rows);
+    return words->status();
+  }
+
+ private:
+  Batch rows_;
+  size_t position_ = 0;
+};
+
+// A generator and the thread that calls it. The two hold what they share, so that a stage may leave
+// a thread whose call does not return.
+class GeneratorFeed {
+ public:
+  // Starts the thread. `make` is called there.
+  static absl::StatusOr<std::unique_ptr<GeneratorFeed>> Start(std::function<Generator()> make) {
+    std::unique_ptr<GeneratorFeed> feed(new GeneratorFeed());
+    absl::StatusOr<std::thread> thread =
+        StartThread([shared = feed->shared_, make = std::move(make)]() mutable {
+          Work(*shared, std::move(make));
+          // The functions have been dropped. After this, nothing of the stage's is touched.
+          std::lock_guard<std::mutex> lock(shared->mutex);
+          shared->finished = true;
+          shared->changed.notify_all();
+        });
+    if (!thread.ok()) return thread.status();
+    feed->thread_ = *std::move(thread);
+    return feed;
+  }
+
+  // Does not wait for longer than kPatience: a call that takes longer ends by itself, if it does,
+  // and what it gives is dropped.
+  ~GeneratorFeed() {
+    if (!thread_.joinable()) return;
+    bool finished = false;
+    {
+      std::unique_lock<std::mutex> lock(shared_->mutex);
+      shared_->stopping = true;
+      shared_->changed.notify_all();
+      finished = shared_->changed.wait_for(lock, kPatience, [&] { return shared_->finished; });
+    }
+    if (finished) {
+      thread_.join();
+    } else {
+      thread_.detach();
+    }
+  }
+
+  // Lets the thread make up to `rows` rows that are not taken yet, and waits for the first of them,
+  // or the end or an error; and a moment for more, so that threads do not change for each row.
+  // False: nothing came until then.
+  bool Await(uint64_t rows, std::chrono::steady_clock::time_point deadline,
+             const std::stop_token& stop) {
+    std::unique_lock<std::mutex> lock(shared_->mutex);
+    const auto there = [&] { return !shared_->made.empty() || shared_->ended; };
+    if (there()) return true;
+    shared_->wanted = rows;
+    shared_->changed.notify_all();
+    if (!shared_->changed.wait_until(lock, stop, deadline, there)) return false;
+    shared_->changed.wait_for(lock, stop, kMoment,
+                              [&] { return shared_->wanted == 0 || shared_->ended; });
+    return true;
+  }
+
+  // What was made. None: the end, or the error of `status`.
+  std::vector<Batch> Take(absl::Status* status) {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    // The thread ends its call, and makes no more until it is asked again.
+    shared_->wanted = 0;
+    if (shared_->made.empty()) *status = shared_->status;
+    return std::exchange(shared_->made, {});
+  }
+
+ private:
+  // An exit of the interpreter, and Ctrl-C, are to take less than a third of a second.
+  static constexpr auto kPatience = std::chrono::milliseconds(200);
+  static constexpr auto kMoment = std::chrono::microseconds(200);
+
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    uint64_t wanted = 0;  // rows that may still be made
+    std::vector<Batch> made;
+    bool ended = false;
+    absl::Status status;
+    bool stopping = false;
+    bool finished = false;
+  };
+
+  GeneratorFeed() : shared_(std::make_shared<Shared>()) {}
+
+  static void Work(Shared& shared, std::function<Generator()> make) {
+    Generator generator;
+    std::unique_lock<std::mutex> lock(shared.mutex);
+    while (!shared.stopping && !shared.ended) {
+      if (shared.wanted == 0) {
+        shared.changed.wait(lock);
+        continue;
+      }
+      lock.unlock();
+      absl::StatusOr<Batch> rows = Call(make, generator);
+      lock.lock();
+      if (rows.ok() && !rows->empty()) {
+        shared.wanted -= std::min<uint64_t>(shared.wanted, rows->rows);
+        if (!shared.stopping) shared.made.push_back(*std::move(rows));
+      } else {
+        shared.ended = true;
+        shared.status = rows.status();
+      }
+      if (shared.made.size() <= 1 || shared.wanted == 0 || shared.ended) {
+        shared.changed.notify_all();
+      }
+    }
+    lock.unlock();
+  }
+
+  static absl::StatusOr<Batch> Call(const std::function<Generator()>& make, Generator& generator) {
+    try {
+      if (!generator) generator = make();
+      return generator();
+    } catch (const std::bad_alloc& error) {
+      return NoRoom("generator", error);
+    } catch (const std::exception& e) {
+      return absl::InternalError(fmt::format("generator: {}", e.what()));
+    }
+  }
+
+  const std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+};
+
+class GeneratorStage : public Stage {
+ public:
+  GeneratorStage(std::function<Generator()> make, std::shared_ptr<const RowSpec> spec,
+                 uint64_t epoch, uint32_t source)
+      : make_(std::move(make)), spec_(std::move(spec)), epoch_(epoch), source_(source) {}
+
+  absl::Status Next(Batch* out) override {
+    while (true) {
+      *out = Batch();
+      if (absl::Status status = Start(); !status.ok()) return status;
+      if (!feed_->Await(rows_, std::chrono::steady_clock::time_point::max(), WorkStop::Token())) {
+        return absl::CancelledError("the run was cancelled");
+      }
+      absl::Status status;
+      const std::vector<Batch> made = feed_->Take(&status);
+      if (made.empty()) {
+        return status.ok() ? CheckNothingToSkip(skip_)
+                           : absl::Status(status.code(),
+                                          fmt::format("element {} of epoch {}: {}", position_,
+                                                      epoch_, std::string(status.message())));
+      }
+      rows_ = std::min(2 * rows_, kMostRows);
+      BatchBuilder builder(spec_);
+      for (const Batch& rows : made) {
+        if (rows.batched || rows.spec == nullptr || *rows.spec != *spec_) {
+          return absl::InvalidArgumentError(
+              fmt::format("generator: it gives {}{}, but was declared to give {}",
+                          rows.batched ? "batches of " : "",
+                          rows.spec ? RowSpecText(*rows.spec) : "nothing", RowSpecText(*spec_)));
+        }
+        builder.Append(rows, 0, rows.rows);
+      }
+      *out = builder.Finish(/*batched=*/false);
+      out->origins = {{0, source_, epoch_, position_, 1}};
+      const uint64_t first = std::min<uint64_t>(skip_, out->rows);
+      skip_ -= first;
+      position_ += out->rows;
+      if (first == out->rows) continue;
+      if (first > 0) *out = out->Slice(first, out->rows - first);
+      return absl::OkStatus();
+    }
+  }
+  std::optional<bool> Await(std::chrono::nanoseconds most) override {
+    // What is dropped first takes more than one call.
+    if (skip_ > 0) return std::nullopt;
+    if (!Start().ok()) return true;
+    return feed_->Await(rows_, std::chrono::steady_clock::now() + most, WorkStop::Token()) ||
+           WorkStop::Token().stop_requested();
+  }
+  void Save(StateWords* words) const override { words->push_back(position_ + skip_); }
+  absl::Status Load(StateReader* words) override {
+    feed_ = nullptr;
+    rows_ = 1;
+    position_ = 0;
+    skip_ = words->Read();
+    return words->status();
+  }
+
+ private:
+  // Rows that are made ahead of the consumer at the most. Few at first: whoever takes few elements
+  // has few drawn ahead.
+  static constexpr uint64_t kMostRows = 64;
+
+  absl::Status Start() {
+    if (feed_ != nullptr) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<GeneratorFeed>> feed = GeneratorFeed::Start(make_);
+    if (!feed.ok()) return feed.status();
+    feed_ = *std::move(feed);
+    return absl::OkStatus();
+  }
+
+  const std::function<Generator()> make_;
+  const std::shared_ptr<const RowSpec> spec_;
+  const uint64_t epoch_;
+  const uint32_t source_;
+  std::unique_ptr<GeneratorFeed> feed_;
+  uint64_t rows_ = 1;  // to be made ahead
+  uint64_t position_ = 0;
+  uint64_t skip_ = 0;
+};
+
+// What the readers of a source, one for each epoch, read into.
+struct ReadBuffers {
+  ~ReadBuffers() {
+    if (pool != nullptr) pool->Close();
+  }
+  std::once_flag once;
+  std::shared_ptr<BufferPool> pool;
+};
+
+}  // namespace
+
+std::shared_ptr<const RowSpec> RecordSpec() {
+  static const auto* spec = new std::shared_ptr<const RowSpec>(
+      std::make_shared<const RowSpec>(RowSpec{{"record", DType::kBytes, {}, false}}));
+  return *spec;
+}
+
+absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const LazyShardTable> table,
+                                                       ReaderOptions options, uint64_t epoch,
+                                                       uint32_t source, const void* key,
+                                                       std::shared_ptr<RunContext> context) {
+  options.deterministic = context->deterministic;
+  if (options.threads == 0) options.threads = context->threads;
+  if (options.budget_bytes == 0) options.budget_bytes = context->reader_budget_bytes;
+  if (options.budget_bytes > 0) {
+    const std::shared_ptr<ReadBuffers> kept = context->Kept<ReadBuffers>(key);
+    std::call_once(kept->once, [&] {
+      kept->pool = BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs);
+    });
+    options.buffers = kept->pool;
+  }
+  if (options.epochs) *options.epochs += epoch;
+  if (context->merged && context->merged->leftover.epoch >= epoch) {
+    options.leftover = context->merged->leftover;
+  }
+  const std::shared_ptr<StageCounters> counters =
+      context->Counters(key, "read", [&](StageCounters& c) {
+        c.threads = c.workers = options.threads;
+        c.reads = true;
+      });
+  options.on_work = [counters, trace = context->trace, on_work = std::move(options.on_work)](
+                        std::string_view what, uint64_t begin_ns, uint64_t end_ns,
+                        uint64_t records) {
+    counters->busy_ns += end_ns - begin_ns;
+    if (trace) trace->Add(std::string(what), begin_ns, end_ns, records);
+    if (on_work) on_work(what, begin_ns, end_ns, records);
+  };
+  std::unique_ptr<Reader> reader;
+  std::unique_ptr<UnindexedReader> unindexed;
+  const bool at_begin = epoch == 0 && !options.leftover;
+  if (at_begin && !table->made() && UnindexedReader::CanRead(options)) {
+    absl::StatusOr<std::unique_ptr<UnindexedReader>> opened =
+        UnindexedReader::Open(table, options, context->stop.get_token());
+    if (!opened.ok()) return opened.status();
+    unindexed = *std::move(opened);
+  } else {
+    absl::StatusOr<std::shared_ptr<const ShardTable>> made = table->Get(context->stop.get_token());
+    if (!made.ok()) return made.status();
+    absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(*std::move(made), options);
+    if (!opened.ok()) return opened.status();
+    reader = *std::move(opened);
+    if (!at_begin && !options.leftover) reader->Seek(epoch, 0);
+  }
+  // Batches may be worked on when the stage is gone.
+  context->SetDescriber(source,
+                        [names = std::make_shared<RecordNames>(std::move(table), options)](
+                            uint64_t e, uint64_t position) { return names->Name(e, position); });
+  return std::make_unique<ShardsStage>(std::move(reader), std::move(unindexed), options, epoch,
+                                       source, counters);
+}
+
+uint64_t RangeSize(int64_t start, int64_t stop, int64_t step) {
+  // Without a sign, for the difference of two values may be more than an int64_t holds.
+  const auto from = static_cast<uint64_t>(start);
+  const auto to = static_cast<uint64_t>(stop);
+  if (step > 0 && stop > start) return 1 + (to - from - 1) / static_cast<uint64_t>(step);
+  if (step < 0 && stop < start) return 1 + (from - to - 1) / -static_cast<uint64_t>(step);
+  return 0;
+}
+
+std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
+                                      std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                      uint32_t source) {
+  return std::make_unique<RangeStage>(start, stop, step, std::move(spec), epoch, source);
+}
+
+std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source) {
+  return std::make_unique<RowsStage>(std::move(rows), epoch, source);
+}
+
+std::unique_ptr<Stage> MakeGeneratorStage(std::function<Generator()> make,
+                                          std::shared_ptr<const RowSpec> spec, uint64_t epoch,
+                                          uint32_t source) {
+  return std::make_unique<GeneratorStage>(std::move(make), std::move(spec), epoch, source);
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,68 @@
+#include "pipeline/stages/verdict.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// Shares of the time.
+constexpr double kHardlyWaits = 0.1;
+constexpr double kBusy = 0.6;
+constexpr double kMostly = 0.5;
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+}  // namespace
+
+Verdict FindLimit(double seconds, double wait_seconds,
+                  const std::vector<std::shared_ptr<StageCounters>>& stages) {
+  seconds = std::max(seconds, 1e-9);
+  const double waits = wait_seconds / seconds;
+  if (waits < kHardlyWaits) {
+    return {"the consumer",
+            fmt::format(
+                "the consumer limits: it waits {:.0f} % of the time; a faster chain would not help",
+                100 * waits)};
+  }
+  double busiest = 0;
+  for (auto it = stages.rbegin(); it != stages.rend(); ++it) {
+    const StageCounters& stage = **it;
+    const int workers = std::max<int>(stage.workers, 1);
+    const double busy = Seconds(stage.busy_ns) / (seconds * workers);
+    busiest = std::max(busiest, busy);
+    if (busy < kBusy) continue;
+    return {stage.name,
+            fmt::format("{} limits: its {} threads are busy {:.0f} % of the time; more threads or "
+                        "cores, or less work in it, would help",
+                        stage.name, workers, 100 * busy)};
+  }
+  // Readers have no input of their own among the stages; what waits for them is counted as theirs.
+  double reading = 0;
+  for (const auto& stage : stages) {
+    if (stage->reads) reading += Seconds(stage->wait_out_ns) / seconds;
+  }
+  if (reading >= kMostly) {
+    return {"reading",
+            fmt::format("reading limits: it is waited for {:.0f} % of the time; faster storage, a "
+                        "larger budget or more reading threads would help",
+                        100 * std::min(reading, 1.0))};
+  }
+  for (const auto& stage : stages) {
+    const double input = Seconds(stage->wait_in_ns) / seconds;
+    if (input < kMostly) continue;
+    const std::string limit = fmt::format("the input of {}", stage->name);
+    return {limit,
+            fmt::format("{} limits: it is waited for {:.0f} % of the time; a generator, or a "
+                        "step that works on one thread, is before it",
+                        limit, 100 * std::min(input, 1.0))};
+  }
+  return {
+      "nothing",
+      fmt::format("nothing limits for long: the consumer waits {:.0f} % of the time, threads of "
+                  "stages are busy {:.0f} % at the most, and reading is waited for {:.0f} %",
+                  100 * waits, 100 * busiest, 100 * std::min(reading, 1.0))};
+}
+
+}  // namespace shardfeed
