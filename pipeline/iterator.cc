@@ -170,9 +170,7 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
 
 void Iterator::NoteDelivered(const Batch& batch, size_t row) {
   if (!notes_delivered_) return;
-  const std::optional<DeliveredRow> last = DeliveredRow::Of(batch, row);
-  delivered_is_known_ = last.has_value();
-  if (last) delivered_ = last;
+  last_row_.emplace(batch, row);
 }
 
 absl::Status Iterator::Next(Batch* out) {
@@ -246,11 +244,14 @@ absl::StatusOr<std::string> Iterator::State() const {
   if (UnevenStep(*recipe_) != nullptr) {
     state.ranks = WordsOf(PartsOf(*recipe_));
     const Step* alone = UnmergeableStep(*recipe_);
-    if (alone == nullptr && !delivered_is_known_) {
+    const std::optional<Delivered> delivered = last_row_ ? last_row_->AllDelivered() : delivered_;
+    if (alone == nullptr && last_row_ && !delivered) {
       // Rows that a function of batches makes, more of them or fewer, do not tell.
       for (alone = recipe_.get(); alone->as<BatchFnWork>() == nullptr && !alone->inputs.empty();) {
         alone = alone->inputs[0].get();
       }
+    } else if (alone == nullptr && delivered && delivered->held.size() > kMaxHeldRows) {
+      for (alone = recipe_.get(); !alone->tells_held;) alone = alone->inputs[0].get();
     }
     if (alone != nullptr) {
       state.alone = alone->name;
@@ -258,7 +259,7 @@ absl::StatusOr<std::string> Iterator::State() const {
       const absl::StatusOr<uint64_t> size = EpochRecords(*recipe_);
       if (!size.ok()) return size.status();
       state.size = *size;
-      state.delivered = delivered_;
+      state.delivered = delivered;
     }
   }
   if (queue_ == nullptr) return error_;
@@ -313,7 +314,7 @@ absl::Status Iterator::Load(std::string_view text) {
   error_ = absl::OkStatus();
   repeated_ = Batch();
   delivered_ = state->delivered;
-  delivered_is_known_ = true;
+  last_row_.reset();
   if (merged) return absl::OkStatus();
   StateReader reader(*state->place);
   absl::Status status = queue_->Load(&reader);

@@ -18,6 +18,7 @@
 #include "pipeline/plan/step.h"
 #include "pipeline/stages/autotune.h"
 #include "pipeline/stages/pipeline_state.h"
+#include "pipeline/stages/reordered_rows.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
 #include "pipeline/stages/trace.h"
@@ -159,8 +160,9 @@ class Iterator {
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged_;
   bool notes_delivered_ = false;
-  std::optional<DeliveredRow> delivered_;  // the last, where they are noted
-  bool delivered_is_known_ = true;
+  // Where they are noted: what was delivered before the run or Load, and the last row since.
+  std::optional<Delivered> delivered_;
+  std::optional<LastRow> last_row_;
   Batch repeated_;
   absl::Status error_;
   std::atomic<uint64_t> elements_ = 0;

@@ -101,13 +101,14 @@ Batch Batch::Slice(size_t begin, size_t count) const {
     }
   }
   slice.origins.clear();
-  CopyOrigins(begin, count, 0, &slice.origins);
+  slice.reordered.clear();
+  CopyOrigins(begin, count, 0, &slice);
   slice.damaged.clear();
   CopyDamaged(begin, count, 0, &slice.damaged);
   return slice;
 }
 
-void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const {
+void Batch::CopyOrigins(size_t begin, size_t count, size_t row, Batch* out) const {
   auto it = std::upper_bound(origins.begin(), origins.end(), begin,
                              [](size_t r, const RowOrigin& o) { return r < o.first; });
   if (it != origins.begin()) --it;
@@ -119,8 +120,8 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
       origin.first = begin;
     }
     origin.first += row - begin;
-    if (!out->empty()) {
-      const RowOrigin& last = out->back();
+    if (!out->origins.empty()) {
+      const RowOrigin& last = out->origins.back();
       if (last.source == origin.source && last.epoch == origin.epoch &&
           last.stride == origin.stride && last.later == origin.later &&
           last.position + (origin.first - last.first) * last.stride == origin.position &&
@@ -128,7 +129,20 @@ void Batch::CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowO
         continue;
       }
     }
-    out->push_back(origin);
+    out->origins.push_back(origin);
+  }
+  if (reordered.empty()) return;
+  auto at = std::upper_bound(reordered.begin(), reordered.end(), begin,
+                             [](size_t r, const Reordered& o) { return r < o.first; });
+  if (at != reordered.begin()) --at;
+  for (; at != reordered.end() && at->first < begin + count; ++at) {
+    Reordered piece = *at;
+    if (piece.first < begin) {
+      piece.at += (begin - piece.first) * piece.stride;
+      piece.first = begin;
+    }
+    piece.first += row - begin;
+    out->reordered.push_back(std::move(piece));
   }
 }
 
@@ -148,6 +162,16 @@ bool Batch::OriginOf(size_t row, RowOrigin* origin) const {
   if (origin->stride == 0) origin->part += row - origin->first;
   origin->first = row;
   return true;
+}
+
+Reordered Batch::ReorderedOf(size_t row) const {
+  auto after = std::upper_bound(reordered.begin(), reordered.end(), row,
+                                [](size_t r, const Reordered& o) { return r < o.first; });
+  if (after == reordered.begin()) return {};
+  Reordered of = *--after;
+  of.at += (row - of.first) * of.stride;
+  of.first = row;
+  return of;
 }
 
 std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator) {
@@ -264,7 +288,7 @@ Batch BatchBuilder::Finish(bool batched) {
   size_t row = 0;
   for (const Piece& piece : pieces) {
     const Batch& batch = batches[piece.batch];
-    batch.CopyOrigins(piece.begin, piece.count, row, &out.origins);
+    batch.CopyOrigins(piece.begin, piece.count, row, &out);
     batch.CopyDamaged(piece.begin, piece.count, row, &out.damaged);
     const size_t real = batch.rows - batch.padded;
     const size_t end = piece.begin + piece.count;

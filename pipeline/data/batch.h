@@ -66,6 +66,17 @@ struct RowOrigin {
   uint64_t part = 0;
 };
 
+struct ReorderedRows;  // pipeline/stages/reordered_rows.h
+
+// Consecutive rows that a stage hands out in an order of its own: row first + i is number
+// at + i * stride of `rows`.
+struct Reordered {
+  size_t first = 0;
+  std::shared_ptr<const ReorderedRows> rows;
+  uint64_t at = 0;
+  uint64_t stride = 1;  // or 0
+};
+
 // Rows in columns. Moving and slicing a batch does not move its values; whoever holds a copy of it
 // keeps their memory. One that was handed out is read only, but for its last holder.
 class Batch {
@@ -78,6 +89,8 @@ class Batch {
   std::vector<std::shared_ptr<const void>> memory;  // what the columns point to
   // In the order of `first`. Empty where rows come from no source.
   std::vector<RowOrigin> origins;
+  // In the order of `first`. Empty where rows come in the order of their source.
+  std::vector<Reordered> reordered;
   // So many of the last rows are padding, delivered so that all ranks have as many.
   size_t padded = 0;
   // Rows whose record was damaged and skipped, rising. They keep their place, so that all ranks
@@ -117,13 +130,15 @@ class Batch {
   uint64_t bytes() const;
   // Rows [begin, begin + count) of a batch that is not `batched`, in the same memory.
   Batch Slice(size_t begin, size_t count) const;
-  // Appends the origins of rows [begin, begin + count) to those of `out`, whose rows from `row` on
-  // they are.
-  void CopyOrigins(size_t begin, size_t count, size_t row, std::vector<RowOrigin>* out) const;
+  // Appends the origins of rows [begin, begin + count), and how they were reordered, to those of
+  // `out`, whose rows from `row` on they are.
+  void CopyOrigins(size_t begin, size_t count, size_t row, Batch* out) const;
   // The same of the damaged rows.
   void CopyDamaged(size_t begin, size_t count, size_t row, std::vector<uint32_t>* out) const;
   // Where row `row` came from: an origin with that one's position. False when it is not known.
   bool OriginOf(size_t row, RowOrigin* origin) const;
+  // The number that the row has among reordered ones; none where it has its source's order.
+  Reordered ReorderedOf(size_t row) const;
 
   template <typename T>
   static constexpr DType DTypeOf();

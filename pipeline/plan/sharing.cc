@@ -56,7 +56,7 @@ const Step* UnmergeableStep(const Step& step) {
     if (at->inputs.empty()) return at->as<ShardsWork>() != nullptr ? nullptr : at;
     if (at->inputs.size() > 1) return at;
     if (at->sharing == Sharing::kTakesPart && at->world > 1) return at;
-    if (at->as<StageWork>() != nullptr && !at->in_order) return at;
+    if (at->as<StageWork>() != nullptr && !at->in_order && !at->tells_held) return at;
     if (at->as<RepeatWork>() != nullptr) {
       if (at->batched || !RepeatedByReader(*at)) return at;
       repeat = at;

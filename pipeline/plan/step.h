@@ -125,6 +125,8 @@ struct Step {
   // Of steps with a stage of their own: elements leave it as they came, and none is held back for
   // longer than its own batch takes, so that the last one tells what has passed.
   bool in_order = false;
+  // Of others: each row that leaves it tells what is held back (stages/reordered_rows.h).
+  bool tells_held = false;
   // It makes several rows of one, whose origins tell which is which.
   bool makes_parts = false;
 

@@ -210,6 +210,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   out.rows = input.rows;
   out.batched = input.batched;
   out.origins = std::move(input.origins);
+  out.reordered = std::move(input.reordered);
   out.padded = input.padded;
   out.damaged = std::move(input.damaged);
   out.columns.resize(result_.size());

@@ -240,8 +240,9 @@ class BucketStage : public Stage {
       builder.Append(row.batch, 0, 1);
       rows_.Done(row.number);
     }
-    buckets_[b].clear();
     *out = builder.Finish(/*batched=*/true);
+    rows_.TellHeld(buckets_[b], out);
+    buckets_[b].clear();
   }
 
   PendingRows rows_;

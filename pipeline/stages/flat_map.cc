@@ -65,6 +65,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
     emitter.fixed_.resize(outputs->size());
     emitter.kept_ = std::make_shared<std::vector<std::unique_ptr<std::string>>>();
     std::vector<RowOrigin> origins;
+    std::vector<Reordered> reordered;
     absl::Status status;
     const std::stop_token& stop = WorkStop::Token();
     for (size_t row = 0; row < batch.rows; ++row) {
@@ -91,12 +92,18 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
         origin.part = 0;
         origins.push_back(origin);
       }
+      if (emitter.rows_ > first && !batch.reordered.empty()) {
+        reordered.push_back(batch.ReorderedOf(row));
+        reordered.back().first = first;
+        reordered.back().stride = 0;
+      }
     }
     if (status.ok()) emitter.EndRow();
     Batch out;
     out.rows = emitter.rows_;
     out.spec = outputs;
     out.origins = std::move(origins);
+    out.reordered = std::move(reordered);
     if (out.rows == 0) {
       batch = std::move(out);
       return status;

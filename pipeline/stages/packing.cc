@@ -103,6 +103,7 @@ class PackStage : public Stage {
       rows_.Done(bin->rows[i].number);
     }
     out->origins = bin->rows[0].batch.origins;
+    rows_.TellHeld({bin->rows.data(), 1}, out);
     for (; at < options_.length; ++at) {
       if (width == 8) {
         reinterpret_cast<int64_t*>(tokens)[at] = options_.pad;

@@ -16,6 +16,8 @@ absl::Status PendingRows::Next(PendingRow* row) {
       queue_.Save(&runs_.back().before);
     }
     const uint64_t number = next_++;
+    last_ = DeliveredRow::Of(queue_.head(), queue_.at());
+    last_number_ = queue_.head().ReorderedOf(queue_.at());
     if (number < again_until_ && again_.erase(number) == 0) {
       queue_.Advance(1);
       continue;
@@ -23,7 +25,8 @@ absl::Status PendingRows::Next(PendingRow* row) {
     row->number = number;
     row->batch = queue_.head().Slice(queue_.at(), 1);
     queue_.Advance(1);
-    pending_.insert(number);
+    row->from = last_;
+    pending_[number] = last_;
     return absl::OkStatus();
   }
 }
@@ -31,14 +34,25 @@ absl::Status PendingRows::Next(PendingRow* row) {
 void PendingRows::Done(uint64_t number) {
   pending_.erase(number);
   // Of the runs before the oldest row that is pending, no one is needed again.
-  const uint64_t oldest = pending_.empty() ? next_ : *pending_.begin();
+  const uint64_t oldest = pending_.empty() ? next_ : pending_.begin()->first;
   while (runs_.size() > 1 && runs_[1].first <= oldest) runs_.pop_front();
+}
+
+void PendingRows::TellHeld(absl::Span<const PendingRow> rows, Batch* out) const {
+  auto told = std::make_shared<ReorderedRows>();
+  told->rows.reserve(rows.size() + pending_.size());
+  for (const PendingRow& row : rows) told->Append(row.from);
+  for (const auto& [number, from] : pending_) told->Append(from);
+  told->known &= next_ >= again_until_;
+  told->last = last_;
+  told->before = last_number_;
+  out->reordered = {{0, std::move(told), 0, 1}};
 }
 
 void PendingRows::Save(StateWords* words) const {
   // Those that Load has still to hand out are pending, too.
-  std::set<uint64_t> pending = pending_;
-  pending.insert(again_.begin(), again_.end());
+  std::set<uint64_t> pending = again_;
+  for (const auto& [number, from] : pending_) pending.insert(pending.end(), number);
   words->push_back(std::max(next_, again_until_));
   words->push_back(pending.size());
   if (pending.empty() || runs_.empty()) {

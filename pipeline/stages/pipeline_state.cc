@@ -41,7 +41,9 @@ absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
   const std::optional<uint64_t> behind = NumberOf(json, "behind");
   const std::optional<StateWords> left = NumbersOf(json, "left");
   const std::optional<StateWords> parts = NumbersOf(json, "parts");
-  if (!epoch || !behind || !left || left->size() % 3 != 0 || !parts || parts->size() % 2 != 0) {
+  const StateWords held = NumbersOf(json, "held_parts").value_or(StateWords());
+  if (!epoch || !behind || !left || left->size() % 3 != 0 || !parts || parts->size() % 2 != 0 ||
+      held.size() % 2 != 0) {
     return Damaged("what is left of its epoch is");
   }
   merged.leftover.epoch = *epoch;
@@ -50,8 +52,80 @@ absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
     merged.leftover.runs.push_back({(*left)[i], (*left)[i + 1], (*left)[i + 2]});
   }
   for (size_t i = 0; i < parts->size(); i += 2) merged.parts[(*parts)[i]] = (*parts)[i + 1];
+  for (size_t i = 0; i < held.size(); i += 2) merged.held_parts.emplace(held[i], held[i + 1]);
   if (absl::Status status = merged.leftover.Check(); !status.ok()) return status;
   return merged;
+}
+
+// `position` is above those before.
+void AppendPosition(uint64_t position, std::vector<PositionRun>* runs) {
+  if (!runs->empty()) {
+    PositionRun& run = runs->back();
+    if (run.count == 1) run.stride = position - run.begin;
+    if (run.begin + run.count * run.stride == position) {
+      ++run.count;
+      return;
+    }
+  }
+  runs->push_back({position, 1, 1});
+}
+
+// Rows, in any order, as few numbers: for each epoch its number, the runs of records that are rows,
+// and of others their position and part; both after how many there are.
+StateWords ToWords(std::vector<DeliveredRow> rows) {
+  std::sort(rows.begin(), rows.end());
+  StateWords words;
+  for (auto begin = rows.begin(); begin != rows.end();) {
+    const auto end = std::find_if(
+        begin, rows.end(), [&](const DeliveredRow& row) { return row.epoch != begin->epoch; });
+    std::vector<PositionRun> runs;
+    StateWords parts;
+    for (auto row = begin; row != end; ++row) {
+      if (row->parts == 0) {
+        AppendPosition(row->position, &runs);
+      } else {
+        parts.insert(parts.end(), {row->position, row->parts});
+      }
+    }
+    words.insert(words.end(), {begin->epoch, runs.size()});
+    for (const PositionRun& run : runs) {
+      words.insert(words.end(), {run.begin, run.stride, run.count});
+    }
+    words.push_back(parts.size() / 2);
+    words.insert(words.end(), parts.begin(), parts.end());
+    begin = end;
+  }
+  return words;
+}
+
+// None where the field is missing; nullopt where it is none that ToWords made.
+std::optional<std::vector<DeliveredRow>> RowsOf(const nlohmann::json& state, const char* field) {
+  std::vector<DeliveredRow> rows;
+  if (!state.contains(field)) return rows;
+  const std::optional<StateWords> words = NumbersOf(state, field);
+  if (!words) return std::nullopt;
+  StateReader reader(*words);
+  while (reader.ok() && !reader.at_end()) {
+    const uint64_t epoch = reader.Read();
+    uint64_t left = kMaxHeldRows;
+    for (uint64_t runs = reader.ReadUpTo(words->size()); runs > 0 && reader.ok(); --runs) {
+      const uint64_t begin = reader.ReadUpTo(UINT64_MAX / 4);
+      const uint64_t stride = reader.ReadUpTo(UINT64_MAX / 4);
+      const uint64_t count = reader.ReadUpTo(left);
+      left -= count;
+      for (uint64_t i = 0; i < count && reader.ok(); ++i) {
+        const uint64_t position = begin + i * stride;
+        if (i > 0 && position > UINT64_MAX / 4) return std::nullopt;
+        rows.push_back({epoch, position, 0});
+      }
+    }
+    for (uint64_t parts = reader.ReadUpTo(words->size()); parts > 0 && reader.ok(); --parts) {
+      const uint64_t position = reader.ReadUpTo(UINT64_MAX / 4);
+      rows.push_back({epoch, position, reader.Read()});
+    }
+  }
+  if (!reader.ok()) return std::nullopt;
+  return rows;
 }
 
 nlohmann::ordered_json ToJson(const MergedPlace& merged) {
@@ -63,10 +137,18 @@ nlohmann::ordered_json ToJson(const MergedPlace& merged) {
   for (const auto& [position, count] : merged.parts) {
     parts.insert(parts.end(), {position, count});
   }
-  return {{"epoch", merged.leftover.epoch},
-          {"behind", merged.leftover.behind},
-          {"left", left},
-          {"parts", parts}};
+  nlohmann::ordered_json json = {{"epoch", merged.leftover.epoch},
+                                 {"behind", merged.leftover.behind},
+                                 {"left", left},
+                                 {"parts", parts}};
+  if (!merged.held_parts.empty()) {
+    StateWords held;
+    for (const auto& [position, part] : merged.held_parts) {
+      held.insert(held.end(), {position, part});
+    }
+    json["held_parts"] = held;
+  }
+  return json;
 }
 
 // ---- Merging
@@ -118,6 +200,72 @@ absl::Status Unfit(std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("merge_states: {}", why));
 }
 
+// What ranks have left of an epoch, while their states are looked at.
+struct Rest {
+  std::vector<uint64_t> next;          // of each rank, the first place of which not all was taken
+  std::set<uint64_t> held;             // positions before these, of which not all was delivered
+  std::set<uint64_t> whole;            // of these, records of which no row was delivered
+  std::map<uint64_t, uint64_t> begun;  // by position: flat_map's rows up to this one were taken
+  MergedPlace merged;
+};
+
+// Appends what rank `rank` of `world` has left, which begins where `places` say.
+absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& places, uint64_t rank,
+                     uint64_t world, uint64_t size, Rest* rest) {
+  const uint64_t first = places.begin() + rank;
+  rest->next.push_back(first);
+  if (!delivered) return absl::OkStatus();
+  const auto is_of_rank = [&](const std::optional<uint64_t>& at) {
+    return at && *at >= first && (*at - first) % world == 0 && *at <= UINT64_MAX / 4;
+  };
+  const absl::Status damaged = absl::InvalidArgumentError(
+      "the state is damaged: a row that it names is not one of its rank's");
+  const std::optional<uint64_t> last = places.Of(delivered->last.position);
+  if (!is_of_rank(last)) return damaged;
+  rest->next.back() = delivered->last.parts == 0 ? *last + world : *last;
+  std::vector<DeliveredRow> rows = delivered->held;
+  for (const DeliveredRow& row : {delivered->last, delivered->begun.value_or(delivered->last)}) {
+    if (row.parts == 0) continue;
+    rest->begun[row.position] = row.parts;
+    rows.push_back(row);
+  }
+  for (const DeliveredRow& row : rows) {
+    const std::optional<uint64_t> at = places.Of(row.position);
+    if (!is_of_rank(at) || *at > *last) return damaged;
+    // Padding stands behind the epoch's end.
+    if (*at < rest->next.back() && row.position < size) rest->held.insert(row.position);
+    if (row.parts == 0) rest->whole.insert(row.position);
+    // Of a record that flat_map has taken, all rows were delivered but for those that are told.
+    if (row.parts > 0) rest->merged.parts[row.position] = UINT64_MAX;
+  }
+  for (const DeliveredRow& row : delivered->held) {
+    if (row.parts > 0) rest->merged.held_parts.emplace(row.position, row.parts);
+  }
+  return absl::OkStatus();
+}
+
+// What the run's beginning said of the rows of records, as far as it still holds.
+void KeepParts(const MergedPlace& before, const Places& places, Rest* rest) {
+  // Up to which row of it the run has come, of a record that is not done with.
+  const auto come_to = [&](uint64_t position) -> std::optional<uint64_t> {
+    const auto begun = rest->begun.find(position);
+    if (begun != rest->begun.end()) return begun->second;
+    if (rest->whole.contains(position)) return 0;
+    const std::optional<uint64_t> at = places.Of(position);
+    const size_t ranks = rest->next.size();
+    if (at && rest->next[(*at - places.begin()) % ranks] <= *at) return 0;
+    return std::nullopt;
+  };
+  for (const auto& [position, count] : before.parts) {
+    const std::optional<uint64_t> part = come_to(position);
+    if (part) rest->merged.parts[position] = std::max(count, *part);
+  }
+  for (const auto& [position, number] : before.held_parts) {
+    const std::optional<uint64_t> part = come_to(position);
+    if (part && number > *part) rest->merged.held_parts.emplace(position, number);
+  }
+}
+
 // All of one run, and one for each rank, which are put in their order.
 absl::Status SortByRank(std::vector<PipelineState>* states) {
   const PipelineState& first = states->front();
@@ -130,10 +278,9 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
     }
     if (!state.ranks || state.ranks->size() != 2 || !state.size) {
       return Unfit(fmt::format(
-          "states of a chain with '{}' cannot be merged: it holds rows back, counts those of its "
-          "rank, has several inputs, or makes rows that do not tell their record; go on with as "
-          "many "
-          "ranks, each from its own state",
+          "states of a chain with '{}' cannot be merged: the step counts the rows of its rank, has "
+          "several inputs, or makes rows that do not tell their record; go on with as many ranks, "
+          "each from its own state",
           state.alone));
     }
     if ((*state.ranks)[1] != (*first.ranks)[1] || state.merged != first.merged ||
@@ -185,7 +332,10 @@ void MergedPlace::DropDelivered(Batch* batch) const {
     const std::optional<DeliveredRow> from = DeliveredRow::Of(*batch, row);
     if (from && from->epoch == leftover.epoch && from->parts > 0) {
       const auto delivered = parts.find(from->position);
-      if (delivered != parts.end() && from->parts <= delivered->second) continue;
+      if (delivered != parts.end() && from->parts <= delivered->second &&
+          !held_parts.contains({from->position, from->parts})) {
+        continue;
+      }
     }
     ++num_kept;
     if (!kept.empty() && kept.back().first + kept.back().second == row) {
@@ -232,7 +382,9 @@ std::string PipelineState::Format() const {
   if (!alone.empty()) state["alone"] = alone;
   if (size) state["size"] = *size;
   if (delivered) {
-    state["delivered"] = {delivered->epoch, delivered->position, delivered->parts};
+    state["delivered"] = {delivered->last.epoch, delivered->last.position, delivered->last.parts};
+    if (!delivered->held.empty()) state["held"] = ToWords(delivered->held);
+    if (delivered->begun) state["begun"] = ToWords({*delivered->begun});
   }
   if (merged) state["merged"] = ToJson(*merged);
   if (place) state["place"] = *place;
@@ -268,7 +420,15 @@ absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
   }
   state.chain = json["chain"];
   state.epoch = *epoch;
-  if (delivered) state.delivered = {(*delivered)[0], (*delivered)[1], (*delivered)[2]};
+  if (delivered) {
+    state.delivered.emplace();
+    state.delivered->last = {(*delivered)[0], (*delivered)[1], (*delivered)[2]};
+    const auto held = RowsOf(json, "held");
+    const auto begun = RowsOf(json, "begun");
+    if (!held || !begun || begun->size() > 1) return Damaged("what stages hold back is");
+    state.delivered->held = *held;
+    if (!begun->empty()) state.delivered->begun = begun->front();
+  }
   if (json.contains("alone") && json["alone"].is_string()) state.alone = json["alone"];
   if (!json.contains("merged")) return state;
   absl::StatusOr<MergedPlace> merged = ParseMerged(json["merged"]);
@@ -296,59 +456,47 @@ absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
   // The epoch that all ranks are in.
   std::optional<uint64_t> epoch;
   for (size_t rank = 0; rank < states.size(); ++rank) {
-    const std::optional<DeliveredRow>& last = states[rank].delivered;
-    if (!last) continue;
-    if (epoch && *epoch != last->epoch) {
+    if (!states[rank].delivered) continue;
+    const Delivered& delivered = *states[rank].delivered;
+    if (epoch && *epoch != delivered.last.epoch) {
       return Unfit(fmt::format(
           "rank {} has delivered rows of epoch {}, and others of epoch {}: merge states of one "
           "epoch, such as those at its end",
-          rank, last->epoch, *epoch));
+          rank, delivered.last.epoch, *epoch));
     }
-    epoch = last->epoch;
+    epoch = delivered.last.epoch;
+    for (const DeliveredRow& row : delivered.held) {
+      if (row.epoch == *epoch) continue;
+      return Unfit(fmt::format(
+          "rank {} has taken rows of epoch {} and holds back some of epoch {}: merge states in the "
+          "middle of an epoch",
+          rank, *epoch, row.epoch));
+    }
   }
   if (!epoch) return result.Format();  // nothing was delivered
 
   const uint64_t world = states.size();
   const uint64_t size = *first.size;
   const Places places(first.merged, *epoch);
-  const auto damaged = [] {
-    return absl::InvalidArgumentError(
-        "the state is damaged: the row that it names is not one of its rank's");
-  };
-  MergedPlace merged;
-  std::vector<uint64_t> next;  // of each rank, the first place of which not all was delivered
+  Rest rest;
   uint64_t behind = places.behind();
   for (uint64_t rank = 0; rank < world; ++rank) {
-    uint64_t place = places.begin() + rank;
-    if (const std::optional<DeliveredRow>& last = states[rank].delivered) {
-      const std::optional<uint64_t> at = places.Of(last->position);
-      if (!at || *at < place || (*at - place) % world != 0 || *at > UINT64_MAX / 4) {
-        return damaged();
-      }
-      place = *at;
-      if (last->parts == 0) place += world;
-      if (last->parts > 0) merged.parts[last->position] = last->parts;
-    }
-    next.push_back(place);
-    behind = std::max(behind, place);
+    absl::Status status = AddRank(states[rank].delivered, places, rank, world, size, &rest);
+    if (!status.ok()) return status;
+    behind = std::max(behind, rest.next[rank]);
   }
-  // Padding stands behind the epoch's end.
-  behind = std::min(behind, size);
-  merged.leftover.epoch = *epoch;
-  merged.leftover.behind = behind;
-  for (uint64_t rank = 0; rank < world; ++rank) {
-    places.Append(next[rank], world, behind, &merged.leftover.runs);
-  }
+  for (const auto& [position, part] : rest.begun) rest.merged.parts[position] = part;
   if (first.merged && first.merged->leftover.epoch == *epoch) {
-    // Of records that no rank has come to since.
-    for (const auto& [position, count] : first.merged->parts) {
-      const std::optional<uint64_t> at = places.Of(position);
-      if (at && next[(*at - places.begin()) % world] <= *at) {
-        merged.parts.try_emplace(position, count);
-      }
-    }
+    KeepParts(*first.merged, places, &rest);
   }
-  result.merged = std::move(merged);
+  Leftover& leftover = rest.merged.leftover;
+  leftover.epoch = *epoch;
+  leftover.behind = std::min(behind, size);
+  for (const uint64_t position : rest.held) AppendPosition(position, &leftover.runs);
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    places.Append(rest.next[rank], world, leftover.behind, &leftover.runs);
+  }
+  result.merged = std::move(rest.merged);
   return result.Format();
 }
 

@@ -4,12 +4,15 @@
 #ifndef SHARDFEED_PIPELINE_STAGES_PIPELINE_STATE_H_
 #define SHARDFEED_PIPELINE_STAGES_PIPELINE_STATE_H_
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +28,8 @@ struct MergedPlace {
   Leftover leftover;
   // Of a record of which flat_map makes several rows, by its position: so many were delivered.
   std::map<uint64_t, uint64_t> parts;
+  // But not these of them: position, and the row's number among the record's, from 1 on.
+  std::set<std::pair<uint64_t, uint64_t>> held_parts;
 
   bool operator==(const MergedPlace&) const = default;
 
@@ -39,8 +44,23 @@ struct DeliveredRow {
   // Rows that were delivered of those that flat_map makes of the record; 0: the record is a row.
   uint64_t parts = 0;
 
+  auto operator<=>(const DeliveredRow&) const = default;
+
   // Nullopt: the row does not tell.
   static std::optional<DeliveredRow> Of(const Batch& batch, size_t row);
+};
+
+// States that hold back more rows cannot be merged: a file may claim any number.
+constexpr size_t kMaxHeldRows = size_t{1} << 24;
+
+// What a rank has delivered of an epoch: all of its rows up to `last`, but for those that stages
+// held back.
+struct Delivered {
+  DeliveredRow last;
+  std::vector<DeliveredRow> held;
+  // A record before `last` of whose rows, as flat_map makes them, those behind this one are to
+  // come.
+  std::optional<DeliveredRow> begun;
 };
 
 struct PipelineState {
@@ -49,10 +69,10 @@ struct PipelineState {
   // Rank and number of ranks of each part that the chain takes, where the state is good for these
   // alone.
   std::optional<StateWords> ranks;
-  // Of these, what states of all ranks are merged by: records in an epoch, and the row that was
-  // delivered last, if any was. Else the name of the step that is why they cannot be.
+  // Of these, what states of all ranks are merged by: records in an epoch, and what was delivered,
+  // if anything was. Else the name of the step that is why they cannot be.
   std::optional<uint64_t> size;
-  std::optional<DeliveredRow> delivered;
+  std::optional<Delivered> delivered;
   std::string alone;
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged;

@@ -36,6 +36,7 @@ Dataset Dataset::BucketBy(size_t column, std::shared_ptr<const RowSpec> spec,
     return Length::Unknown("bucket_by_length makes batches by the rows' lengths");
   };
   step.sharing = Sharing::kUneven;
+  step.tells_held = true;
   step.work = OnInput([=, rows = step_->spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     std::unique_ptr<Stage> buckets =
         MakeBucketStage(std::move(input), rows, column, boundaries, sizes, drop_remainder);

@@ -81,6 +81,7 @@ class GroupStage : public Stage {
       rows_.Done(row.number);
     }
     *out = builder.Finish(/*batched=*/true);
+    rows_.TellHeld(group, out);
     if (input_spec_->size() > spec_->size()) DropLastColumn(spec_, out);
   }
 
@@ -113,6 +114,7 @@ Dataset Dataset::GroupBy(size_t column, std::shared_ptr<const RowSpec> spec, con
     return Length::Unknown("group_by_window makes batches by the rows' keys");
   };
   step.sharing = Sharing::kUneven;
+  step.tells_held = true;
   step.work = OnInput([=, rows = step_->spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return std::make_unique<GroupStage>(std::move(input), rows, spec, column, size, drop_remainder);
   });

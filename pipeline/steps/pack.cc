@@ -39,6 +39,7 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
     return Length::Unknown("pack makes rows by the sequences' lengths");
   };
   step.sharing = Sharing::kUneven;
+  step.tells_held = true;
   step.work = StageWork{[n = *number, spec = step.spec, options](
                             const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> stage = inputs.factories[0](inputs.epoch);

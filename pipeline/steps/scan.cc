@@ -51,6 +51,7 @@ class Scanner {
     }
     Batch kept = in.Slice(0, out->rows);
     out->origins = std::move(kept.origins);
+    out->reordered = std::move(kept.reordered);
     out->damaged = std::move(kept.damaged);
     out->padded = kept.padded;
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
+#include "pipeline/stages/reordered_rows.h"
 #include "reader/order.h"
 
 namespace shardfeed {
@@ -32,15 +33,18 @@ class ShuffleStage : public Stage {
     }
     if (at_ == order_.size()) return absl::OkStatus();
     if (held_[order_[at_].first].batched) {
-      *out = held_[order_[at_++].first];
+      *out = held_[order_[at_].first];
+      out->reordered = {{0, told_, begins_[at_++], 1}};
       return absl::OkStatus();
     }
+    const size_t first = at_;
     BatchBuilder builder(spec_);
     for (const Batch& batch : held_) builder.Add(batch);
     for (size_t n = 0; n < kRows && at_ < order_.size(); ++n, ++at_) {
       builder.AppendOf(order_[at_].first, order_[at_].second, 1);
     }
     *out = builder.Finish(false);
+    out->reordered = {{0, told_, first, 1}};
     return absl::OkStatus();
   }
   void Save(StateWords* words) const override {
@@ -87,7 +91,26 @@ class ShuffleStage : public Stage {
     Random random(seed_, epoch_, stretch_++);
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
     at_ = std::min<uint64_t>(at, order_.size());
+    TellOrder();
     return absl::OkStatus();
+  }
+
+  void TellOrder() {
+    auto told = std::make_shared<ReorderedRows>();
+    begins_.clear();
+    for (const auto& [number, element] : order_) {
+      const Batch& batch = held_[number];
+      begins_.push_back(told->rows.size());
+      const size_t begin = batch.batched ? 0 : element;
+      const size_t end = batch.batched ? batch.rows : element + 1;
+      for (size_t row = begin; row < end; ++row) told->Append(DeliveredRow::Of(batch, row));
+    }
+    if (!held_.empty()) {
+      const LastRow last(held_.back(), held_.back().rows - 1);
+      told->last = last.from;
+      told->before = last.number;
+    }
+    told_ = std::move(told);
   }
 
   ElementQueue queue_;
@@ -100,6 +123,8 @@ class ShuffleStage : public Stage {
   std::vector<Batch> held_;
   std::vector<std::pair<size_t, size_t>> order_;  // batch of held_, element of it
   size_t at_ = 0;
+  std::shared_ptr<const ReorderedRows> told_;  // the rows in that order
+  std::vector<uint64_t> begins_;               // the first row of each element among them
 };
 
 }  // namespace
@@ -125,6 +150,7 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
   step.text = fmt::format("shuffle(seed={}, window={})", seed, window);
   step.identity.Add("seed", seed).Add("window", window);
   step.sharing = Sharing::kUneven;  // it holds back what the rank has read
+  step.tells_held = true;
   step.work =
       OnInput([seed, window, spec = step.spec](std::unique_ptr<Stage> input, uint64_t epoch) {
         return std::make_unique<ShuffleStage>(std::move(input), spec, window, seed, epoch);

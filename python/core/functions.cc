@@ -251,6 +251,7 @@ BatchFn MakePythonBatchMap(const RowSpec& outputs, nb::object fn, bool writable)
       Batch out = BatchFromPython(own != nullptr ? own : spec, result[0]);
       if (out.rows == batch.rows) {
         out.origins = std::move(batch.origins);
+        out.reordered = std::move(batch.reordered);
         out.padded = batch.padded;
       }
       batch = std::move(out);

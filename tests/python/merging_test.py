@@ -4,6 +4,7 @@ import json
 import random
 import sys
 
+import numpy as np
 import pytest
 import worlds
 from harness import REPOSITORY
@@ -50,7 +51,17 @@ def keep_odd(row):
     return row["n"] % 2 == 1
 
 
+def tokens_of(n):
+    return [n * 10 + i for i in range(n % 7)]
+
+
+def packed(rows):
+    return rows.map(lambda row: {"n": tokens_of(int(row["n"]))},
+                    output={"n": sf.ragged(sf.int64)}).pack("n", 9, open=4, pad=-1)
+
+
 ALL = range(RECORDS)
+TOKENS = [token for n in ALL for token in tokens_of(n)]
 MADE = [value for n in ALL for value in rows_of(n)]
 # What follows the reader, and the values that all ranks together deliver of an epoch.
 CHAINS = {
@@ -67,6 +78,35 @@ CHAINS = {
     "batch_by_length": (lambda ds: parsed(ds).batch_by_length("text", 12), list(ALL)),
     "ignore_errors": (lambda ds: parsed(ds).map(worlds.fail_on_fifths, output={"n": sf.int64}).ignore_errors(
         max_ignored="100%").batch(3), [n for n in ALL if n % 5]),
+    # Steps that hold rows back.
+    "shuffle": (lambda ds: parsed(ds).filter(keep_odd).shuffle(seed=5, window=16),
+                [n for n in ALL if n % 2]),
+    "shuffle and batches": (lambda ds: parsed(ds).shuffle(seed=5, window=30).batch(4), list(ALL)),
+    "shuffle of batches": (lambda ds: parsed(ds).batch(3).shuffle(seed=5, window=5), list(ALL)),
+    "shuffle and filter": (lambda ds: parsed(ds).shuffle(seed=5, window=30).filter(keep_odd).batch(3),
+                           [n for n in ALL if n % 2]),
+    "two shuffles": (lambda ds: parsed(ds).shuffle(seed=5, window=9).shuffle(seed=6, window=20), list(ALL)),
+    "flat_map and shuffle": (lambda ds: made(parsed(ds)).shuffle(seed=5, window=16).batch(3), MADE),
+    "shuffle and flat_map": (lambda ds: made(parsed(ds).shuffle(seed=5, window=16)).batch(3), MADE),
+    "shuffle, flat_map, shuffle": (
+        lambda ds: made(parsed(ds).shuffle(seed=5, window=16)).shuffle(seed=6, window=7), MADE),
+    "buckets": (lambda ds: parsed(ds).bucket_by_length("text", [2, 5], [3, 4, 2]), list(ALL)),
+    "buckets by a function": (
+        lambda ds: parsed(ds).bucket_by_length(boundaries=[2, 5], sizes=[3, 4, 2],
+                                               length=lambda row: len(row["text"])), list(ALL)),
+    "buckets, unbatched": (
+        lambda ds: parsed(ds).bucket_by_length("text", [2, 5], [3, 4, 2]).unbatch(), list(ALL)),
+    "groups": (lambda ds: made(parsed(ds)).group_by_window(lambda row: int(row["n"]) % 7, 5), MADE),
+    "shuffle, flat_map, groups": (
+        lambda ds: made(parsed(ds).shuffle(seed=5, window=16)).group_by_window(
+            lambda row: int(row["n"]) % 7, 5).unbatch(), MADE),
+    "packed": (lambda ds: packed(parsed(ds)), TOKENS),
+    "packed batches": (lambda ds: packed(parsed(ds).filter(keep_odd)).batch(2),
+                       [token for token in TOKENS if token // 10 % 2]),
+    "packed by flat_map": (
+        lambda ds: made(parsed(ds)).map(lambda row: {"n": [row["n"]] * 3},
+                                        output={"n": sf.ragged(sf.int64)}).pack("n", 8, pad=-1),
+        [value for value in MADE for _ in range(3)]),
 }
 
 
@@ -77,7 +117,7 @@ def run(ds, chain, rank, world, states, elements, threads=2):
         it.load_state_dict(sf.merge_states(states))
     got = []
     for _, element in zip(range(elements), it):
-        got += worlds.values_of(element)
+        got += [int(n) for n in np.ravel(element["n"]) if n >= 0]  # packed rows have -1 behind them
     return got, it.state_dict()
 
 
@@ -192,7 +232,6 @@ def test_states_of_chains_whose_ranks_advance_evenly_are_one(spec):
 
 
 @pytest.mark.parametrize(("step", "name"), [
-    (lambda ds: ds.shuffle(seed=1, window=9), "shuffle"),
     (lambda ds: ds.take(9), "take"),
     (lambda ds: ds.enumerate(), "enumerate"),
     (lambda ds: ds.unique("n"), "unique"),
@@ -258,3 +297,25 @@ def test_states_are_small(spec):
               for rank in range(8)]
     assert max(len(state["state"]) for state in states) < 400
     assert len(sf.merge_states(states)["state"]) < 1000
+
+
+def test_rows_that_are_held_back_of_the_epoch_before_are_named(spec):
+    it = parsed(sf.read(spec).shard(0, 1).repeat(2)).shuffle(seed=1, window=50).start(epoch=0)
+    for _ in range(RECORDS - 2):
+        next(it)
+    with pytest.raises(RuntimeError, match="rank 0 has taken rows of epoch 1 and holds back some of "
+                                           "epoch 0: merge states in the middle of an epoch"):
+        sf.merge_states([it.state_dict()])
+
+
+def test_states_that_lie_about_what_is_held_back_are_damaged(spec):
+    it = parsed(sf.read(spec).shard(0, 2)).shuffle(seed=1, window=9).start(epoch=0)
+    next(it)
+    state = json.loads(it.state_dict()["state"])
+    other = parsed(sf.read(spec).shard(1, 2)).shuffle(seed=1, window=9).start(epoch=0).state_dict()
+    assert sum(state["held"][4::3][:state["held"][1]]) == 8  # of runs, the numbers of records
+    for held in ([0, 1, 1, 1, 1, 0], [0, 1, 500, 2, 1, 0], [0, 1, 0, 2, 99, 0], [0, 1, 0, 2, 5],
+                 [0, 1, 0, 2, 2**62, 0], [0, 9, 0, 2, 1, 0], [0, 1, 0, 2**62, 3, 0], [0], "2",
+                 [0, 0, 1, 2**63, 1], [0, 1, -1, 2, 1, 0]):
+        with pytest.raises((ValueError, RuntimeError), match="the state is damaged"):
+            sf.merge_states([{"state": json.dumps({**state, "held": held})}, other])

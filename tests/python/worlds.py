@@ -242,7 +242,15 @@ def uneven(sf, draw):
         "batches, flat_map": lambda ds: flat_map(ds.batch(3).unbatch()),
         "ignore_errors": lambda ds: ds.map(fail_on_fifths, output={"n": sf.int64}).ignore_errors(
             max_ignored="100%"),
+        "shuffle": lambda ds: filtered(ds).shuffle(seed=2, window=window),
+        "flat_map, shuffle": lambda ds: flat_map(ds).shuffle(seed=2, window=window),
+        "shuffle, flat_map, shuffle": lambda ds: flat_map(ds.shuffle(seed=2, window=window)).shuffle(
+            seed=3, window=5),
+        "buckets": lambda ds: ds.bucket_by_length("v", [1, 3], [2, 3, 1]).unbatch(),
+        "groups, flat_map": lambda ds: flat_map(
+            ds.group_by_window(lambda row: int(row["n"]) % 5, 3).unbatch()),
     }
+    window = draw.choice([2, 7, 40])
     name = draw.choice(list(parts))
     batch = draw.choice([0, 0, 1, 2, 5])
 
