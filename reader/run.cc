@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "fmt/format.h"
 #include "io/budget.h"
 #include "io/buffer.h"
 #include "io/engine.h"
@@ -22,6 +21,7 @@
 #include "reader/io_choice.h"
 #include "reader/read_plan.h"
 #include "reader/salvaged_shards.h"
+#include "reader/skip_count.h"
 #include "reader/unit.h"
 
 namespace shardfeed {
@@ -63,7 +63,8 @@ class ThreadedRun : public ReadRun {
                   .cached = choice_.engine.inline_reads,
                   .shared_buffers = !choice_.engine.direct,
                   .make_unit = [] { return std::make_shared<Unit>(); }},
-                 place, position) {
+                 place, position),
+        skips_(options, order_->size()) {
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
@@ -157,30 +158,16 @@ class ThreadedRun : public ReadRun {
     }
     work_.notify_one();
     if (!block->status.ok()) return block->status;
-    // Of this block's damaged records, in their order.
-    if (block->out.epoch != skipping_epoch_) {
-      skipping_epoch_ = block->out.epoch;
-      skipped_in_epoch_ = 0;
-    }
     for (const auto& [index, damaged] : block->damaged) {
-      ++skipped_;
-      if (!options_.damage.skip) return absl::DataLossError(damaged->Message());
-      if (++skipped_in_epoch_ == 1) first_skipped_ = damaged->Message();
-      if (skipped_in_epoch_ > options_.damage.max_skipped.Of(order_->size())) {
-        return absl::DataLossError(
-            fmt::format("{} of {} records are damaged, which is more than may be skipped; the "
-                        "first is {}; repair the dataset with 'shardfeed repair', or raise "
-                        "max-skipped",
-                        skipped_in_epoch_, order_->size(), first_skipped_));
-      }
-      if (options_.on_skip) options_.on_skip(*damaged);
+      absl::Status skipped = skips_.Add(block->out.epoch, *damaged);
+      if (!skipped.ok()) return skipped;
       block->out.damaged.push_back(index);
     }
     *out = std::move(block->out);
     std::lock_guard<std::mutex> lock(mutex_);
     stats_.records += out->records.size() - out->damaged.size();
     stats_.bytes += block->frame_bytes;
-    stats_.skipped = skipped_;
+    stats_.skipped = skips_.count();
     return absl::OkStatus();
   }
 
@@ -594,10 +581,7 @@ class ThreadedRun : public ReadRun {
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
   size_t max_blocks_ = 0;           // planned ahead of the consumer
   // Of the consumer.
-  uint64_t skipped_ = 0;
-  uint64_t skipping_epoch_ = 0;
-  uint64_t skipped_in_epoch_ = 0;
-  std::string first_skipped_;  // of the epoch
+  SkipCount skips_;
   SalvagedShards salvaged_;
 
   mutable std::mutex mutex_;

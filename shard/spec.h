@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shard/dataset_version.h"
 #include "shard/names.h"
+#include "shard/shard_set.h"
 
 namespace shardfeed {
 
@@ -41,21 +41,6 @@ absl::Status CheckIsPath(std::string_view path);
 // 1 .. kMaxShards; anything else after '@'; the name of a single shard; a name that could not be
 // read back, such as one of a hidden file, a sidecar or with a wildcard, or that begins with '-'.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
-
-// The files of a dataset, in shard order.
-struct ShardSet {
-  // The folder of the shards (of the first one where they lie in several).
-  std::string directory;
-  // What the shard names share. A single file that was named itself: its name, and no suffix. A
-  // list of files that are not one set: both empty.
-  std::string stem;
-  std::string suffix;
-  std::vector<std::string> paths;
-  // `paths` are exactly the shards of FormatSpec(directory, stem, paths.size(), suffix).
-  bool sharded_name = false;
-  // Whose shards they are, where they are all of one dataset.
-  DatasetVersion version;
-};
 
 // Finds the files that a spec names. The first that fits counts:
 //   a regular file      itself

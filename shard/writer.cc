@@ -17,6 +17,7 @@
 #include "io/thread.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
+#include "shard/output_folder.h"
 #include "shard/verify.h"
 #include "tfrecord/gzip_members.h"
 
@@ -44,59 +45,6 @@ void RaiseFileLimit() {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-}
-
-// Visits what is named in `directory` like a shard of the spec's stem and suffix, whatever their
-// number, with `ending` behind it; the name is without. The type is that of a link itself.
-absl::Status ForEachNameOf(
-    const OutputSpec& spec, const std::string& directory, std::string_view ending,
-    const std::function<void(const ShardNameView& shard, const std::string& path, fs::file_type)>&
-        visit) {
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (!name.ends_with(ending)) continue;
-    const auto shard = ViewShardName(std::string_view(name).substr(0, name.size() - ending.size()));
-    if (!shard || shard->stem != spec.stem || shard->suffix != spec.suffix) continue;
-    std::error_code gone;
-    visit(*shard, it->path().string(), it->symlink_status(gone).type());
-  }
-  return error ? ErrnoStatus(error.value(), directory, "list the folder") : absl::OkStatus();
-}
-
-// Visits the names of the files in the spec's folder that are shards of its stem and suffix,
-// whatever their number.
-absl::Status ForEachShardOf(const OutputSpec& spec,
-                            const std::function<void(const std::string&)>& visit) {
-  const std::string directory = spec.directory.empty() ? "." : spec.directory;
-  return ForEachNameOf(spec, directory, "",
-                       [&](const ShardNameView&, const std::string& path, fs::file_type type) {
-                         // A link is still a shard, wherever it leads.
-                         if (type != fs::file_type::directory)
-                           visit(fs::path(path).filename().string());
-                       });
-}
-
-// An index that is a file and has no shard is of no use to anyone, and is replaced. Not so a link.
-absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
-  absl::Status status;
-  const absl::Status listed = ForEachNameOf(
-      spec, SidecarPath(spec.directory), ".index",
-      [&](const ShardNameView& shard, const std::string& path, fs::file_type type) {
-        const bool gone = type == fs::file_type::not_found || type == fs::file_type::none;
-        if (gone || type == fs::file_type::regular || (spec.count && shard.count != *spec.count)) {
-          return;
-        }
-        status = type == fs::file_type::directory
-                     ? absl::FailedPreconditionError(fmt::format(
-                           "{}: a folder stands where an index is to be; move it away", path))
-                     : absl::AlreadyExistsError(fmt::format(
-                           "{}: a link, or something else that is no file, stands where an index "
-                           "is to be; remove it, or replace it with --overwrite",
-                           path));
-      });
-  if (!listed.ok() && !absl::IsNotFound(listed)) return listed;
-  return status;
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+#include "reader/skip_count.h"
+
+#include "fmt/format.h"
+#include "reader/unit.h"
+
+namespace shardfeed {
+
+SkipCount::SkipCount(const ReaderOptions& options, uint64_t epoch_records)
+    : may_skip_(options.damage.skip),
+      max_skipped_(options.damage.max_skipped.Of(epoch_records)),
+      epoch_records_(epoch_records),
+      on_skip_(options.on_skip) {}
+
+absl::Status SkipCount::Add(uint64_t epoch, const DamagedRecord& damaged) {
+  if (epoch != epoch_) {
+    epoch_ = epoch;
+    in_epoch_ = 0;
+  }
+  ++count_;
+  if (!may_skip_) return absl::DataLossError(damaged.Message());
+  if (++in_epoch_ == 1) first_ = damaged.Message();
+  if (in_epoch_ > max_skipped_) {
+    return absl::DataLossError(
+        fmt::format("{} of {} records are damaged, which is more than may be skipped; the first is "
+                    "{}; repair the dataset with 'shardfeed repair', or raise max-skipped",
+                    in_epoch_, epoch_records_, first_));
+  }
+  if (on_skip_) on_skip_(damaged);
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed
