@@ -1,4 +1,4 @@
-"""Delivery to the GPU beside PyTorch's and SPDL's: the same pictures in memory, in batches of 256 x 224 x 224 x 3
+"""Delivery to the GPU beside PyTorch's and SPDL's: the same images in memory, in batches of 256 x 224 x 224 x 3
 bytes, normalised to float16 [256, 3, 224, 224] on the device, in one process, in turn.
 
     python benchmarks/cuda_peers.py [--batches N] [--rounds N]
@@ -14,7 +14,7 @@ import os
 import statistics
 import time
 
-PICTURES = 1024
+IMAGES = 1024
 BATCH = 256
 SHAPE = (224, 224, 3)
 MEAN = (0.485, 0.456, 0.406)
@@ -27,18 +27,18 @@ def say(**fields):
 
 
 class Batches:
-    """For DataLoader: an item is a batch of the pictures."""
+    """For DataLoader: an item is a batch of the images."""
 
-    def __init__(self, pictures, count):
-        self.pictures = pictures
+    def __init__(self, images, count):
+        self.images = images
         self.count = count
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, i):
-        begin = i * BATCH % PICTURES
-        return self.pictures[begin:begin + BATCH].clone()
+        begin = i * BATCH % IMAGES
+        return self.images[begin:begin + BATCH].clone()
 
 
 class Feeds:
@@ -47,19 +47,19 @@ class Feeds:
     def __init__(self, torch, device):
         self.torch = torch
         self.device = device
-        self.pictures = torch.randint(0, 256, (PICTURES, *SHAPE), dtype=torch.uint8)
-        self.pictures.share_memory_()
+        self.images = torch.randint(0, 256, (IMAGES, *SHAPE), dtype=torch.uint8)
+        self.images.share_memory_()
         scale = torch.tensor([1 / (255 * s) for s in STD])
         bias = torch.tensor([-m / s for m, s in zip(MEAN, STD)])
         self.scale, self.bias = (v.to(device, torch.float16).view(1, 3, 1, 1) for v in (scale, bias))
 
-    def normalize(self, pictures):
-        planes = pictures.permute(0, 3, 1, 2).to(self.torch.float16,
+    def normalize(self, images):
+        planes = images.permute(0, 3, 1, 2).to(self.torch.float16,
                                                  memory_format=self.torch.contiguous_format)
         return planes.mul_(self.scale).add_(self.bias)
 
     def loop(self, count):
-        pinned = [self.pictures[i * BATCH:(i + 1) * BATCH].pin_memory() for i in range(2)]
+        pinned = [self.images[i * BATCH:(i + 1) * BATCH].pin_memory() for i in range(2)]
         there = [self.torch.empty((BATCH, *SHAPE), dtype=self.torch.uint8, device=self.device)
                  for _ in range(2)]
         for i in range(count):
@@ -67,7 +67,7 @@ class Feeds:
 
     def shardfeed(self, count):
         import shardfeed as sf
-        ds = sf.from_arrays({"image": self.pictures.numpy()}).repeat().batch(BATCH).take(count)
+        ds = sf.from_arrays({"image": self.images.numpy()}).repeat().batch(BATCH).take(count)
         view = ds.cuda(0, normalize={"image": sf.Normalize(MEAN, STD, "float16")}).torch()
         with iter(view) as batches:
             for batch in batches:
@@ -75,7 +75,7 @@ class Feeds:
 
     def dataloader(self, count):
         loader = self.torch.utils.data.DataLoader(
-            Batches(self.pictures, count), batch_size=None, num_workers=WORKERS, pin_memory=True)
+            Batches(self.images, count), batch_size=None, num_workers=WORKERS, pin_memory=True)
         for batch in loader:
             yield self.normalize(batch.to(self.device, non_blocking=True))
 
@@ -83,7 +83,7 @@ class Feeds:
         import spdl.io
         from spdl.pipeline import PipelineBuilder
         transfer = getattr(spdl.io, "transfer_tensor_h2d", None) or spdl.io.transfer_tensor
-        batches = Batches(self.pictures, count)
+        batches = Batches(self.images, count)
         pipeline = (PipelineBuilder().add_source(batches[i] for i in range(count)).pipe(transfer)
                     .add_sink(2).build(num_threads=1))
         with pipeline.auto_stop():
@@ -92,7 +92,7 @@ class Feeds:
 
 
 def measure(feed, count, warm, synchronize):
-    """Pictures a second, beyond the first `warm` batches."""
+    """Images a second, beyond the first `warm` batches."""
     start = None
     total = 0
     for i, batch in enumerate(feed(warm + count)):
@@ -124,7 +124,7 @@ def run(torch, device, count, rounds):
     feeds = Feeds(torch, device)
     say(torch=torch.__version__, device=torch.cuda.get_device_name(0), batches=count,
         workers=WORKERS)
-    wanted = feeds.normalize(feeds.pictures[:BATCH].to(device)).float()
+    wanted = feeds.normalize(feeds.images[:BATCH].to(device)).float()
     names = []
     for name in ("loop", "shardfeed", "dataloader", "spdl"):
         try:

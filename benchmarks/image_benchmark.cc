@@ -1,7 +1,7 @@
-// Pictures to batches: random crops of 224 x 224, mirrored or not, 256 to a batch. Prints one JSON
-// object of pictures a second for each round, and CPU seconds for 1,000 pictures.
+// Images to batches: random crops of 224 x 224, mirrored or not, 256 to a batch. Prints one JSON
+// object of images a second for each round, and CPU seconds for 1,000 images.
 //
-//   image_benchmark SPEC [PICTURES]   the chain with 1 and 2 threads, and a bare loop of the same
+//   image_benchmark SPEC [IMAGES]   the chain with 1 and 2 threads, and a bare loop of the same
 //                                     kernels over records in memory with 2; antialiased, plain,
 //                                     and as float16 in planes, normalised
 
@@ -62,8 +62,8 @@ struct Rates {
 // From where it is made to Stop.
 class Timer {
  public:
-  void Stop(uint64_t pictures, Rates* rates) const {
-    const auto n = static_cast<double>(pictures);
+  void Stop(uint64_t images, Rates* rates) const {
+    const auto n = static_cast<double>(images);
     rates->per_second.push_back(n / (Now() - start_));
     rates->cpu_seconds.push_back(1000 * (CpuSeconds() - cpu_) / n);
   }
@@ -78,7 +78,7 @@ class Timer {
 constexpr uint64_t kUntimedBatches = 6;
 
 void RunChain(const std::string& spec, const DecodeImageOptions& options, int threads,
-              uint64_t pictures, Rates* rates) {
+              uint64_t images, Rates* rates) {
   const Dataset ds = Dataset::Shards(spec)
                          .Shuffle(1)
                          .Parse({{.name = "image/encoded", .dtype = DType::kBytes},
@@ -86,7 +86,7 @@ void RunChain(const std::string& spec, const DecodeImageOptions& options, int th
                          .DecodeImage("image/encoded", options)
                          .Repeat()
                          .Batch(kBatch)
-                         .Take(pictures / kBatch + kUntimedBatches);
+                         .Take(images / kBatch + kUntimedBatches);
   const auto it = Value(ds.Start({.threads = threads}));
   Batch batch;
   for (uint64_t i = 0; i < kUntimedBatches; ++i) Check(it->Next(&batch));
@@ -101,7 +101,7 @@ void RunChain(const std::string& spec, const DecodeImageOptions& options, int th
 }
 
 void RunLoop(const std::vector<std::string>& jpegs, const DecodeImageOptions& options, int threads,
-             uint64_t pictures, Rates* rates) {
+             uint64_t images, Rates* rates) {
   std::atomic<uint64_t> next = 0;
   std::vector<std::thread> running;
   // As many batches as a chain keeps, one after another.
@@ -111,7 +111,7 @@ void RunLoop(const std::vector<std::string>& jpegs, const DecodeImageOptions& op
   for (int t = 0; t < threads; ++t) {
     running.emplace_back([&] {
       ImageDecoder decoder(options.image);
-      for (uint64_t i = next++; i < pictures; i = next++) {
+      for (uint64_t i = next++; i < images; i = next++) {
         const ImageSize size = Value(decoder.Open(jpegs[i % jpegs.size()]));
         Random random(0, 0, 0, i);
         const ImageBox box = RandomResizedCrop(size, options.scale, options.ratio, random);
@@ -121,16 +121,16 @@ void RunLoop(const std::vector<std::string>& jpegs, const DecodeImageOptions& op
     });
   }
   for (std::thread& thread : running) thread.join();
-  timer.Stop(pictures, rates);
+  timer.Stop(images, rates);
 }
 
 int Main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: image_benchmark SPEC [PICTURES]\n");
+    fmt::print(stderr, "usage: image_benchmark SPEC [IMAGES]\n");
     return 2;
   }
   const std::string spec = argv[1];
-  const uint64_t pictures = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2048;
+  const uint64_t images = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2048;
   std::vector<std::string> jpegs;
   {
     const auto it = Value(
@@ -153,11 +153,11 @@ int Main(int argc, char** argv) {
   half.image.std = {0.229f, 0.224f, 0.225f};
   Rates chain, chain_1, chain_plain, chain_half, loop;
   for (int round = 0; round < kRounds; ++round) {
-    RunChain(spec, antialiased, 2, pictures, &chain);
-    RunLoop(jpegs, antialiased, 2, pictures, &loop);
-    RunChain(spec, plain, 2, pictures, &chain_plain);
-    RunChain(spec, half, 2, pictures, &chain_half);
-    RunChain(spec, antialiased, 1, pictures / 2, &chain_1);
+    RunChain(spec, antialiased, 2, images, &chain);
+    RunLoop(jpegs, antialiased, 2, images, &loop);
+    RunChain(spec, plain, 2, images, &chain_plain);
+    RunChain(spec, half, 2, images, &chain_half);
+    RunChain(spec, antialiased, 1, images / 2, &chain_1);
   }
   fmt::print(
       "{{\"antialiased\": {}, \"loop\": {}, \"plain\": {}, \"float16_planes\": {}, "

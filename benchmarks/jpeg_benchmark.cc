@@ -3,12 +3,12 @@
 //
 //   jpeg_benchmark crop FOLDER THREADS      crops as torchvision's RandomResizedCrop draws them:
 //   the
-//                                           whole picture by libjpeg, rows and columns skipped by
-//                                           libjpeg, DecodeCrop, DecodeCrop of seekable pictures
+//                                           whole image by libjpeg, rows and columns skipped by
+//                                           libjpeg, DecodeCrop, DecodeCrop of seekable images
 //   jpeg_benchmark rewrite FOLDER THREADS   a bare loop of libjpeg's lossless transcoding, and
 //                                           MakeSeekable
 //
-// FOLDER holds pictures at any depth. Crops are not resized.
+// FOLDER holds images at any depth. Crops are not resized.
 
 #include <algorithm>
 #include <atomic>
@@ -37,7 +37,7 @@ namespace shardfeed {
 namespace {
 
 constexpr int kRounds = 7;
-constexpr size_t kMinDecoded = 1000;  // pictures a round
+constexpr size_t kMinDecoded = 1000;  // images a round
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -52,13 +52,13 @@ std::string List(const std::vector<double>& values) {
   return fmt::format("[{:.5f}]", fmt::join(values, ", "));
 }
 
-std::vector<std::string> ReadPictures(const std::string& folder) {
+std::vector<std::string> ReadImages(const std::string& folder) {
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
-  std::vector<std::string> pictures;
+  std::vector<std::string> images;
   for (const std::string& path : paths) {
     std::ifstream file(path, std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -67,11 +67,11 @@ std::vector<std::string> ReadPictures(const std::string& folder) {
     std::string seekable;
     if (header.ok() && header->format == "jpeg" && header->channels != 4 &&
         MakeSeekable(bytes, {}, &seekable)->outcome != SeekableJpeg::Outcome::kDamaged) {
-      pictures.push_back(std::move(bytes));
+      images.push_back(std::move(bytes));
     }
   }
-  if (pictures.empty()) Fail("no JPEGs in " + folder);
-  return pictures;
+  if (images.empty()) Fail("no JPEGs in " + folder);
+  return images;
 }
 
 // Runs `work` for each of the numbers, each thread with its own worker; returns the seconds.
@@ -186,23 +186,23 @@ class CropDecoder {
 };
 
 void Crop(const std::string& folder, int threads) {
-  const std::vector<std::string> pictures = ReadPictures(folder);
-  std::vector<std::string> seekable(pictures.size());
+  const std::vector<std::string> images = ReadImages(folder);
+  std::vector<std::string> seekable(images.size());
   size_t bytes = 0;
   size_t seekable_bytes = 0;
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    if (MakeSeekable(pictures[i], {}, &seekable[i])->outcome != SeekableJpeg::Outcome::kRewritten) {
-      seekable[i] = pictures[i];
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (MakeSeekable(images[i], {}, &seekable[i])->outcome != SeekableJpeg::Outcome::kRewritten) {
+      seekable[i] = images[i];
     }
-    bytes += pictures[i].size();
+    bytes += images[i].size();
     seekable_bytes += seekable[i].size();
   }
-  const size_t count = std::max<size_t>(1, kMinDecoded / pictures.size()) * pictures.size();
+  const size_t count = std::max<size_t>(1, kMinDecoded / images.size()) * images.size();
   std::mt19937 random(1);
   std::vector<JpegCrop> crops;
   double share = 0;
   for (size_t i = 0; i < count; ++i) {
-    const ImageHeader header = *ReadImageHeader(pictures[i % pictures.size()]);
+    const ImageHeader header = *ReadImageHeader(images[i % images.size()]);
     crops.push_back(RandomResizedCrop(random, header.width, header.height));
     share += 1.0 * crops[i].width * crops[i].height / header.width / header.height;
   }
@@ -211,15 +211,15 @@ void Crop(const std::string& folder, int threads) {
   PlainDecoder plain;
   CropDecoder ours;
   for (size_t i = 0; i < count; ++i) {
-    const size_t n = i % pictures.size();
+    const size_t n = i % images.size();
     size_t row_bytes;
-    const uint8_t* expected = plain.Whole(pictures[n], crops[i], &row_bytes);
-    for (const std::string* jpeg : {&pictures[n], static_cast<const std::string*>(&seekable[n])}) {
+    const uint8_t* expected = plain.Whole(images[n], crops[i], &row_bytes);
+    for (const std::string* jpeg : {&images[n], static_cast<const std::string*>(&seekable[n])}) {
       const std::vector<uint8_t>& pixels = ours.Decode(*jpeg, crops[i]);
       for (size_t y = 0; y < crops[i].height; ++y) {
         if (!std::equal(expected + y * row_bytes, expected + y * row_bytes + crops[i].width * 3,
                         pixels.data() + y * crops[i].width * 3)) {
-          Fail(fmt::format("the pixels of picture {} differ", n));
+          Fail(fmt::format("the pixels of image {} differ", n));
         }
       }
     }
@@ -229,7 +229,7 @@ void Crop(const std::string& folder, int threads) {
     return [&, whole] {
       auto decoder = std::make_shared<PlainDecoder>();
       return std::function<void(size_t)>([&, whole, decoder](size_t i) {
-        const std::string& jpeg = pictures[i % pictures.size()];
+        const std::string& jpeg = images[i % images.size()];
         size_t row_bytes;
         if (whole) {
           decoder->Whole(jpeg, crops[i], &row_bytes);
@@ -250,14 +250,14 @@ void Crop(const std::string& folder, int threads) {
   for (int round = 0; round <= kRounds; ++round) {
     const double taken[4] = {
         Timed(threads, count, by_libjpeg(true)), Timed(threads, count, by_libjpeg(false)),
-        Timed(threads, count, by_us(pictures)), Timed(threads, count, by_us(seekable))};
+        Timed(threads, count, by_us(images)), Timed(threads, count, by_us(seekable))};
     if (round == 0) continue;  // warms up
     for (int i = 0; i < 4; ++i) seconds[i].push_back(taken[i]);
   }
   fmt::print(
-      "{{\"pictures\": {}, \"crops\": {}, \"area\": {:.3f}, \"bytes\": {}, \"seekable_bytes\": {}, "
+      "{{\"images\": {}, \"crops\": {}, \"area\": {:.3f}, \"bytes\": {}, \"seekable_bytes\": {}, "
       "\"whole\": {}, \"crop_and_skip\": {}, \"decode_crop\": {}, \"decode_crop_seekable\": {}}}\n",
-      pictures.size(), count, share / static_cast<double>(count), bytes, seekable_bytes,
+      images.size(), count, share / static_cast<double>(count), bytes, seekable_bytes,
       List(seconds[0]), List(seconds[1]), List(seconds[2]), List(seconds[3]));
 }
 
@@ -290,7 +290,7 @@ class PlainTranscoder {
     jpeg_write_coefficients(&encoder_, coefficients);
     jpeg_finish_compress(&encoder_);
     jpeg_finish_decompress(&decoder_);
-    if (out != out_.data()) Fail("a picture grew too much");
+    if (out != out_.data()) Fail("an image grew too much");
   }
 
  private:
@@ -301,19 +301,19 @@ class PlainTranscoder {
 };
 
 void Rewrite(const std::string& folder, int threads) {
-  const std::vector<std::string> pictures = ReadPictures(folder);
+  const std::vector<std::string> images = ReadImages(folder);
   std::vector<double> loop;
   std::vector<double> ours;
   for (int round = 0; round <= kRounds; ++round) {
-    const double loop_seconds = Timed(threads, pictures.size(), [&] {
+    const double loop_seconds = Timed(threads, images.size(), [&] {
       auto transcoder = std::make_shared<PlainTranscoder>();
       return std::function<void(size_t)>(
-          [&, transcoder](size_t i) { transcoder->Rewrite(pictures[i]); });
+          [&, transcoder](size_t i) { transcoder->Rewrite(images[i]); });
     });
-    const double our_seconds = Timed(threads, pictures.size(), [&] {
+    const double our_seconds = Timed(threads, images.size(), [&] {
       auto out = std::make_shared<std::string>();
       return std::function<void(size_t)>([&, out](size_t i) {
-        const absl::StatusOr<SeekableJpeg> result = MakeSeekable(pictures[i], {}, out.get());
+        const absl::StatusOr<SeekableJpeg> result = MakeSeekable(images[i], {}, out.get());
         if (!result.ok()) Fail(std::string(result.status().message()));
       });
     });
@@ -321,8 +321,8 @@ void Rewrite(const std::string& folder, int threads) {
     loop.push_back(loop_seconds);
     ours.push_back(our_seconds);
   }
-  fmt::print("{{\"pictures\": {}, \"transcode_loop\": {}, \"make_seekable\": {}}}\n",
-             pictures.size(), List(loop), List(ours));
+  fmt::print("{{\"images\": {}, \"transcode_loop\": {}, \"make_seekable\": {}}}\n", images.size(),
+             List(loop), List(ours));
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 """Makes the data that all peers read, with TensorFlow, so that nobody reads what he wrote himself.
 
-    PYTHON benchmarks/make_data.py DATA KIND... [--pictures FOLDER] [--size quick]
+    PYTHON benchmarks/make_data.py DATA KIND... [--images FOLDER] [--size quick]
 
-Each KIND is a folder. Of records 16 shards train-NNNNN-of-00016: large (pictures in Examples), huge (such of 12
+Each KIND is a folder. Of records 16 shards train-NNNNN-of-00016: large (images in Examples), huge (such of 12
 megapixels), small (50 floats and a label), tokens (sequences of ids), large_gzip and small_gzip, numbers_10k,
-numbers_1m and numbers_100m (each record is its number, 4 bytes). Beside them pictures (class folders) and rows
+numbers_1m and numbers_100m (each record is its number, 4 bytes). Beside them images (class folders) and rows
 (CSV and JSON lines). DATA/check has the same, small, and what peers should find in it: info.json.
 """
 
@@ -25,24 +25,24 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from peers.protocol import FEATURES, ArrayDigest, RecordDigest  # noqa: E402
 
-SHIPPED = pathlib.Path(__file__).resolve().parent.parent / "testdata/pictures"
+SHIPPED = pathlib.Path(__file__).resolve().parent.parent / "testdata/images"
 SHARDS = 16
 DISTINCT = 1 << 16  # small records
-HUGE = 8  # distinct pictures of 12 megapixels
+HUGE = 8  # distinct images of 12 megapixels
 NUMBERED = 1 << 20  # records made at a time
 # How many of each kind: in each size, and the small data that outputs are compared on.
 COUNTS = {
     "full": {"large": 10_000, "huge": 192, "small": 4_000_000, "tokens": 200_000, "large_gzip": 2000,
-             "small_gzip": 1_000_000, "pictures": 2000, "rows": 400_000, "numbers_10k": 10_000,
+             "small_gzip": 1_000_000, "images": 2000, "rows": 400_000, "numbers_10k": 10_000,
              "numbers_1m": 1_000_000, "numbers_100m": 100_000_000},
     "quick": {"large": 2000, "huge": 64, "small": 1_000_000, "tokens": 50_000, "large_gzip": 500,
-              "small_gzip": 250_000, "pictures": 500, "rows": 50_000, "numbers_10k": 10_000,
+              "small_gzip": 250_000, "images": 500, "rows": 50_000, "numbers_10k": 10_000,
               "numbers_1m": 1_000_000, "numbers_100m": 100_000_000},
     "tiny": {"large": 64, "huge": 16, "small": 4096, "tokens": 512, "large_gzip": 32, "small_gzip": 1024,
-             "pictures": 32, "rows": 200, "numbers_10k": 10_000, "numbers_1m": 10_000,
+             "images": 32, "rows": 200, "numbers_10k": 10_000, "numbers_1m": 10_000,
              "numbers_100m": 10_000},
     "check": {"large": 192, "huge": 64, "small": 4096, "tokens": 512, "large_gzip": 64,
-              "small_gzip": 4096, "pictures": 64, "rows": 500, "numbers_10k": 10_000,
+              "small_gzip": 4096, "images": 64, "rows": 500, "numbers_10k": 10_000,
               "numbers_1m": 10_000, "numbers_100m": 10_000},
 }
 
@@ -87,9 +87,9 @@ def large(sources, count):
 def enlarged(sources):
     """The JPEGs of 4,000 by 3,000 pixels."""
     for path in sources[:HUGE]:
-        picture = tf.io.decode_jpeg(open(path, "rb").read(), channels=3)
-        picture = tf.image.resize(picture, [3000, 4000], method="bicubic")
-        yield tf.io.encode_jpeg(tf.cast(tf.clip_by_value(picture, 0, 255), tf.uint8), quality=90).numpy()
+        image = tf.io.decode_jpeg(open(path, "rb").read(), channels=3)
+        image = tf.image.resize(image, [3000, 4000], method="bicubic")
+        yield tf.io.encode_jpeg(tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8), quality=90).numpy()
 
 
 def huge(contents, count):
@@ -171,7 +171,7 @@ def write_rows(path, count):
             lines.write(json.dumps(dict(zip(names, row))) + "\n")
 
 
-def copy_pictures(sources, folder, count):
+def copy_images(sources, folder, count):
     for i in range(count):
         source = sources[i % len(sources)]
         target = f"{folder}/{os.path.basename(os.path.dirname(source))}"
@@ -180,7 +180,7 @@ def copy_pictures(sources, folder, count):
 
 
 def expected_values(kind, sources, count):
-    """What parsing and decoding the small data should give: {check: digest}. Of pictures the whole: crops are near
+    """What parsing and decoding the small data should give: {check: digest}. Of images the whole: crops are near
     that."""
     found = ArrayDigest()
     if kind == "small":
@@ -194,8 +194,8 @@ def expected_values(kind, sources, count):
     if kind in ("large", "huge"):
         distinct = len(sources) if kind == "large" else min(HUGE, len(sources))
         for i in range(min(count, distinct)):
-            picture = tf.io.decode_jpeg(open(sources[i], "rb").read(), channels=3, ratio=4)
-            found.add({"image": tf.image.resize(picture, [64, 64])})
+            image = tf.io.decode_jpeg(open(sources[i], "rb").read(), channels=3, ratio=4)
+            found.add({"image": tf.image.resize(image, [64, 64])})
         return {"image" if kind == "large" else "huge": found.result()}
     return {}
 
@@ -214,8 +214,8 @@ def make(data, kind, sources, counts, contents, check):
     info["counts"][kind] = count
     makers = {"large": lambda: large(sources, count), "huge": lambda: huge(contents(), count),
               "small": lambda: small(count), "tokens": lambda: tokens(count)}
-    if kind == "pictures":
-        copy_pictures(sources, folder, count)
+    if kind == "images":
+        copy_images(sources, folder, count)
     elif kind == "rows":
         write_rows(f"{folder}/rows", count)
     elif kind.startswith("numbers"):
@@ -235,13 +235,13 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("kind", nargs="+", choices=COUNTS["check"])
-    parser.add_argument("--pictures", default=SHIPPED, help="class folders of JPEGs")
+    parser.add_argument("--images", default=SHIPPED, help="class folders of JPEGs")
     parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
     options = parser.parse_args()
-    sources = sorted(p for p in glob.glob(f"{options.pictures}/*/*")
+    sources = sorted(p for p in glob.glob(f"{options.images}/*/*")
                      if p.lower().endswith((".jpg", ".jpeg")))
     if not sources:
-        sys.exit(f"make_data: no JPEGs in class folders below {options.pictures}")
+        sys.exit(f"make_data: no JPEGs in class folders below {options.images}")
     contents = functools.cache(lambda: list(enlarged(sources)))
     for kind in options.kind:
         make(options.data, kind, sources, COUNTS[options.size], contents, check=False)

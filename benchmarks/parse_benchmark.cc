@@ -11,7 +11,7 @@
 //   ragged   the same, both features of any length
 //   wide     40 features, of which 5 are asked for
 //   tokens   512 token ids of one to three bytes
-//   picture  110 KB of bytes, a label and 4 more features: views, nothing is copied
+//   image  110 KB of bytes, a label and 4 more features: views, nothing is copied
 
 #include <google/protobuf/arena.h>
 
@@ -247,24 +247,24 @@ std::string Tokens(size_t n) {
   return line;
 }
 
-std::string Picture(size_t n) {
-  const std::string picture(110'000, 'p');
+std::string Image(size_t n) {
+  const std::string image(110'000, 'p');
   const Records records = MakeRecords(n, [&](size_t i, ExampleBuilder* builder) {
-    builder->AddBorrowedBytes("image/encoded", picture);
+    builder->AddBorrowedBytes("image/encoded", image);
     builder->AddInt64("image/class/label", static_cast<int64_t>(i % 1000));
-    builder->AddBytes("image/class/text", "a class of pictures");
-    builder->AddBytes("image/filename", fmt::format("picture-{:08}.jpg", i));
+    builder->AddBytes("image/class/text", "a class of images");
+    builder->AddBytes("image/filename", fmt::format("image-{:08}.jpg", i));
     builder->AddInt64("image/height", 375);
     builder->AddInt64("image/width", 500);
   });
   Batch batch({Spec("image/encoded", DType::kBytes), Spec("image/class/label", DType::kInt64)});
-  std::vector<std::string> pictures(kBatch);
+  std::vector<std::string> images(kBatch);
   std::vector<int64_t> labels(kBatch);
-  return Measure("picture", records,
+  return Measure("image", records,
                  {{"ours", [&] { batch.Parse(records.views); }},
                   {"protobuf", [&] {
                      ParseByProtobuf(records.views, [&](size_t row, const auto& features) {
-                       pictures[row] = features.at("image/encoded").bytes_list().value(0);
+                       images[row] = features.at("image/encoded").bytes_list().value(0);
                        labels[row] = features.at("image/class/label").int64_list().value(0);
                      });
                    }}});
@@ -279,7 +279,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::vector<std::string> lines = Small(n);
   lines.push_back(Wide(n / 20 + 1));
   lines.push_back(Tokens(n / 20 + 1));
-  lines.push_back(Picture(n / 1000 + 1));
+  lines.push_back(Image(n / 1000 + 1));
   fmt::print("{{{}}}\n", fmt::join(lines, ",\n "));
   return 0;
 }

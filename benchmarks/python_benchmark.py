@@ -85,12 +85,12 @@ def write_small(folder, records):
 
 
 def write_jpegs(folder, records):
-    """Pictures of 256 x 256 pixels, encoded by Pillow."""
+    """Images of 256 x 256 pixels, encoded by Pillow."""
     import io
 
     from PIL import Image
     rng = np.random.default_rng(0)
-    spec = f"{folder}/pictures@2"
+    spec = f"{folder}/images@2"
     with sf.write(spec, sync=False) as writer:
         for _ in range(records):
             pixels = np.kron(rng.integers(0, 255, size=(32, 32, 3)), np.ones((8, 8, 1)))

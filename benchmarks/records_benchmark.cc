@@ -93,7 +93,7 @@ std::unique_ptr<DatasetWriter> Writer(const std::string& folder,
   return Value(DatasetWriter::Create(Value(ParseOutputSpec(folder + "/data@16")), options));
 }
 
-// large: 110 KB of bytes that do not compress, as pictures do not. small: 50 floats and a label.
+// large: 110 KB of bytes that do not compress, as images do not. small: 50 floats and a label.
 void Make(const std::string& kind, const std::string& folder, uint64_t bytes) {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
@@ -101,9 +101,9 @@ void Make(const std::string& kind, const std::string& folder, uint64_t bytes) {
   for (int i = 0; i < (kind == "large" ? 200 : 4096); ++i) {
     ExampleBuilder builder;
     if (kind == "large") {
-      std::string picture(100000 + random() % 20000, '\0');
-      for (char& c : picture) c = static_cast<char>(random());
-      builder.AddBytes("image/encoded", picture);
+      std::string image(100000 + random() % 20000, '\0');
+      for (char& c : image) c = static_cast<char>(random());
+      builder.AddBytes("image/encoded", image);
       builder.AddInt64("image/class/label", i);
     } else {
       std::vector<float> x(50);

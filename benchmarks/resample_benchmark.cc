@@ -1,4 +1,4 @@
-// Resizing crops of pictures, beside OpenCV on the same pixels. Prints one JSON object: the seconds
+// Resizing crops of images, beside OpenCV on the same pixels. Prints one JSON object: the seconds
 // of each round.
 //
 //   resample_benchmark FILE [SIZE]

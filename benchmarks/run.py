@@ -1,9 +1,9 @@
 """Measures the parts of shardfeed beside the loops and programs that bound them, on the same data in the same run,
 from the page cache. Peers are measured by `compare`; what is promised of both, `check` knows.
 
-  .venv/bin/python benchmarks/run.py --pictures FOLDER [--data DIR] [--quick] [--json FILE]
+  .venv/bin/python benchmarks/run.py --images FOLDER [--data DIR] [--quick] [--json FILE]
 
-FOLDER is a folder of class folders of pictures; it is read over and over until there are 2,000. Prints a
+FOLDER is a folder of class folders of images; it is read over and over until there are 2,000. Prints a
 table of ratios: the median over the rounds, and the lowest and highest. Needs the environment that
 scripts/setup --tests makes, for Pillow.
 """
@@ -86,8 +86,8 @@ def measure_reader(table, bench, data, made, rounds):
                       [max(orders[order]["at_ns"], orders[order]["of_ns"])], "ns")
 
 
-def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
-    result = run_json(jpeg_bench, "crop", pictures, 2)
+def measure_jpeg(table, jpeg_bench, shardfeed, images, data, rounds):
+    result = run_json(jpeg_bench, "crop", images, 2)
 
     def ratios(theirs, ours):
         return [a / b for a, b in zip(result[theirs], result[ours])]
@@ -100,16 +100,16 @@ def measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds):
               ratios("crop_and_skip", "decode_crop"))
     table.add("seekable JPEG, more bytes",
               [100 * (result["seekable_bytes"] / result["bytes"] - 1)], "%")
-    result = run_json(jpeg_bench, "rewrite", pictures, 2)
+    result = run_json(jpeg_bench, "rewrite", images, 2)
     table.add("make seekable / loop of libjpeg's transcoding, 2 threads",
               ratios("transcode_loop", "make_seekable"))
     loop = statistics.median(result["transcode_loop"])
     seconds = []
     for _ in range(rounds):
         taken, report = timed(lambda: run_json(
-            shardfeed, "convert", "imagefolder", pictures, f"{data}/out/s@16", "-j", 2,
+            shardfeed, "convert", "imagefolder", images, f"{data}/out/s@16", "-j", 2,
             "--overwrite", "--no-sync", "--json"))
-        seconds.append(taken * result["pictures"] / report["records"])
+        seconds.append(taken * result["images"] / report["records"])
     table.add("convert imagefolder to seekable / the same loop", [loop / s for s in seconds])
 
 
@@ -141,30 +141,30 @@ def measure_pipeline(table, bench, data):
               [result["resident_mib"] / 64])
 
 
-def measure_images(table, bench, shardfeed, pictures, data):
-    """Random crops of pictures as they are."""
-    run_json(shardfeed, "convert", "imagefolder", pictures, f"{data}/images/data@16", "--jpeg", "keep",
+def measure_images(table, bench, shardfeed, images, data):
+    """Random crops of images as they are."""
+    run_json(shardfeed, "convert", "imagefolder", images, f"{data}/image_shards/data@16", "--jpeg", "keep",
              "--overwrite", "--no-sync", "--json")
-    rates = run_json(bench, f"{data}/images/data@16")
+    rates = run_json(bench, f"{data}/image_shards/data@16")
 
     def against(kind, other):
         return [a / b for a, b in zip(rates[kind]["per_second"], rates[other]["per_second"])]
 
-    table.add("pictures to random crops of 224, antialiased / bare loop of its kernels",
+    table.add("images to random crops of 224, antialiased / bare loop of its kernels",
               against("antialiased", "loop"))
     table.add("the same, 2 threads / 1 thread", against("antialiased", "one_thread"))
     table.add("plain / antialiased", against("plain", "antialiased"))
     table.add("float16 in planes, normalised / uint8", against("float16_planes", "antialiased"))
-    table.add("CPU for 1,000 pictures", rates["antialiased"]["cpu_seconds"], "s")
+    table.add("CPU for 1,000 images", rates["antialiased"]["cpu_seconds"], "s")
 
 
-def measure_resample(table, bench, pictures, data, rounds):
+def measure_resample(table, bench, images, data, rounds):
     """Random crops to 224 beside Pillow and OpenCV, on the same pixels."""
     import numpy as np
     import PIL.Image
 
     rng = random.Random(1)
-    paths = sorted(glob.glob(f"{pictures}/**/*.*", recursive=True))
+    paths = sorted(glob.glob(f"{images}/**/*.*", recursive=True))
     crops = []
     with open(f"{data}/crops", "wb") as file:
         while len(crops) < 300:
@@ -202,7 +202,7 @@ def fresh(*folders):
     os.sync()
 
 
-def measure_sources(table, shardfeed, data, pictures, rounds):
+def measure_sources(table, shardfeed, data, images, rounds):
     """Returns the most memory that any of it took."""
     peaks = []
 
@@ -212,19 +212,19 @@ def measure_sources(table, shardfeed, data, pictures, rounds):
         peaks.append(report["peak_rss_bytes"])
         return seconds, report
 
-    subprocess.run(["tar", "cf", f"{data}/pictures.tar", "-C", pictures, "."], check=True)
+    subprocess.run(["tar", "cf", f"{data}/images.tar", "-C", images, "."], check=True)
     ratios = []
     for _ in range(rounds):
         fresh(f"{data}/untar", f"{data}/out")
         os.makedirs(f"{data}/untar")
         theirs, _ = timed(lambda: subprocess.run(
-            ["tar", "xf", f"{data}/pictures.tar", "-C", f"{data}/untar"], check=True))
+            ["tar", "xf", f"{data}/images.tar", "-C", f"{data}/untar"], check=True))
         os.sync()
-        ours, report = shard("convert", "tar", f"{data}/pictures.tar", f"{data}/out/p@16")
+        ours, report = shard("convert", "tar", f"{data}/images.tar", f"{data}/out/p@16")
         ratios.append(theirs / ours)
-    table.add("convert tar of pictures / tar x", ratios)
+    table.add("convert tar of images / tar x", ratios)
     fresh(f"{data}/untar")
-    os.remove(f"{data}/pictures.tar")
+    os.remove(f"{data}/images.tar")
 
     for kind in ("large", "small"):
         source = f"{data}/dataset"
@@ -251,7 +251,7 @@ def measure_sources(table, shardfeed, data, pictures, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", required=True, help="a folder of class folders of pictures")
+    parser.add_argument("--images", required=True, help="a folder of class folders of images")
     parser.add_argument("--data", help="where to put data (needs 5 GB); default: a temporary folder")
     parser.add_argument("--binaries", help="a folder as bazel-bin, with what was built; default: builds it")
     parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
@@ -261,7 +261,7 @@ def main():
         ["cli:shardfeed", *(f"benchmarks:{name}_benchmark" for name in PARTS)])
     environments.refuse_debug_build(folder)
     shardfeed = f"{folder}/cli/shardfeed"
-    bench, pipeline, jpeg_bench, images, resample = (
+    bench, pipeline, jpeg_bench, image_bench, resample = (
         f"{folder}/benchmarks/{name}_benchmark" for name in PARTS)
     data = options.data or tempfile.mkdtemp(prefix="shardfeed-bench-")
     size = (100 if options.quick else 1000) * 1000 * 1000
@@ -292,17 +292,17 @@ def main():
         table.add("write large / cp of the same bytes",
                   [c / w for c, w in zip(result["cp"], result["write"])])
 
-        pictures = f"{data}/pictures"
-        sources = sorted(p for p in glob.glob(f"{options.pictures}/*/*") if os.path.isfile(p))
+        images = f"{data}/images"
+        sources = sorted(p for p in glob.glob(f"{options.images}/*/*") if os.path.isfile(p))
         for n in range(400 if options.quick else 2000):
             source = sources[n % len(sources)]
-            folder = f"{pictures}/{os.path.basename(os.path.dirname(source))}"
+            folder = f"{images}/{os.path.basename(os.path.dirname(source))}"
             os.makedirs(folder, exist_ok=True)
             shutil.copy(source, f"{folder}/{n}-{os.path.basename(source)}")
-        measure_jpeg(table, jpeg_bench, shardfeed, pictures, data, rounds)
-        peak = measure_sources(table, shardfeed, data, pictures, rounds)
-        measure_images(table, images, shardfeed, pictures, data)
-        measure_resample(table, resample, pictures, data, rounds)
+        measure_jpeg(table, jpeg_bench, shardfeed, images, data, rounds)
+        peak = measure_sources(table, shardfeed, data, images, rounds)
+        measure_images(table, image_bench, shardfeed, images, data)
+        measure_resample(table, resample, images, data, rounds)
         for command in (["verify"], ["index"]):
             report = run_json(shardfeed, *command, f"{data}/small/data@16", "--json")
             peak = max(peak, report["peak_rss_bytes"])

@@ -44,11 +44,11 @@ absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path) {
   return std::optional<ClassMap>(*std::move(map));
 }
 
-// What --jpeg says, "seekable" by default for kinds that are about pictures, and of those that
+// What --jpeg says, "seekable" by default for kinds that are about images, and of those that
 // resize, --resize-shorter and --quality.
-class PictureFlags {
+class ImageFlags {
  public:
-  PictureFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
+  ImageFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
     CLI::Option* jpeg =
         command
             .add_option("--jpeg", jpeg_,
@@ -71,8 +71,8 @@ class PictureFlags {
         ->check(CLI::Range(1, 100))
         ->needs(resize);
   }
-  PictureOptions options() const {
-    PictureOptions options = options_;
+  ImageOptions options() const {
+    ImageOptions options = options_;
     options.jpeg = jpeg_.empty()         ? fallback_
                    : jpeg_ == "seekable" ? JpegMode::kSeekable
                                          : JpegMode::kKeep;
@@ -82,21 +82,21 @@ class PictureFlags {
  private:
   JpegMode fallback_;
   std::string jpeg_;
-  PictureOptions options_;
+  ImageOptions options_;
 };
 
-std::shared_ptr<PictureFlags> AddPictureFlags(CLI::App& command, JpegMode fallback, bool resizes) {
-  return std::make_shared<PictureFlags>(command, fallback, resizes);
+std::shared_ptr<ImageFlags> AddImageFlags(CLI::App& command, JpegMode fallback, bool resizes) {
+  return std::make_shared<ImageFlags>(command, fallback, resizes);
 }
 
 MakeSource DeclareImageFolder(CLI::App& command) {
   auto classes = AddClassMap(command, "the numbers of the classes");
-  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [classes, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [classes, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
     if (!map.ok()) return map.status();
     return MakeImageFolderSource(std::move(paths),
-                                 {.classes = *std::move(map), .pictures = pictures->options()});
+                                 {.classes = *std::move(map), .images = images->options()});
   };
 }
 
@@ -104,10 +104,10 @@ MakeSource DeclareImages(CLI::App& command) {
   auto labels = AddText(command, "--label-file", "FILE",
                         "labels: a .csv or .tsv with a header, or lines \"NAME LABEL\"");
   auto classes = AddClassMap(command, "the numbers of the labels, or the names of numbers");
-  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [labels, classes, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [labels, classes, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     ImagesOptions options;
-    options.pictures = pictures->options();
+    options.images = images->options();
     absl::StatusOr<std::optional<ClassMap>> map = ReadClassMap(*classes);
     if (!map.ok()) return map.status();
     options.classes = *std::move(map);
@@ -174,12 +174,12 @@ MakeSource DeclareCaptions(CLI::App& command) {
   auto choice = AddChoice(command);
   command.add_flag("--keep-json", options->keep_json,
                    "keep each .json file as one feature, in the place of its keys");
-  auto pictures = AddPictureFlags(command, JpegMode::kSeekable, /*resizes=*/true);
-  return [options, choice, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+  auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
+  return [options, choice, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     options->choice = *std::move(chosen);
-    options->pictures = pictures->options();
+    options->images = images->options();
     return MakeCaptionsSource(std::move(paths), *options);
   };
 }
@@ -247,9 +247,9 @@ MakeSource DeclareTar(CLI::App& command) {
   command.add_flag("--parse-json", options->parse_json,
                    "make features of the keys of .json members (json.KEY)");
   auto choice = AddChoice(command);
-  auto pictures = AddPictureFlags(command, JpegMode::kKeep, /*resizes=*/false);
-  return [options, choice, pictures](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
-    options->pictures = pictures->options();
+  auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
+  return [options, choice, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
+    options->images = images->options();
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
     if (!chosen.ok()) return chosen.status();
     if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
@@ -287,7 +287,7 @@ MakeSource DeclareCifar(CLI::App& command) {
 std::vector<ConvertKind> ConvertKinds() {
   std::vector<ConvertKind> kinds;
   kinds.push_back({.name = "imagefolder",
-                   .help = "A folder of class folders of pictures",
+                   .help = "A folder of class folders of images",
                    .details =
                        "Each folder in SOURCE is a class; labels count the classes in the order of "
                        "their names.\n"
@@ -297,14 +297,14 @@ std::vector<ConvertKind> ConvertKinds() {
                        "sorted by class.\n"
                        "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be "
                        "seekable; what\n"
-                       "cannot be is kept and counted, and damaged pictures are named.\n"
+                       "cannot be is kept and counted, and damaged images are named.\n"
                        "\nExample:\n"
                        "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
                    .default_shuffle = 0,
                    .declare = DeclareImageFolder});
   kinds.push_back(
       {.name = "images",
-       .help = "Pictures in any folders, with a file of labels or without labels",
+       .help = "Images in any folders, with a file of labels or without labels",
        .details = "Features: those of imagefolder; the class ones only with --label-file.\n"
                   "\nExamples:\n"
                   "  shardfeed convert images scans/ out/scans@8\n"
@@ -313,7 +313,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = DeclareImages});
   kinds.push_back(
       {.name = "captions",
-       .help = "Pictures with a .txt or .json of the same name beside each",
+       .help = "Images with a .txt or .json of the same name beside each",
        .details = "Features: those of images; \"text\" from the .txt file; one for each key of the "
                   ".json file.\n"
                   "\nExample:\n"
@@ -385,7 +385,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = DeclareTar});
   kinds.push_back(
       {.name = "idx",
-       .help = "IDX files of pictures and labels, as MNIST has them",
+       .help = "IDX files of images and labels, as MNIST has them",
        .details = "Features: image/raw, image/height, image/width, image/channels, "
                   "image/class/label.\n"
                   "\nExample:\n"
@@ -416,10 +416,9 @@ std::vector<ConvertKind> ConvertKinds() {
                   "--shuffle 1\n",
        .resolves_specs = true,
        .declare = [](CLI::App& command) {
-         auto pictures = AddPictureFlags(command, JpegMode::kKeep, /*resizes=*/false);
-         return MakeSource([pictures](const Paths& paths) {
-           return MakeTfrecordSource(paths, pictures->options());
-         });
+         auto images = AddImageFlags(command, JpegMode::kKeep, /*resizes=*/false);
+         return MakeSource(
+             [images](const Paths& paths) { return MakeTfrecordSource(paths, images->options()); });
        }});
   return kinds;
 }

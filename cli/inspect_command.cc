@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "cli/commands.h"
-#include "cli/terminal_picture.h"
+#include "cli/terminal_image.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -27,7 +27,7 @@ struct InspectFlags {
   std::vector<std::string> specs;
   uint64_t records = 2;
   std::string feature;
-  std::string pictures = "auto";
+  std::string images = "auto";
 };
 
 // Payload sizes by powers of two.
@@ -102,24 +102,24 @@ void PrintHistogram(const Histogram& histogram) {
   }
 }
 
-PictureProtocol ProtocolOf(const std::string& flag) {
-  if (flag == "kitty") return PictureProtocol::kKitty;
-  if (flag == "iterm") return PictureProtocol::kIterm;
-  if (flag == "sixel") return PictureProtocol::kSixel;
-  if (flag == "off" || ::isatty(STDOUT_FILENO) == 0) return PictureProtocol::kOff;
-  return DetectPictureProtocol([](const std::string& name) {
+ImageProtocol ProtocolOf(const std::string& flag) {
+  if (flag == "kitty") return ImageProtocol::kKitty;
+  if (flag == "iterm") return ImageProtocol::kIterm;
+  if (flag == "sixel") return ImageProtocol::kSixel;
+  if (flag == "off" || ::isatty(STDOUT_FILENO) == 0) return ImageProtocol::kOff;
+  return DetectImageProtocol([](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return std::string(value == nullptr ? "" : value);
   });
 }
 
-// The pictures of a record, or what they are where the terminal does not show them.
-void PrintPictures(std::string_view record, const std::string& only, PictureProtocol protocol) {
+// The images of a record, or what they are where the terminal does not show them.
+void PrintImages(std::string_view record, const std::string& only, ImageProtocol protocol) {
   VisitBytes(record, [&](std::string_view name, std::string_view value) {
     if (!only.empty() && name != only) return;
-    const std::string what = DescribePicture(value);
+    const std::string what = DescribeImage(value);
     if (what.empty()) return;
-    fmt::print("  {}: {}\n{}", name, what, ShowPicture(value, protocol));
+    fmt::print("  {}: {}\n{}", name, what, ShowImage(value, protocol));
   }).IgnoreError();
 }
 
@@ -240,12 +240,12 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
   for (const std::string& note : notes) fmt::print("note: {}\n", note);
   PrintSchema(schema, flags.feature);
   PrintHistogram(histogram);
-  const PictureProtocol protocol = ProtocolOf(flags.pictures);
+  const ImageProtocol protocol = ProtocolOf(flags.images);
   absl::Status status = (*access)->Read(0, shown, [&](uint64_t number, std::string_view payload) {
     absl::StatusOr<std::string> text = ExampleToSummary(payload, flags.feature);
     fmt::print("record {} ({})\n{}", number, FormatSize(payload.size()),
                text.ok() ? *text : fmt::format("  {}\n", std::string(text.status().message())));
-    PrintPictures(payload, flags.feature, protocol);
+    PrintImages(payload, flags.feature, protocol);
     return absl::OkStatus();
   });
   return status.ok() ? kExitDone : ReportError(status);
@@ -264,8 +264,8 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->capture_default_str();
   command->add_option("--feature", flags->feature, "show this feature only");
   command
-      ->add_option("--pictures", flags->pictures,
-                   "how the terminal shows pictures: auto, kitty, iterm, sixel, or off; other "
+      ->add_option("--images", flags->images,
+                   "how the terminal shows images: auto, kitty, iterm, sixel, or off; other "
                    "terminals are told format and size")
       ->check(CLI::IsMember({"auto", "kitty", "iterm", "sixel", "off"}))
       ->type_name("HOW")

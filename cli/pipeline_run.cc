@@ -48,8 +48,8 @@ absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::
   const auto height = static_cast<uint32_t>(shape[0]);
   const auto width = static_cast<uint32_t>(shape[1]);
   constexpr uint32_t kGap = 2;
-  constexpr size_t kMaxPictures = 256;
-  const size_t count = std::min(batch.rows, kMaxPictures);
+  constexpr size_t kMaxImages = 256;
+  const size_t count = std::min(batch.rows, kMaxImages);
   const auto across = static_cast<uint32_t>(std::ceil(std::sqrt(static_cast<double>(count))));
   const auto down = static_cast<uint32_t>((count + across - 1) / across);
   const size_t row_bytes = size_t{3} * (across * (width + kGap) - kGap);

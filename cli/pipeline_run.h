@@ -17,9 +17,9 @@ struct PipelineRun {
   bool any_order = false;
   bool headspace = false;
   std::string trace;  // a file; none if empty
-  // The first batch's pictures side by side, as a PNG; none if empty.
+  // The first batch's images side by side, as a PNG; none if empty.
   std::string grid;
-  std::string image;  // the column of pictures: uint8 [rows, height, width, 3]
+  std::string image;  // the column of images: uint8 [rows, height, width, 3]
 };
 
 // Returns the exit status.

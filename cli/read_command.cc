@@ -33,7 +33,7 @@ struct ReadFlags {
   bool skip_damaged = false;
   std::optional<std::string> max_skipped;
   bool parse = false;
-  uint32_t image = 0;  // 0: no pictures are decoded
+  uint32_t image = 0;  // 0: no images are decoded
   std::string image_feature = "image/encoded";
   bool center = false;
   bool antialias = true;
@@ -43,7 +43,7 @@ struct ReadFlags {
   bool headspace = false;
 };
 
-// Pictures of `flags.image` pixels each way, and all columns of fixed size that are not bytes.
+// Images of `flags.image` pixels each way, and all columns of fixed size that are not bytes.
 Dataset DecodeImages(const Dataset& shards, const ReadFlags& flags) {
   const Dataset all = shards.ParseAll();
   if (!all.status().ok()) return all;
@@ -109,7 +109,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   }
   if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
     return ReportError(absl::InvalidArgumentError(
-        "--center, --no-antialias and --save-grid tell of pictures: add --image SIZE"));
+        "--center, --no-antialias and --save-grid tell of images: add --image SIZE"));
   }
   if (batches && flags.skip_to > 0) {
     return ReportError(
@@ -280,16 +280,16 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
       "parse all features into batches of --batch records, and tell which stage limits");
   command
       ->add_option("--image", flags->image,
-                   "decode pictures into batches: random crops, mirrored or not, of SIZE x SIZE "
+                   "decode images into batches: random crops, mirrored or not, of SIZE x SIZE "
                    "pixels")
       ->type_name("SIZE")
       ->check(CLI::Range(1, 65535));
   command
       ->add_option("--image-feature", flags->image_feature,
-                   "where the pictures are; default image/encoded")
+                   "where the images are; default image/encoded")
       ->type_name("NAME");
   command->add_flag("--center", flags->center,
-                    "with --image: the middle of each picture, as for evaluation");
+                    "with --image: the middle of each image, as for evaluation");
   command->add_flag("!--no-antialias", flags->antialias,
                     "with --image: resize plainly, as OpenCV and TensorFlow do; faster");
   const std::vector<std::pair<std::string, OnDamage>> on_damage = {{"fail", OnDamage::kFail},
@@ -298,14 +298,14 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
                                                                    {"accept", OnDamage::kAccept}};
   command
       ->add_option("--on-damage", flags->on_damage,
-                   "with --image: what to do with pictures that cannot be decoded: fail (default), "
+                   "with --image: what to do with images that cannot be decoded: fail (default), "
                    "replace, zero or accept")
       ->transform(OneOf(on_damage))
       ->type_name("WHAT")
       ->default_str("fail");
   command
       ->add_option("--save-grid", flags->grid,
-                   "with --image: write the first batch as one picture, to look at")
+                   "with --image: write the first batch as one image, to look at")
       ->type_name("FILE.png");
   command
       ->add_option("--trace", flags->trace,

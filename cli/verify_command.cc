@@ -40,9 +40,9 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   verifying.level = flags.level;
   verifying.threads = options.threads;
   verifying.stop = InterruptToken();
-  PictureCheck pictures;
-  verifying.check_images = [&pictures](std::string_view record, std::vector<std::string>* defects) {
-    pictures.CheckRecord(record, defects);
+  ImageCheck images;
+  verifying.check_images = [&images](std::string_view record, std::vector<std::string>* defects) {
+    images.CheckRecord(record, defects);
   };
   verifying.bytes_passed = &passed;
   absl::StatusOr<VerifyReport> report;
@@ -65,7 +65,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
     for (const Defect& defect : shard.defects) unreadable |= defect.kind == "unreadable";
   }
   for (const Defect& defect : report->manifest_defects) unreadable |= defect.kind == "unreadable";
-  const PictureCheck::Counts counts = pictures.counts();
+  const ImageCheck::Counts counts = images.counts();
   if (options.json) {
     nlohmann::ordered_json defects = nlohmann::ordered_json::array();
     for (const ShardReport& shard : report->shards) {
@@ -79,7 +79,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
         {"manifest", report->has_manifest},     {"seconds", seconds},
         {"peak_rss_bytes", PeakResidentBytes()}};
     if (flags.level == VerifyLevel::kImages) {
-      json["pictures"] = {
+      json["images"] = {
           {"sound", counts.sound}, {"broken", counts.broken}, {"not_decoded", counts.not_decoded}};
     }
     // File names need not be UTF-8.
@@ -100,10 +100,10 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
   }
   if (!options.json && !options.quiet) {
     if (flags.level == VerifyLevel::kImages) {
-      fmt::print("{} pictures decoded, {} of them broken\n",
+      fmt::print("{} images decoded, {} of them broken\n",
                  FormatCount(counts.sound + counts.broken), FormatCount(counts.broken));
       for (const auto& [why, count] : counts.not_decoded) {
-        fmt::print("{} pictures not decoded: {}\n", FormatCount(count), why);
+        fmt::print("{} images not decoded: {}\n", FormatCount(count), why);
       }
     }
     std::string kinds;
@@ -139,7 +139,7 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option(
           "--level", flags->level,
           "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
-          "data; examples: every record is a tf.train.Example, too; images: every picture in them "
+          "data; examples: every record is a tf.train.Example, too; images: every image in them "
           "decodes, too")
       ->transform(OneOf(levels))
       ->type_name("LEVEL")

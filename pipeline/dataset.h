@@ -96,7 +96,7 @@ class Dataset {
   // All features that the manifest tells of or, without one, the first records: see FeaturesOf. Of
   // shards by their spec.
   Dataset ParseAll() const;
-  // Encoded pictures of the column `feature` as pixels: see decode_image.h.
+  // Encoded images of the column `feature` as pixels: see decode_image.h.
   Dataset DecodeImage(const std::string& feature, const DecodeImageOptions& options = {}) const;
   // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
   // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
@@ -114,7 +114,7 @@ class Dataset {
   Dataset DecodeText(std::string column) const;
   Dataset DecodeWav(std::string column, int64_t channels = 1,
                     std::string rate = "sample_rate") const;
-  // Augments pictures: `column` is of uint8 [height, width, channels], 1 or 3 channels. Repeats for
+  // Augments images: `column` is of uint8 [height, width, channels], 1 or 3 channels. Repeats for
   // (seed, epoch, position): two such steps of a chain need seeds of their own. See augment.h.
   Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
   // Any number of rows for each: see flat_map.h. No column is kept.
@@ -178,7 +178,7 @@ class Dataset {
   // `changes_count`: it may leave no rows of a batch, which is then left out.
   Dataset MapBatch(RowSpec output, BatchFn fn, bool changes_count = false,
                    std::string version = {}) const;
-  // Pictures of a batch mixed with one another, labels with them: see mixup.h.
+  // Images of a batch mixed with one another, labels with them: see mixup.h.
   Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
                 double alpha = 1, uint64_t seed = 0) const;
   Dataset CutMix(std::string image_column, std::string label_column, int64_t num_classes,

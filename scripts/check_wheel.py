@@ -15,7 +15,7 @@ import shardfeed as sf
 
 
 def png(path):
-    """A picture of 2 x 2 grey pixels."""
+    """An image of 2 x 2 grey pixels."""
     def chunk(kind, data):
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
@@ -44,12 +44,12 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.returncode == 0, done.stderr
     assert len(sf.read(folder / "table@1")) == 2
 
-    # Pictures but JPEGs and GIFs take OpenCV, which is not here.
-    (folder / "pictures/grey").mkdir(parents=True)
-    png(folder / "pictures/grey/a.png")
-    done = shardfeed("convert", "imagefolder", folder / "pictures", folder / "pictures@1")
+    # Images but JPEGs and GIFs take OpenCV, which is not here.
+    (folder / "images/grey").mkdir(parents=True)
+    png(folder / "images/grey/a.png")
+    done = shardfeed("convert", "imagefolder", folder / "images", folder / "images@1")
     assert done.returncode == 0, done.stderr
-    done = shardfeed("read", folder / "pictures@1", "--image", "2")
+    done = shardfeed("read", folder / "images@1", "--image", "2")
     assert done.returncode != 0 and "OpenCV's codecs are not here" in done.stderr, done.stderr
 
 with open("/proc/self/maps") as maps:

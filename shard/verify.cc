@@ -160,7 +160,7 @@ class ShardVerifier {
       } else if (options_.level == VerifyLevel::kImages && options_.check_images) {
         std::vector<std::string> broken;
         options_.check_images(block.records[i].payload, &broken);
-        for (const std::string& what : broken) add("picture", what);
+        for (const std::string& what : broken) add("image", what);
       }
     }
   }

@@ -32,7 +32,7 @@ enum class VerifyLevel {
 struct Defect {
   std::string shard;  // path; of the manifest or index for defects of those
   // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer" (FrameDefectName);
-  // "compressed data", "not an Example", "picture", "not a TFRecord", "unreadable";
+  // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
   // "index", "manifest".
   std::string kind;
   uint64_t record = 0;  // number in the shard
@@ -57,7 +57,7 @@ struct ShardReport {
 struct VerifyOptions {
   VerifyLevel level = VerifyLevel::kPayload;
   int threads = 0;
-  // Of level kImages: appends a text for each broken picture of a record. Called from several
+  // Of level kImages: appends a text for each broken image of a record. Called from several
   // threads.
   std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
   size_t max_defects = 100;  // kept per shard; all are counted

@@ -40,17 +40,17 @@ def save(path, data, writer, proves):
     notes[path] = (writer, proves)
 
 
-# ---- pictures
+# ---- images
 
 
 def drawing(kind, number):
-    """A picture of its class: its size and colours depend on the number alone."""
+    """An image of its class: its size and colours depend on the number alone."""
     rng = random.Random(f"{kind} {number}")
     width, height = rng.randint(40, 160), rng.randint(40, 160)
     a = tuple(rng.randrange(256) for _ in range(3))
     b = tuple(rng.randrange(256) for _ in range(3))
-    picture = Image.new("RGB", (width, height), a)
-    draw = ImageDraw.Draw(picture)
+    image = Image.new("RGB", (width, height), a)
+    draw = ImageDraw.Draw(image)
     if kind == "gradients":
         for x in range(width):
             t = x / width
@@ -65,11 +65,11 @@ def drawing(kind, number):
             draw.rectangle([0, y, width, y + 4], fill=b)
     else:
         draw.polygon([(0, height), (width // 2, 0), (width, height)], fill=b)
-    return picture
+    return image
 
 
-def make_pictures():
-    suffix_of = {  # class -> how its pictures 0 .. 5 are saved
+def make_images():
+    suffix_of = {  # class -> how its images 0 .. 5 are saved
         "circles": ["jpg", "progressive", "png", "jpg", "grey", "JPEG"],
         "gradients": ["jpg", "jpg", "cmyk", "png", "progressive", "jpg"],
         "stripes": ["png", "jpg", "nested", "grey png", "jpg", "progressive"],
@@ -77,14 +77,14 @@ def make_pictures():
     }
     for kind, forms in suffix_of.items():
         for number, form in enumerate(forms):
-            picture = drawing(kind, number)
+            image = drawing(kind, number)
             path, saved, options = f"{number}.jpg", "JPEG", {"quality": 80}
             if form == "progressive":
                 options["progressive"] = True
             elif form == "grey":
-                picture = picture.convert("L")
+                image = image.convert("L")
             elif form == "cmyk":
-                picture = picture.convert("CMYK")
+                image = image.convert("CMYK")
             elif form == "JPEG":
                 path = f"{number}.JPEG"
             elif form != "jpg":
@@ -92,19 +92,19 @@ def make_pictures():
                 if form == "nested":
                     path = f"deeper/still/{number}.png"
                 elif form == "grey png":
-                    picture = picture.convert("L")
+                    image = image.convert("L")
                 elif form == "rgba":
-                    picture = picture.convert("RGBA")
+                    image = image.convert("RGBA")
                 elif form == "palette":
-                    picture = picture.quantize(16)
+                    image = image.quantize(16)
             data = io.BytesIO()
-            picture.save(data, saved, **options)
+            image.save(data, saved, **options)
             what = {"jpg": "baseline JPEG", "JPEG": "baseline JPEG, suffix in capitals",
                     "progressive": "progressive JPEG", "grey": "grey JPEG", "cmyk": "CMYK JPEG",
                     "nested": "PNG in a folder of the class folder", "grey png": "grey PNG",
                     "rgba": "PNG with alpha", "palette": "PNG with a palette"}.get(form, "PNG")
-            save(f"pictures/{kind}/{path}", data.getvalue(), f"Pillow {PIL.__version__}",
-                 f"{what}, {picture.width} x {picture.height}")
+            save(f"images/{kind}/{path}", data.getvalue(), f"Pillow {PIL.__version__}",
+                 f"{what}, {image.width} x {image.height}")
 
 
 # ---- tables
@@ -459,7 +459,7 @@ def write_readme():
         "# Test data", "",
         "Written by `python3 testdata/make.py` (the same bytes each time with the same versions), by",
         "programs other than shardfeed, so that a mistake made twice cannot pass. `bad/` has one",
-        "defect in each file. All pictures, tables and texts are made by the script. `torchvision/`",
+        "defect in each file. All images, tables and texts are made by the script. `torchvision/`",
         "has a script of its own, which takes torchvision.", "",
         "| file | bytes | sha256 | written by | what it proves |",
         "| --- | --- | --- | --- | --- |",
@@ -472,9 +472,9 @@ def write_readme():
 
 
 def main():
-    for folder in ("pictures", "tables", "tensorflow", "bad"):
+    for folder in ("images", "tables", "tensorflow", "bad"):
         shutil.rmtree(HERE / folder, ignore_errors=True)
-    make_pictures()
+    make_images()
     make_tables()
     make_bad(*make_tensorflow())
     make_parsed()

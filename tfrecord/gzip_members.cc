@@ -47,7 +47,7 @@ size_t DeflatedBytes(int level, const char* bytes, size_t size) {
   return n == 0 ? size : n;
 }
 
-// The level that is worth its time. Pictures and other compressed data do not get smaller, however
+// The level that is worth its time. Images and other compressed data do not get smaller, however
 // hard one tries (0: they are stored), and numbers that hardly repeat get as small at level 1 as at
 // 6. A sample of slices from all over `bytes` says so.
 int WorthwhileLevel(std::string_view bytes, int level) {

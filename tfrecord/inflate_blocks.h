@@ -4,7 +4,7 @@
 // Who inflates one stream waits: where a code starts follows from the length of the code before,
 // about 7 cycles each. Other blocks, which do not wait for these, fill that time. A block may copy
 // content of the blocks before it that is not there yet, so copies are kept and done in order, once
-// all before them is there: this is for data that hardly shrinks, where they are few, as pictures
+// all before them is there: this is for data that hardly shrinks, where they are few, as images
 // are. Of such data it inflates about twice as much as libdeflate in the same time; of other data,
 // less.
 //

@@ -47,7 +47,7 @@ def batches(run, made, kind, batch, without_end):
 
 
 def read(run, kind, batch, **options):
-    """The payload itself is not to be had: pictures come as their bytes, small records as a label."""
+    """The payload itself is not to be had: images come as their bytes, small records as a label."""
     from nvidia.dali import tfrecord
     features = ({"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
                  "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
@@ -98,19 +98,19 @@ def image(run, kind, antialias):
     from nvidia.dali import fn, tfrecord, types
 
     def then(columns):
-        picture = fn.decoders.image_random_crop(columns["image/encoded"], device="cpu",
+        image = fn.decoders.image_random_crop(columns["image/encoded"], device="cpu",
                                                 random_area=[0.08, 1.0],
                                                 random_aspect_ratio=[3 / 4, 4 / 3])
-        picture = fn.resize(picture, size=[IMAGE_SIZE, IMAGE_SIZE], antialias=antialias,
+        image = fn.resize(image, size=[IMAGE_SIZE, IMAGE_SIZE], antialias=antialias,
                             interp_type=types.INTERP_LINEAR)
-        return fn.flip(picture, horizontal=fn.random.coin_flip()), columns["image/class/label"]
+        return fn.flip(image, horizontal=fn.random.coin_flip()), columns["image/class/label"]
 
     features = {"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
                 "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
 
     def look(element):
-        (pictures, labels), rows = element
-        return {"image": pictures.as_array()[:rows], "label": labels.as_array()[:rows]}
+        (images, labels), rows = element
+        return {"image": images.as_array()[:rows], "label": labels.as_array()[:rows]}
 
     run.columns(lambda without_end: batches(run, pipeline(run, kind, features, IMAGE_BATCH, then),
                                             kind, IMAGE_BATCH, without_end),

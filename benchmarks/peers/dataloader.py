@@ -12,8 +12,8 @@ IMPORTS = ["torch", "torchvision", "torchvision.io", "torchvision.transforms.v2"
 CRC = False
 
 
-class Pictures:
-    """The pictures of the records, as files in class folders are read."""
+class Images:
+    """The images of the records, as files in class folders are read."""
 
     def __init__(self, paths, load):
         self.paths = paths
@@ -41,7 +41,7 @@ class Torchvision:
 
 
 class Pillow:
-    """torchvision on Pillow's pictures; antialiased."""
+    """torchvision on Pillow's images; antialiased."""
 
     def __init__(self):
         from torchvision import transforms
@@ -54,16 +54,16 @@ class Pillow:
         return self.transform(Image.open(path).convert("RGB"))
 
 
-def picture_paths(run):
-    """As many as there are records of pictures."""
-    found = run.pictures()
+def image_paths(run):
+    """As many as there are records of images."""
+    found = run.images()
     return [found[i % len(found)] for i in range(run.count("large"))]
 
 
 def image(run, load):
     import torch
     torch.set_num_threads(1)
-    dataset = Pictures(picture_paths(run), load())
+    dataset = Images(image_paths(run), load())
 
     loader = torch.utils.data.DataLoader(dataset, IMAGE_BATCH, shuffle=True, num_workers=run.threads,
                                          persistent_workers=True, prefetch_factor=4)

@@ -14,7 +14,7 @@ CRC = False
 FOLDERS = ["ffcv"]
 
 
-class Pictures:
+class Images:
     def __init__(self, paths):
         self.paths = paths
 
@@ -32,13 +32,13 @@ class Pictures:
 def prepare(run):
     from ffcv.fields import IntField, RGBImageField
     from ffcv.writer import DatasetWriter
-    found = run.pictures()
+    found = run.images()
     paths = [found[i % len(found)] for i in range(run.count("large"))]
-    out = f"{run.folder('ffcv/large')}/pictures.beton"
+    out = f"{run.folder('ffcv/large')}/images.beton"
     if os.path.exists(out):
         return
     DatasetWriter(out, {"image": RGBImageField(write_mode="jpg", jpeg_quality=95),
-                        "label": IntField()}, num_workers=2).from_indexed_dataset(Pictures(paths))
+                        "label": IntField()}, num_workers=2).from_indexed_dataset(Images(paths))
 
 
 def image(run):
@@ -46,7 +46,7 @@ def image(run):
     from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
     from ffcv.transforms import RandomHorizontalFlip, ToTensor
-    loader = Loader(f"{run.data}/ffcv/large/pictures.beton", batch_size=IMAGE_BATCH,
+    loader = Loader(f"{run.data}/ffcv/large/images.beton", batch_size=IMAGE_BATCH,
                     num_workers=run.threads, order=OrderOption.RANDOM, os_cache=True, drop_last=False,
                     pipelines={"image": [RandomResizedCropRGBImageDecoder((IMAGE_SIZE, IMAGE_SIZE)),
                                          RandomHorizontalFlip(), ToTensor()],

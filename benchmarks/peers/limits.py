@@ -53,7 +53,7 @@ def chain(run):
     run.result.update(done=report["records"], seconds=statistics.median(report["parse"]))
 
 
-def picture_loop(run):
+def image_loop(run):
     """The kernels of shardfeed's antialiased crops on each core, and nothing else."""
     report = benchmark(run, "image_benchmark", run.spec("large"), 512)
     run.result.update(done=statistics.median(report["loop"]["per_second"]), seconds=1.0)
@@ -96,12 +96,12 @@ def fio(run, kind, how, block):
 
 
 def untar(run):
-    """tar x of the pictures: what reading and writing them takes."""
-    folder = run.folder("limits/pictures")
-    archive = f"{folder}/pictures.tar"
+    """tar x of the images: what reading and writing them takes."""
+    folder = run.folder("limits/images")
+    archive = f"{folder}/images.tar"
     if not os.path.exists(archive):
-        subprocess.run(["tar", "cf", archive, "-C", f"{run.data}/pictures", "."], check=True)
-    target = run.fresh_folder("limits/pictures/out")
+        subprocess.run(["tar", "cf", archive, "-C", f"{run.data}/images", "."], check=True)
+    target = run.fresh_folder("limits/images/out")
     start = time.perf_counter()
     subprocess.run(["tar", "xf", archive, "-C", target], check=True)
     run.result.update(done=len(glob.glob(f"{target}/*/*")), seconds=time.perf_counter() - start)
@@ -129,11 +129,11 @@ WORKLOADS = {
     "shuffle_large_cold": fio_variants("large", {"fio, 1 MiB at random": ("randread", "1m")}),
     "exact_large_cold": fio_variants("large", {"fio, 112 KiB at random": ("randread", "112k")}),
     "parse": {"read and CRC": lambda run: crc_loop(run, "small"), "shardfeed's chain": chain},
-    "image_antialiased": {"kernels": picture_loop},
+    "image_antialiased": {"kernels": image_loop},
     "write_large": {"cp": lambda run: copy(run, "large")},
     "write_small": {"cp": lambda run: copy(run, "small"),
                     "shardfeed's writer": lambda run: writer(run, "small")},
-    "convert_pictures": {"tar x": untar},
+    "convert_images": {"tar x": untar},
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""LitData: its chunks of 64 MB, read in this process; pictures, and states, by its loader with two workers."""
+"""LitData: its chunks of 64 MB, read in this process; images, and states, by its loader with two workers."""
 
 import sys
 

@@ -134,7 +134,7 @@ class Run:
         self.result = {}
 
     def count(self, kind):
-        """Records, pictures or rows of that kind."""
+        """Records, images or rows of that kind."""
         with open(f"{self.data}/info.json") as file:
             return json.load(file)["counts"][kind]
 
@@ -161,9 +161,9 @@ class Run:
         shutil.rmtree(f"{self.data}/{name}", ignore_errors=True)
         return self.folder(name)
 
-    def pictures(self):
+    def images(self):
         """[(path, label)], as the class folders have them."""
-        paths = sorted(glob.glob(f"{self.data}/pictures/*/*"))
+        paths = sorted(glob.glob(f"{self.data}/images/*/*"))
         labels = {c: i for i, c in enumerate(sorted({os.path.dirname(p) for p in paths}))}
         return [(p, labels[os.path.dirname(p)]) for p in paths]
 
@@ -171,7 +171,7 @@ class Run:
 
     def stream(self, make, count, digest, look, whole=False):
         """Elements one after another. make(endless): an iterator, over one epoch or without end.
-        count(element): how many records or pictures it holds. look(element): what digest.add is to
+        count(element): how many records or images it holds. look(element): what digest.add is to
         have of it. Seconds are counted from the first element, which tells of starting up. whole: what is timed is a
         second epoch, of a peer that makes elements in large pieces."""
         if self.checking:
@@ -349,15 +349,15 @@ def random_crop(width, height, rng):
     return (width - side) // 2, (height - side) // 2, side, side
 
 
-def opencv_crop(picture):
-    """A random crop of OpenCV's picture, mirrored or not, resized (INTER_LINEAR), as RGB."""
+def opencv_crop(image):
+    """A random crop of OpenCV's image, mirrored or not, resized (INTER_LINEAR), as RGB."""
     import cv2
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     x, y, w, h = random_crop(width, height, random)
-    picture = cv2.resize(picture[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
+    image = cv2.resize(image[y:y + h, x:x + w], (IMAGE_SIZE, IMAGE_SIZE))
     if random.random() < 0.5:
-        picture = cv2.flip(picture, 1)
-    return cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
+        image = cv2.flip(image, 1)
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 def opencv_load(path):
@@ -368,7 +368,7 @@ def opencv_load(path):
 
 
 def opencv_record(record):
-    """The same of the picture in an Example."""
+    """The same of the image in an Example."""
     import cv2
     import numpy as np
     cv2.setNumThreads(0)

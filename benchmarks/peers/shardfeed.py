@@ -1,5 +1,5 @@
 """shardfeed: its Python package, as training uses it, and its program for work on whole datasets and for the
-pictures."""
+images."""
 
 import glob
 import json
@@ -144,8 +144,8 @@ def convert(run, kind, source, count, *arguments):
             lambda: frames.digest(sorted(glob.glob(f"{folder}/train-*-of-00016"))))
 
 
-def convert_pictures(run, *arguments):
-    convert(run, "imagefolder", f"{run.data}/pictures", len(run.pictures()), *arguments)
+def convert_images(run, *arguments):
+    convert(run, "imagefolder", f"{run.data}/images", len(run.images()), *arguments)
 
 
 def convert_rows(run, kind):
@@ -235,8 +235,8 @@ WORKLOADS = {
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
     "write_small_gzip": {"": lambda run: write(run, "small_gzip", "gzip")},
-    "convert_pictures": {"": lambda run: convert_pictures(run, "--jpeg", "keep"),
-                         "seekable JPEG": convert_pictures},
+    "convert_images": {"": lambda run: convert_images(run, "--jpeg", "keep"),
+                         "seekable JPEG": convert_images},
     "convert_csv": {"": lambda run: convert_rows(run, "csv")},
     "convert_jsonl": {"": lambda run: convert_rows(run, "jsonl")},
     "verify_large": {"": lambda run: verify(run, "large")},
@@ -254,7 +254,7 @@ WORKLOADS = {
 
 
 def prepare(run):
-    """The indexes, the pictures as seekable JPEGs, and GZIP as shardfeed writes it."""
+    """The indexes, the images as seekable JPEGs, and GZIP as shardfeed writes it."""
     for kind in run.kinds():
         if run.shards(kind):
             program(run, "index", run.spec(kind))

@@ -1,4 +1,4 @@
-"""SPDL: its FFmpeg decoders on threads, pictures decoded whole, for it has no random crop; and its threads with
+"""SPDL: its FFmpeg decoders on threads, images decoded whole, for it has no random crop; and its threads with
 OpenCV. Needs FFmpeg's libraries."""
 
 import random
@@ -22,7 +22,7 @@ def available():
 def image(run, crops=False):
     import spdl.io
     from spdl.pipeline import PipelineBuilder
-    found = run.pictures()
+    found = run.images()
     paths = [found[i % len(found)][0] for i in range(run.count("large"))]
 
     def source(without_end):
@@ -58,8 +58,8 @@ def image(run, crops=False):
 
 
 WORKLOADS = {
-    "image": {"whole pictures": image, "OpenCV": lambda run: image(run, True)},
-    "image_paced": {"whole pictures": image, "OpenCV": lambda run: image(run, True)},
+    "image": {"whole images": image, "OpenCV": lambda run: image(run, True)},
+    "image_paced": {"whole images": image, "OpenCV": lambda run: image(run, True)},
 }
 
 if __name__ == "__main__":

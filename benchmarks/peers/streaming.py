@@ -1,4 +1,4 @@
-"""MosaicML Streaming: MDS shards, read in place; pictures by DataLoader with two workers and OpenCV."""
+"""MosaicML Streaming: MDS shards, read in place; images by DataLoader with two workers and OpenCV."""
 
 import json
 import os
@@ -55,11 +55,11 @@ def image(run):
     torch.set_num_threads(1)
     streaming.base.util.clean_stale_shared_memory()
 
-    class Pictures(streaming.StreamingDataset):
+    class Images(streaming.StreamingDataset):
         def __getitem__(self, i):
             return opencv_record(super().__getitem__(i)["record"])
 
-    ds = Pictures(local=f"{run.data}/streaming/large", shuffle=True, shuffle_algo="py1e", batch_size=IMAGE_BATCH)
+    ds = Images(local=f"{run.data}/streaming/large", shuffle=True, shuffle_algo="py1e", batch_size=IMAGE_BATCH)
     loader = torch.utils.data.DataLoader(ds, IMAGE_BATCH, num_workers=run.threads, persistent_workers=True,
                                          prefetch_factor=4)
     run.columns(protocol.epochs(lambda: loader), len, lambda batch: {"image": batch.numpy()})

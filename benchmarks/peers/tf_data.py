@@ -144,12 +144,12 @@ def image(run, kind, antialias):
             size, tf.zeros([1, 0, 4]), aspect_ratio_range=(3 / 4, 4 / 3), area_range=(0.08, 1),
             max_attempts=10, use_image_if_no_bounding_boxes=True)
         window = tf.stack([begin[0], begin[1], extent[0], extent[1]])
-        picture = tf.io.decode_and_crop_jpeg(parsed["image/encoded"], window, channels=3,
+        image = tf.io.decode_and_crop_jpeg(parsed["image/encoded"], window, channels=3,
                                              dct_method="INTEGER_FAST")
-        picture = tf.image.resize(picture, [IMAGE_SIZE, IMAGE_SIZE], method="bilinear",
+        image = tf.image.resize(image, [IMAGE_SIZE, IMAGE_SIZE], method="bilinear",
                                   antialias=antialias)
-        picture = tf.image.random_flip_left_right(picture)
-        return tf.cast(tf.clip_by_value(picture, 0, 255), tf.uint8), parsed["image/class/label"]
+        image = tf.image.random_flip_left_right(image)
+        return tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8), parsed["image/class/label"]
 
     def make(without_end):
         ds = repeated(records(run, kind, parallel=4), without_end)
@@ -201,17 +201,17 @@ def write_examples(examples, folder):
     return paths
 
 
-def convert_pictures(run):
+def convert_images(run):
     import PIL.Image
-    found = run.pictures()
+    found = run.images()
     folder = run.fresh_folder("tf_data/converted")
 
     def examples():
         for path, label in found:
             with open(path, "rb") as file:
                 data = file.read()
-            with PIL.Image.open(path) as picture:
-                width, height = picture.size
+            with PIL.Image.open(path) as image:
+                width, height = image.size
             name = os.path.basename(os.path.dirname(path))
             yield {"image/encoded": data, "image/format": b"jpeg", "image/height": height,
                    "image/width": width, "image/class/label": label,
@@ -335,7 +335,7 @@ WORKLOADS = {
     "write_large": {"": lambda run: write(run, "large")},
     "write_small": {"": lambda run: write(run, "small")},
     "write_small_gzip": {"": lambda run: write(run, "small_gzip", "GZIP")},
-    "convert_pictures": {"": convert_pictures},
+    "convert_images": {"": convert_images},
     "convert_csv": {"": lambda run: convert_rows(run, "csv")},
     "convert_jsonl": {"": lambda run: convert_rows(run, "jsonl")},
     "verify_large": {"": lambda run: verify(run, "large")},

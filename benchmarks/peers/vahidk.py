@@ -1,4 +1,4 @@
-"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow; it checks no CRC. Pictures by DataLoader
+"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow; it checks no CRC. Images by DataLoader
 with two workers, which share each shard by its index, and OpenCV."""
 
 import sys
@@ -13,7 +13,7 @@ CRC = False
 
 
 def prepare(run):
-    """Indexes of the pictures."""
+    """Indexes of the images."""
     if "large" not in run.kinds():
         return
     for path in run.shards("large"):

@@ -1,4 +1,4 @@
-"""WebDataset: tars, one file a record; pictures by its loader with two workers and OpenCV."""
+"""WebDataset: tars, one file a record; images by its loader with two workers and OpenCV."""
 
 import glob
 import sys

@@ -21,7 +21,7 @@ void AppendVarint(uint64_t value, std::string* out) {
 
 // Appends `message`, which stands so many fields down the path.
 absl::Status Rewrite(std::string_view message, size_t depth, std::string_view name,
-                     const PictureRewriter& rewriter, std::string* out) {
+                     const ImageRewriter& rewriter, std::string* out) {
   const char* at = message.data();
   const char* const end = at + message.size();
   while (at != end) {
@@ -55,8 +55,8 @@ absl::Status Rewrite(std::string_view message, size_t depth, std::string_view na
 
 }  // namespace
 
-absl::Status RewriteExamplePictures(std::string_view record, std::string_view name,
-                                    const PictureRewriter& rewriter, std::string* out) {
+absl::Status RewriteExampleImages(std::string_view record, std::string_view name,
+                                  const ImageRewriter& rewriter, std::string* out) {
   return Rewrite(record, 0, name, rewriter, out);
 }
 

@@ -1,4 +1,4 @@
-// Pictures inside of records: the values of the bytes features of a serialised tf.train.Example or,
+// Images inside of records: the values of the bytes features of a serialised tf.train.Example or,
 // for the context, SequenceExample.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_EXAMPLE_IMAGES_H_
@@ -17,8 +17,8 @@ namespace shardfeed {
 // which record it is, for notes and errors. Thread safe.
 //
 // ResourceExhausted: there is not enough memory.
-absl::Status RewriteExamplePictures(std::string_view record, std::string_view name,
-                                    const PictureRewriter& rewriter, std::string* out);
+absl::Status RewriteExampleImages(std::string_view record, std::string_view name,
+                                  const ImageRewriter& rewriter, std::string* out);
 
 }  // namespace shardfeed
 

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "b
 
 }  // namespace
 
-bool IsPictureName(std::string_view path) {
+bool IsImageName(std::string_view path) {
   const size_t dot = path.rfind('.');
   if (dot == std::string_view::npos || path.size() - dot - 1 > 4) return false;
   char lower[4];
@@ -26,16 +26,16 @@ bool IsPictureName(std::string_view path) {
          kSuffixes.end();
 }
 
-std::string PictureSuffixes() { return fmt::format("{}", fmt::join(kSuffixes, ", ")); }
+std::string ImageSuffixes() { return fmt::format("{}", fmt::join(kSuffixes, ", ")); }
 
-absl::Status AddPicture(const std::string& path, std::string_view name, std::string_view bytes,
-                        const PictureRewriter& rewriter, ExampleBuilder& builder) {
+absl::Status AddImage(const std::string& path, std::string_view name, std::string_view bytes,
+                      const ImageRewriter& rewriter, ExampleBuilder& builder) {
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   if (!header.ok()) {
     return absl::Status(header.status().code(),
                         fmt::format("{}: {}", path, std::string(header.status().message())));
   }
-  absl::StatusOr<StoredPicture> stored = rewriter.Rewrite(path, *header, bytes);
+  absl::StatusOr<StoredImage> stored = rewriter.Rewrite(path, *header, bytes);
   if (!stored.ok()) return stored.status();
   // In the order of their names, which is that of the record.
   builder.AddBorrowedBytes("image/encoded", stored->bytes);

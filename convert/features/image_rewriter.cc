@@ -13,15 +13,14 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kNamed = 100;
-// A rare huge picture does not hold its memory for ever.
+// A rare huge image does not hold its memory for ever.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
 }  // namespace
 
-absl::StatusOr<StoredPicture> PictureRewriter::Rewrite(std::string_view name,
-                                                       const ImageHeader& header,
-                                                       std::string_view bytes) const {
-  if (keeps_all()) return StoredPicture{bytes, header};
+absl::StatusOr<StoredImage> ImageRewriter::Rewrite(std::string_view name, const ImageHeader& header,
+                                                   std::string_view bytes) const {
+  if (keeps_all()) return StoredImage{bytes, header};
   const bool too_large = options_.resize_shorter > 0 &&
                          std::min(header.width, header.height) > options_.resize_shorter;
   if (header.format != "jpeg") {
@@ -29,16 +28,15 @@ absl::StatusOr<StoredPicture> PictureRewriter::Rewrite(std::string_view name,
       const std::lock_guard<std::mutex> lock(mutex_);
       ++counts_.not_resized;
     }
-    return StoredPicture{bytes, header};
+    return StoredImage{bytes, header};
   }
   if (too_large) return Resize(name, header, bytes);
-  if (options_.jpeg == JpegMode::kKeep) return StoredPicture{bytes, header};
+  if (options_.jpeg == JpegMode::kKeep) return StoredImage{bytes, header};
   return MakeSeekable(name, header, bytes);
 }
 
-absl::StatusOr<StoredPicture> PictureRewriter::Resize(std::string_view name,
-                                                      const ImageHeader& header,
-                                                      std::string_view bytes) const {
+absl::StatusOr<StoredImage> ImageRewriter::Resize(std::string_view name, const ImageHeader& header,
+                                                  std::string_view bytes) const {
   thread_local std::string resized;
   if (resized.capacity() > kKeptBytes) std::string().swap(resized);
   JpegResizeOptions resizing;
@@ -49,7 +47,7 @@ absl::StatusOr<StoredPicture> PictureRewriter::Resize(std::string_view name,
   if (size.ok() && size->width > 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     ++counts_.resized;
-    StoredPicture stored{resized, header};
+    StoredImage stored{resized, header};
     stored.header.width = size->width;
     stored.header.height = size->height;
     if (header.channels > 3) stored.header.channels = 3;
@@ -64,10 +62,10 @@ absl::StatusOr<StoredPicture> PictureRewriter::Resize(std::string_view name,
     return absl::Status(size.status().code(),
                         fmt::format("{}: {}", name, std::string(size.status().message())));
   }
-  return StoredPicture{bytes, header};
+  return StoredImage{bytes, header};
 }
 
-void PictureRewriter::CountDamaged(std::string_view name, std::string what) const {
+void ImageRewriter::CountDamaged(std::string_view name, std::string what) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_.damaged;
   auto& names = counts_.damaged_names;
@@ -75,9 +73,9 @@ void PictureRewriter::CountDamaged(std::string_view name, std::string what) cons
   if (names.size() > kNamed) names.erase(std::prev(names.end()));
 }
 
-absl::StatusOr<StoredPicture> PictureRewriter::MakeSeekable(std::string_view name,
-                                                            const ImageHeader& header,
-                                                            std::string_view bytes) const {
+absl::StatusOr<StoredImage> ImageRewriter::MakeSeekable(std::string_view name,
+                                                        const ImageHeader& header,
+                                                        std::string_view bytes) const {
   thread_local std::string seekable;
   if (seekable.capacity() > kKeptBytes) std::string().swap(seekable);
   absl::StatusOr<SeekableJpeg> result = shardfeed::MakeSeekable(bytes, {}, &seekable);
@@ -87,35 +85,35 @@ absl::StatusOr<StoredPicture> PictureRewriter::MakeSeekable(std::string_view nam
   }
   if (result->outcome == SeekableJpeg::Outcome::kDamaged) {
     CountDamaged(name, std::move(result->reason));
-    return StoredPicture{bytes, header};
+    return StoredImage{bytes, header};
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (result->outcome == SeekableJpeg::Outcome::kRewritten) {
     ++counts_.rewritten;
-    return StoredPicture{seekable, header};
+    return StoredImage{seekable, header};
   }
   ++counts_.kept[result->outcome == SeekableJpeg::Outcome::kAlready ? "seekable already"
                                                                     : result->reason];
-  return StoredPicture{bytes, header};
+  return StoredImage{bytes, header};
 }
 
-absl::StatusOr<std::string_view> PictureRewriter::RewriteJpeg(std::string_view name,
-                                                              std::string_view bytes) const {
+absl::StatusOr<std::string_view> ImageRewriter::RewriteJpeg(std::string_view name,
+                                                            std::string_view bytes) const {
   if (keeps_all() || !bytes.starts_with(kJpegMagic)) return bytes;
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   // Damaged so early that not even its size is told: MakeSeekable says what is wrong.
   if (!header.ok()) header = ImageHeader{.format = "jpeg"};
-  absl::StatusOr<StoredPicture> stored = Rewrite(name, *header, bytes);
+  absl::StatusOr<StoredImage> stored = Rewrite(name, *header, bytes);
   if (!stored.ok()) return stored.status();
   return stored->bytes;
 }
 
-void PictureRewriter::Reset() {
+void ImageRewriter::Reset() {
   const std::lock_guard<std::mutex> lock(mutex_);
   counts_ = {};
 }
 
-std::vector<std::string> PictureRewriter::notes() const {
+std::vector<std::string> ImageRewriter::notes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::string> notes;
   if (counts_.resized > 0) {
@@ -125,7 +123,7 @@ std::vector<std::string> PictureRewriter::notes() const {
   }
   if (counts_.not_resized > 0) {
     notes.push_back(fmt::format("{} larger {} kept: only JPEGs are shrunk", counts_.not_resized,
-                                counts_.not_resized == 1 ? "picture was" : "pictures were"));
+                                counts_.not_resized == 1 ? "image was" : "images were"));
   }
   if (counts_.rewritten > 0) {
     notes.push_back(fmt::format("{} {} rewritten losslessly to be seekable", counts_.rewritten,

@@ -1,4 +1,4 @@
-// What becomes of pictures on their way into a dataset: JPEGs are made seekable
+// What becomes of images on their way into a dataset: JPEGs are made seekable
 // (docs/seekable_jpeg.md), or all are kept as they are. Counts what happened, for the notes of a
 // source.
 
@@ -22,16 +22,16 @@ enum class JpegMode {
   kKeep,      // all bytes as they are, and not looked at
 };
 
-struct PictureOptions {
+struct ImageOptions {
   JpegMode jpeg = JpegMode::kSeekable;
   // JPEGs whose shorter side is longer than this, in pixels, are shrunk to it, which loses detail,
-  // and encoded with `quality` (1 to 100). 0: none are. Other pictures are kept.
+  // and encoded with `quality` (1 to 100). 0: none are. Other images are kept.
   uint32_t resize_shorter = 0;
   int quality = 90;
 };
 
-// What is stored of a picture.
-struct StoredPicture {
+// What is stored of an image.
+struct StoredImage {
   // The bytes given, or memory of the thread that lives until its next call.
   std::string_view bytes;
   ImageHeader header;  // of these bytes
@@ -41,24 +41,24 @@ struct StoredPicture {
 inline constexpr std::string_view kJpegMagic = "\xff\xd8\xff";
 
 // Thread safe.
-class PictureRewriter {
+class ImageRewriter {
  public:
-  explicit PictureRewriter(const PictureOptions& options) : options_(options) {}
+  explicit ImageRewriter(const ImageOptions& options) : options_(options) {}
 
-  // Whether every picture is kept as it is.
+  // Whether every image is kept as it is.
   bool keeps_all() const {
     return options_.jpeg == JpegMode::kKeep && options_.resize_shorter == 0;
   }
 
-  // Whether the size of what is stored may be far from that of the picture.
+  // Whether the size of what is stored may be far from that of the image.
   bool resizes() const { return options_.resize_shorter > 0; }
 
-  // What to store of a picture whose header is `header`. Pictures that cannot be rewritten are
+  // What to store of an image whose header is `header`. Images that cannot be rewritten are
   // kept. `name` is for notes and errors.
   //
   // ResourceExhausted: there is not enough memory.
-  absl::StatusOr<StoredPicture> Rewrite(std::string_view name, const ImageHeader& header,
-                                        std::string_view bytes) const;
+  absl::StatusOr<StoredImage> Rewrite(std::string_view name, const ImageHeader& header,
+                                      std::string_view bytes) const;
 
   // The same for bytes of any kind: those that are no JPEG are kept.
   absl::StatusOr<std::string_view> RewriteJpeg(std::string_view name, std::string_view bytes) const;
@@ -73,7 +73,7 @@ class PictureRewriter {
  private:
   struct Counts {
     uint64_t resized = 0;
-    uint64_t not_resized = 0;  // pictures of other formats
+    uint64_t not_resized = 0;  // images of other formats
     uint64_t rewritten = 0;
     uint64_t damaged = 0;
     std::map<std::string, uint64_t> kept;  // by the reason, without the damaged
@@ -81,13 +81,13 @@ class PictureRewriter {
     std::map<std::string, std::string, std::less<>> damaged_names;
   };
 
-  absl::StatusOr<StoredPicture> Resize(std::string_view name, const ImageHeader& header,
-                                       std::string_view bytes) const;
-  absl::StatusOr<StoredPicture> MakeSeekable(std::string_view name, const ImageHeader& header,
-                                             std::string_view bytes) const;
+  absl::StatusOr<StoredImage> Resize(std::string_view name, const ImageHeader& header,
+                                     std::string_view bytes) const;
+  absl::StatusOr<StoredImage> MakeSeekable(std::string_view name, const ImageHeader& header,
+                                           std::string_view bytes) const;
   void CountDamaged(std::string_view name, std::string what) const;
 
-  const PictureOptions options_;
+  const ImageOptions options_;
   mutable std::mutex mutex_;
   mutable Counts counts_;  // guarded by mutex_
 };

@@ -58,7 +58,7 @@ absl::Status LabelFile::Parse() {
 
 absl::Status LabelFile::Add(std::string_view name, std::string_view label, uint64_t line) {
   while (name.starts_with("./")) name.remove_prefix(2);
-  if (name.empty()) return ErrorAt(line, "no name of a picture");
+  if (name.empty()) return ErrorAt(line, "no name of an image");
   if (label.empty()) return ErrorAt(line, fmt::format("no label for {}", Excerpt(name)));
   if (!labels_.emplace(name, label).second) {
     return ErrorAt(line, fmt::format("{} has a label already, further up", Excerpt(name)));
@@ -97,7 +97,7 @@ absl::Status LabelFile::ParseTable(char delimiter) {
       if (label_column == 0 && num_columns == 2) label_column = 1;
       if (label_column == 0) {
         return ErrorAt(line, num_columns < 2
-                                 ? "one column; wanted are two: the picture's name and its label"
+                                 ? "one column; wanted are two: the image's name and its label"
                                  : fmt::format("{} columns, none of which is named \"label\"; "
                                                "which is it?",
                                                num_columns));

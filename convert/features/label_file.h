@@ -1,4 +1,4 @@
-// Labels of pictures, from a file beside them.
+// Labels of images, from a file beside them.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_LABEL_FILE_H_
 #define SHARDFEED_CONVERT_FEATURES_LABEL_FILE_H_
@@ -17,11 +17,11 @@ namespace shardfeed {
 
 // Two forms, told by the file's name:
 //
-//   *.csv, *.tsv   a table with a header. The first column names the picture; the label is in the
+//   *.csv, *.tsv   a table with a header. The first column names the image; the label is in the
 //                  column "label" or, where there are just two columns, in the other one
 //   all others     lines "NAME LABEL", split at their tab or, without one, at their last blank
 //
-// NAME is the path below the source, with or without the picture's suffix. A label is a number if
+// NAME is the path below the source, with or without the image's suffix. A label is a number if
 // all labels of the file are integers from 0 on, otherwise the name of a class.
 //
 // The file is held in memory, with about 60 bytes for each label. Immutable, thread safe.
@@ -34,7 +34,7 @@ class LabelFile {
   LabelFile(LabelFile&&) = default;
   LabelFile& operator=(LabelFile&&) = default;
 
-  // The label of the picture at `name`, as it stands in the file; nothing if it has none.
+  // The label of the image at `name`, as it stands in the file; nothing if it has none.
   std::optional<std::string_view> Find(std::string_view name) const;
 
   bool is_numeric() const { return is_numeric_; }

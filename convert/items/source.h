@@ -54,7 +54,7 @@ class Source {
   virtual uint64_t mean_record_bytes() const { return 0; }
   // The names of the classes 0, 1 ... of image/class/label; empty where they have none.
   virtual std::vector<std::string> class_names() const { return {}; }
-  // Notes for the user, such as "skipped 2 files that are not pictures: a/Thumbs.db, ...".
+  // Notes for the user, such as "skipped 2 files that are not images: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
   // The same about the records that were built since the last ForgetBuilt, each of them once. Not
   // for the manifest: records of shards that are taken over from an interrupted run are not built.
@@ -69,7 +69,7 @@ class Source {
   // until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
 
-  // What tells the item from others for good, whatever comes before or after it: a picture's path,
+  // What tells the item from others for good, whatever comes before or after it: an image's path,
   // a row, a key. Thread safe; may read the item's files.
   virtual absl::Status AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);

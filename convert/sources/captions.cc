@@ -26,14 +26,14 @@ static_assert(WholeFile::kPadding >= kJsonPadding);
 constexpr std::array<std::string_view, 6> kOwnFeatures = {
     "text", "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
 
-// A picture and what stands beside it.
+// An image and what stands beside it.
 struct Pair {
   std::string_view stem;
-  std::string_view picture;  // name; empty: a text without a picture
+  std::string_view image;  // name; empty: a text without an image
   uint64_t bytes = 0;
   bool has_text = false;
   bool has_json = false;
-  std::string_view second_picture;  // of the same stem
+  std::string_view second_image;  // of the same stem
 };
 
 std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfind('.')); }
@@ -43,7 +43,7 @@ class CaptionsSource : public Source {
   CaptionsSource(std::vector<std::string> folders, CaptionsOptions options)
       : tree_(std::move(folders)),
         options_(std::move(options)),
-        pictures_(options_.pictures),
+        images_(options_.images),
         schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
@@ -51,13 +51,12 @@ class CaptionsSource : public Source {
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
   uint64_t mean_record_bytes() const override {
-    return num_records_ == 0 || pictures_.resizes()
-               ? 0
-               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+    return num_records_ == 0 || images_.resizes() ? 0
+                                                  : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
   std::vector<std::string> notes() const override;
-  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
-  void ForgetBuilt() override { pictures_.Reset(); }
+  std::vector<std::string> built_notes() const override { return images_.notes(); }
+  void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -85,7 +84,7 @@ class CaptionsSource : public Source {
 
   FileTree tree_;
   const CaptionsOptions options_;
-  PictureRewriter pictures_;
+  ImageRewriter images_;
   JsonSchema schema_;
   WholeFile json_;
   uint64_t num_pairs_ = 0;  // with those that were left out
@@ -104,13 +103,13 @@ std::vector<Pair> CaptionsSource::PairsOf(const FolderListing& listing) {
     Pair one;
     const std::string_view name = listing.name(i);
     one.stem = StemOf(name);
-    if (IsPictureName(name)) {
-      one.picture = name;
+    if (IsImageName(name)) {
+      one.image = name;
       one.bytes = listing.file_size(i);
     }
     one.has_text = name.ends_with(".txt");
     one.has_json = name.ends_with(".json");
-    if (!one.picture.empty() || one.has_text || one.has_json) found.push_back(one);
+    if (!one.image.empty() || one.has_text || one.has_json) found.push_back(one);
   }
   // Names of one stem need not be neighbours: "a-b.jpg" stands before "a.jpg", and "a.b.jpg" after.
   std::stable_sort(found.begin(), found.end(),
@@ -124,12 +123,12 @@ std::vector<Pair> CaptionsSource::PairsOf(const FolderListing& listing) {
     Pair& pair = pairs.back();
     pair.has_text |= one.has_text;
     pair.has_json |= one.has_json;
-    if (one.picture.empty()) continue;
-    if (pair.picture.empty()) {
-      pair.picture = one.picture;
+    if (one.image.empty()) continue;
+    if (pair.image.empty()) {
+      pair.image = one.image;
       pair.bytes = one.bytes;
     } else {
-      pair.second_picture = one.picture;
+      pair.second_image = one.image;
     }
   }
   return pairs;
@@ -167,16 +166,16 @@ absl::Status CaptionsSource::ScanJson(const std::string& path) {
 }
 
 absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair& pair) {
-  const std::string path = PathOf(folder, pair.picture);
-  if (!pair.second_picture.empty()) {
+  const std::string path = PathOf(folder, pair.image);
+  if (!pair.second_image.empty()) {
     return absl::DataLossError(
         fmt::format("{}: {} has the same name but for the suffix, so the text beside them is of "
                     "which? Rename one",
-                    path, pair.second_picture));
+                    path, pair.second_image));
   }
   if (pair.bytes == 0) {
     return absl::DataLossError(
-        fmt::format("{}: the file is empty; remove it, or get the picture again", path));
+        fmt::format("{}: the file is empty; remove it, or get the image again", path));
   }
   if (!pair.has_text && !pair.has_json) {
     return absl::DataLossError(fmt::format("{}: no text beside it: {}.txt or {}.json is wanted",
@@ -194,7 +193,7 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
     const EntryKind kind = folder.listing.kind(i);
     const std::string_view name = folder.listing.name(i);
     if (kind == EntryKind::kFile) FileTree::AddTo(fingerprint_, folder, i);
-    const bool fits = IsPictureName(name) || name.ends_with(".txt") || name.ends_with(".json");
+    const bool fits = IsImageName(name) || name.ends_with(".txt") || name.ends_with(".json");
     if (fits && kind == EntryKind::kBrokenLink) {
       const absl::Status defect =
           absl::NotFoundError(fmt::format("{}: the link leads to no file", PathOf(folder, name)));
@@ -206,7 +205,7 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
     }
   }
   for (const Pair& pair : PairsOf(folder.listing)) {
-    if (pair.picture.empty()) {
+    if (pair.image.empty()) {
       other_files_.Add(
           PathOf(folder, fmt::format("{}.{}", pair.stem, pair.has_text ? "txt" : "json")));
       continue;
@@ -244,7 +243,7 @@ absl::Status CaptionsSource::Scan(std::stop_token stop,
   if (!status.ok()) return status;
   if (num_records_ == 0) {
     return absl::DataLossError(
-        fmt::format("{}: no pictures (files named {})", tree_.PathOf(0, ""), PictureSuffixes()));
+        fmt::format("{}: no images (files named {})", tree_.PathOf(0, ""), ImageSuffixes()));
   }
   absl::Status columns = schema_.CheckColumns();
   if (columns.ok()) return columns;
@@ -256,7 +255,7 @@ std::vector<std::string> CaptionsSource::notes() const {
   std::vector<std::string> notes;
   if (other_files_.count() > 0) {
     notes.push_back("skipped " +
-                    other_files_.Text("file", "files", "that are no picture and no text of one"));
+                    other_files_.Text("file", "files", "that are no image and no text of one"));
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
@@ -279,15 +278,15 @@ absl::Status CaptionsSource::ForEach(const std::function<absl::Status(const Item
 
 absl::Status CaptionsSource::ForEachPair(
     const std::function<absl::Status(const Item&)>& sink) const {
-  std::string bytes;  // which texts there are, then the picture's path
+  std::string bytes;  // which texts there are, then the image's path
   return tree_.ForEachFolder(
       /*with_sizes=*/false,
       [&](const FileTree::Folder& folder) -> absl::Status {
         for (const Pair& pair : PairsOf(folder.listing)) {
-          if (pair.picture.empty()) continue;
+          if (pair.image.empty()) continue;
           bytes.assign(1, static_cast<char>((pair.has_text ? 1 : 0) | (pair.has_json ? 2 : 0)));
           bytes += folder.path;
-          bytes += pair.picture;
+          bytes += pair.image;
           Item item;
           item.bytes = bytes;
           item.file = folder.root;
@@ -299,16 +298,16 @@ absl::Status CaptionsSource::ForEachPair(
 }
 
 absl::Status CaptionsSource::Build(const Item& item, ExampleBuilder& builder) const {
-  thread_local WholeFile picture_file;
+  thread_local WholeFile image_file;
   thread_local WholeFile text_file;
   thread_local WholeFile json_file;
   const bool has_text = (item.bytes[0] & 1) != 0;
   const bool has_json = (item.bytes[0] & 2) != 0;
   const std::string_view name = item.bytes.substr(1);
   const std::string path = tree_.PathOf(item.file, name);
-  absl::StatusOr<std::string_view> picture = picture_file.Read(path);
-  if (!picture.ok()) return picture.status();
-  absl::Status status = AddPicture(path, name, *picture, pictures_, builder);
+  absl::StatusOr<std::string_view> image = image_file.Read(path);
+  if (!image.ok()) return image.status();
+  absl::Status status = AddImage(path, name, *image, images_, builder);
   if (!status.ok()) return status;
   const std::string stem(StemOf(path));
   if (has_json) {
@@ -354,7 +353,7 @@ absl::Status CaptionsSource::VisitContent(
 
 absl::StatusOr<std::unique_ptr<Source>> MakeCaptionsSource(std::vector<std::string> folders,
                                                            CaptionsOptions options) {
-  if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
+  if (folders.empty()) return absl::InvalidArgumentError("no folders of images are named");
   return std::make_unique<CaptionsSource>(std::move(folders), std::move(options));
 }
 

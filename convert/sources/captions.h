@@ -1,4 +1,4 @@
-// Pictures with a text beside each: cat.jpg and cat.txt, cat.json or both.
+// Images with a text beside each: cat.jpg and cat.txt, cat.json or both.
 //
 // Features: those of images.h without labels, and
 //
@@ -24,15 +24,15 @@ struct CaptionsOptions {
   bool keep_json = false;
   // Of the keys of the JSON files, by dotted names, see JsonSchema.
   FeatureChoice choice;
-  PictureOptions pictures;
+  ImageOptions images;
 };
 
-// The pictures of each folder sorted by the bytes of their names without suffix, then those of the
+// The images of each folder sorted by the bytes of their names without suffix, then those of the
 // folders in it. Holds the names of no more than one folder and those it stands in, and the keys of
 // the JSON files, all of which Scan reads.
 //
-// InvalidArgument: no folders. DataLoss: no pictures; a picture that is none, is empty or has no
-// text beside it; two pictures of one name; JSON that cannot become features; text that is not
+// InvalidArgument: no folders. DataLoss: no images; an image that is none, is empty or has no
+// text beside it; two images of one name; JSON that cannot become features; text that is not
 // UTF-8. FailedPrecondition: files have changed since Scan. NotFound and the like: a file or folder
 // cannot be read.
 absl::StatusOr<std::unique_ptr<Source>> MakeCaptionsSource(std::vector<std::string> folders,

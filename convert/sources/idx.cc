@@ -92,7 +92,7 @@ class IdxSource : public Source {
     uint64_t value_bytes = 0;  // of one record
     uint64_t count() const { return dimensions[0]; }
   };
-  // A file of pictures, and of their labels.
+  // A file of images, and of their labels.
   struct Set {
     uint32_t images;
     std::optional<uint32_t> labels;
@@ -138,7 +138,7 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   const bool labels = type <= 0x0c && num_dimensions == 1;
   if (!images && !labels) {
     return files_.Error(
-        file, fmt::format("{} values in {} dimensions: wanted are pictures (unsigned bytes in 3 or "
+        file, fmt::format("{} values in {} dimensions: wanted are images (unsigned bytes in 3 or "
                           "4 dimensions) and labels (integers in 1 dimension)",
                           TypeName(type), num_dimensions));
   }
@@ -146,12 +146,12 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   for (int i = 1; i < num_dimensions; ++i) bytes *= array.dimensions[i];
   if (bytes == 0) {
     return files_.Error(
-        file, fmt::format("pictures of {}, which hold nothing",
+        file, fmt::format("images of {}, which hold nothing",
                           fmt::join(array.dimensions.begin() + 1, array.dimensions.end(), " x ")));
   }
   if (bytes > kMaxValueBytes) {
     return files_.Error(
-        file, fmt::format("pictures of {}, but a record holds at most 2 GiB",
+        file, fmt::format("images of {}, but a record holds at most 2 GiB",
                           fmt::join(array.dimensions.begin() + 1, array.dimensions.end(), " x ")));
   }
   array.value_bytes = static_cast<uint64_t>(bytes);
@@ -195,11 +195,11 @@ absl::Status IdxSource::FindSets() {
     }
   }
   if (sets_.empty()) {
-    return files_.Error(0, "labels, but no file of pictures is named");
+    return files_.Error(0, "labels, but no file of images is named");
   }
   if (!labels.empty() && labels.size() != sets_.size()) {
     return absl::DataLossError(
-        fmt::format("{}: {} files of pictures and {} of labels; each file of pictures needs one",
+        fmt::format("{}: {} files of images and {} of labels; each file of images needs one",
                     files_.path(0), sets_.size(), labels.size()));
   }
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -207,7 +207,7 @@ absl::Status IdxSource::FindSets() {
     if (arrays_[labels[i]].count() == arrays_[sets_[i].images].count()) continue;
     return files_.Error(
         sets_[i].images,
-        fmt::format("{} pictures, but {} holds {} labels", arrays_[sets_[i].images].count(),
+        fmt::format("{} images, but {} holds {} labels", arrays_[sets_[i].images].count(),
                     files_.path(labels[i]), arrays_[labels[i]].count()));
   }
   return absl::OkStatus();
@@ -230,7 +230,7 @@ absl::Status IdxSource::Scan(std::stop_token stop,
   }
   if (absl::Status status = FindSets(); !status.ok()) return status;
   for (const Set& set : sets_) num_records_ += arrays_[set.images].count();
-  if (num_records_ == 0) return files_.Error(sets_[0].images, "no records: 0 pictures");
+  if (num_records_ == 0) return files_.Error(sets_[0].images, "no records: 0 images");
   return absl::OkStatus();
 }
 
@@ -268,9 +268,9 @@ absl::Status IdxSource::ForEach(const std::function<absl::Status(const Item&)>& 
       }
       bytes.resize(kLabelBytes);
       std::memcpy(bytes.data(), &label, sizeof(label));
-      absl::StatusOr<std::string_view> picture = NextRecord(set.images, **images);
-      if (!picture.ok()) return picture.status();
-      bytes += *picture;
+      absl::StatusOr<std::string_view> image = NextRecord(set.images, **images);
+      if (!image.ok()) return image.status();
+      bytes += *image;
       Item item;
       item.bytes = bytes;
       item.file = static_cast<uint32_t>(&set - sets_.data());

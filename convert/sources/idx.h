@@ -1,4 +1,4 @@
-// IDX files: pictures and labels as MNIST has them, plain or compressed with gzip.
+// IDX files: images and labels as MNIST has them, plain or compressed with gzip.
 //
 // Layout (yann.lecun.com/exdb/mnist): two zero bytes, a type (0x08 unsigned byte, 0x09 signed byte,
 // 0x0b int16, 0x0c int32), the number of dimensions, each dimension as a big-endian uint32, then
@@ -31,9 +31,9 @@ struct IdxOptions {
   std::optional<ClassMap> classes;  // names of the labels
 };
 
-// `paths` are files of pictures (unsigned bytes, three dimensions or four) and of labels (integers,
-// one dimension), in any order: the first file of labels goes with the first of pictures, and so
-// on; or there are no labels at all. An item's bytes are a label and a picture.
+// `paths` are files of images (unsigned bytes, three dimensions or four) and of labels (integers,
+// one dimension), in any order: the first file of labels goes with the first of images, and so
+// on; or there are no labels at all. An item's bytes are a label and an image.
 //
 // InvalidArgument: no paths. DataLoss: not IDX or another kind of it; counts that do not agree; a
 // file that is cut or goes on; a label that the class map does not have. FailedPrecondition: a file

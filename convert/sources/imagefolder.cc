@@ -24,7 +24,7 @@ namespace {
 class ImageFolderSource : public Source {
  public:
   ImageFolderSource(std::vector<std::string> folders, ImageFolderOptions options)
-      : roots_(std::move(folders)), options_(std::move(options)), pictures_(options_.pictures) {
+      : roots_(std::move(folders)), options_(std::move(options)), images_(options_.images) {
     for (std::string& root : roots_) {
       while (root.size() > 1 && root.ends_with('/')) root.pop_back();
     }
@@ -35,16 +35,15 @@ class ImageFolderSource : public Source {
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
   uint64_t mean_record_bytes() const override {
-    return num_records_ == 0 || pictures_.resizes()
-               ? 0
-               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+    return num_records_ == 0 || images_.resizes() ? 0
+                                                  : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
   std::vector<std::string> class_names() const override {
     return options_.classes ? options_.classes->NamesInOrder() : classes_;
   }
   std::vector<std::string> notes() const override;
-  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
-  void ForgetBuilt() override { pictures_.Reset(); }
+  std::vector<std::string> built_notes() const override { return images_.notes(); }
+  void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -60,7 +59,7 @@ class ImageFolderSource : public Source {
   struct ClassFolder {
     uint32_t root = 0;
     uint32_t label = 0;
-    uint64_t num_pictures = 0;
+    uint64_t num_images = 0;
   };
   // What stands in front of the path in an item's bytes.
   struct ItemPrefix {
@@ -78,7 +77,7 @@ class ImageFolderSource : public Source {
 
   std::vector<std::string> roots_;
   const ImageFolderOptions options_;
-  PictureRewriter pictures_;
+  ImageRewriter images_;
   std::vector<std::string> classes_;
   std::vector<int64_t> labels_;  // of the classes
   std::vector<ClassFolder> class_folders_;
@@ -86,7 +85,7 @@ class ImageFolderSource : public Source {
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
   uint64_t num_in_class_folders_ = 0;  // and not deeper
-  NameList not_pictures_;
+  NameList not_images_;
   NameList outside_classes_;
   NameList loops_;
 };
@@ -105,13 +104,13 @@ absl::Status ImageFolderSource::FindClasses() {
       return listing.status();
     }
     bool has_classes = false;
-    NameList pictures;
+    NameList images;
     for (size_t i = 0; i < listing->size(); ++i) {
       const std::string_view name = listing->name(i);
       if (listing->kind(i) != EntryKind::kFolder) {
-        const bool is_picture = listing->kind(i) == EntryKind::kFile && IsPictureName(name);
-        if (is_picture) pictures.Add(name);
-        (is_picture ? outside_classes_ : not_pictures_).Add(fmt::format("{}/{}", path, name));
+        const bool is_image = listing->kind(i) == EntryKind::kFile && IsImageName(name);
+        if (is_image) images.Add(name);
+        (is_image ? outside_classes_ : not_images_).Add(fmt::format("{}/{}", path, name));
         continue;
       }
       has_classes = true;
@@ -122,9 +121,9 @@ absl::Status ImageFolderSource::FindClasses() {
       roots_of_class[std::string(name)].push_back(root);
     }
     if (has_classes) continue;
-    if (pictures.count() > 0) {
+    if (images.count() > 0) {
       return absl::DataLossError(fmt::format(
-          "{}: {}; {}", path, pictures.Text("picture", "pictures", "in no class folder"), wanted));
+          "{}: {}; {}", path, images.Text("image", "images", "in no class folder"), wanted));
     }
     return absl::DataLossError(fmt::format(
         "{}: {}; {}", path,
@@ -157,25 +156,25 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
           if (stop.stop_requested()) return absl::CancelledError("interrupted");
           if (progress) progress(num_bytes_);
         }
-        const bool named_picture = IsPictureName(file.path);
-        if (named_picture && file.kind == EntryKind::kBrokenLink) {
+        const bool named_image = IsImageName(file.path);
+        if (named_image && file.kind == EntryKind::kBrokenLink) {
           const absl::Status defect =
               absl::NotFoundError(fmt::format("{}/{}: the link leads to no file", root, file.path));
           return LeaveOut(defect) ? absl::OkStatus() : defect;
         }
-        if (!named_picture || file.kind != EntryKind::kFile) {
-          not_pictures_.Add(fmt::format("{}/{}", root, file.path));
+        if (!named_image || file.kind != EntryKind::kFile) {
+          not_images_.Add(fmt::format("{}/{}", root, file.path));
           return absl::OkStatus();
         }
         if (file.size == 0 && !skips_defects()) {
           return absl::DataLossError(fmt::format(
-              "{}/{}: the file is empty; remove it, or get the picture again", root, file.path));
+              "{}/{}: the file is empty; remove it, or get the image again", root, file.path));
         }
         fingerprint_.Add(root);
         fingerprint_.Add(file.path);
         fingerprint_.Add(file.size);
         fingerprint_.Add(file.time);
-        ++folder.num_pictures;
+        ++folder.num_images;
         num_bytes_ += file.size;
         if (file.path.find('/', name.size() + 1) == std::string_view::npos) {
           ++num_in_class_folders_;
@@ -184,13 +183,13 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
       },
       [&](std::string_view path) { loops_.Add(fmt::format("{}/{}", root, path)); });
   if (!status.ok()) return status;
-  if (folder.num_pictures == 0) {
+  if (folder.num_images == 0) {
     return absl::DataLossError(
-        fmt::format("{}: no pictures (files named {}) in the folder of a class; remove it, or add "
+        fmt::format("{}: no images (files named {}) in the folder of a class; remove it, or add "
                     "some",
-                    PathOf(folder), PictureSuffixes()));
+                    PathOf(folder), ImageSuffixes()));
   }
-  num_records_ += folder.num_pictures;
+  num_records_ += folder.num_images;
   return absl::OkStatus();
 }
 
@@ -200,7 +199,7 @@ absl::Status ImageFolderSource::Scan(std::stop_token stop,
   labels_.clear();
   class_folders_.clear();
   num_records_ = num_bytes_ = num_in_class_folders_ = 0;
-  not_pictures_ = outside_classes_ = loops_ = NameList();
+  not_images_ = outside_classes_ = loops_ = NameList();
   fingerprint_ = {};
   if (absl::Status status = FindClasses(); !status.ok()) return status;
   for (ClassFolder& folder : class_folders_) {
@@ -213,12 +212,12 @@ absl::Status ImageFolderSource::Scan(std::stop_token stop,
 
 std::vector<std::string> ImageFolderSource::notes() const {
   std::vector<std::string> notes;
-  if (not_pictures_.count() > 0) {
-    notes.push_back("skipped " + not_pictures_.Text("file", "files", "not named like a picture"));
+  if (not_images_.count() > 0) {
+    notes.push_back("skipped " + not_images_.Text("file", "files", "not named like an image"));
   }
   if (outside_classes_.count() > 0) {
     notes.push_back("skipped " +
-                    outside_classes_.Text("picture", "pictures", "outside the class folders"));
+                    outside_classes_.Text("image", "images", "outside the class folders"));
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
@@ -226,7 +225,7 @@ std::vector<std::string> ImageFolderSource::notes() const {
   }
   if (num_in_class_folders_ == 0 && num_records_ > 0) {
     notes.push_back(fmt::format(
-        "the folders taken for classes ({}{}) hold no pictures themselves, only folders; if those "
+        "the folders taken for classes ({}{}) hold no images themselves, only folders; if those "
         "are the classes, convert each by itself",
         fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
         classes_.size() > 3 ? ", ..." : ""));
@@ -240,10 +239,10 @@ absl::Status ImageFolderSource::ForEach(
   for (const ClassFolder& folder : class_folders_) {
     const ItemPrefix prefix{folder.root, folder.label};
     bytes.assign(reinterpret_cast<const char*>(&prefix), sizeof(prefix));
-    uint64_t num_pictures = 0;
+    uint64_t num_images = 0;
     const auto visit = [&](const WalkedFile& file) -> absl::Status {
-      if (!IsPictureName(file.path) || file.kind != EntryKind::kFile) return absl::OkStatus();
-      ++num_pictures;
+      if (!IsImageName(file.path) || file.kind != EntryKind::kFile) return absl::OkStatus();
+      ++num_images;
       bytes.resize(sizeof(prefix));
       bytes += file.path;
       Item item;
@@ -254,11 +253,11 @@ absl::Status ImageFolderSource::ForEach(
     absl::Status status = WalkFolder(roots_[folder.root], classes_[folder.label],
                                      /*with_sizes=*/false, visit, [](std::string_view) {});
     if (!status.ok()) return status;
-    if (num_pictures != folder.num_pictures) {
+    if (num_images != folder.num_images) {
       return absl::FailedPreconditionError(
-          fmt::format("{}: changed while it was being read: {} pictures at first, then {}; run "
+          fmt::format("{}: changed while it was being read: {} images at first, then {}; run "
                       "again once it is complete",
-                      PathOf(folder), folder.num_pictures, num_pictures));
+                      PathOf(folder), folder.num_images, num_images));
     }
   }
   return absl::OkStatus();
@@ -278,7 +277,7 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   // In the order of their names, which is that of the record.
   builder.AddInt64("image/class/label", labels_[prefix.label]);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
-  return AddPicture(path, name, *bytes, pictures_, builder);
+  return AddImage(path, name, *bytes, images_, builder);
 }
 
 std::string ImageFolderSource::PathOf(const Item& item) const {
@@ -299,7 +298,7 @@ absl::Status ImageFolderSource::VisitContent(
 
 absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
                                                               ImageFolderOptions options) {
-  if (folders.empty()) return absl::InvalidArgumentError("no folders of pictures are named");
+  if (folders.empty()) return absl::InvalidArgumentError("no folders of images are named");
   return std::make_unique<ImageFolderSource>(std::move(folders), std::move(options));
 }
 

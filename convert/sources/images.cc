@@ -21,16 +21,15 @@ namespace {
 class ImagesSource : public Source {
  public:
   ImagesSource(std::vector<std::string> paths, ImagesOptions options)
-      : tree_(std::move(paths)), options_(std::move(options)), pictures_(options_.pictures) {}
+      : tree_(std::move(paths)), options_(std::move(options)), images_(options_.images) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return num_bytes_; }
   uint64_t mean_record_bytes() const override {
-    return num_records_ == 0 || pictures_.resizes()
-               ? 0
-               : num_bytes_ / num_records_ + kOtherFeatureBytes;
+    return num_records_ == 0 || images_.resizes() ? 0
+                                                  : num_bytes_ / num_records_ + kOtherFeatureBytes;
   }
   std::vector<std::string> class_names() const override {
     if (options_.classes) return options_.classes->NamesInOrder();
@@ -38,8 +37,8 @@ class ImagesSource : public Source {
     return {options_.labels->class_names().begin(), options_.labels->class_names().end()};
   }
   std::vector<std::string> notes() const override;
-  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
-  void ForgetBuilt() override { pictures_.Reset(); }
+  std::vector<std::string> built_notes() const override { return images_.notes(); }
+  void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status VisitContent(
@@ -59,13 +58,13 @@ class ImagesSource : public Source {
 
   FileTree tree_;
   const ImagesOptions options_;
-  PictureRewriter pictures_;
+  ImageRewriter images_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
-  uint64_t num_at_top_ = 0;                     // pictures that stand in no folder of a source
+  uint64_t num_at_top_ = 0;                     // images that stand in no folder of a source
   std::set<std::string, std::less<>> folders_;  // of the others, the first in their paths
-  NameList not_pictures_;
+  NameList not_images_;
   NameList loops_;
 };
 
@@ -74,20 +73,20 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
   if (kind == EntryKind::kFolder) return absl::OkStatus();
   const std::string name = fmt::format("{}{}", folder.path, folder.listing.name(i));
   const std::string path = tree_.PathOf(folder.root, name);
-  const bool named_picture = IsPictureName(name);
-  if (named_picture && kind == EntryKind::kBrokenLink) {
+  const bool named_image = IsImageName(name);
+  if (named_image && kind == EntryKind::kBrokenLink) {
     const absl::Status defect =
         absl::NotFoundError(fmt::format("{}: the link leads to no file", path));
     return LeaveOut(defect) ? absl::OkStatus() : defect;
   }
-  if (!named_picture || kind != EntryKind::kFile) {
-    not_pictures_.Add(path);
+  if (!named_image || kind != EntryKind::kFile) {
+    not_images_.Add(path);
     return absl::OkStatus();
   }
   // What can be left out is left to Build.
   if (folder.listing.file_size(i) == 0 && !skips_defects()) {
     return absl::DataLossError(
-        fmt::format("{}: the file is empty; remove it, or get the picture again", path));
+        fmt::format("{}: the file is empty; remove it, or get the image again", path));
   }
   if (options_.labels && !options_.labels->Find(name) && !skips_defects()) {
     return NoLabel(folder.root, name);
@@ -122,7 +121,7 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
                                 const std::function<void(uint64_t bytes)>& progress) {
   num_records_ = num_bytes_ = num_at_top_ = 0;
   folders_.clear();
-  not_pictures_ = loops_ = NameList();
+  not_images_ = loops_ = NameList();
   fingerprint_ = {};
   if (absl::Status status = CheckClasses(); !status.ok()) return status;
   absl::Status status = tree_.ForEachFolder(
@@ -139,29 +138,29 @@ absl::Status ImagesSource::Scan(std::stop_token stop,
   if (!status.ok()) return status;
   if (num_records_ == 0) {
     return absl::DataLossError(
-        fmt::format("{}: no pictures (files named {})", tree_.PathOf(0, ""), PictureSuffixes()));
+        fmt::format("{}: no images (files named {})", tree_.PathOf(0, ""), ImageSuffixes()));
   }
   return absl::OkStatus();
 }
 
 std::vector<std::string> ImagesSource::notes() const {
   std::vector<std::string> notes;
-  if (not_pictures_.count() > 0) {
-    notes.push_back("skipped " + not_pictures_.Text("file", "files", "not named like a picture"));
+  if (not_images_.count() > 0) {
+    notes.push_back("skipped " + not_images_.Text("file", "files", "not named like an image"));
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
                     loops_.Text("link", "links", "to a folder that the link itself stands in"));
   }
   if (options_.labels && options_.labels->size() > num_records_) {
-    notes.push_back(fmt::format("{}: {} of {} labels are of no picture", options_.labels->path(),
+    notes.push_back(fmt::format("{}: {} of {} labels are of no image", options_.labels->path(),
                                 options_.labels->size() - num_records_, options_.labels->size()));
   }
   if (!options_.labels && num_at_top_ == 0 && folders_.size() > 1) {
     NameList names;
     for (const std::string& name : folders_) names.Add(name);
     notes.push_back(fmt::format(
-        "all pictures stand in folders ({}); if those are classes, the kind imagefolder labels "
+        "all images stand in folders ({}); if those are classes, the kind imagefolder labels "
         "them",
         names.names()));
   }
@@ -175,7 +174,7 @@ absl::Status ImagesSource::ForEach(const std::function<absl::Status(const Item&)
       [&](const FileTree::Folder& folder) -> absl::Status {
         for (size_t i = 0; i < folder.listing.size(); ++i) {
           if (folder.listing.kind(i) != EntryKind::kFile) continue;
-          if (!IsPictureName(folder.listing.name(i))) continue;
+          if (!IsImageName(folder.listing.name(i))) continue;
           path.assign(folder.path);
           path += folder.listing.name(i);
           Item item;
@@ -218,7 +217,7 @@ absl::Status ImagesSource::Build(const Item& item, ExampleBuilder& builder) cons
   }
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
-  return AddPicture(path, item.bytes, *bytes, pictures_, builder);
+  return AddImage(path, item.bytes, *bytes, images_, builder);
 }
 
 absl::Status ImagesSource::VisitContent(
@@ -233,10 +232,10 @@ absl::Status ImagesSource::VisitContent(
 
 absl::StatusOr<std::unique_ptr<Source>> MakeImagesSource(std::vector<std::string> paths,
                                                          ImagesOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no pictures or folders are named");
+  if (paths.empty()) return absl::InvalidArgumentError("no images or folders are named");
   if (options.classes && !options.labels) {
     return absl::InvalidArgumentError(
-        "a class map says nothing about pictures without labels; give a label file, too");
+        "a class map says nothing about images without labels; give a label file, too");
   }
   return std::make_unique<ImagesSource>(std::move(paths), std::move(options));
 }

@@ -1,4 +1,4 @@
-// Pictures without class folders: a flat folder, or any tree of folders.
+// Images without class folders: a flat folder, or any tree of folders.
 //
 // Features:
 //
@@ -34,14 +34,14 @@ struct ImagesOptions {
   // Gives class names their numbers, or numbers their names. Without it, names are numbered in the
   // order of their bytes.
   std::optional<ClassMap> classes;
-  PictureOptions pictures;
+  ImageOptions images;
 };
 
-// The pictures of each folder sorted by the bytes of their names, then those of the folders in it.
-// Files count as pictures by their suffix, see picture.h; names that start with a dot are passed
+// The images of each folder sorted by the bytes of their names, then those of the folders in it.
+// Files count as images by their suffix, see image.h; names that start with a dot are passed
 // over.
 //
-// InvalidArgument: no paths, or classes without labels. DataLoss: no pictures; one that is none, is
+// InvalidArgument: no paths, or classes without labels. DataLoss: no images; one that is none, is
 // empty or lacks a label; a label that the class map does not have. FailedPrecondition: files were
 // added or removed since Scan. NotFound and the like: a file or folder cannot be read.
 absl::StatusOr<std::unique_ptr<Source>> MakeImagesSource(std::vector<std::string> paths,

@@ -6,7 +6,7 @@
 // Each array gives one feature, by the type of its values:
 //
 //   bool, int8 to int64, uint8 to uint64   int64, the row as a flat list; an error beyond int64
-//   uint8 with rows of two or more dimensions (pictures)   bytes: the row as it stands
+//   uint8 with rows of two or more dimensions (images)   bytes: the row as it stands
 //   float16, float32, float64              float, that is float32, the row as a flat list
 //   S (bytes of a fixed size)              bytes, without the zeros at the end
 //   U (text of a fixed size)               bytes, in UTF-8

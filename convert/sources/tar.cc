@@ -77,7 +77,7 @@ class TarSource : public Source {
   TarSource(std::vector<std::string> paths, TarOptions options)
       : files_(std::move(paths)),
         options_(std::move(options)),
-        pictures_(options_.pictures),
+        images_(options_.images),
         json_schema_(NewSchema()) {}
 
   absl::Status Scan(std::stop_token stop,
@@ -86,8 +86,8 @@ class TarSource : public Source {
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
   std::vector<std::string> notes() const override;
-  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
-  void ForgetBuilt() override { pictures_.Reset(); }
+  std::vector<std::string> built_notes() const override { return images_.notes(); }
+  void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item& item, ExampleBuilder& builder) const override;
   absl::Status AppendKey(const Item& item, std::string* key) const override;
@@ -164,7 +164,7 @@ class TarSource : public Source {
 
   InputFiles files_;
   const TarOptions options_;
-  PictureRewriter pictures_;
+  ImageRewriter images_;
   std::vector<Extension> extensions_;
   std::map<std::string, uint32_t, std::less<>> extension_of_name_;
   JsonSchema json_schema_;
@@ -539,8 +539,8 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
       if (!object.ok() || !json_schema_.Build(*object, builder).ok()) {
         return files_.Changed(item.file);
       }
-    } else if (!pictures_.keeps_all() && value.starts_with(kJpegMagic)) {
-      absl::StatusOr<std::string_view> stored = pictures_.RewriteJpeg(
+    } else if (!images_.keeps_all() && value.starts_with(kJpegMagic)) {
+      absl::StatusOr<std::string_view> stored = images_.RewriteJpeg(
           fmt::format("{}: {}.{}", files_.path(item.file), view.key, extension.name), value);
       if (!stored.ok()) return stored.status();
       // Copied: a record may have several.

@@ -34,7 +34,7 @@ struct TarOptions {
   // Of the keys of parsed JSON, by names such as "json.KEY", see JsonSchema.
   FeatureChoice choice;
   // Of members that are JPEGs.
-  PictureOptions pictures = {.jpeg = JpegMode::kKeep};
+  ImageOptions images = {.jpeg = JpegMode::kKeep};
 };
 
 // The records of the archives one after another. Nothing is unpacked: members of a plain archive

@@ -51,16 +51,16 @@ constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 
 class TfrecordSource : public Source {
  public:
-  TfrecordSource(ShardSet set, const PictureOptions& pictures)
-      : files_(set.paths), set_(std::move(set)), pictures_(pictures) {}
+  TfrecordSource(ShardSet set, const ImageOptions& images)
+      : files_(set.paths), set_(std::move(set)), images_(images) {}
 
   absl::Status Scan(std::stop_token stop,
                     const std::function<void(uint64_t bytes)>& progress) override;
   uint64_t num_records() const override { return num_records_; }
   uint64_t num_bytes() const override { return files_.num_bytes(); }
   std::string InputFingerprint() const override { return files_.InputFingerprint(); }
-  std::vector<std::string> built_notes() const override { return pictures_.notes(); }
-  void ForgetBuilt() override { pictures_.Reset(); }
+  std::vector<std::string> built_notes() const override { return images_.notes(); }
+  void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item&, ExampleBuilder&) const override {
     return absl::UnimplementedError("records are taken as they are");
@@ -96,7 +96,7 @@ class TfrecordSource : public Source {
 
   InputFiles files_;
   const ShardSet set_;
-  PictureRewriter pictures_;
+  ImageRewriter images_;
   std::optional<Manifest> manifest_;                        // where defects are skipped
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
   std::vector<bool> by_reference_;
@@ -225,13 +225,13 @@ absl::Status TfrecordSource::ForEach(const std::function<absl::Status(const Item
 
 absl::Status TfrecordSource::BuildRecord(const Item& item, ExampleBuilder&,
                                          std::string* out) const {
-  if (pictures_.keeps_all()) return AppendRecord(item, out);
+  if (images_.keeps_all()) return AppendRecord(item, out);
   thread_local std::string record;
   record.clear();
   absl::Status status = AppendRecord(item, &record);
   if (!status.ok()) return status;
-  return RewriteExamplePictures(
-      record, fmt::format("{}: record {}", files_.path(item.file), item.line - 1), pictures_, out);
+  return RewriteExampleImages(
+      record, fmt::format("{}: record {}", files_.path(item.file), item.line - 1), images_, out);
 }
 
 absl::Status TfrecordSource::AppendRecord(const Item& item, std::string* out) const {
@@ -276,10 +276,10 @@ absl::Status TfrecordSource::AppendRecord(const Item& item, std::string* out) co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
-                                                           const PictureOptions& pictures) {
+                                                           const ImageOptions& images) {
   absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
   if (!set.ok()) return set.status();
-  return std::make_unique<TfrecordSource>(*std::move(set), pictures);
+  return std::make_unique<TfrecordSource>(*std::move(set), images);
 }
 
 }  // namespace shardfeed

@@ -1,5 +1,5 @@
 // Records of another dataset: to compress it anew, to cut it into other shards, or to shuffle it.
-// The bytes of each record stay as they are, whatever they hold, unless its pictures are to be
+// The bytes of each record stay as they are, whatever they hold, unless its images are to be
 // rewritten.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_TFRECORD_H_
@@ -26,7 +26,7 @@ namespace shardfeed {
 // InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss at damage,
 // with file, record and byte; FailedPrecondition: a shard has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
-                                                           const PictureOptions& pictures = {
+                                                           const ImageOptions& images = {
                                                                .jpeg = JpegMode::kKeep});
 
 }  // namespace shardfeed

@@ -13,9 +13,9 @@ namespace shardfeed::augment {
 
 // value * factor.
 void AdjustBrightness(ImageView image, double factor);
-// Blends with the mean of the grey picture: 0 is plain grey, 1 the picture.
+// Blends with the mean of the grey image: 0 is plain grey, 1 the image.
 void AdjustContrast(ImageView image, double factor);
-// Blends with the grey picture: 0 is grey, 1 the picture. Nothing on 1 channel.
+// Blends with the grey image: 0 is grey, 1 the image. Nothing on 1 channel.
 void AdjustSaturation(ImageView image, double factor);
 // Turns the hue by `factor` of the full circle, in [-0.5, 0.5]. Nothing on 1 channel.
 void AdjustHue(ImageView image, double factor);

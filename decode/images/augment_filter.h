@@ -13,13 +13,13 @@
 namespace shardfeed::augment {
 
 // A Gaussian of `kernel_width` x `kernel_height` pixels, both odd, with the standard deviation
-// `sigma` > 0 in pixels. Beyond the borders the picture is reflected, the border itself not
-// repeated: half a kernel must be less than the picture's size. `memory` is grown as is needed.
+// `sigma` > 0 in pixels. Beyond the borders the image is reflected, the border itself not
+// repeated: half a kernel must be less than the image's size. `memory` is grown as is needed.
 void BlurGaussian(ImageView image, int kernel_width, int kernel_height, double sigma,
                   std::vector<float>* memory);
 
-// Blends with the picture smoothed by a 3 x 3 kernel of 1/13, in the middle 5/13: 0 is smooth, 1
-// the picture, 2 sharper. The outermost pixels stay as they are. `memory` as above.
+// Blends with the image smoothed by a 3 x 3 kernel of 1/13, in the middle 5/13: 0 is smooth, 1
+// the image, 2 sharper. The outermost pixels stay as they are. `memory` as above.
 void AdjustSharpness(ImageView image, double factor, std::vector<uint8_t>* memory);
 
 }  // namespace shardfeed::augment

@@ -30,7 +30,7 @@ void FlipRow(uint8_t* row, int width) {
   }
 }
 
-// Which row (or column) of a picture of `size` stands at `i`, which may be outside; -1: none.
+// Which row (or column) of an image of `size` stands at `i`, which may be outside; -1: none.
 int Source(int i, int size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {

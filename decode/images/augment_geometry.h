@@ -26,11 +26,11 @@ void HorizontalFlip(ImageView image);
 void VerticalFlip(ImageView image);
 
 // Sets the rectangle of `height` x `width` pixels from row `top`, column `left` on, which lies
-// within the picture. Values are cut to [0, 255].
+// within the image. Values are cut to [0, 255].
 void Erase(ImageView image, int top, int left, int height, int width, const Color& color);
 
-// `to` is as much larger than `from` as is padded: `left` and `top` tell where the picture lies in
-// it. kReflect does not repeat the border, kSymmetric does; no side may take more than the picture
+// `to` is as much larger than `from` as is padded: `left` and `top` tell where the image lies in
+// it. kReflect does not repeat the border, kSymmetric does; no side may take more than the image
 // has (kReflect: less).
 void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
                 const Color& fill);
@@ -54,7 +54,7 @@ struct AffineParameters {
 };
 Transform AffineTransform(const AffineParameters& parameters, int height, int width);
 
-// What moves the picture's corners (upper left, upper right, lower right, lower left; x, y) to
+// What moves the image's corners (upper left, upper right, lower right, lower left; x, y) to
 // `corners`. Corners that do not make a quadrilateral: none.
 std::optional<Transform> PerspectiveTransform(const std::array<std::array<double, 2>, 4>& corners,
                                               int height, int width);

@@ -43,7 +43,7 @@ absl::StatusOr<Codecs> OpenCodecs() {
     const char* error = ::dlerror();
     return absl::UnimplementedError(
         fmt::format("OpenCV's codecs are not here ({}): install them (on Debian: apt-get install "
-                    "libopencv-imgcodecs406), or convert such pictures to JPEG",
+                    "libopencv-imgcodecs406), or convert such images to JPEG",
                     error != nullptr ? error : library));
   }
   Codecs codecs;
@@ -174,7 +174,7 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
     GifRecordType type;
     if (::DGifGetRecordType(gif.get(), &type) == GIF_ERROR) return damaged(gif->Error);
     if (type == IMAGE_DESC_RECORD_TYPE) break;
-    if (type == TERMINATE_RECORD_TYPE) return absl::DataLossError("gif without a picture");
+    if (type == TERMINATE_RECORD_TYPE) return absl::DataLossError("gif without an image");
     int code;
     GifByteType* extension = nullptr;
     if (::DGifGetExtension(gif.get(), &code, &extension) == GIF_ERROR) return damaged(gif->Error);
@@ -190,7 +190,7 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
       uint64_t(image.Left) + image.Width > header.width ||
       uint64_t(image.Top) + image.Height > header.height) {
     return absl::DataLossError(
-        fmt::format("gif has a picture of {} x {} at ({}, {}), outside of its canvas of {} x {}",
+        fmt::format("gif has an image of {} x {} at ({}, {}), outside of its canvas of {} x {}",
                     image.Width, image.Height, image.Left, image.Top, header.width, header.height));
   }
   pixels->assign(size_t{header.width} * header.height * channels, 0);

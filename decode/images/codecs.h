@@ -1,5 +1,5 @@
-// Whole pictures that are not JPEGs as pixels, and back: PNG, WebP, TIFF and BMP by OpenCV, whose
-// codecs are opened when the first such picture comes; GIF by giflib.
+// Whole images that are not JPEGs as pixels, and back: PNG, WebP, TIFF and BMP by OpenCV, whose
+// codecs are opened when the first such image comes; GIF by giflib.
 
 #ifndef SHARDFEED_DECODE_IMAGES_CODECS_H_
 #define SHARDFEED_DECODE_IMAGES_CODECS_H_
@@ -15,9 +15,9 @@
 namespace shardfeed {
 
 // Decodes `bytes`, whose header is `header`, into rows of RGB (`channels` 3) or grey (1) pixels
-// without gaps; `header`'s size is that of the picture. Of 16-bit samples the upper byte is taken,
+// without gaps; `header`'s size is that of the image. Of 16-bit samples the upper byte is taken,
 // transparency is left out: the colours under it are taken as they stand. Of an animation or of
-// several pages, the first. What a GIF's first picture does not cover of its canvas is black.
+// several pages, the first. What a GIF's first image does not cover of its canvas is black.
 // Thread safe.
 //
 // DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or OpenCV's

@@ -13,7 +13,7 @@
 namespace shardfeed {
 namespace {
 
-// How the pixel (x, y) of an upright picture is found in the one that is stored: x and y are
+// How the pixel (x, y) of an upright image is found in the one that is stored: x and y are
 // exchanged, then counted from the other end.
 struct Turn {
   bool transpose;
@@ -105,7 +105,7 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
 
 absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
   Turn turn = TurnOf(orientation_);
-  // The box and the result, as the picture is stored.
+  // The box and the result, as the image is stored.
   ImageBox part = box;
   uint32_t width = options_.width;
   uint32_t height = options_.height;
@@ -130,7 +130,7 @@ absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
         denominator *= 2;
       }
     }
-    // The pixels of the scaled picture that the part touches.
+    // The pixels of the scaled image that the part touches.
     JpegCrop crop = {.scale_denominator = static_cast<int>(denominator), .channels = channels};
     const auto scale = [&](uint32_t begin, uint32_t size, uint32_t* first, uint32_t* count) {
       *first = begin / denominator;

@@ -1,4 +1,4 @@
-// Parts of pictures of any format, resized, in the layout and type that a network takes.
+// Parts of images of any format, resized, in the layout and type that a network takes.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_H_
@@ -30,7 +30,7 @@ struct ImageOptions {
   // One for each channel; empty: 0 and 1.
   std::vector<float> mean;
   std::vector<float> std;
-  // Whether pictures whose Exif data says how the camera was held are turned upright.
+  // Whether images whose Exif data says how the camera was held are turned upright.
   bool orient = false;
   // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.
   JpegDecoderOptions jpeg;
@@ -51,12 +51,12 @@ struct ImageBox {
   uint32_t height = 0;
 };
 
-// Decodes one picture after another with the same memory. Not thread safe: have one for each
+// Decodes one image after another with the same memory. Not thread safe: have one for each
 // thread.
 //
 // Of a JPEG only what the box needs is decoded (see JpegDecoder), and where the box is at least 2,
 // 4 or 8 times larger than the result both ways, at 1/2, 1/4 or 1/8 of its size (but for kNearest).
-// All other pictures are decoded whole.
+// All other images are decoded whole.
 class ImageDecoder {
  public:
   // The options are right by CheckImageOptions.
@@ -65,19 +65,19 @@ class ImageDecoder {
   ImageDecoder(const ImageDecoder&) = delete;
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
-  // What the picture has to offer: its size, upright if `orient`. `bytes` must stay as they are
-  // until Decode. DataLoss: not a picture of a format that ReadImageHeader knows.
+  // What the image has to offer: its size, upright if `orient`. `bytes` must stay as they are
+  // until Decode. DataLoss: not an image of a format that ReadImageHeader knows.
   // ResourceExhausted: it has more than max_pixels.
   absl::StatusOr<ImageSize> Open(std::string_view bytes);
 
-  // Writes `box` of the picture that was opened last, resized, to `out`, without gaps. The box is
-  // not empty and lies inside of the picture. `flip`: left and right change places. Errors as of
+  // Writes `box` of the image that was opened last, resized, to `out`, without gaps. The box is
+  // not empty and lies inside of the image. `flip`: left and right change places. Errors as of
   // JpegDecoder and DecodeWithCodec; after one `out` holds nothing of use.
   absl::Status Decode(const ImageBox& box, bool flip, void* out);
 
   // Bytes of a result.
   size_t result_bytes() const;
-  // Bytes of memory that are kept for the next picture.
+  // Bytes of memory that are kept for the next image.
   size_t kept_bytes() const { return pixels_.capacity(); }
 
  private:
@@ -87,7 +87,7 @@ class ImageDecoder {
   std::unique_ptr<Normalizer> normalizer_;  // null: resized pixels are the result
   std::string_view bytes_;
   bool is_jpeg_ = false;
-  bool decoded_ = false;  // pixels_ holds the whole picture
+  bool decoded_ = false;  // pixels_ holds the whole image
   std::string_view format_;
   ImageSize stored_;  // as it stands in the file
   int orientation_ = 1;

@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
                                                        "webp", "gif",  "tif", "tiff"};
-// A rare huge picture does not hold its memory for ever.
+// A rare huge image does not hold its memory for ever.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 constexpr uint32_t kScale = 8;
 
-bool IsNamedPicture(std::string_view feature) {
+bool IsNamedImage(std::string_view feature) {
   if (feature == "image/encoded") return true;
   const std::string_view end = feature.substr(feature.find_last_of("./") + 1);  // npos + 1 is 0
   return std::find(kSuffixes.begin(), kSuffixes.end(), end) != kSuffixes.end();
@@ -47,15 +47,15 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
 
 }  // namespace
 
-void PictureCheck::CountNotDecoded(const std::string& why) {
+void ImageCheck::CountNotDecoded(const std::string& why) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++counts_.not_decoded[why];
 }
 
-void PictureCheck::CheckValue(std::string_view feature, std::string_view value,
-                              std::vector<std::string>* defects) {
+void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
+                            std::vector<std::string>* defects) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(value);
-  if (!header.ok() && !IsNamedPicture(feature) && !value.starts_with("\xff\xd8\xff") &&
+  if (!header.ok() && !IsNamedImage(feature) && !value.starts_with("\xff\xd8\xff") &&
       !value.starts_with("\x89PNG")) {
     return;
   }
@@ -73,13 +73,13 @@ void PictureCheck::CheckValue(std::string_view feature, std::string_view value,
   ++(status.ok() ? counts_.sound : counts_.broken);
 }
 
-void PictureCheck::CheckRecord(std::string_view record, std::vector<std::string>* defects) {
+void ImageCheck::CheckRecord(std::string_view record, std::vector<std::string>* defects) {
   VisitBytes(record, [&](std::string_view feature, std::string_view value) {
     CheckValue(feature, value, defects);
   }).IgnoreError();
 }
 
-PictureCheck::Counts PictureCheck::counts() const {
+ImageCheck::Counts ImageCheck::counts() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return counts_;
 }

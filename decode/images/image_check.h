@@ -1,4 +1,4 @@
-// Whether the pictures in records can be decoded.
+// Whether the images in records can be decoded.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
@@ -14,7 +14,7 @@
 
 namespace shardfeed {
 
-// A picture is a value of a bytes feature that begins like a JPEG, PNG, GIF, BMP, WebP or TIFF file
+// An image is a value of a bytes feature that begins like a JPEG, PNG, GIF, BMP, WebP or TIFF file
 // and tells its size, or that stands in a feature whose name says so: image/encoded, or one that
 // ends in the suffix of such a file ("jpg", "seg.png").
 //
@@ -22,9 +22,9 @@ namespace shardfeed {
 // out none of their data; the others whole.
 //
 // Thread safe.
-class PictureCheck {
+class ImageCheck {
  public:
-  // Looks at the pictures of a serialised Example or SequenceExample, and appends to `defects` a
+  // Looks at the images of a serialised Example or SequenceExample, and appends to `defects` a
   // text for each that is broken, with the name of its feature. What is no Example has none.
   void CheckRecord(std::string_view record, std::vector<std::string>* defects);
 

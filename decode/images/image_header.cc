@@ -48,7 +48,7 @@ absl::StatusOr<ImageHeader> ReadJpeg(std::string_view bytes) {
     if (!marker.ok()) return marker.status();
     if (marker->code == 0x00 || marker->code == kJpegEoi || marker->code == kJpegSos) {
       return absl::DataLossError(fmt::format(
-          "JPEG is damaged at byte {}: {} comes before the picture's size", marker->offset,
+          "JPEG is damaged at byte {}: {} comes before the image's size", marker->offset,
           marker->code == kJpegEoi   ? "its end"
           : marker->code == kJpegSos ? "a scan"
                                      : "entropy-coded data"));
@@ -111,7 +111,7 @@ absl::StatusOr<ImageHeader> ReadBmp(std::string_view bytes) {
   if (!os2 && *header != 16 && *header != 40 && *header != 52 && *header != 56 && *header != 64 &&
       *header != 108 && *header != 124) {
     return absl::DataLossError(
-        fmt::format("not a picture: starts like BMP, but with a header of {} bytes", *header));
+        fmt::format("not an image: starts like BMP, but with a header of {} bytes", *header));
   }
   const uint64_t field = os2 ? 2 : 4;
   const std::optional<uint64_t> width = Load(bytes, 18, field, Order::kLittle);
@@ -165,7 +165,7 @@ absl::StatusOr<ImageHeader> ReadWebp(std::string_view bytes) {
     const uint32_t height = *Load(data, 7, 3, Order::kLittle) + 1;
     return ImageHeader{"webp", height, width, (data[0] & 0x10) != 0 ? 4u : 3u};
   }
-  return absl::DataLossError("WebP is damaged: its first chunk is not a picture");
+  return absl::DataLossError("WebP is damaged: its first chunk is not an image");
 }
 
 // The first directory of tags. Classic TIFF counts and points with 2 and 4 bytes, BigTIFF with 8.
@@ -208,7 +208,7 @@ absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool b
                  {"tiff", static_cast<uint32_t>(height), static_cast<uint32_t>(width), channels});
 }
 
-absl::Status NotAPicture(std::string_view bytes) {
+absl::Status NotAnImage(std::string_view bytes) {
   if (bytes.size() >= 12 && bytes.substr(4, 4) == "ftyp") {
     return absl::DataLossError(
         "HEIF, AVIF or a video, which are not supported; convert it to JPEG or PNG");
@@ -219,12 +219,12 @@ absl::Status NotAPicture(std::string_view bytes) {
     printable = printable && c >= ' ' && c <= '~';
     text.push_back(c);
   }
-  if (printable) return absl::DataLossError(fmt::format("not a picture: starts with \"{}\"", text));
+  if (printable) return absl::DataLossError(fmt::format("not an image: starts with \"{}\"", text));
   std::string hex;
   for (char c : bytes.substr(0, 8)) {
     hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(c));
   }
-  return absl::DataLossError(fmt::format("not a picture: starts with bytes {}", hex));
+  return absl::DataLossError(fmt::format("not an image: starts with bytes {}", hex));
 }
 
 // The start of a format's magic, and nothing else: a file cut so early that it could be any.
@@ -255,7 +255,7 @@ absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes) {
   if (IsCutMagic(bytes)) {
     return absl::DataLossError(fmt::format("the file ends after {} bytes", bytes.size()));
   }
-  return NotAPicture(bytes);
+  return NotAnImage(bytes);
 }
 
 }  // namespace shardfeed

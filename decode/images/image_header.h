@@ -1,7 +1,7 @@
-// What a picture's first bytes tell about it, without decoding: its format and its size.
+// What an image's first bytes tell about it, without decoding: its format and its size.
 //
 // Read are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and OS/2
-// headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first picture).
+// headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first image).
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
@@ -21,14 +21,14 @@ struct ImageHeader {
   uint32_t height = 0;
   uint32_t width = 0;
   // Grey 1, grey and alpha 2, colour 3, CMYK or colour and alpha 4; 0 where the header does not
-  // tell, as in pictures with a palette.
+  // tell, as in images with a palette.
   uint32_t channels = 0;
 };
 
 // `bytes` are the whole file: JPEG and TIFF may tell the size anywhere in it. Nothing is believed:
 // any bytes are safe to pass, and what follows the header is not looked at. Thread safe.
 //
-// DataLoss: not a picture of these formats, or it ends or is damaged before its size is told. The
+// DataLoss: not an image of these formats, or it ends or is damaged before its size is told. The
 // message says which, without the file's name: the caller knows that.
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes);
 

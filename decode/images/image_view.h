@@ -1,4 +1,4 @@
-// Pixels of a picture in memory.
+// Pixels of an image in memory.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_VIEW_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_VIEW_H_

@@ -1,8 +1,8 @@
-// Resizing of pictures, antialiased as Pillow, torchvision and DALI do it, or plain as OpenCV does.
+// Resizing of images, antialiased as Pillow, torchvision and DALI do it, or plain as OpenCV does.
 //
 // The result is a weighted mean of the pixels under each output pixel, first down the columns, then
 // along the rows. Weights are those of Pillow's resampling: the filter is stretched by the factor
-// by which the picture shrinks, and weights of pixels outside of the picture are given to those
+// by which the image shrinks, and weights of pixels outside of the image are given to those
 // inside. Between the two passes values have 6 bits behind the point; Pillow rounds to whole levels
 // there, so results differ by one level now and then.
 
@@ -33,7 +33,7 @@ struct PixelRows {
 
 struct ResampleOptions {
   Interpolation interpolation = Interpolation::kBilinear;
-  // Whether the filter is stretched where the picture shrinks. kNearest and kArea do not ask.
+  // Whether the filter is stretched where the image shrinks. kNearest and kArea do not ask.
   bool antialias = true;
   // Of the source, what becomes the output, in pixels from its corner: may begin and end inside of
   // a pixel. Empty: all.

@@ -1,7 +1,7 @@
-"""A small convolutional network on pictures, trained by several processes, with checkpoints that any
+"""A small convolutional network on images, trained by several processes, with checkpoints that any
 number of them can go on from.
 
-    shardfeed convert imagefolder photos/ DATASET        for example testdata/pictures
+    shardfeed convert imagefolder photos/ DATASET        for example testdata/images
     torchrun --nproc-per-node 2 examples/python/ddp.py DATASET CHECKPOINT [STEPS] [--seed S]
 
 The batch of all ranks together has 8 records, whatever their number, and the same records come at the same

@@ -33,7 +33,7 @@ std::optional<Color> OptionalColor(const Fill& fill) {
   return fill.empty() ? std::nullopt : std::optional(ColorOf(fill));
 }
 
-// A picture on its way through the steps, in one of two pieces of memory.
+// An image on its way through the steps, in one of two pieces of memory.
 class Canvas {
  public:
   Canvas(ImageView image, ImageAugmenter::Memory* memory) : image_(image), memory_(memory) {}
@@ -41,7 +41,7 @@ class Canvas {
   const ImageView& image() const { return image_; }
   ImageAugmenter::Memory* memory() const { return memory_; }
 
-  // The result of `function(from, to)`, `to` being of the given size, takes the picture's place.
+  // The result of `function(from, to)`, `to` being of the given size, takes the image's place.
   template <typename Function>
   void Replace(int height, int width, Function function) {
     std::vector<uint8_t>& other = memory_->image[next_];

@@ -1,4 +1,4 @@
-// Random augmentations of pictures, done: a step of a chain.
+// Random augmentations of images, done: a step of a chain.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
 #define SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
@@ -17,10 +17,10 @@
 
 namespace shardfeed {
 
-// Augmentations one after another, of pictures of one size. Immutable; thread safe.
+// Augmentations one after another, of images of one size. Immutable; thread safe.
 class ImageAugmenter {
  public:
-  // What is kept from one picture to the next, of one thread.
+  // What is kept from one image to the next, of one thread.
   struct Memory {
     std::vector<uint8_t> first;
     std::vector<uint8_t> image[2];
@@ -28,8 +28,8 @@ class ImageAugmenter {
     std::vector<float> floats;
   };
 
-  // Of pictures [height, width, channels]. InvalidArgument: a parameter out of its range, or a
-  // picture too small; the message names both.
+  // Of images [height, width, channels]. InvalidArgument: a parameter out of its range, or an
+  // image too small; the message names both.
   static absl::StatusOr<std::shared_ptr<const ImageAugmenter>> Make(std::vector<Augmentation> steps,
                                                                     int height, int width,
                                                                     int channels);
@@ -55,7 +55,7 @@ class ImageAugmenter {
 };
 
 // Replaces the column `column` (number `number` of the chain before the step), whose shape is that
-// of the pictures. Random numbers depend on the seed, the epoch and the row's position.
+// of the images. Random numbers depend on the seed, the epoch and the row's position.
 std::shared_ptr<const RowStep> MakeAugmentStep(std::string column, size_t number,
                                                std::shared_ptr<const ImageAugmenter> augmenter,
                                                uint64_t seed);

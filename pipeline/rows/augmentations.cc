@@ -109,7 +109,7 @@ std::string Describe(const RandomApply& a) {
 std::string Describe(const Augmentation& a) {
   return std::visit([](const auto& step) { return Describe(step); }, a);
 }
-// Checks parameters against the picture that comes in, and tells what goes out. Keeps the first
+// Checks parameters against the image that comes in, and tells what goes out. Keeps the first
 // complaint.
 class Checker {
  public:
@@ -142,7 +142,7 @@ class Checker {
   void CheckFill(std::string_view name, const Fill& fill, bool may_be_empty) {
     Expect((fill.empty() && may_be_empty) || fill.size() == 1 ||
                static_cast<int>(fill.size()) == channels_,
-           fmt::format("{} must be one number or, of these pictures, {}; there are {}", name,
+           fmt::format("{} must be one number or, of these images, {}; there are {}", name,
                        channels_, fill.size()));
     for (double value : fill) {
       Expect(value >= 0 && value <= 255, fmt::format("{} must be from 0 to 255", name));
@@ -170,7 +170,7 @@ class Checker {
       Expect(a.kernel_size[i] > 0 && a.kernel_size[i] % 2 == 1,
              "kernel_size must be odd and positive");
       Expect(a.kernel_size[i] / 2 < size[i],
-             fmt::format("half a kernel must be smaller than the picture, which is {} x {}", width_,
+             fmt::format("half a kernel must be smaller than the image, which is {} x {}", width_,
                          height_));
     }
   }
@@ -190,12 +190,12 @@ class Checker {
              fmt::format("padding must be from 0 to {}", kMostPixels));
       const int size = i % 2 == 0 ? width_ : height_;
       Expect(a.padding_mode != PaddingMode::kReflect || a.padding[i] < size,
-             fmt::format("padding must be less than the picture's size, {} x {}", width_, height_));
+             fmt::format("padding must be less than the image's size, {} x {}", width_, height_));
       Expect(a.padding_mode != PaddingMode::kSymmetric || a.padding[i] <= size,
-             fmt::format("padding must be at most the picture's size, {} x {}", width_, height_));
+             fmt::format("padding must be at most the image's size, {} x {}", width_, height_));
     }
     Expect(!inside_apply_ || std::count(a.padding.begin(), a.padding.end(), 0) == 4,
-           "not within RandomApply: all pictures must be of one size");
+           "not within RandomApply: all images must be of one size");
     if (!complaint_.empty()) return;
     width_ += a.padding[0] + a.padding[2];
     height_ += a.padding[1] + a.padding[3];

@@ -1,4 +1,4 @@
-// Random augmentations of pictures, named and defined as in torchvision.transforms.v2;
+// Random augmentations of images, named and defined as in torchvision.transforms.v2;
 // docs/augment.md has them in a table.
 //
 //   ds.Augment("image", {augment::RandomHorizontalFlip{},
@@ -46,14 +46,14 @@ struct GaussianBlur {
   std::array<int, 2> kernel_size = {3, 3};  // width, height in pixels, odd
   Range sigma = {0.1, 2};                   // in pixels
 };
-// A rectangle of `scale` times the picture's area and a ratio of height to width within `ratio`,
+// A rectangle of `scale` times the image's area and a ratio of height to width within `ratio`,
 // whose logarithm is drawn evenly.
 struct RandomErasing {
   double p = 0.5;
   Range scale = {0.02, 0.33};
   Range ratio = {0.3, 3.3};
   Fill value = {0};
-  // Each value is drawn by itself from 0 to 255. (torchvision's are normal, for pictures that are
+  // Each value is drawn by itself from 0 to 255. (torchvision's are normal, for images that are
   // normalised before.)
   bool random_value = false;
 };
@@ -63,7 +63,7 @@ struct RandomHorizontalFlip {
 struct RandomVerticalFlip {
   double p = 0.5;
 };
-// The picture becomes larger.
+// The image becomes larger.
 struct Pad {
   std::array<int, 4> padding = {0, 0, 0, 0};  // left, top, right, bottom, in pixels
   Fill fill = {0};
@@ -155,8 +155,8 @@ struct OutputSize {
   int height = 0;
   int width = 0;
 };
-// Of pictures [height, width, channels]. InvalidArgument: a parameter out of its range, or a
-// picture too small; the message names both.
+// Of images [height, width, channels]. InvalidArgument: a parameter out of its range, or an
+// image too small; the message names both.
 absl::StatusOr<OutputSize> Check(const std::vector<Augmentation>& steps, int height, int width,
                                  int channels);
 

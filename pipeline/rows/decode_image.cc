@@ -63,7 +63,7 @@ class DecodeImageStep : public RowStep {
     for (int slot : visible) {
       if (range->slots[slot].spec->name == feature_) encoded = &range->slots[slot];
     }
-    const auto* pictures = reinterpret_cast<const std::string_view*>(encoded->data);
+    const auto* images = reinterpret_cast<const std::string_view*>(encoded->data);
     char* const pixels = range->slots[first_output].data;
     char* const valid = outputs_.size() > 1 ? range->slots[first_output + 1].data : nullptr;
     std::unique_ptr<ImageDecoder> decoder = Take();
@@ -78,7 +78,7 @@ class DecodeImageStep : public RowStep {
       uint8_t& keep = range->keep[row - range->begin];
       if (!keep) continue;
       char* const out = pixels + row * decoder->result_bytes();
-      status = DecodeRow(*range->input, row, pictures[row], *decoder, out);
+      status = DecodeRow(*range->input, row, images[row], *decoder, out);
       if (valid != nullptr) valid[row] = status.ok();
       if (status.ok()) continue;
       if (valid == nullptr) break;
@@ -91,9 +91,9 @@ class DecodeImageStep : public RowStep {
   }
 
  private:
-  absl::Status DecodeRow(const Batch& batch, size_t row, std::string_view picture,
+  absl::Status DecodeRow(const Batch& batch, size_t row, std::string_view image,
                          ImageDecoder& decoder, void* out) const {
-    const absl::StatusOr<ImageSize> size = decoder.Open(picture);
+    const absl::StatusOr<ImageSize> size = decoder.Open(image);
     absl::Status status = size.status();
     if (status.ok()) {
       ImageBox box = {0, 0, size->width, size->height};
@@ -118,7 +118,7 @@ class DecodeImageStep : public RowStep {
                         fmt::format("feature '{}': {}", feature_, std::string(status.message())));
   }
 
-  // A decoder has memory for a picture: there are as many as threads that run at once, not as many
+  // A decoder has memory for an image: there are as many as threads that run at once, not as many
   // as ranges that wait for their batch.
   std::unique_ptr<ImageDecoder> Take() const {
     {
@@ -132,7 +132,7 @@ class DecodeImageStep : public RowStep {
     return std::make_unique<ImageDecoder>(options_.image);
   }
   void Return(std::unique_ptr<ImageDecoder> decoder) const {
-    constexpr size_t kMaxKept = 64 << 20;  // after a huge picture
+    constexpr size_t kMaxKept = 64 << 20;  // after a huge image
     if (decoder->kept_bytes() > kMaxKept) return;
     std::lock_guard<std::mutex> lock(mutex_);
     idle_.push_back(std::move(decoder));

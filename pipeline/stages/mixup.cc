@@ -100,7 +100,7 @@ void Blend(DType dtype, const char* own, const char* partner, size_t n, double l
   }
 }
 
-// A picture as planes of rows.
+// An image as planes of rows.
 struct Planes {
   int64_t planes;  // 1 where the channels stand together
   int64_t height;
@@ -202,18 +202,18 @@ absl::Status CheckMix(std::string_view step, const RowSpec& spec, const MixOptio
   if (options.num_classes < 1) {
     return refuse(fmt::format("num_classes must be at least 1; it is {}", options.num_classes));
   }
-  if (options.image == options.label) return refuse("pictures and labels are one column");
+  if (options.image == options.label) return refuse("images and labels are one column");
   const bool values = image.dtype == DType::kUInt8 || image.dtype == DType::kFloat16 ||
                       image.dtype == DType::kBFloat16 || image.dtype == DType::kFloat32;
   if (!values || image.ragged || image.num_values() == 0) {
     return refuse(
-        fmt::format("pictures must be uint8, float16, bfloat16 or float32 and of one "
+        fmt::format("images must be uint8, float16, bfloat16 or float32 and of one "
                     "size; the column is {}",
                     RowSpecText({image})));
   }
   if (options.kind == MixKind::kCutMix && image.shape.size() != 3) {
     return refuse(
-        fmt::format("pictures must be [height, width, channels] or [channels, height, "
+        fmt::format("images must be [height, width, channels] or [channels, height, "
                     "width]; the column is {}",
                     RowSpecText({image})));
   }

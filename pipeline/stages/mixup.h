@@ -1,4 +1,4 @@
-// Pictures of a batch mixed with one another, and their labels with them.
+// Images of a batch mixed with one another, and their labels with them.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_MIXUP_H_
 #define SHARDFEED_PIPELINE_STAGES_MIXUP_H_
@@ -15,7 +15,7 @@
 namespace shardfeed {
 
 enum class MixKind {
-  // lambda * picture + (1 - lambda) * partner. (Zhang et al.: mixup, 2017)
+  // lambda * image + (1 - lambda) * partner. (Zhang et al.: mixup, 2017)
   kMixUp,
   // A rectangle of the partner's, 1 - lambda of the area. (Yun et al.: CutMix, 2019)
   kCutMix,
@@ -24,7 +24,7 @@ enum class MixKind {
 // Mixes each row with the row before it, the first with the last, by one lambda for the batch, from
 // Beta(alpha, alpha): as torchvision.transforms.v2.MixUp and CutMix do. The labels become float32
 // [num_classes], lambda at the row's class and 1 - lambda at its partner's; kCutMix: lambda is the
-// part of the area that stays. Pictures are [height, width, channels] or, where the last size is
+// part of the area that stays. Images are [height, width, channels] or, where the last size is
 // neither 1 nor 3 and the first is, [channels, height, width]; kMixUp takes values of any shape.
 // uint8 is rounded to nearest.
 struct MixOptions {

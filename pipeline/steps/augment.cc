@@ -21,7 +21,7 @@ Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, ui
       std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
       (shape[2] != 1 && shape[2] != 3)) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("augment: wanted are pictures of uint8 [height, width, 1 or 3]; the column is "
+        fmt::format("augment: wanted are images of uint8 [height, width, 1 or 3]; the column is "
                     "{}",
                     RowSpecText({s}))));
   }

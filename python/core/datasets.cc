@@ -21,8 +21,8 @@
 #include "python/core/functions.h"
 #include "python/core/generator.h"
 #include "python/core/gil.h"
+#include "python/core/images.h"
 #include "python/core/iterator.h"
-#include "python/core/pictures.h"
 #include "reader/random_access.h"
 #include "shard/spec.h"
 

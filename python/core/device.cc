@@ -410,7 +410,7 @@ void BindDevice(nb::module_& m) {
       .def_prop_ro("nbytes", &DeviceArray::num_bytes)
       .def_prop_ro("device", &DeviceArray::device, "The number of the device.")
       .def_prop_ro("lam", &DeviceArray::lambda,
-                   "Of pictures that were mixed: the share of a row's own; else 1.")
+                   "Of images that were mixed: the share of a row's own; else 1.")
       .def_prop_ro("__cuda_array_interface__", &DeviceArray::CudaArrayInterface)
       .def("__dlpack__", &DeviceArray::Dlpack, nb::kw_only(), arg("stream").none() = nb::none(),
            arg("max_version").none() = nb::none(), arg("dl_device").none() = nb::none(),

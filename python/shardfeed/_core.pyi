@@ -257,7 +257,7 @@ class DeviceArray:
 
     @property
     def lam(self) -> float:
-        """Of pictures that were mixed: the share of a row's own; else 1."""
+        """Of images that were mixed: the share of a row's own; else 1."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...

@@ -1,4 +1,4 @@
-"""Random augmentations of pictures for Dataset.augment, named as in torchvision.transforms.v2, with
+"""Random augmentations of images for Dataset.augment, named as in torchvision.transforms.v2, with
 its parameters, their forms and defaults. docs/augment.md tells the few differences.
 
     ds.augment("image", [sf.augment.RandomHorizontalFlip(),

@@ -145,7 +145,7 @@ class Chain:
         with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
 
         device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
-        normalize: {column: sf.Normalize(mean, std, ...)} of pictures that become float on the device.
+        normalize: {column: sf.Normalize(mean, std, ...)} of images that become float on the device.
         depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
         pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
         stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
@@ -237,7 +237,7 @@ class Chain:
         return self._records.place(number)
 
     def draw(self) -> Drawing:
-        """The chain as a picture: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
+        """The chain as an image: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
         return Drawing(self)
 
 

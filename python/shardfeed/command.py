@@ -161,7 +161,7 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: Literal["headers
 
 class Inspection:
     """What a dataset holds: `.data` as `shardfeed inspect --json` gives it; text, and in a notebook
-    a table with the pictures of the first records."""
+    a table with the images of the first records."""
 
     def __init__(self, spec: List[str], data: Dict[str, Any]):
         self._spec = spec
@@ -193,13 +193,13 @@ class Inspection:
 
     def _repr_html_(self) -> str:
         try:
-            pictures = self._pictures()
+            images = self._images()
         except (DataLossError, OSError) as error:  # changed since
-            pictures = _paragraph(str(error))
+            images = _paragraph(str(error))
         return (_paragraph(repr(self).splitlines()[0])
-                + _table(["feature", "kind", "values", "records"], self._rows()) + pictures)
+                + _table(["feature", "kind", "values", "records"], self._rows()) + images)
 
-    def _pictures(self, most: int = 4) -> str:
+    def _images(self, most: int = 4) -> str:
         import base64
         from .sources import read
         kinds = {b"\xff\xd8\xff": "jpeg", b"\x89PNG": "png", b"GIF8": "gif", b"RIFF": "webp",

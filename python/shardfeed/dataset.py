@@ -85,14 +85,14 @@ class Dataset(Chain):
                      on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
                      max_scans: Optional[int] = None, seed: Seed = 0,
                      output: str = "") -> "Dataset":
-        """Encoded pictures (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`, which goes, as
+        """Encoded images (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`, which goes, as
         pixels of the column `output` (by default its name without "/encoded"): an array [height,
         width, channels], or with layout="NCHW" [channels, height, width], which in a batch is a view
         of the batch's memory: pixels are decoded straight into it. Of records that are not parsed
         yet, the features are found as parse() does.
 
         size: of the result in pixels: one number, or (height, width).
-        crop: what becomes the result. "none": all of the picture, squeezed; "center": the middle, of
+        crop: what becomes the result. "none": all of the image, squeezed; "center": the middle, of
         the result's shape, `center_fraction` of the largest such (0.875 is 224 of 256); "random": as
         torchvision's RandomResizedCrop, by `scale` (parts of the area) and `ratio` (width over
         height).
@@ -102,15 +102,15 @@ class Dataset(Chain):
         antialias: as Pillow and torchvision, else as OpenCV and TensorFlow.
         dtype: uint8, or float16, bfloat16 or float32 of (level / 255 - mean) / std, each of these
         one number or one for each channel.
-        orient: turns pictures upright by their Exif data.
-        on_damage, of pictures that cannot be decoded: "fail" ends the run with an error that names
+        orient: turns images upright by their Exif data.
+        on_damage, of images that cannot be decoded: "fail" ends the run with an error that names
         the record; "replace" puts another row of the batch in their place; "zero" leaves 0; "accept"
         takes what there is of a damaged JPEG. "replace" and "zero" add a column OUTPUT/valid, uint8:
-        1 for each picture that was decoded.
+        1 for each image that was decoded.
         max_pixels, max_scans: more are an error before they take memory and time.
 
         ValueError: an option that cannot be, named; no such column. From iterators, DataLossError:
-        bytes that are no picture; OSError: more pixels than max_pixels."""
+        bytes that are no image; OSError: more pixels than max_pixels."""
         if self._structure == "record" and feature != "record":
             return self.parse().decode_image(
                 feature, size, crop=crop, center_fraction=center_fraction, scale=scale, ratio=ratio,
@@ -290,7 +290,7 @@ class Dataset(Chain):
         """These columns alone, in this order."""
         return self._then("select", list(names), text=f"select({', '.join(names)})", structure=None)
 
-    # ---- Rows' bytes and pictures
+    # ---- Rows' bytes and images
 
     def decode_raw(self, column: str, dtype: DTypeLike,
                    shape: Union[int, Sequence[int]] = ()) -> "Dataset":
@@ -318,7 +318,7 @@ class Dataset(Chain):
                           text=f"decode_wav({column!r}, channels={channels})", structure=None)
 
     def augment(self, column: str, steps: Sequence[Augmentation], seed: Seed = 0) -> "Dataset":
-        """Random changes of pictures, uint8 [height, width, 1 or 3]: see sf.augment. They depend on
+        """Random changes of images, uint8 [height, width, 1 or 3]: see sf.augment. They depend on
         the seed, the epoch and the record's position alone; two such steps of a chain need seeds of
         their own. ValueError: a parameter out of its range, named."""
         steps = list(steps)
@@ -439,7 +439,7 @@ class Dataset(Chain):
 
     def mixup(self, image: str, label: str, num_classes: Size, alpha: float = 1.0,
               seed: Seed = 0) -> "Dataset":
-        """Each picture blended with the one before it in the batch, by one lambda of Beta(alpha,
+        """Each image blended with the one before it in the batch, by one lambda of Beta(alpha,
         alpha), as torchvision's MixUp. Labels become float32 [num_classes]. The lambda depends on the
         seed, the epoch and the position of the batch's first row."""
         return self._then("mixup", image, label, num_classes, alpha, seed,
@@ -447,7 +447,7 @@ class Dataset(Chain):
 
     def cutmix(self, image: str, label: str, num_classes: Size, alpha: float = 1.0,
                seed: Seed = 0) -> "Dataset":
-        """A rectangle of the picture before it in each picture, as torchvision's CutMix; labels as
+        """A rectangle of the image before it in each image, as torchvision's CutMix; labels as
         mixup's, by area."""
         return self._then("cutmix", image, label, num_classes, alpha, seed,
                           text=f"cutmix({image!r}, {label!r}, {num_classes})")

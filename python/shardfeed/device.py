@@ -15,7 +15,7 @@ from .ragged import Ragged, Sparse
 
 
 class Normalize(NamedTuple):
-    """What becomes of a column of uint8 pictures [height, width, channels] on the device, so that they
+    """What becomes of a column of uint8 images [height, width, channels] on the device, so that they
     cross the bus as bytes: (x / 255 - mean[c]) / std[c].
 
     mean, std: one number, or one for each channel. dtype: float16, bfloat16 or float32. layout:

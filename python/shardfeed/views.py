@@ -1,4 +1,4 @@
-"""Other ways to see a dataset: through a framework, in blocks, as a picture."""
+"""Other ways to see a dataset: through a framework, in blocks, as an image."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Writes augment.json: pictures, and what torchvision.transforms.v2.functional makes of them.
+"""Writes augment.json: images, and what torchvision.transforms.v2.functional makes of them.
 
     pip install torch torchvision    (the CPU's is enough)
     python3 testdata/torchvision/make.py [FILE [SIZE]]
 
-Each case: the function, its arguments, the picture [height, width, channels] in hexadecimal, and the
-result. The pictures are made here, waves and noise.
+Each case: the function, its arguments, the image [height, width, channels] in hexadecimal, and the
+result. The images are made here, waves and noise.
 """
 
 import json
@@ -19,7 +19,7 @@ from torchvision.transforms.v2 import functional as F
 CORNERS = [[2, 1], [-2, 2], [-1, -3], [1, -1]]  # from their places
 
 
-def picture(height, width, channels, seed):
+def make_image(height, width, channels, seed):
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(height).reshape(1, -1, 1) / height
     x = torch.arange(width).reshape(1, 1, -1) / width
@@ -87,7 +87,7 @@ CASES = [
 def cases(sizes):
     for number, (name, function, arguments) in enumerate(CASES):
         for height, width, channels in sizes:
-            image = picture(height, width, channels, number)
+            image = make_image(height, width, channels, number)
             case = {"function": name, "arguments": arguments, "shape": [height, width, channels],
                     "fill": None}
             if " " in name:

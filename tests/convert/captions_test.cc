@@ -66,7 +66,7 @@ TEST_F(CaptionsTest, JsonIsKeptOnRequest) {
   ExpectScanError("in/a.json:1: an array where the file must hold one JSON object");
 }
 
-TEST_F(CaptionsTest, TextsWithoutPicturesAreNoted) {
+TEST_F(CaptionsTest, TextsWithoutImagesAreNoted) {
   Write("in/a.png", kPng);
   Write("in/a.txt", "x");
   Write("in/b.txt", "x");
@@ -74,13 +74,13 @@ TEST_F(CaptionsTest, TextsWithoutPicturesAreNoted) {
   auto source = Make();
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 2 files that are no picture and no text of one: " +
+              ElementsAre("skipped 2 files that are no image and no text of one: " +
                           Path("in/c.csv") + ", " + Path("in/b.txt")));
 }
 
 TEST_F(CaptionsTest, DefectsAreTold) {
   std::filesystem::create_directories(Path("in"));
-  ExpectScanError("in: no pictures");
+  ExpectScanError("in: no images");
   Write("in/a.png", kPng);
   ExpectScanError("in/a.png: no text beside it: a.txt or a.json is wanted");
   Write("in/a.txt", "\xff");

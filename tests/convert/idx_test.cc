@@ -35,7 +35,7 @@ class IdxTest : public SourceTest {
   }
 };
 
-TEST_F(IdxTest, PicturesAndLabels) {
+TEST_F(IdxTest, ImagesAndLabels) {
   const std::string images = Write("i", Idx(8, {2, 1, 3}, "abcdef"));
   const std::string labels = Write("l", Idx(8, {2}, "\x07\xff"));
   const auto expected = ElementsAre(
@@ -79,18 +79,18 @@ TEST_F(IdxTest, ClassMapNamesTheLabels) {
 TEST_F(IdxTest, DefectsAreTold) {
   const std::string images = Write("i", Idx(8, {2, 1, 1}, "ab"));
   const std::string labels = Write("l", Idx(8, {3}, "abc"));
-  ExpectScanError({images, labels}, "i: 2 pictures, but " + labels + " holds 3 labels");
-  ExpectScanError({images, labels, labels}, "1 files of pictures and 2 of labels");
-  ExpectScanError({labels}, "l: labels, but no file of pictures is named");
+  ExpectScanError({images, labels}, "i: 2 images, but " + labels + " holds 3 labels");
+  ExpectScanError({images, labels, labels}, "1 files of images and 2 of labels");
+  ExpectScanError({labels}, "l: labels, but no file of images is named");
   ExpectScanError({Write("x", "")}, "x: not an IDX file: it starts with \"\"");
   ExpectScanError({Write("x", "hello")}, "x: not an IDX file: it starts with \"hell\"");
   ExpectScanError({Write("x", "\0\0\x07\3"s)}, "not an IDX file");
   ExpectScanError({Write("x", "\0\0\x08\3\0\0\0\1\0"s)},
                   "x: the file ends at byte 9, inside its header of 3 dimensions");
   ExpectScanError({Write("x", Idx(0x0d, {1, 1, 1}, "1234"))},
-                  "x: float32 values in 3 dimensions: wanted are pictures");
+                  "x: float32 values in 3 dimensions: wanted are images");
   ExpectScanError({Write("x", Idx(8, {4, 1}, "1234"))},
-                  "x: unsigned byte values in 2 dimensions: wanted are pictures");
+                  "x: unsigned byte values in 2 dimensions: wanted are images");
   ExpectScanError({Write("x", Idx(8, {4, 1, 2}, "1234"))},
                   "x: the header tells of 4 records of 2 bytes, 24 in all, but the file ends at "
                   "byte 20, 4 bytes too early");
@@ -99,11 +99,11 @@ TEST_F(IdxTest, DefectsAreTold) {
   ExpectScanError({Write("x", Idx(8, {1, 1, 2}, "123"))},
                   "x: the header tells of 1 records of 2 bytes, which end at byte 18, but the file "
                   "goes on");
-  ExpectScanError({Write("x", Idx(8, {1, 0, 2}, ""))}, "x: pictures of 0 x 2, which hold nothing");
+  ExpectScanError({Write("x", Idx(8, {1, 0, 2}, ""))}, "x: images of 0 x 2, which hold nothing");
   ExpectScanError({Write("x", Idx(8, {1, 0xffffffff, 0xffffffff}, ""))},
                   "but a record holds at most 2 GiB");
   ExpectScanError({Write("x", Idx(8, {0xffffffff, 0x7fff, 0xf000}, ""))}, "too early");
-  ExpectScanError({Write("x", Idx(8, {0, 2, 2}, ""))}, "x: no records: 0 pictures");
+  ExpectScanError({Write("x", Idx(8, {0, 2, 2}, ""))}, "x: no records: 0 images");
   const std::string whole = Gzip(Idx(8, {2, 1, 1}, "ab"));
   ExpectScanError({Write("x", whole.substr(0, whole.size() - 3))}, "x: ");
   ExpectError(MakeIdxSource({}).status(), absl::StatusCode::kInvalidArgument, "no IDX files");

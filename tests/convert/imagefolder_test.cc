@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/convert/source_fixture.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 namespace shardfeed {
 namespace {
@@ -35,11 +35,11 @@ class ImageFolderTest : public SourceTest {
   }
   std::unique_ptr<Source> Open(const std::string& folder = "src") { return Make({Path(folder)}); }
 
-  // The smallest thing that is a picture: a GIF's header.
+  // The smallest thing that is an image: a GIF's header.
   static std::string Gif(int width, int height) {
     return "GIF89a"s + static_cast<char>(width) + '\0' + static_cast<char>(height) + '\0';
   }
-  void WritePicture(std::string_view name) { Write(name, Gif(3, 2)); }
+  void WriteImage(std::string_view name) { Write(name, Gif(3, 2)); }
   void Link(std::string_view name, std::string_view target) {
     std::filesystem::create_directories(std::filesystem::path(Path(name)).parent_path());
     std::filesystem::create_symlink(target, Path(name));
@@ -61,7 +61,7 @@ class ImageFolderTest : public SourceTest {
   }
 };
 
-TEST_F(ImageFolderTest, EachPictureIsARecord) {
+TEST_F(ImageFolderTest, EachImageIsARecord) {
   Write("src/cat/1.gif", Gif(7, 5));
   EXPECT_THAT(Texts(Convert(*Open())),
               ElementsAre("image/class/label=int64[0] image/class/text=bytes[cat] "
@@ -71,33 +71,33 @@ TEST_F(ImageFolderTest, EachPictureIsARecord) {
                           "image/format=bytes[gif] image/height=int64[5] image/width=int64[7]"));
 }
 
-TEST_F(ImageFolderTest, SortsClassesAndPicturesByBytes) {
+TEST_F(ImageFolderTest, SortsClassesAndImagesByBytes) {
   for (const char* name : {"src/b/2.gif", "src/b/10.gif", "src/b/1/z.gif", "src/B/x.gif",
                            "src/\u00e4/x.gif", "src/a b/x.gif", "src/b/1.gif"}) {
-    WritePicture(name);
+    WriteImage(name);
   }
   EXPECT_THAT(Names(Convert(*Open())),
               ElementsAre("0 B B/x.gif", "1 a b a b/x.gif", "2 b b/1/z.gif", "2 b b/1.gif",
                           "2 b b/10.gif", "2 b b/2.gif", "3 \u00e4 \u00e4/x.gif"));
 }
 
-TEST_F(ImageFolderTest, KnowsPicturesByTheirSuffixInAnyCase) {
+TEST_F(ImageFolderTest, KnowsImagesByTheirSuffixInAnyCase) {
   for (const char* name :
        {"a.jpg", "b.JPEG", "c.Png", "d.bmp", "e.webp", "f.GIF", "g.tif", "h.tiff", "i.x.jpg"}) {
-    WritePicture("src/c/"s + name);
+    WriteImage("src/c/"s + name);
   }
   for (const char* name : {"x.txt", "jpg", "x.jpgg", "x.jpg.part", "x.svg"}) {
-    WritePicture("src/c/"s + name);
+    WriteImage("src/c/"s + name);
   }
   auto source = Open();
   EXPECT_EQ(Convert(*source).size(), 9);
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 5 files not named like a picture: " + Path("src/c/jpg") + ", " +
+              ElementsAre("skipped 5 files not named like an image: " + Path("src/c/jpg") + ", " +
                           Path("src/c/x.jpg.part") + ", " + Path("src/c/x.jpgg") + ", ..."));
 }
 
 TEST_F(ImageFolderTest, TheFormatIsThatOfTheBytes) {
-  WritePicture("src/c/really_a_gif.jpg");
+  WriteImage("src/c/really_a_gif.jpg");
   const std::vector<Example> examples = Convert(*Open());
   EXPECT_THAT(Texts(examples)[0], HasSubstr("image/format=bytes[gif]"));
 }
@@ -106,7 +106,7 @@ TEST_F(ImageFolderTest, MakesJpegsSeekable) {
   const std::string jpeg = testing::MakeJpeg({.width = 100, .height = 80});
   Write("src/c/1.jpg", jpeg);
   Write("src/c/2.jpg", jpeg.substr(0, jpeg.size() / 2));
-  WritePicture("src/c/3.gif");
+  WriteImage("src/c/3.gif");
   auto source = Open();
   const std::vector<Example> examples = Convert(*source);
   ASSERT_EQ(examples.size(), 3);
@@ -128,7 +128,7 @@ TEST_F(ImageFolderTest, KeepsJpegsWhereAskedTo) {
   const std::string jpeg = testing::MakeJpeg({.width = 100, .height = 80});
   Write("src/c/1.jpg", jpeg);
   Write("src/c/2.jpg", jpeg.substr(0, jpeg.size() / 2));
-  auto source = Make({Path("src")}, {.pictures = {.jpeg = JpegMode::kKeep}});
+  auto source = Make({Path("src")}, {.images = {.jpeg = JpegMode::kKeep}});
   const std::vector<Example> examples = Convert(*source);
   ASSERT_EQ(examples.size(), 2);
   EXPECT_TRUE(examples[0].features().feature().at("image/encoded").bytes_list().value(0) == jpeg);
@@ -136,41 +136,40 @@ TEST_F(ImageFolderTest, KeepsJpegsWhereAskedTo) {
 }
 
 TEST_F(ImageFolderTest, PassesOverHiddenNames) {
-  WritePicture("src/c/1.gif");
-  WritePicture("src/c/.2.gif");
-  WritePicture("src/c/.thumbs/3.gif");
-  WritePicture("src/.git/4.gif");
+  WriteImage("src/c/1.gif");
+  WriteImage("src/c/.2.gif");
+  WriteImage("src/c/.thumbs/3.gif");
+  WriteImage("src/.git/4.gif");
   auto source = Open();
   EXPECT_THAT(Names(Convert(*source)), ElementsAre("0 c c/1.gif"));
   EXPECT_THAT(source->notes(), IsEmpty());
 }
 
-TEST_F(ImageFolderTest, NotesPicturesOutsideTheClasses) {
-  WritePicture("src/c/1.gif");
-  WritePicture("src/stray.gif");
+TEST_F(ImageFolderTest, NotesImagesOutsideTheClasses) {
+  WriteImage("src/c/1.gif");
+  WriteImage("src/stray.gif");
   Write("src/labels.txt", "x");
   auto source = Open();
   EXPECT_EQ(Convert(*source).size(), 1);
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 1 file not named like a picture: " + Path("src/labels.txt"),
-                          "skipped 1 picture outside the class folders: " + Path("src/stray.gif")));
+              ElementsAre("skipped 1 file not named like an image: " + Path("src/labels.txt"),
+                          "skipped 1 image outside the class folders: " + Path("src/stray.gif")));
 }
 
 TEST_F(ImageFolderTest, NotesThatTheClassesMayBeOneLevelDeeper) {
-  WritePicture("src/train/cat/1.gif");
-  WritePicture("src/val/cat/2.gif");
+  WriteImage("src/train/cat/1.gif");
+  WriteImage("src/val/cat/2.gif");
   auto source = Open();
   EXPECT_EQ(Convert(*source).size(), 2);
-  EXPECT_THAT(
-      source->notes(),
-      ElementsAre(HasSubstr("the folders taken for classes (train, val) hold no pictures")));
+  EXPECT_THAT(source->notes(),
+              ElementsAre(HasSubstr("the folders taken for classes (train, val) hold no images")));
 }
 
 TEST_F(ImageFolderTest, MergesTheClassesOfSeveralSources) {
-  WritePicture("one/cat/1.gif");
-  WritePicture("one/dog/1.gif");
-  WritePicture("two/bee/1.gif");
-  WritePicture("two/cat/1.gif");
+  WriteImage("one/cat/1.gif");
+  WriteImage("one/dog/1.gif");
+  WriteImage("two/bee/1.gif");
+  WriteImage("two/cat/1.gif");
   auto source = Make({Path("one"), Path("two") + "//"});
   EXPECT_THAT(Names(Convert(*source)), ElementsAre("0 bee bee/1.gif", "1 cat cat/1.gif",
                                                    "1 cat cat/1.gif", "2 dog dog/1.gif"));
@@ -178,15 +177,15 @@ TEST_F(ImageFolderTest, MergesTheClassesOfSeveralSources) {
 }
 
 TEST_F(ImageFolderTest, FollowsLinks) {
-  WritePicture("elsewhere/1.gif");
+  WriteImage("elsewhere/1.gif");
   Link("src/cat", Path("elsewhere"));
   Link("src/dog/2.gif", Path("elsewhere/1.gif"));
   EXPECT_THAT(Names(Convert(*Open())), ElementsAre("0 cat cat/1.gif", "1 dog dog/2.gif"));
 }
 
 TEST_F(ImageFolderTest, DoesNotFollowLinksInCircles) {
-  WritePicture("src/a/1.gif");
-  WritePicture("src/b/2.gif");
+  WriteImage("src/a/1.gif");
+  WriteImage("src/b/2.gif");
   Link("src/a/again", "../a");
   Link("src/a/all", "..");
   Link("src/a/sub/b", "../../b");
@@ -198,7 +197,7 @@ TEST_F(ImageFolderTest, DoesNotFollowLinksInCircles) {
 }
 
 TEST_F(ImageFolderTest, NamesALinkThatLeadsNowhere) {
-  WritePicture("src/a/1.gif");
+  WriteImage("src/a/1.gif");
   Link("src/a/2.gif", "no such file");
   ExpectScanError(absl::StatusCode::kNotFound, "src/a/2.gif: the link leads to no file");
 }
@@ -209,7 +208,7 @@ TEST_F(ImageFolderTest, NamesALinkToItself) {
 }
 
 TEST_F(ImageFolderTest, SkipsPipes) {
-  WritePicture("src/a/1.gif");
+  WriteImage("src/a/1.gif");
   ASSERT_EQ(mkfifo(Path("src/a/2.gif").c_str(), 0600), 0);
   auto source = Open();
   EXPECT_THAT(Names(Convert(*source)), ElementsAre("0 a a/1.gif"));
@@ -230,41 +229,41 @@ TEST_F(ImageFolderTest, SaysWhichLayoutIsWanted) {
                   "src: the folder is empty; one folder for each class is wanted, as in ");
   Write("src/x.txt", "x");
   ExpectScanError(absl::StatusCode::kDataLoss, "src: the folder holds no folders; one folder for");
-  for (const char* name : {"src/1.gif", "src/2.gif", "src/3.gif", "src/4.gif"}) WritePicture(name);
+  for (const char* name : {"src/1.gif", "src/2.gif", "src/3.gif", "src/4.gif"}) WriteImage(name);
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src: 4 pictures in no class folder: 1.gif, 2.gif, 3.gif, ...; one folder for");
+                  "src: 4 images in no class folder: 1.gif, 2.gif, 3.gif, ...; one folder for");
 }
 
-TEST_F(ImageFolderTest, NamesAClassWithoutPictures) {
-  WritePicture("src/a/1.gif");
+TEST_F(ImageFolderTest, NamesAClassWithoutImages) {
+  WriteImage("src/a/1.gif");
   Write("src/b/readme.txt", "x");
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src/b: no pictures (files named jpg, jpeg, png, bmp, webp, gif, tif, tiff)");
+                  "src/b: no images (files named jpg, jpeg, png, bmp, webp, gif, tif, tiff)");
 }
 
 TEST_F(ImageFolderTest, NamesAClassWhoseNameIsNotUtf8) {
-  WritePicture("src/caf\xe9/1.gif");
+  WriteImage("src/caf\xe9/1.gif");
   ExpectScanError(absl::StatusCode::kDataLoss,
                   R"(src: the name of the folder "caf\xe9" is not UTF-8; rename it)");
 }
 
-TEST_F(ImageFolderTest, NamesAnEmptyPicture) {
-  WritePicture("src/a/1.gif");
+TEST_F(ImageFolderTest, NamesAnEmptyImage) {
+  WriteImage("src/a/1.gif");
   Write("src/a/2.gif", "");
   ExpectScanError(absl::StatusCode::kDataLoss, "src/a/2.gif: the file is empty");
 }
 
-TEST_F(ImageFolderTest, NamesAPictureThatIsNone) {
+TEST_F(ImageFolderTest, NamesAnImageThatIsNone) {
   Write("src/a/1.jpg", "<html>404</html>");
   auto source = Open();
   ASSERT_TRUE(Scan(*source).ok());
   ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
-              "src/a/1.jpg: not a picture: starts with \"<html>404</html>\"");
+              "src/a/1.jpg: not an image: starts with \"<html>404</html>\"");
 }
 
 TEST_F(ImageFolderTest, NamesWhatCannotBeRead) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  WritePicture("src/a/1.gif");
+  WriteImage("src/a/1.gif");
   auto source = Open();
   ASSERT_TRUE(Scan(*source).ok());
   const std::vector<Kept> items = Items(*source);
@@ -277,22 +276,22 @@ TEST_F(ImageFolderTest, NamesWhatCannotBeRead) {
 }
 
 TEST_F(ImageFolderTest, NoticesThatAFolderChanged) {
-  WritePicture("src/a/1.gif");
-  WritePicture("src/a/2.gif");
+  WriteImage("src/a/1.gif");
+  WriteImage("src/a/2.gif");
   auto source = Open();
   ASSERT_TRUE(Scan(*source).ok());
   const std::vector<Kept> items = Items(*source);
   const auto ignore = [](const Item&) { return absl::OkStatus(); };
   std::filesystem::remove(Path("src/a/2.gif"));
   ExpectError(source->ForEach(ignore), absl::StatusCode::kFailedPrecondition,
-              "src/a: changed while it was being read: 2 pictures at first, then 1");
+              "src/a: changed while it was being read: 2 images at first, then 1");
   ExpectError(BuildItem(*source, items[1]).status(), absl::StatusCode::kNotFound,
               "src/a/2.gif: cannot open: No such file");
 }
 
 TEST_F(ImageFolderTest, StopsAtTheFirstErrorOfTheSink) {
-  WritePicture("src/a/1.gif");
-  WritePicture("src/b/2.gif");
+  WriteImage("src/a/1.gif");
+  WriteImage("src/b/2.gif");
   auto source = Open();
   ASSERT_TRUE(Scan(*source).ok());
   int calls = 0;
@@ -305,7 +304,7 @@ TEST_F(ImageFolderTest, StopsAtTheFirstErrorOfTheSink) {
 }
 
 TEST_F(ImageFolderTest, StopsWhenAskedTo) {
-  WritePicture("src/a/1.gif");
+  WriteImage("src/a/1.gif");
   std::stop_source stop;
   stop.request_stop();
   ExpectError(Open()->Scan(stop.get_token(), {}), absl::StatusCode::kCancelled, "interrupted");

@@ -10,7 +10,7 @@ using namespace std::string_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The head of a PNG picture, which is all that is looked at.
+// The head of a PNG image, which is all that is looked at.
 std::string Png(char height = 3, char width = 5) {
   return "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0"s + width + "\0\0\0"s + height + "\x08\2\0\0\0"s;
 }
@@ -27,7 +27,7 @@ class ImagesTest : public SourceTest {
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
-  // Records without the picture itself.
+  // Records without the image itself.
   std::vector<std::string> Read(Source& source) {
     std::vector<Example> examples = Convert(source);
     for (Example& example : examples) {
@@ -52,7 +52,7 @@ TEST_F(ImagesTest, FlatFolder) {
                                    "] image/filename=bytes[a.PNG] image/format=bytes[png] "
                                    "image/height=int64[7] image/width=int64[9]");
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 1 file not named like a picture: " + Path("in/readme.txt")));
+              ElementsAre("skipped 1 file not named like an image: " + Path("in/readme.txt")));
 }
 
 TEST_F(ImagesTest, FoldersInsideComeAfterTheFilesAndFilesAreSources) {
@@ -71,8 +71,7 @@ TEST_F(ImagesTest, NumericLabels) {
   EXPECT_THAT(Read(*source),
               ElementsAre("image/class/label=int64[4] image/filename=bytes[a.png]",
                           "image/class/label=int64[2] image/filename=bytes[d/b.png]"));
-  EXPECT_THAT(source->notes(),
-              ElementsAre(Path("labels.csv") + ": 1 of 3 labels are of no picture"));
+  EXPECT_THAT(source->notes(), ElementsAre(Path("labels.csv") + ": 1 of 3 labels are of no image"));
 }
 
 TEST_F(ImagesTest, NumericLabelsGetNamesFromTheClassMap) {
@@ -104,7 +103,7 @@ TEST_F(ImagesTest, ClassNamesAreNumberedByName) {
 TEST_F(ImagesTest, DefectsAreTold) {
   std::filesystem::create_directories(Path("in"));
   ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kDataLoss,
-              "in: no pictures (files named jpg, ");
+              "in: no images (files named jpg, ");
   Write("in/a.png", Png());
   ExpectError(Scan(*Make({Path("in")}, "id,label\nb,1\n")), absl::StatusCode::kDataLoss,
               "in/a.png: " + Path("labels.csv") + " has no label for \"a.png\"");
@@ -123,7 +122,7 @@ TEST_F(ImagesTest, DefectsAreTold) {
   ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kNotFound,
               "in/c.png: the link leads to no file");
   ExpectError(Scan(*Make({Path("none")})), absl::StatusCode::kNotFound, "none: cannot");
-  ExpectError(MakeImagesSource({}).status(), absl::StatusCode::kInvalidArgument, "no pictures");
+  ExpectError(MakeImagesSource({}).status(), absl::StatusCode::kInvalidArgument, "no images");
 }
 
 TEST_F(ImagesTest, FoldersThatLookLikeClassesAreNoted) {
@@ -131,7 +130,7 @@ TEST_F(ImagesTest, FoldersThatLookLikeClassesAreNoted) {
   Write("in/dog/b.png", Png());
   auto source = Make({Path("in")});
   ASSERT_TRUE(Scan(*source).ok());
-  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("all pictures stand in folders (cat, dog); if "
+  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("all images stand in folders (cat, dog); if "
                                                      "those are classes, the kind imagefolder")));
 }
 

@@ -61,7 +61,7 @@ TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: 1 cells where the header has 2");
   ExpectDataLoss("a.csv", "id,x\n\"a\nb\",2\n\"1,2\n", "a.csv:4: not a row of a table");
   ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n", "a.csv:3: \"1\" has a label already, further up");
-  ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: no name of a picture");
+  ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: no name of an image");
   ExpectDataLoss("a.csv", "id,x\n1,\n", "a.csv:2: no label for \"1\"");
   ExpectDataLoss("a.txt", "a 1\nb\n", "a.txt:2: \"b\": \"NAME LABEL\" is wanted; a table needs");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");

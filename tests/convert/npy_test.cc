@@ -72,7 +72,7 @@ TEST_F(NpyTest, Text) {
               ElementsAre("x=bytes[a\u00e4 \u20ac\U0001f600]"));
 }
 
-TEST_F(NpyTest, PicturesStayBytes) {
+TEST_F(NpyTest, ImagesStayBytes) {
   auto source = *MakeNpySource({Write("x.npy", Npy("'|u1'", "(2, 1, 3)", "abcdef"))});
   EXPECT_THAT(Texts(Convert(*source)), ElementsAre("x=bytes[abc]", "x=bytes[def]"));
   EXPECT_THAT(source->notes(),

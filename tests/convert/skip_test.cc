@@ -136,7 +136,7 @@ TEST_F(SkipTest, LinesOfText) {
                                     "byte"));
 }
 
-TEST_F(SkipTest, Pictures) {
+TEST_F(SkipTest, Images) {
   Write("in/a.png", kPng);
   Write("in/b.png", "");
   Write("in/c.png", "text");

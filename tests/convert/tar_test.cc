@@ -71,10 +71,10 @@ class TarTest : public SourceTest {
 };
 
 TEST_F(TarTest, FilesThatShareAStemAreARecord) {
-  ExpectRecords(Member("d/", "", '5') + Member("d/a.JPG", "picture") + Member("d/a.cls", "3\n") +
+  ExpectRecords(Member("d/", "", '5') + Member("d/a.JPG", "image") + Member("d/a.cls", "3\n") +
                     Member("d/a.seg.png", "mask") + Member("d/b.jpg", "") +
                     Member("d/b.cls", "-1") + kEnd,
-                {"__key__=bytes[d/a] cls=int64[3] jpg=bytes[picture] seg.png=bytes[mask]",
+                {"__key__=bytes[d/a] cls=int64[3] jpg=bytes[image] seg.png=bytes[mask]",
                  "__key__=bytes[d/b] cls=int64[-1] jpg=bytes[]"});
 }
 

@@ -1,4 +1,4 @@
-// Augmentations beside what torchvision made of the same pictures; testdata/torchvision/make.py has
+// Augmentations beside what torchvision made of the same images; testdata/torchvision/make.py has
 // asked it.
 
 #include <algorithm>
@@ -106,13 +106,13 @@ TEST(AugmentTest, AsTorchvision) {
   for (const Json& c : cases) {
     SCOPED_TRACE(c["function"].get<std::string>() + " " + c["arguments"].dump() + " " +
                  c["shape"].dump());
-    std::vector<uint8_t> picture = FromHex(c["picture"]);
+    std::vector<uint8_t> image = FromHex(c["picture"]);
     const std::vector<uint8_t> expected = FromHex(c["result"]);
     std::vector<uint8_t> other(expected.size());
-    Apply(c, View(picture, c["shape"]), View(other, c["result_shape"]));
+    Apply(c, View(image, c["shape"]), View(other, c["result_shape"]));
     const std::string name = c["function"];
     const bool moves = name == "pad" || name.find(' ') != name.npos;
-    const std::vector<uint8_t>& result = moves ? other : picture;
+    const std::vector<uint8_t>& result = moves ? other : image;
     ASSERT_EQ(result.size(), expected.size());
     size_t differ = 0;
     int most = 0;
@@ -155,7 +155,7 @@ TEST(AugmentTest, OddSizesAreSafe) {
                interpolation, Color{7, 7, 7});
           Warp(image, other, AffineTransform({}, height, width), interpolation, Color{7, 7, 7});
           EXPECT_EQ(from, to);
-          // Divides by zero in the middle of the picture.
+          // Divides by zero in the middle of the image.
           Warp(image, other, {1, 0, 0, 0, 1, 0, -1.0 / 1.5, 0}, interpolation, std::nullopt);
         }
       }

@@ -216,11 +216,11 @@ TEST(ExampleParser, DecodeRawTakesBytesForNumbers) {
                "feature 'x' has 1 value, expected a multiple of 2 (shape [2])");
   EXPECT_FAILS(batch.Parse(Ints({1})), kInvalidArgument,
                "feature 'x' is of kind int64, expected bytes (for int16, decode_raw)");
-  // As large as a picture, for which there is no short cut.
-  Batch picture({Raw(Spec("x", DType::kUInt8, Layout::kFixed, {100, 100}))});
+  // As large as an image, for which there is no short cut.
+  Batch image({Raw(Spec("x", DType::kUInt8, Layout::kFixed, {100, 100}))});
   const std::string pixels(10'000, 'p');
-  ASSERT_OK(picture.Parse(Strings({pixels}), 3));
-  EXPECT_EQ(std::memcmp(picture.Fixed<char>(0, 10'000, 30'000).data(), pixels.data(), 10'000), 0);
+  ASSERT_OK(image.Parse(Strings({pixels}), 3));
+  EXPECT_EQ(std::memcmp(image.Fixed<char>(0, 10'000, 30'000).data(), pixels.data(), 10'000), 0);
 }
 
 TEST(ExampleParser, DefaultsForWhatIsMissing) {

@@ -23,10 +23,10 @@ const std::vector<int> kLosslessWebp = {cv::IMWRITE_WEBP_QUALITY, 101};
 
 std::string Encode(const std::string& suffix, int height, int width, int type = CV_8UC3,
                    const std::vector<int>& options = {}) {
-  cv::Mat picture(height, width, type);
-  cv::randu(picture, 0, 255);
+  cv::Mat image(height, width, type);
+  cv::randu(image, 0, 255);
   std::vector<unsigned char> bytes;
-  EXPECT_TRUE(cv::imencode(suffix, picture, bytes, options));
+  EXPECT_TRUE(cv::imencode(suffix, image, bytes, options));
   return std::string(bytes.begin(), bytes.end());
 }
 
@@ -151,12 +151,12 @@ TEST(ImageHeaderTest, ReadsBigEndianAndBigTiff) {
                "tiff", 2, 300, 1);
 }
 
-TEST(ImageHeaderTest, SaysWhatAFileThatIsNoPictureStartsWith) {
+TEST(ImageHeaderTest, SaysWhatAFileThatIsNoImageStartsWith) {
   ExpectError("", "the file is empty");
-  ExpectError("<!DOCTYPE html><html>", "not a picture: starts with \"<!DOCTYPE html><\"");
-  ExpectError("\x01\x02\xfe\n"s, "not a picture: starts with bytes 01 02 fe 0a");
-  ExpectError("BMW is a car, not a picture", "not a picture: starts like BMP");
-  ExpectError("RIFF\0\0\0\0WAVEfmt "s, "not a picture: starts with bytes 52 49 46 46");
+  ExpectError("<!DOCTYPE html><html>", "not an image: starts with \"<!DOCTYPE html><\"");
+  ExpectError("\x01\x02\xfe\n"s, "not an image: starts with bytes 01 02 fe 0a");
+  ExpectError("BMW is a car, not an image", "not an image: starts like BMP");
+  ExpectError("RIFF\0\0\0\0WAVEfmt "s, "not an image: starts with bytes 52 49 46 46");
   ExpectError("\0\0\0\x1c"s + "ftypheic\0\0\0\0"s, "HEIF, AVIF or a video");
 }
 
@@ -201,24 +201,24 @@ TEST(ImageHeaderTest, SaysWhatIsWrongWithOtherFormats) {
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLossyWebp), 23, "abc"),
               "does not start with a key frame");
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"), "wrong signature");
-  ExpectError("RIFF\0\0\0\0WEBPEXIF\0\0\0\0"s, "first chunk is not a picture");
+  ExpectError("RIFF\0\0\0\0WEBPEXIF\0\0\0\0"s, "first chunk is not an image");
   ExpectError("MM\0*\0\0\0\x08\0\x01\x01\0\0\x02\0\0\0\x01\0\0\0\x05"s,
               "TIFF is damaged at byte 10: tag 256 has type 2");
 }
 
-// Cut and changed pictures end in an answer or an error, never in a crash or a read beyond the end.
+// Cut and changed images end in an answer or an error, never in a crash or a read beyond the end.
 TEST(ImageHeaderTest, SurvivesEveryCutAndManyMutations) {
-  std::vector<std::string> pictures = {Gif(3, 4), Jpeg('\xc2', 3, 4)};
+  std::vector<std::string> images = {Gif(3, 4), Jpeg('\xc2', 3, 4)};
   for (const char* suffix : {".jpg", ".png", ".bmp", ".tiff"}) {
-    pictures.push_back(Encode(suffix, 9, 11));
+    images.push_back(Encode(suffix, 9, 11));
   }
-  pictures.push_back(Encode(".webp", 9, 11, CV_8UC3, kLossyWebp));
-  pictures.push_back(Encode(".webp", 9, 11, CV_8UC3, kLosslessWebp));
-  pictures.push_back(Encode(".webp", 9, 11, CV_8UC4, kLossyWebp));
+  images.push_back(Encode(".webp", 9, 11, CV_8UC3, kLossyWebp));
+  images.push_back(Encode(".webp", 9, 11, CV_8UC3, kLosslessWebp));
+  images.push_back(Encode(".webp", 9, 11, CV_8UC4, kLossyWebp));
   std::mt19937 random(1);
-  for (const std::string& picture : pictures) {
-    for (size_t size = 0; size <= picture.size(); ++size) {
-      const absl::StatusOr<ImageHeader> header = Read(picture.substr(0, size));
+  for (const std::string& image : images) {
+    for (size_t size = 0; size <= image.size(); ++size) {
+      const absl::StatusOr<ImageHeader> header = Read(image.substr(0, size));
       if (!header.ok()) {
         EXPECT_FALSE(header.status().message().empty());
         continue;
@@ -226,7 +226,7 @@ TEST(ImageHeaderTest, SurvivesEveryCutAndManyMutations) {
       EXPECT_GE(header->height, 1);
     }
     for (int i = 0; i < 20000; ++i) {
-      std::string mutant = picture;
+      std::string mutant = image;
       for (int change = random() % 4; change >= 0; --change) {
         // Most fields stand at the front; TIFF has its directory at the end.
         size_t at = random() % std::min<size_t>(mutant.size(), 64);

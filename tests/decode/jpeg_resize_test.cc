@@ -8,7 +8,7 @@
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 namespace shardfeed {
 namespace {

@@ -14,7 +14,7 @@
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "fmt/format.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 namespace shardfeed {
 namespace {
@@ -91,7 +91,7 @@ class JpegSkimmerTest : public ::testing::Test {
           at = begin + JpegHuffmanTable::CodeLengthOf(symbol);
           const int length = JpegHuffmanTable::SizeOf(symbol);
           const auto value = static_cast<int>(take(length));
-          // Longer differences are in no picture of 8 bits.
+          // Longer differences are in no image of 8 bits.
           if (at > size || (k == 0 && length > 11)) return reference;
           const int advance = JpegHuffmanTable::AdvanceOf(symbol);
           if (k == 0) {
@@ -111,7 +111,7 @@ class JpegSkimmerTest : public ::testing::Test {
     return reference;
   }
 
-  // Goes through the picture in steps of up to `max_step` MCUs, as far as there are any.
+  // Goes through the image in steps of up to `max_step` MCUs, as far as there are any.
   void Skim(const Reference& reference, uint64_t max_step, uint64_t end) {
     // Reading past the end shows.
     const std::unique_ptr<char[]> exact = std::make_unique_for_overwrite<char[]>(data().size());

@@ -10,7 +10,7 @@
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<uint8_t>> Crop(JpegDecoder& decoder, const std::strin
   return pixels;
 }
 
-// What `crop` has to be, out of libjpeg's whole picture.
+// What `crop` has to be, out of libjpeg's whole image.
 std::vector<uint8_t> Expected(const Pixels& whole, const JpegCrop& crop) {
   std::vector<uint8_t> pixels;
   for (uint32_t y = crop.y; y < crop.y + crop.height; ++y) {
@@ -105,7 +105,7 @@ std::string Text(const JpegCrop& crop) {
                      crop.x, crop.y);
 }
 
-// Crops at random and in the corners, at all scales, against the whole picture by libjpeg.
+// Crops at random and in the corners, at all scales, against the whole image by libjpeg.
 void ExpectCrops(const std::string& jpeg, JpegDecoder& decoder, JpegPath path, int num_crops,
                  const std::string& name) {
   SCOPED_TRACE(name);
@@ -148,7 +148,7 @@ class JpegTest : public ::testing::Test {
   JpegDecoder decoder_;
 };
 
-TEST_F(JpegTest, CropsArePartsOfTheWholePicture) {
+TEST_F(JpegTest, CropsArePartsOfTheWholeImage) {
   for (const Sampling& sampling : kSamplings) {
     for (int restart_interval : {0, 1, 3}) {
       const JpegSpec spec = {
@@ -160,7 +160,7 @@ TEST_F(JpegTest, CropsArePartsOfTheWholePicture) {
   }
 }
 
-TEST_F(JpegTest, CropsOfProgressivePicturesArePartsOfTheWhole) {
+TEST_F(JpegTest, CropsOfProgressiveImagesArePartsOfTheWhole) {
   for (const Sampling& sampling : kSamplings) {
     const JpegSpec spec = {.width = 117, .height = 90, .sampling = sampling, .progressive = true};
     ExpectCrops(MakeJpeg(spec), decoder_, JpegPath::kLibjpeg, 25, NameOf(sampling));
@@ -184,7 +184,7 @@ TEST_F(JpegTest, CropsOfArithmeticCodingArePartsOfTheWhole) {
   }
 }
 
-TEST_F(JpegTest, CropsOfSeekablePicturesArePartsOfTheWhole) {
+TEST_F(JpegTest, CropsOfSeekableImagesArePartsOfTheWhole) {
   for (const Sampling& sampling : kSamplings) {
     for (bool progressive : {false, true}) {
       const std::string jpeg =
@@ -222,7 +222,7 @@ TEST_F(JpegTest, CropsOfAllSizesArePartsOfTheWhole) {
   }
 }
 
-TEST_F(JpegTest, CropsOfWidePicturesArePartsOfTheWhole) {
+TEST_F(JpegTest, CropsOfWideImagesArePartsOfTheWhole) {
   ExpectCrops(MakeJpeg({.width = 65500, .height = 19}), decoder_, JpegPath::kSkipped, 10, "wide");
   ExpectCrops(MakeJpeg({.width = 65500, .height = 19, .restart_interval = 4}), decoder_,
               JpegPath::kRestarts, 10, "wide, restarts");
@@ -231,7 +231,7 @@ TEST_F(JpegTest, CropsOfWidePicturesArePartsOfTheWhole) {
 }
 
 // Of which much is skipped: several symbols at a time.
-TEST_F(JpegTest, CropsOfLargePicturesArePartsOfTheWhole) {
+TEST_F(JpegTest, CropsOfLargeImagesArePartsOfTheWhole) {
   for (const Sampling& sampling :
        {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}, {1, 1}, {1, 1}}, Sampling{{1, 1}}}) {
     for (int quality : {10, 60, 90, 100}) {
@@ -248,7 +248,7 @@ TEST_F(JpegTest, CropsOfLargePicturesArePartsOfTheWhole) {
   }
 }
 
-// Sixteen zeros are one bit there: many of them are no end of a block. Small pictures are decoded
+// Sixteen zeros are one bit there: many of them are no end of a block. Small images are decoded
 // in order, large ones are skimmed.
 TEST_F(JpegTest, CropsOfBlocksWithTheLastCoefficientOnlyArePartsOfTheWhole) {
   for (const int side : {344, 904}) {
@@ -276,8 +276,8 @@ TEST_F(JpegTest, CropsOfAllQualitiesArePartsOfTheWhole) {
   }
 }
 
-// libjpeg smooths the blocks of pictures whose coefficients are not all told.
-TEST_F(JpegTest, CropsOfIncompleteProgressivePicturesArePartsOfTheWhole) {
+// libjpeg smooths the blocks of images whose coefficients are not all told.
+TEST_F(JpegTest, CropsOfIncompleteProgressiveImagesArePartsOfTheWhole) {
   for (const std::vector<jpeg_scan_info>& scans :
        {std::vector<jpeg_scan_info>{{3, {0, 1, 2}, 0, 0, 0, 0}},
         std::vector<jpeg_scan_info>{{3, {0, 1, 2}, 0, 0, 0, 0}, {1, {0}, 1, 5, 0, 2}}}) {
@@ -337,12 +337,12 @@ TEST_F(JpegTest, WrongCropsAreRefused) {
     std::vector<uint8_t> pixels(100 * 100 * 3);
     EXPECT_FAILS(decoder_.DecodeCrop(jpeg, crop, pixels.data(), 300), kInvalidArgument, message);
   };
-  expect({}, "crop of 0 x 0 pixels at (0, 0) in a picture of 60 x 41");
+  expect({}, "crop of 0 x 0 pixels at (0, 0) in an image of 60 x 41");
   expect({.x = 1, .width = 60, .height = 1}, "crop of 60 x 1 pixels at (1, 0)");
   expect({.y = 40, .width = 1, .height = 2}, "crop of 1 x 2 pixels at (0, 40)");
   expect({.x = 60, .width = 1, .height = 1}, "at (60, 0)");
   expect({.x = 0xffffffff, .width = 2, .height = 1}, "at (4294967295, 0)");
-  expect({.scale_denominator = 2, .y = 20, .width = 1, .height = 2}, "in a picture of 30 x 21");
+  expect({.scale_denominator = 2, .y = 20, .width = 1, .height = 2}, "in an image of 30 x 21");
   expect({.scale_denominator = 3, .width = 1, .height = 1}, "scale_denominator 3: 1, 2, 4 or 8");
   expect({.width = 1, .height = 1, .channels = 4}, "channels 4: 1 or 3 is wanted");
   uint8_t pixel[6];
@@ -418,7 +418,7 @@ TEST_F(JpegTest, EveryCutIsToldOrFilledIn) {
         ASSERT_THAT(std::string(status.message()),
                     AnyOf(fmt::format("JPEG ends in its header, after {} bytes", size),
                           fmt::format("JPEG is cut off: the file ends after {} bytes, before its "
-                                      "picture",
+                                      "image",
                                       size),
                           StartsWith("not a JPEG")));
       }
@@ -471,7 +471,7 @@ TEST_F(JpegTest, RestartMarkersOutOfTurnAreDamage) {
   EXPECT_OK(DecodeAll(decoder_, jpeg, 128, 10));
 }
 
-// Changes some bytes of the picture, `num` times, and decodes a crop each. Where libjpeg has
+// Changes some bytes of the image, `num` times, and decodes a crop each. Where libjpeg has
 // nothing to say the pixels are its own; what is decoded is the same where damage is accepted.
 // Returns how many were compared with libjpeg's.
 int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
@@ -531,7 +531,7 @@ TEST_F(JpegTest, SurvivesMutations) {
   EXPECT_GT(compared, 1000);
 }
 
-TEST_F(JpegTest, SurvivesMutationsOfLargePictures) {
+TEST_F(JpegTest, SurvivesMutationsOfLargeImages) {
   JpegDecoder tolerant({.max_pixels = 1 << 20, .accept_damaged = true});
   JpegDecoder strict({.max_pixels = 1 << 20});
   const JpegSpec spec = {.width = 900, .height = 800};

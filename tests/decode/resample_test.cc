@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// Waves of all lengths and some noise, as pictures have them.
+// Waves of all lengths and some noise, as images have them.
 std::vector<uint8_t> MakePixels(uint32_t width, uint32_t height, int channels, uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::vector<uint8_t> pixels(size_t{width} * height * channels);

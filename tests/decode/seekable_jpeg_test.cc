@@ -11,7 +11,7 @@
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {
@@ -68,10 +68,10 @@ void ExpectKept(const std::string& jpeg, Outcome outcome, const std::string& rea
   EXPECT_THAT(result.reason, HasSubstr(reason));
 }
 
-// Rewrites the picture, and looks at it from all sides.
+// Rewrites the image, and looks at it from all sides.
 std::string ExpectRewritten(const std::string& jpeg, const std::string& name = "") {
   SCOPED_TRACE(name);
-  std::string out = "memory of a picture before";
+  std::string out = "memory of an image before";
   const SeekableJpeg result = Make(jpeg, &out);
   EXPECT_EQ(result.outcome, Outcome::kRewritten) << result.reason;
   if (result.outcome != Outcome::kRewritten) return "";
@@ -254,11 +254,10 @@ TEST(SeekableJpegTest, BytesBehindTheEndAreKept) {
   EXPECT_TRUE(out.ends_with("\xff\xd9\0\0a film of the same moment"s));
 }
 
-TEST(SeekableJpegTest, SeveralPicturesInAFileAreKept) {
+TEST(SeekableJpegTest, SeveralImagesInAFileAreKept) {
   const JpegSpec spec = {.width = 60, .height = 40, .segments = {{JPEG_APP0 + 2, "MPF\0II*\0"s}}};
   ExpectRewritten(MakeJpeg(spec));  // which tells of others, but has none
-  ExpectKept(MakeJpeg(spec) + MakeJpeg(spec), Outcome::kUnsupported,
-             "several pictures in one file");
+  ExpectKept(MakeJpeg(spec) + MakeJpeg(spec), Outcome::kUnsupported, "several images in one file");
 }
 
 TEST(SeekableJpegTest, KindsThatCannotBeRewrittenAreKept) {
@@ -332,7 +331,7 @@ TEST(SeekableJpegTest, EveryCutIsDamage) {
       ASSERT_THAT(result.reason,
                   AnyOf(fmt::format("JPEG ends in its header, after {} bytes", size),
                         fmt::format("JPEG is cut off: the file ends after {} bytes, before its "
-                                    "picture",
+                                    "image",
                                     size),
                         StartsWith("not a JPEG")))
           << size;

@@ -1,4 +1,4 @@
-// What a picture's first bytes tell of it.
+// What an image's first bytes tell of it.
 
 #include "decode/images/image_header.h"
 #include "tests/fuzz/fuzz.h"

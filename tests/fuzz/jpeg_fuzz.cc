@@ -1,4 +1,4 @@
-// Crops beside libjpeg's whole picture, and seekable rewriting beside libjpeg's coefficients. Five
+// Crops beside libjpeg's whole image, and seekable rewriting beside libjpeg's coefficients. Five
 // bytes choose the crop; the JPEG follows.
 
 #include <cstring>
@@ -7,7 +7,7 @@
 #include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardfeed {
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool ok = decoder->DecodeCrop(jpeg, crop, pixels.data(), 3 * crop.width).ok();
   if (header->channels == 4) return 0;  // libjpeg does not make RGB of CMYK.
   const testing::Pixels whole = testing::DecodeByLibjpeg(jpeg, JCS_RGB, denominator);
-  // What is damaged outside of the crop is not looked at; a sound picture must be right.
+  // What is damaged outside of the crop is not looked at; a sound image must be right.
   if (!whole.error.empty() || whole.warnings > 0) return 0;
   FUZZ_EXPECT(ok);
   FUZZ_EXPECT(whole.width == width && whole.height == height && whole.channels == 3);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 int main(int argc, char** argv) {
   using shardfeed::testing::JpegSpec;

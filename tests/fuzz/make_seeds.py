@@ -294,11 +294,11 @@ def main():
         write("tar", name, archive.rstrip(b"\0") + bytes(1024 + -len(archive.rstrip(b"\0")) % 512))
         write("tar", name + "_gzip", gzip.compress(archive, mtime=0))
 
-    pictures = sorted((TESTDATA / "pictures").rglob("*.jp*g"), key=lambda p: p.stat().st_size)
-    for i, path in enumerate(pictures[:4]):
-        write("jpeg", "picture_%d" % i, bytes([i % 4, 3, 5, 40, 40]) + path.read_bytes())
+    images = sorted((TESTDATA / "images").rglob("*.jp*g"), key=lambda p: p.stat().st_size)
+    for i, path in enumerate(images[:4]):
+        write("jpeg", "image_%d" % i, bytes([i % 4, 3, 5, 40, 40]) + path.read_bytes())
         write("image_header", "jpeg_%d" % i, path.read_bytes()[:1000])
-    png = sorted((TESTDATA / "pictures").rglob("*.png"))[0].read_bytes()
+    png = sorted((TESTDATA / "images").rglob("*.png"))[0].read_bytes()
     write("image_header", "png", png[:100])
     write("image_header", "gif", b"GIF89a" + struct.pack("<HHBBB", 3, 4, 0x80, 0, 0) + bytes(6))
     write("image_header", "bmp", b"BM" + bytes(12) + struct.pack("<IiiHHI", 40, 3, -4, 1, 24, 0))

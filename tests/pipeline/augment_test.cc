@@ -14,8 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rows of pictures that differ from row to row.
-Dataset Pictures(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t channels = 3) {
+// Rows of images that differ from row to row.
+Dataset Images(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t channels = 3) {
   return Dataset::Range(0, rows).Map({{"image", DType::kUInt8, {height, width, channels}}},
                                      [](RowContext& row) {
                                        Random random(row.In<int64_t>(0)[0]);
@@ -26,27 +26,27 @@ Dataset Pictures(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t 
 }
 
 // (Of vectors, g++ 12 sees comparisons that are not there.)
-using Picture = std::basic_string<uint8_t>;
+using Image = std::basic_string<uint8_t>;
 
-std::vector<Picture> Collect(Iterator& it, size_t most = SIZE_MAX) {
-  std::vector<Picture> pictures;
-  while (pictures.size() < most) {
+std::vector<Image> Collect(Iterator& it, size_t most = SIZE_MAX) {
+  std::vector<Image> images;
+  while (images.size() < most) {
     Batch batch;
     EXPECT_OK(it.Next(&batch));
     if (batch.empty()) break;
     const int image = batch.Find("image");
     for (size_t r = 0; r < batch.rows; ++r) {
       const auto row = batch.Row<uint8_t>(image, r);
-      pictures.emplace_back(row.begin(), row.end());
+      images.emplace_back(row.begin(), row.end());
     }
   }
-  return pictures;
+  return images;
 }
 
-std::vector<Picture> Collect(const Dataset& ds, int threads = 2) {
+std::vector<Image> Collect(const Dataset& ds, int threads = 2) {
   auto it = ds.Start({.threads = threads});
   EXPECT_OK(it);
-  return it.ok() ? Collect(**it) : std::vector<Picture>();
+  return it.ok() ? Collect(**it) : std::vector<Image>();
 }
 
 std::vector<Augmentation> Everything() {
@@ -79,11 +79,11 @@ std::vector<Augmentation> Everything() {
 }
 
 TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
-  const Dataset ds = Pictures(64).Augment("image", Everything(), 5).Batch(8);
+  const Dataset ds = Images(64).Augment("image", Everything(), 5).Batch(8);
   EXPECT_EQ(RowSpecText(ds.spec()), "value: int64, image: uint8 [26, 28, 3]");
-  const std::vector<Picture> all = Collect(ds, 1);
+  const std::vector<Image> all = Collect(ds, 1);
   ASSERT_EQ(all.size(), 64);
-  EXPECT_EQ(std::set<Picture>(all.begin(), all.end()).size(), 64);
+  EXPECT_EQ(std::set<Image>(all.begin(), all.end()).size(), 64);
   EXPECT_EQ(Collect(ds, 4), all);
   auto it = ds.Start({.threads = 3});
   ASSERT_OK(it);
@@ -92,23 +92,23 @@ TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
   ASSERT_OK(state);
   auto resumed = ds.Start({.threads = 2});
   ASSERT_OK((*resumed)->Load(*state));
-  EXPECT_EQ(Collect(**resumed), std::vector<Picture>(all.begin() + 24, all.end()));
+  EXPECT_EQ(Collect(**resumed), std::vector<Image>(all.begin() + 24, all.end()));
   // Another seed, another epoch: others.
-  EXPECT_NE(Collect(Pictures(64).Augment("image", Everything(), 6).Batch(8)), all);
-  const std::vector<Picture> two =
-      Collect(Pictures(8).Augment("image", {RandAugment{}}, 5).Batch(8).Repeat(2));
-  EXPECT_NE(std::vector<Picture>(two.begin(), two.begin() + 8),
-            std::vector<Picture>(two.begin() + 8, two.end()));
+  EXPECT_NE(Collect(Images(64).Augment("image", Everything(), 6).Batch(8)), all);
+  const std::vector<Image> two =
+      Collect(Images(8).Augment("image", {RandAugment{}}, 5).Batch(8).Repeat(2));
+  EXPECT_NE(std::vector<Image>(two.begin(), two.begin() + 8),
+            std::vector<Image>(two.begin() + 8, two.end()));
 }
 
-TEST(AugmentTest, GreyPicturesToo) {
-  EXPECT_EQ(Collect(Pictures(8, 20, 24, 1).Augment("image", Everything()).Batch(4)).size(), 8);
+TEST(AugmentTest, GreyImagesToo) {
+  EXPECT_EQ(Collect(Images(8, 20, 24, 1).Augment("image", Everything()).Batch(4)).size(), 8);
 }
 
 TEST(AugmentTest, StepsFollowEachOther) {
   // What the input was is not changed, although the second step works in the first one's memory.
-  const Dataset ds = Pictures(4);
-  const std::vector<Picture> plain = Collect(ds);
+  const Dataset ds = Images(4);
+  const std::vector<Image> plain = Collect(ds);
   const Dataset flipped = ds.Augment("image", {RandomHorizontalFlip{.p = 1}})
                               .Augment("image", {RandomHorizontalFlip{.p = 1}}, 1);
   EXPECT_EQ(Collect(flipped.Batch(3)), plain);
@@ -122,7 +122,7 @@ TEST(AugmentTest, StepsFollowEachOther) {
 }
 
 TEST(AugmentTest, TextAndFingerprintHaveAllParameters) {
-  const Dataset ds = Pictures(4);
+  const Dataset ds = Images(4);
   const Dataset a =
       ds.Augment("image", {ColorJitter{.hue = {-0.1, 0.1}}, RandomErasing{.p = 0.25}}, 3);
   EXPECT_THAT(a.Text(),
@@ -147,7 +147,7 @@ TEST(AugmentTest, TextAndFingerprintHaveAllParameters) {
 }
 
 TEST(AugmentTest, WhatCannotBeIsRefused) {
-  const Dataset ds = Pictures(4);
+  const Dataset ds = Images(4);
   const auto expect = [&](Augmentation step, std::string_view text) {
     EXPECT_FAILS(ds.Augment("image", {RandomInvert{}, step}).status(), kInvalidArgument,
                  std::string(text));
@@ -162,18 +162,18 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   expect(ColorJitter{.hue = {-0.6, 0}}, "hue must be two numbers from -0.5 to 0.5");
   expect(GaussianBlur{.kernel_size = {4, 3}}, "kernel_size must be odd and positive");
   expect(GaussianBlur{.kernel_size = {3, 41}},
-         "half a kernel must be smaller than the picture, which is 24 x 20");
+         "half a kernel must be smaller than the image, which is 24 x 20");
   expect(GaussianBlur{.sigma = {0, 1}}, "sigma must be two numbers from 0.001 to 1000000");
   expect(RandomErasing{.scale = {0, 2}}, "scale must be two numbers from 0 to 1");
   expect(RandomErasing{.ratio = {0, 2}}, "ratio must be");
   expect(RandomErasing{.value = {1, 2}},
-         "value must be one number or, of these pictures, 3; there are 2");
+         "value must be one number or, of these images, 3; there are 2");
   expect(RandomErasing{.value = {300}}, "value must be from 0 to 255");
   expect(Pad{.padding = {-1, 0, 0, 0}}, "padding must be from 0 to 1048576");
   expect(Pad{.padding = {24, 0, 0, 0}, .padding_mode = PaddingMode::kReflect},
-         "padding must be less than the picture's size, 24 x 20");
+         "padding must be less than the image's size, 24 x 20");
   expect(Pad{.padding = {0, 21, 0, 0}, .padding_mode = PaddingMode::kSymmetric},
-         "padding must be at most the picture's size, 24 x 20");
+         "padding must be at most the image's size, 24 x 20");
   expect(RandomRotation{.degrees = {0, INFINITY}}, "degrees must be");
   expect(RandomRotation{.center = {{NAN, 0}}}, "center must be finite");
   expect(RandomAffine{.translate = {0, 2}}, "translate must be from 0 to 1");
@@ -188,11 +188,11 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   expect(TrivialAugmentWide{.num_magnitude_bins = 1}, "num_magnitude_bins must be at least 2");
   expect(RandomApply{{RandomInvert{.p = 2}}}, "augment: RandomInvert(p=2): p must be");
   expect(RandomApply{{Pad{.padding = {1, 1, 1, 1}}}}, "not within RandomApply");
-  EXPECT_FAILS(ds.Augment("picture", {}).status(), kInvalidArgument,
-               "augment: there is no column 'picture'; there are: value: int64, image: uint8");
+  EXPECT_FAILS(ds.Augment("photo", {}).status(), kInvalidArgument,
+               "augment: there is no column 'photo'; there are: value: int64, image: uint8");
   EXPECT_FAILS(ds.Augment("value", {}).status(), kInvalidArgument,
-               "wanted are pictures of uint8 [height, width, 1 or 3]; the column is value: int64");
-  EXPECT_FAILS(Pictures(1, 4, 4, 2).Augment("image", {}).status(), kInvalidArgument,
+               "wanted are images of uint8 [height, width, 1 or 3]; the column is value: int64");
+  EXPECT_FAILS(Images(1, 4, 4, 2).Augment("image", {}).status(), kInvalidArgument,
                "the column is image: uint8 [4, 4, 2]");
   EXPECT_FAILS(ds.Batch(2).Augment("image", {}).status(), kInvalidArgument,
                "augment: works on rows");
@@ -214,34 +214,32 @@ double KolmogorovSmirnov(std::vector<double> draws, Cdf cdf) {
   return most;
 }
 
-// What `read` sees in each of `n` pictures that the steps made of `picture`.
+// What `read` sees in each of `n` images that the steps made of `image`.
 template <typename Read>
-std::vector<double> Draws(std::vector<Augmentation> steps, const Picture& picture, int height,
+std::vector<double> Draws(std::vector<Augmentation> steps, const Image& image, int height,
                           int width, int channels, int n, Read read) {
   const auto augmenter = ImageAugmenter::Make(std::move(steps), height, width, channels);
   EXPECT_OK(augmenter);
   std::vector<double> draws;
   ImageAugmenter::Memory memory;
-  Picture to(picture.size(), 0);
+  Image to(image.size(), 0);
   for (int i = 0; i < n; ++i) {
     Random random(7, i);
-    (*augmenter)->Run(picture.data(), to.data(), random, &memory);
+    (*augmenter)->Run(image.data(), to.data(), random, &memory);
     draws.push_back(read(to));
   }
   return draws;
 }
 
 TEST(AugmentDistributionTest, Probabilities) {
-  Picture picture = {0, 255};
+  Image image = {0, 255};
   const auto share = [&](Augmentation step, auto read) {
-    const std::vector<double> draws = Draws({step}, picture, 1, 2, 1, 100000, read);
+    const std::vector<double> draws = Draws({step}, image, 1, 2, 1, 100000, read);
     double sum = 0;
     for (double draw : draws) sum += draw;
     return sum / 100000;
   };
-  const auto changed = [&](const Picture& to) {
-    return std::ranges::equal(to, picture) ? 0.0 : 1.0;
-  };
+  const auto changed = [&](const Image& to) { return std::ranges::equal(to, image) ? 0.0 : 1.0; };
   // Five standard deviations of 100,000 draws are below 0.008.
   EXPECT_NEAR(share(RandomHorizontalFlip{}, changed), 0.5, 0.008);
   EXPECT_NEAR(share(RandomHorizontalFlip{.p = 0.1}, changed), 0.1, 0.008);
@@ -254,17 +252,17 @@ TEST(AugmentDistributionTest, Probabilities) {
 TEST(AugmentDistributionTest, FactorsAreDrawnEvenly) {
   // Cut to whole numbers of 250 levels, so that a step of the distribution is 1/250.
   const std::vector<double> draws = Draws({ColorJitter{.brightness = {0, 1}}}, {250}, 1, 1, 1,
-                                          100000, [](const Picture& to) { return to[0] / 250.0; });
+                                          100000, [](const Image& to) { return to[0] / 250.0; });
   EXPECT_LT(KolmogorovSmirnov(draws, [](double x) { return std::clamp(x, 0.0, 1.0); }),
             1.0 / 250 + 0.006);
 }
 
 TEST(AugmentDistributionTest, ColorJitterTakesAllOrders) {
   // Brightness by 2, then contrast at 0 (the mean), or the other way round.
-  const Picture picture = {100, 200};
+  const Image image = {100, 200};
   const std::vector<double> draws =
-      Draws({ColorJitter{.brightness = {2, 2}, .contrast = {0, 0}}}, picture, 1, 2, 1, 20000,
-            [](const Picture& to) { return to[0]; });
+      Draws({ColorJitter{.brightness = {2, 2}, .contrast = {0, 0}}}, image, 1, 2, 1, 20000,
+            [](const Image& to) { return to[0]; });
   // (200 + 255) / 2 cut, and 2 * 150 limited.
   EXPECT_EQ(std::set<double>(draws.begin(), draws.end()), (std::set<double>{227, 255}));
   EXPECT_NEAR(std::count(draws.begin(), draws.end(), 227), 10000, 400);
@@ -272,12 +270,12 @@ TEST(AugmentDistributionTest, ColorJitterTakesAllOrders) {
 
 TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
   constexpr int kSize = 100;
-  const Picture picture(kSize * kSize, 9);
+  const Image image(kSize * kSize, 9);
   std::vector<double> ratios;
   std::vector<double> tops;
   const std::vector<double> areas =
-      Draws({RandomErasing{.p = 1, .scale = {0.1, 0.3}, .ratio = {0.5, 2}}}, picture, kSize, kSize,
-            1, 20000, [&](const Picture& to) {
+      Draws({RandomErasing{.p = 1, .scale = {0.1, 0.3}, .ratio = {0.5, 2}}}, image, kSize, kSize, 1,
+            20000, [&](const Image& to) {
               const size_t first = std::find(to.begin(), to.end(), 0) - to.begin();
               int width = 0;
               while (first % kSize + width < kSize && to[first + width] == 0) ++width;
@@ -296,17 +294,17 @@ TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
 }
 
 TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
-  // Of one operation alone all is known: the pictures that solarising makes of a ramp. Others make
+  // Of one operation alone all is known: the images that solarising makes of a ramp. Others make
   // these too, but seldom: below 31 thresholds of 14 operations.
-  Picture ramp(256, 0);
+  Image ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
-  std::map<Picture, int> seen;
-  Draws({TrivialAugmentWide{}}, ramp, 1, 256, 1, 62000, [&](const Picture& to) {
+  std::map<Image, int> seen;
+  Draws({TrivialAugmentWide{}}, ramp, 1, 256, 1, 62000, [&](const Image& to) {
     ++seen[to];
     return 0.0;
   });
   for (int bin = 1; bin < 31; ++bin) {
-    Picture expected = ramp;
+    Image expected = ramp;
     for (uint8_t& v : expected) v = v >= 255 * (1 - bin / 30.0) ? 255 - v : v;
     // 62,000 / 14 / 31 = 143, standard deviation 12.
     EXPECT_NEAR(seen[expected], 143, 60) << bin;
@@ -316,17 +314,17 @@ TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
 }
 
 TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
-  Picture ramp(256, 0);
+  Image ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
-  std::set<Picture> seen;
-  Draws({RandAugment{.num_ops = 1}}, ramp, 1, 256, 1, 5000, [&](const Picture& to) {
+  std::set<Image> seen;
+  Draws({RandAugment{.num_ops = 1}}, ramp, 1, 256, 1, 5000, [&](const Image& to) {
     seen.insert(to);
     return 0.0;
   });
-  // Each operation gives one picture or, with a sign, two; some do nothing to one row of grey.
+  // Each operation gives one image or, with a sign, two; some do nothing to one row of grey.
   EXPECT_GE(seen.size(), 9);
   EXPECT_LE(seen.size(), 4 + 2 * 9);
-  Picture expected = ramp;
+  Image expected = ramp;
   for (uint8_t& v : expected) v &= 0xfe;  // posterised to 8 - round(9 / 7.5) = 7 bits
   EXPECT_TRUE(seen.contains(expected));
 }

@@ -93,11 +93,11 @@ TEST(ErrorTest, RowsAreCalledAsTheirSourceSays) {
   auto* values = reinterpret_cast<int64_t*>(rows.columns[0].data);
   std::iota(values, values + rows.rows, 0);
   const Dataset ds =
-      Dataset::Rows(rows, [](uint64_t row) { return "picture " + std::to_string(10 * row); });
+      Dataset::Rows(rows, [](uint64_t row) { return "image " + std::to_string(10 * row); });
   const auto fail = [](RowContext& row) {
     return row.In<int64_t>(0)[0] == 3 ? absl::DataLossError("is black") : absl::OkStatus();
   };
-  EXPECT_FAILS(FirstError(ds.Map({}, fail)), kDataLoss, "picture 30: is black");
+  EXPECT_FAILS(FirstError(ds.Map({}, fail)), kDataLoss, "image 30: is black");
 }
 
 TEST(ErrorTest, ChainsThatCannotBeSaySo) {

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "pipeline/dataset.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {
@@ -19,13 +19,13 @@ using ::shardfeed::testing::MakeJpeg;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string MakePicture(uint32_t seed) {
+std::string MakeImage(uint32_t seed) {
   return MakeJpeg({.width = 40 + static_cast<int>(seed) % 7, .height = 32, .seed = seed});
 }
 
-// Rows of a number and a picture.
-Dataset Pictures(std::vector<std::string> pictures) {
-  auto kept = std::make_shared<const std::vector<std::string>>(std::move(pictures));
+// Rows of a number and an image.
+Dataset Images(std::vector<std::string> images) {
+  auto kept = std::make_shared<const std::vector<std::string>>(std::move(images));
   return Dataset::Range(0, static_cast<int64_t>(kept->size()), 1, "number")
       .Map({{"encoded", DType::kBytes, {}}}, [kept](RowContext& row) {
         row.Out<std::string_view>(0)[0] = (*kept)[row.In<int64_t>(0)[0]];
@@ -34,9 +34,9 @@ Dataset Pictures(std::vector<std::string> pictures) {
 }
 
 std::vector<std::string> Make(size_t count) {
-  std::vector<std::string> pictures;
-  for (uint32_t i = 0; i < count; ++i) pictures.push_back(MakePicture(i));
-  return pictures;
+  std::vector<std::string> images;
+  for (uint32_t i = 0; i < count; ++i) images.push_back(MakeImage(i));
+  return images;
 }
 
 DecodeImageOptions Options(CropKind crop, OnDamage on_damage = OnDamage::kFail) {
@@ -49,7 +49,7 @@ DecodeImageOptions Options(CropKind crop, OnDamage on_damage = OnDamage::kFail) 
   return options;
 }
 
-// The pictures' pixels, end to end.
+// The images' pixels, end to end.
 std::vector<uint8_t> Pixels(const Dataset& ds, int threads = 3) {
   std::vector<uint8_t> all;
   absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = threads});
@@ -64,17 +64,17 @@ std::vector<uint8_t> Pixels(const Dataset& ds, int threads = 3) {
   }
 }
 
-TEST(DecodeImageTest, WholePicturesInTheirOwnSizeAreLibjpegsPixels) {
+TEST(DecodeImageTest, WholeImagesInTheirOwnSizeAreLibjpegsPixels) {
   DecodeImageOptions options = Options(CropKind::kNone);
-  const std::string picture = MakePicture(0);
+  const std::string image = MakeImage(0);
   options.image.width = 40;
   options.image.height = 32;
-  EXPECT_EQ(Pixels(Pictures({picture}).DecodeImage("encoded", options).Batch(4)),
-            DecodeByLibjpeg(picture).values);
+  EXPECT_EQ(Pixels(Images({image}).DecodeImage("encoded", options).Batch(4)),
+            DecodeByLibjpeg(image).values);
 }
 
 TEST(DecodeImageTest, NamesAndShapes) {
-  const Dataset ds = Pictures(Make(1));
+  const Dataset ds = Images(Make(1));
   DecodeImageOptions options = Options(CropKind::kCenter, OnDamage::kZero);
   options.image.layout = PixelLayout::kChw;
   options.image.dtype = DType::kFloat16;
@@ -102,18 +102,18 @@ TEST(DecodeImageTest, TextTellsAllThatIsNotUsual) {
 TEST(DecodeImageTest, RandomCropsAreTheSameForAnyNumberOfThreadsAndBatchSize) {
   DecodeImageOptions options = Options(CropKind::kRandom);
   options.flip = 0.5;
-  const Dataset ds = Pictures(Make(50)).DecodeImage("encoded", options);
+  const Dataset ds = Images(Make(50)).DecodeImage("encoded", options);
   const std::vector<uint8_t> expected = Pixels(ds.Batch(8), 1);
   EXPECT_EQ(expected.size(), 50 * 16 * 12 * 3);
   EXPECT_EQ(Pixels(ds.Batch(8), 4), expected);
   EXPECT_EQ(Pixels(ds.Batch(7), 2), expected);
   options.seed = 1;
-  EXPECT_NE(Pixels(Pictures(Make(50)).DecodeImage("encoded", options).Batch(8)), expected);
+  EXPECT_NE(Pixels(Images(Make(50)).DecodeImage("encoded", options).Batch(8)), expected);
 }
 
 TEST(DecodeImageTest, RandomCropsDifferFromEpochToEpochAndRepeatAfterLoad) {
   const Dataset ds =
-      Pictures(Make(20)).DecodeImage("encoded", Options(CropKind::kRandom)).Batch(5).Repeat(2);
+      Images(Make(20)).DecodeImage("encoded", Options(CropKind::kRandom)).Batch(5).Repeat(2);
   const std::vector<uint8_t> all = Pixels(ds);
   const auto half = static_cast<std::ptrdiff_t>(all.size() / 2);
   EXPECT_FALSE(std::equal(all.begin(), all.begin() + half, all.begin() + half));
@@ -132,18 +132,18 @@ TEST(DecodeImageTest, RandomCropsDifferFromEpochToEpochAndRepeatAfterLoad) {
 }
 
 std::vector<std::string> WithBroken() {
-  std::vector<std::string> pictures = Make(6);
-  pictures[0] = "";
-  pictures[2].resize(pictures[2].size() / 2);
-  pictures[3] = "GIF89a";
-  return pictures;
+  std::vector<std::string> images = Make(6);
+  images[0] = "";
+  images[2].resize(images[2].size() / 2);
+  images[3] = "GIF89a";
+  return images;
 }
 
 TEST(DecodeImageTest, FailNamesTheRecordAndTheReason) {
-  std::vector<std::string> pictures = Make(6);
-  pictures[4].resize(pictures[4].size() - 20);
+  std::vector<std::string> images = Make(6);
+  images[4].resize(images[4].size() - 20);
   absl::StatusOr<std::unique_ptr<Iterator>> it =
-      Pictures(pictures).DecodeImage("encoded", Options(CropKind::kNone)).Batch(6).Start();
+      Images(images).DecodeImage("encoded", Options(CropKind::kNone)).Batch(6).Start();
   ASSERT_OK(it);
   Batch batch;
   const absl::Status status = (*it)->Next(&batch);
@@ -154,7 +154,7 @@ TEST(DecodeImageTest, FailNamesTheRecordAndTheReason) {
 }
 
 TEST(DecodeImageTest, ReplaceRepeatsAnotherRowOfTheBatch) {
-  const Dataset ds = Pictures(WithBroken())
+  const Dataset ds = Images(WithBroken())
                          .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
                          .Batch(6);
   absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
@@ -170,8 +170,8 @@ TEST(DecodeImageTest, ReplaceRepeatsAnotherRowOfTheBatch) {
   EXPECT_EQ((*it)->stats().stages.back().invalid, 3);
 }
 
-TEST(DecodeImageTest, ABatchWithoutAGoodPictureIsZeros) {
-  const Dataset ds = Pictures({"", "x"})
+TEST(DecodeImageTest, ABatchWithoutAGoodImageIsZeros) {
+  const Dataset ds = Images({"", "x"})
                          .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
                          .Batch(2);
   absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
@@ -185,7 +185,7 @@ TEST(DecodeImageTest, ABatchWithoutAGoodPictureIsZeros) {
 }
 
 TEST(DecodeImageTest, ZeroKeepsTheOtherColumns) {
-  const Dataset ds = Pictures(WithBroken())
+  const Dataset ds = Images(WithBroken())
                          .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kZero))
                          .Batch(6);
   absl::StatusOr<std::unique_ptr<Iterator>> it = ds.Start({.threads = 3});
@@ -199,7 +199,7 @@ TEST(DecodeImageTest, ZeroKeepsTheOtherColumns) {
 }
 
 TEST(DecodeImageTest, ReplaceGoesTogetherWithFilters) {
-  const Dataset ds = Pictures(WithBroken())
+  const Dataset ds = Images(WithBroken())
                          .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kReplace))
                          .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; })
                          .Batch(6);
@@ -212,19 +212,18 @@ TEST(DecodeImageTest, ReplaceGoesTogetherWithFilters) {
 }
 
 TEST(DecodeImageTest, AcceptTakesWhatDecodes) {
-  std::vector<std::string> pictures = Make(2);
-  pictures[1].resize(pictures[1].size() - 20);
-  const Dataset ds = Pictures(pictures)
-                         .DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kAccept))
-                         .Batch(2);
+  std::vector<std::string> images = Make(2);
+  images[1].resize(images[1].size() - 20);
+  const Dataset ds =
+      Images(images).DecodeImage("encoded", Options(CropKind::kNone, OnDamage::kAccept)).Batch(2);
   EXPECT_EQ(Pixels(ds).size(), 2 * 16 * 12 * 3);
 }
 
 TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
-  const Dataset ds = Pictures(Make(1));
+  const Dataset ds = Images(Make(1));
   const auto message = [](const Dataset& d) { return std::string(d.status().message()); };
-  EXPECT_THAT(message(ds.DecodeImage("picture")),
-              HasSubstr("decode_image: there is no column 'picture'; there are: number: int64"));
+  EXPECT_THAT(message(ds.DecodeImage("photo")),
+              HasSubstr("decode_image: there is no column 'photo'; there are: number: int64"));
   EXPECT_THAT(message(ds.DecodeImage("number")),
               HasSubstr("decode_image: column 'number' is not one value of bytes a row"));
   EXPECT_THAT(message(ds.Batch(2).DecodeImage("encoded")), HasSubstr("put it before batch"));

@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
 
-// Row i is a picture of values i * 10, its label i mod 4.
-Dataset Pictures(int64_t rows, DType dtype, std::vector<int64_t> shape) {
+// Row i is an image of values i * 10, its label i mod 4.
+Dataset Images(int64_t rows, DType dtype, std::vector<int64_t> shape) {
   return Dataset::Range(0, rows).Map({{"image", dtype, shape}, {"label", DType::kInt64, {}}},
                                      [dtype](RowContext& row) {
                                        const int64_t i = row.In<int64_t>(0)[0];
@@ -58,8 +58,7 @@ std::vector<T> Values(const Batch& batch, size_t column) {
 }
 
 TEST(MixUpTest, FiguresAreThoseOfTorchvision) {
-  const Dataset ds =
-      Pictures(8, DType::kFloat32, {2, 2, 3}).Batch(3).MixUp("image", "label", 4, 0.4);
+  const Dataset ds = Images(8, DType::kFloat32, {2, 2, 3}).Batch(3).MixUp("image", "label", 4, 0.4);
   EXPECT_EQ(RowSpecText(ds.spec()), "image: float32 [2, 2, 3], label: float32 [4]");
   const std::vector<Batch> batches = Collect(ds);
   ASSERT_EQ(batches.size(), 3);
@@ -89,10 +88,10 @@ TEST(MixUpTest, FiguresAreThoseOfTorchvision) {
   EXPECT_NE(lambdas[0], lambdas[1]);
 }
 
-TEST(MixUpTest, AllTypesOfPictures) {
+TEST(MixUpTest, AllTypesOfImages) {
   // The same numbers are drawn, so that the labels tell lambda.
   for (DType dtype : {DType::kUInt8, DType::kFloat16, DType::kBFloat16}) {
-    const auto batches = Collect(Pictures(4, dtype, {5}).Batch(4).MixUp("image", "label", 4, 1, 9));
+    const auto batches = Collect(Images(4, dtype, {5}).Batch(4).MixUp("image", "label", 4, 1, 9));
     ASSERT_EQ(batches.size(), 1);
     const float lambda = batches[0].Row<float>(1, 1)[1];
     const float rest = batches[0].Row<float>(1, 1)[0];
@@ -116,7 +115,7 @@ TEST(CutMixTest, PastesOneRectangleOfThePartner) {
     const std::vector<int64_t> shape = channels_first ? std::vector<int64_t>{3, kHeight, kWidth}
                                                       : std::vector<int64_t>{kHeight, kWidth, 3};
     const auto batches =
-        Collect(Pictures(64, DType::kUInt8, shape).Batch(4).CutMix("image", "label", 4));
+        Collect(Images(64, DType::kUInt8, shape).Batch(4).CutMix("image", "label", 4));
     ASSERT_EQ(batches.size(), 16);
     std::set<float> lambdas;
     for (size_t b = 0; b < batches.size(); ++b) {
@@ -158,7 +157,7 @@ TEST(CutMixTest, PastesOneRectangleOfThePartner) {
 }
 
 TEST(MixUpTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
-  const Dataset ds = Pictures(40, DType::kUInt8, {8, 8, 3})
+  const Dataset ds = Images(40, DType::kUInt8, {8, 8, 3})
                          .Batch(4)
                          .CutMix("image", "label", 4, 1, 1)
                          .MixUp("image", "label", 4, 0.2, 2);
@@ -184,7 +183,7 @@ TEST(MixUpTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
 }
 
 TEST(MixUpTest, TheBatchThatCameInIsNotChanged) {
-  auto it = Pictures(4, DType::kUInt8, {2, 2, 1}).Batch(4).Start();
+  auto it = Images(4, DType::kUInt8, {2, 2, 1}).Batch(4).Start();
   Batch batch;
   ASSERT_OK((*it)->Next(&batch));
   const std::vector<uint8_t> before = Values<uint8_t>(batch, 0);
@@ -196,7 +195,7 @@ TEST(MixUpTest, TheBatchThatCameInIsNotChanged) {
 
 TEST(MixUpTest, OneRowIsItsOwnPartner) {
   const auto batches =
-      Collect(Pictures(2, DType::kUInt8, {3}).Skip(1).Batch(1).MixUp("image", "label", 2));
+      Collect(Images(2, DType::kUInt8, {3}).Skip(1).Batch(1).MixUp("image", "label", 2));
   ASSERT_EQ(batches.size(), 1);
   EXPECT_THAT(Values<uint8_t>(batches[0], 0), ElementsAre(10, 10, 10));
   EXPECT_THAT(batches[0].Row<float>(1, 0)[1], FloatEq(1));
@@ -227,22 +226,22 @@ TEST(MixUpTest, LambdaIsOfABetaDistribution) {
 }
 
 TEST(MixUpTest, WhatCannotBeIsRefused) {
-  const Dataset rows = Pictures(4, DType::kUInt8, {2, 2, 3});
+  const Dataset rows = Images(4, DType::kUInt8, {2, 2, 3});
   const Dataset ds = rows.Batch(2);
   EXPECT_FAILS(rows.MixUp("image", "label", 4).status(), kInvalidArgument,
                "mixup: mixes rows of batches, but the elements here are rows: batch first");
-  EXPECT_FAILS(ds.CutMix("picture", "label", 4).status(), kInvalidArgument,
-               "cutmix: there is no column 'picture'; there are: image: uint8 [2, 2, 3]");
+  EXPECT_FAILS(ds.CutMix("photo", "label", 4).status(), kInvalidArgument,
+               "cutmix: there is no column 'photo'; there are: image: uint8 [2, 2, 3]");
   EXPECT_FAILS(ds.MixUp("image", "label", 0).status(), kInvalidArgument,
                "mixup: num_classes must be at least 1; it is 0");
   EXPECT_FAILS(ds.MixUp("image", "label", 4, 0).status(), kInvalidArgument,
                "alpha must be positive and finite; it is 0");
   EXPECT_FAILS(ds.MixUp("label", "image", 4).status(), kInvalidArgument,
-               "pictures must be uint8, float16, bfloat16 or float32 and of one size; the column "
+               "images must be uint8, float16, bfloat16 or float32 and of one size; the column "
                "is label: int64");
   EXPECT_FAILS(ds.MixUp("image", "image", 4).status(), kInvalidArgument, "are one column");
-  EXPECT_FAILS(Pictures(4, DType::kUInt8, {4}).Batch(2).CutMix("image", "label", 4).status(),
-               kInvalidArgument, "pictures must be [height, width, channels] or");
+  EXPECT_FAILS(Images(4, DType::kUInt8, {4}).Batch(2).CutMix("image", "label", 4).status(),
+               kInvalidArgument, "images must be [height, width, channels] or");
   EXPECT_FAILS(ds.MixUp("image", "label", 4).MixUp("image", "label", 5).status(), kInvalidArgument,
                "labels must be numbers of classes (uint8, int32 or int64) or float32 [5]; the "
                "column is label: float32 [4]");

@@ -44,7 +44,7 @@ def targets(folder):
     records = sf.read(folder + "/x@2")
     parsed = records.parse({"t": sf.ragged(sf.int64), "n": sf.int64})
     batched = parsed.batch(4)
-    pictures = sf.from_arrays({"image": np.zeros((4, 8, 8, 3), np.uint8), "label": np.arange(4)})
+    images = sf.from_arrays({"image": np.zeros((4, 8, 8, 3), np.uint8), "label": np.arange(4)})
     out = {"x": sf.int64}
     row = {"fn": lambda r: {"x": 1}, "output": out}
     named = {
@@ -57,12 +57,12 @@ def targets(folder):
         "decode_npy": (records.parse({"i": sf.bytes(default=b"")}), {"column": "i", "dtype": "uint8"}),
         "decode_text": (records.parse({"i": sf.bytes(default=b"")}), {"column": "i"}),
         "decode_wav": (records.parse({"i": sf.bytes(default=b"")}), {"column": "i"}),
-        "augment": (pictures, {"column": "image", "steps": [sf.augment.RandomInvert()]}),
+        "augment": (images, {"column": "image", "steps": [sf.augment.RandomInvert()]}),
         "sparse": (batched, {"columns": "t"}), "unbatch": (batched, {}),
         "bucket_by_length": (parsed, {"column": "t", "boundaries": [2], "sizes": [2, 2]}),
         "batch_by_length": (parsed, {"column": "t", "budget": 10}),
-        "mixup": (pictures.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
-        "cutmix": (pictures.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
+        "mixup": (images.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
+        "cutmix": (images.batch(2), {"image": "image", "label": "label", "num_classes": 4}),
         "pack": (parsed, {"column": "t", "length": 8}), "take": (parsed, {"count": 2}),
         "skip": (parsed, {"count": 2}), "shard": (parsed, {"rank": 0, "world": 2}),
         "enumerate": (parsed, {}), "shuffle": (records, {}), "interleave": (records, {"cycle": 2}),

@@ -34,7 +34,7 @@ def test_a_folder_is_not_a_file(kind, tmp_path, out):
     assert f"{tmp_path}/folder: " in refuse(USAGE, kind, tmp_path / "folder", out)
 
 
-def test_a_file_is_not_a_folder_of_pictures(out):
+def test_a_file_is_not_a_folder_of_images(out):
     message = refuse(USAGE, "imagefolder", POEM, out)
     assert f"{POEM}: not a folder" in message
 
@@ -66,40 +66,40 @@ def test_values_of_options_are_checked(out, options):
     assert not out.exists()
 
 
-# ---- pictures
+# ---- images
 
 
-def test_empty_folder_of_pictures(tmp_path, out):
+def test_empty_folder_of_images(tmp_path, out):
     (tmp_path / "in").mkdir()
     message = refuse(DEFECTS, "imagefolder", tmp_path / "in", out)
     assert f"{tmp_path}/in: the folder is empty; one folder for each class is wanted" in message
 
 
-def test_class_without_pictures_is_named(tmp_path, out):
-    shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
+def test_class_without_images_is_named(tmp_path, out):
+    shutil.copytree(TESTDATA / "images", tmp_path / "in")
     (tmp_path / "in/nothing").mkdir()
     (tmp_path / "in/nothing/readme.txt").write_text("?")
     message = refuse(DEFECTS, "imagefolder", tmp_path / "in", out)
-    assert f"{tmp_path}/in/nothing" in message and "no pictures" in message
+    assert f"{tmp_path}/in/nothing" in message and "no images" in message
 
 
-def test_pictures_outside_class_folders(out):
-    message = refuse(DEFECTS, "imagefolder", TESTDATA / "pictures/circles", out)
+def test_images_outside_class_folders(out):
+    message = refuse(DEFECTS, "imagefolder", TESTDATA / "images/circles", out)
     assert "in no class folder: 0.jpg, 1.jpg, 2.png, ..." in message
 
 
 @pytest.mark.parametrize("content", [
-    b"", b"This is no picture.", b"\xff\xd8\xff\xe0",
+    b"", b"This is no image.", b"\xff\xd8\xff\xe0",
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\1\x08\2\0\0\0"])
-def test_a_picture_that_is_none_is_named(tmp_path, out, content):
-    shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
+def test_an_image_that_is_none_is_named(tmp_path, out, content):
+    shutil.copytree(TESTDATA / "images", tmp_path / "in")
     (tmp_path / "in/stripes/bad.png").write_bytes(content)
     message = refuse(DEFECTS, "imagefolder", tmp_path / "in", out)
     assert message.startswith(f"{tmp_path}/in/stripes/bad.png: ")
 
 
-def test_files_that_are_no_pictures_are_left_out_and_told(tmp_path, out):
-    shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
+def test_files_that_are_no_images_are_left_out_and_told(tmp_path, out):
+    shutil.copytree(TESTDATA / "images", tmp_path / "in")
     (tmp_path / "in/stripes/Thumbs.db").write_text("?")
     report = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "x@1", "--json").json
     assert report["records"] == 24
@@ -181,8 +181,8 @@ def test_what_is_not_utf8_is_located(tmp_path, out, kind, before):
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "text"])
-def test_a_picture_is_not_text(kind, out):
-    path = TESTDATA / "pictures/circles/0.jpg"
+def test_an_image_is_not_text(kind, out):
+    path = TESTDATA / "images/circles/0.jpg"
     assert refuse(DEFECTS, kind, path, out).startswith(f"{path}")
 
 
@@ -234,11 +234,11 @@ def test_overwrite_that_fails_keeps_the_old_dataset(out, tmp_path):
     assert verify(out / "x@3")["records"] == 61
 
 
-def test_bad_picture_in_overwrite_keeps_the_old_dataset(out, tmp_path):
+def test_bad_image_in_overwrite_keeps_the_old_dataset(out, tmp_path):
     """Found only while records are written."""
     convert("text", POEM, out / "x@3")
     before = harness.tree(out)
-    shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
+    shutil.copytree(TESTDATA / "images", tmp_path / "in")
     (tmp_path / "in/triangles/z.png").write_bytes(b"?")
     harness.fail(DEFECTS, "convert", "imagefolder", tmp_path / "in", out / "x@3", "--overwrite",
                  "--no-shuffle")

@@ -9,7 +9,7 @@ import harness
 import pytest
 from harness import DEFECTS, TESTDATA
 
-JPEG = (TESTDATA / "pictures/circles/0.jpg").read_bytes()
+JPEG = (TESTDATA / "images/circles/0.jpg").read_bytes()
 SUFFIXES = "jpg, jpeg, png, bmp, webp, gif, tif, tiff"
 
 
@@ -25,16 +25,16 @@ def refuse(folder, kind, files, sources, message, *options):
     assert not out.exists() or harness.tree(out) == {}
 
 
-# ---- pictures
+# ---- images
 
 
 @pytest.mark.parametrize("files, message", [
-    ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the picture again"),
-    ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not a picture: starts with "text"'),
+    ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the image again"),
+    ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not an image: starts with "text"'),
     ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size is told, after 20 bytes"),
-    ({"cat/a.txt": "x"}, f"IN/cat: no pictures (files named {SUFFIXES}) in the folder of a class; "
+    ({"cat/a.txt": "x"}, f"IN/cat: no images (files named {SUFFIXES}) in the folder of a class; "
      "remove it, or add some"),
-    ({"a.jpg": JPEG}, "IN: 1 picture in no class folder: a.jpg; one folder for each class is "
+    ({"a.jpg": JPEG}, "IN: 1 image in no class folder: a.jpg; one folder for each class is "
      "wanted, as in IN/cat/1.jpg")])
 def test_imagefolder(tmp_path, files, message):
     refuse(tmp_path, "imagefolder", files, ["."], message)
@@ -74,7 +74,7 @@ def test_label_file(tmp_path, labels, text, message):
 
 
 def test_images_and_files(tmp_path):
-    refuse(tmp_path, "images", {"a.txt": "x"}, ["."], f"IN: no pictures (files named {SUFFIXES})")
+    refuse(tmp_path, "images", {"a.txt": "x"}, ["."], f"IN: no images (files named {SUFFIXES})")
     refuse(tmp_path, "files", {"below/.hidden": "x"}, ["below"],
            "IN/below: no files; hidden ones (.name) do not count")
     (tmp_path / "links").mkdir()
@@ -256,13 +256,13 @@ IDX = idx(8, (2, 1, 1), b"ab")
      "at byte 17, 1 bytes too early; get it again"),
     ({"i": IDX + b"c"}, "IN/i: the header tells of 2 records of 1 bytes, which end at byte 18, but "
      "the file goes on; the header or the file is wrong"),
-    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: wanted are pictures "
+    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: wanted are images "
      "(unsigned bytes in 3 or 4 dimensions) and labels (integers in 1 dimension)"),
-    ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 pictures"),
+    ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 images"),
     ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends in the middle, at byte 31: the "
      "file is cut, or its writer was not closed"),
-    ({"i": IDX, "l": idx(8, (3,), b"abc")}, "IN/i: 2 pictures, but IN/l holds 3 labels"),
-    ({"l": idx(8, (3,), b"abc")}, "IN/l: labels, but no file of pictures is named")])
+    ({"i": IDX, "l": idx(8, (3,), b"abc")}, "IN/i: 2 images, but IN/l holds 3 labels"),
+    ({"l": idx(8, (3,), b"abc")}, "IN/l: labels, but no file of images is named")])
 def test_idx(tmp_path, files, message):
     refuse(tmp_path, "idx", files, list(files), message)
 

@@ -113,7 +113,7 @@ def test_wrong_outputs_are_named(script):
     assert wrong("parse", {"x": {**column, "mean": 1.1}}) == "x: mean 1.1000 instead of 1.0000"
     assert wrong("image", {"image": {**pixels, "mean": 108.0}}) is None
     assert "mean 120.0000 instead of 100.0000" in wrong("image", {"image": {**pixels, "mean": 120.0}})
-    assert "values are not 2 pictures" in wrong("image", {"image": {**pixels, "count": 7}})
+    assert "values are not 2 images" in wrong("image", {"image": {**pixels, "count": 7}})
     assert wrong("resume", None, same=True) is None
     assert wrong("resume", None, same=False) == "what came after resuming is not what was to come"
 

@@ -19,7 +19,7 @@ DONE, DEFECTS, USAGE, IO_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 HEADER = 12
 FOOTER = 4
 
-PICTURE_SUFFIXES = {".jpg", ".jpeg", ".png"}
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png"}
 
 
 @dataclass

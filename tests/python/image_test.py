@@ -1,4 +1,4 @@
-"""Decoding, cropping and resizing of pictures beside Pillow and TensorFlow; read --image."""
+"""Decoding, cropping and resizing of images beside Pillow and TensorFlow; read --image."""
 
 import json
 import os
@@ -18,7 +18,7 @@ IMAGE = pathlib.Path(
 
 
 def decode(*jobs):
-    """The pictures of all jobs; of one alone when there is one."""
+    """The images of all jobs; of one alone when there is one."""
     done = subprocess.run([str(IMAGE), json.dumps(jobs, default=str)], capture_output=True,
                           timeout=120)
     assert done.returncode == 0, done.stderr.decode()
@@ -44,7 +44,7 @@ def error_of(**job):
     return done.stderr.decode()
 
 
-def picture(width, height, seed=1):
+def make_image(width, height, seed=1):
     """Waves of all lengths, with noise."""
     rng = np.random.default_rng(seed)
     y, x, c = np.mgrid[:height, :width, :3]
@@ -55,7 +55,7 @@ def picture(width, height, seed=1):
 
 def test_crops_are_within_one_level_of_pillows(tmp_path):
     rng = random.Random(1)
-    picture(500, 375).save(tmp_path / "a.bmp")
+    make_image(500, 375).save(tmp_path / "a.bmp")
     whole = Image.open(tmp_path / "a.bmp")
     jobs, expected = [], []
     resamplings = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -85,7 +85,7 @@ def test_crops_are_within_one_level_of_pillows(tmp_path):
 ])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_formats(tmp_path, name, options, mode):
-    source = picture(101, 67).convert(mode)
+    source = make_image(101, 67).convert(mode)
     source.save(tmp_path / name, **options)
     expected = Image.open(tmp_path / name)
     colour = decode({"path": tmp_path / name, "size": (67, 101)})
@@ -100,7 +100,7 @@ def test_formats(tmp_path, name, options, mode):
 
 
 def test_interlaced_gif_with_an_offset_and_transparency(tmp_path):
-    source = picture(40, 33).quantize(16)
+    source = make_image(40, 33).quantize(16)
     source.save(tmp_path / "a.gif", interlace=1)
     np.testing.assert_array_equal(
         decode({"path": tmp_path / "a.gif", "size": (33, 40)}),
@@ -108,7 +108,7 @@ def test_interlaced_gif_with_an_offset_and_transparency(tmp_path):
 
 
 def test_first_of_an_animation(tmp_path):
-    frames = [picture(30, 20, seed) for seed in range(3)]
+    frames = [make_image(30, 20, seed) for seed in range(3)]
     for name in ["a.gif", "a.tiff", "a.png"]:
         frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
         np.testing.assert_array_equal(
@@ -121,8 +121,8 @@ def test_16_bit_png_and_palette_and_alpha(tmp_path):
     Image.fromarray(values).save(tmp_path / "deep.png")
     deep = decode({"path": tmp_path / "deep.png", "size": (40, 50), "channels": 1})
     np.testing.assert_array_equal(deep[..., 0], values >> 8)
-    picture(50, 40).quantize(64).save(tmp_path / "palette.png")
-    rgba = picture(50, 40).convert("RGBA")
+    make_image(50, 40).quantize(64).save(tmp_path / "palette.png")
+    rgba = make_image(50, 40).convert("RGBA")
     rgba.putalpha(Image.fromarray((np.arange(2000).reshape(40, 50) % 256).astype(np.uint8)))
     rgba.save(tmp_path / "alpha.png")
     for name in ["palette.png", "alpha.png"]:
@@ -132,7 +132,7 @@ def test_16_bit_png_and_palette_and_alpha(tmp_path):
 
 
 def test_cmyk(tmp_path):
-    source = picture(64, 48).convert("CMYK")
+    source = make_image(64, 48).convert("CMYK")
     source.save(tmp_path / "a.jpg", quality=98)
     mine = decode({"path": tmp_path / "a.jpg", "size": (48, 64)}).astype(int)
     assert np.abs(mine - np.asarray(Image.open(tmp_path / "a.jpg").convert("RGB"))).max() <= 2
@@ -142,7 +142,7 @@ def test_cmyk(tmp_path):
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_orientation(tmp_path, orientation, dtype):
     from PIL import ImageOps
-    source = picture(80, 56)
+    source = make_image(80, 56)
     exif = Image.Exif()
     exif[0x0112] = orientation
     source.save(tmp_path / "a.jpg", quality=95, exif=exif)
@@ -175,7 +175,7 @@ def test_large_jpegs_are_scaled_in_their_transform(tmp_path):
 
 
 def test_layouts_and_normalisation(tmp_path):
-    picture(90, 70).save(tmp_path / "a.png")
+    make_image(90, 70).save(tmp_path / "a.png")
     base = {"path": tmp_path / "a.png", "size": (32, 48)}
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     levels = decode(base)
@@ -191,7 +191,7 @@ def test_layouts_and_normalisation(tmp_path):
 
 def test_as_tensorflow_decodes(tmp_path):
     """decode_and_crop_jpeg with the accurate transform, and its plain bilinear resize."""
-    picture(500, 375).save(tmp_path / "a.jpg", quality=90)
+    make_image(500, 375).save(tmp_path / "a.jpg", quality=90)
     x, y, width, height = 33, 21, 301, 287
     cropped = tf.io.decode_and_crop_jpeg((tmp_path / "a.jpg").read_bytes(), [y, x, height, width],
                                          channels=3, dct_method="INTEGER_ACCURATE")
@@ -203,7 +203,7 @@ def test_as_tensorflow_decodes(tmp_path):
     assert np.quantile(apart, 0.999) <= 1.5 and apart.mean() < 0.3
 
 
-# ---- What is not a picture
+# ---- What is not an image
 
 
 def chunk(kind, data):
@@ -213,7 +213,7 @@ def chunk(kind, data):
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.gif", "a.bmp", "a.webp", "a.tiff"])
 def test_cut_anywhere(tmp_path, name):
-    picture(64, 48).save(tmp_path / name)
+    make_image(64, 48).save(tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     for size in [0, 1, 3, 10, 25, len(whole) // 3, len(whole) * 2 // 3]:
         (tmp_path / "cut").write_bytes(whole[:size])
@@ -229,7 +229,7 @@ def test_huge_headers_are_refused(tmp_path):
 
 
 def test_accepting_damage(tmp_path):
-    picture(160, 120).save(tmp_path / "a.jpg", quality=90)
+    make_image(160, 120).save(tmp_path / "a.jpg", quality=90)
     whole = (tmp_path / "a.jpg").read_bytes()
     (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) * 2 // 3])
     assert "cut off" in error_of(path=tmp_path / "cut.jpg", size=(120, 160))
@@ -246,7 +246,7 @@ def test_accepting_damage(tmp_path):
     ({"size": (5, 5), "dtype": "float32", "std": [1, 0, 1]}, "std 0"),
 ])
 def test_wrong_options(tmp_path, job, message):
-    picture(8, 8).save(tmp_path / "a.png")
+    make_image(8, 8).save(tmp_path / "a.png")
     assert message in error_of(path=tmp_path / "a.png", **job)
 
 
@@ -255,12 +255,12 @@ def test_wrong_options(tmp_path, job, message):
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory):
-    """40 pictures of two classes."""
-    folder = tmp_path_factory.mktemp("pictures")
+    """40 images of two classes."""
+    folder = tmp_path_factory.mktemp("images")
     for i in range(40):
         path = folder / "in" / "ab"[i % 2]
         path.mkdir(parents=True, exist_ok=True)
-        picture(90 + i, 70, seed=i).save(path / f"{i:02}.jpg")
+        make_image(90 + i, 70, seed=i).save(path / f"{i:02}.jpg")
     convert("imagefolder", folder / "in", folder / "out@3")
     return folder / "out@3"
 
@@ -291,7 +291,7 @@ def test_read_image_is_the_same_for_any_number_of_threads(dataset, tmp_path):
 def test_read_image_names_what_is_broken(tmp_path):
     for i in range(6):
         (tmp_path / "in" / "a").mkdir(parents=True, exist_ok=True)
-        picture(160, 120, seed=i).save(tmp_path / "in" / "a" / f"{i}.jpg")
+        make_image(160, 120, seed=i).save(tmp_path / "in" / "a" / f"{i}.jpg")
     convert("imagefolder", tmp_path / "in", tmp_path / "good@1", "--no-shuffle")
     examples = [tf.train.Example.FromString(record.numpy())
                 for record in tf.data.TFRecordDataset(str(tmp_path / "good-00000-of-00001"))]
@@ -316,5 +316,5 @@ def test_read_image_names_what_is_broken(tmp_path):
 
 def test_read_image_wrong_use(dataset):
     assert "--image SIZE" in fail(USAGE, "read", dataset, "--center")
-    assert "no column 'picture'" in fail(USAGE, "read", dataset, "--image", 32, "--image-feature",
-                                         "picture")
+    assert "no column 'photo'" in fail(USAGE, "read", dataset, "--image", 32, "--image-feature",
+                                         "photo")

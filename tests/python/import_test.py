@@ -44,7 +44,7 @@ with open("/proc/self/maps") as maps:
 
 
 def png():
-    """A picture of 2 x 2 pixels, for which OpenCV's codecs are opened."""
+    """An image of 2 x 2 pixels, for which OpenCV's codecs are opened."""
     def chunk(kind, data):
         body = kind + data
         return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")

@@ -34,9 +34,9 @@ def folder(tmp_path_factory):
         for i in range(100):
             writer.write({"x": np.arange(4, dtype=np.float32) + i, "y": float(i),
                           "tokens": [i] * (i % 3 + 1)})
-    sf.convert("imagefolder", TESTDATA / "pictures", folder / "pictures/train@4", no_sync=True)
+    sf.convert("imagefolder", TESTDATA / "images", folder / "images/train@4", no_sync=True)
     with tarfile.open(folder / "photos.tar", "w") as tar:
-        for i, path in enumerate(sorted((TESTDATA / "pictures").rglob("*.jpg"))):
+        for i, path in enumerate(sorted((TESTDATA / "images").rglob("*.jpg"))):
             for name, data in ((f"{i:06}.jpg", path.read_bytes()), (f"{i:06}.cls", b"%d" % (i % 4))):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
@@ -52,7 +52,7 @@ def test_our_half_runs(folder, code, monkeypatch, tmp_path):
     for module, use in (("torch", r"\btorch\b"), ("tensorflow", r"\.tf\b")):
         if re.search(use, code) and importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (pip install {module})")
-    (tmp_path / "pictures").symlink_to(folder / "pictures")
+    (tmp_path / "images").symlink_to(folder / "images")
     (tmp_path / "tables").symlink_to(folder / "tables")
     (tmp_path / "tars").symlink_to(folder / "tars")
     monkeypatch.chdir(tmp_path)

@@ -87,7 +87,7 @@ def test_devices_are_many(driver, ds):
 
 
 @pytest.mark.parametrize("dtype, near", [("float32", 1e-5), (np.float16, 2e-2), ("bfloat16", 0)])
-def test_pictures_are_normalised_there(driver, ds, dtype, near):
+def test_images_are_normalised_there(driver, ds, dtype, near):
     mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
     view = ds.cuda(normalize={"image": sf.Normalize(mean, std, dtype)})
     for found, wanted in zip(view, ds):
@@ -105,7 +105,7 @@ def test_pictures_are_normalised_there(driver, ds, dtype, near):
     assert np.allclose(half, (next(iter(ds))["image"] / 255 - 0.5) / 0.25, atol=1e-5)
 
 
-def test_pictures_are_mirrored_and_mixed_there(driver, ds):
+def test_images_are_mirrored_and_mixed_there(driver, ds):
     options = {"dtype": "float32", "layout": "NHWC", "seed": 3}
     for found, wanted in zip(ds.cuda(normalize={"image": {**options, "flip": 1}}), ds):
         assert np.allclose(found["image"].numpy(), wanted["image"][:, :, ::-1] / 255)
@@ -366,7 +366,7 @@ def test_what_cannot_be(driver, ds):
     for make, message in [
             (lambda: rows().cuda(), "elements here are rows"), (lambda: ds.cuda(7), "no CUDA device 7"),
             (lambda: iter(ds.cuda(depth=0)), "depth must be at least 1, not 0"),
-            (lambda: iter(ds.cuda(normalize={"picture": {}})), "no column 'picture'"),
+            (lambda: iter(ds.cuda(normalize={"photo": {}})), "no column 'photo'"),
             (lambda: iter(ds.cuda(normalize={"label": {}})), "normalize 'label'"),
             (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout is one of"),
             (lambda: iter(ds.cuda(normalize={"image": {"mean": [1, 2]}})), "normalize 'image'.*mean"),

@@ -1,4 +1,4 @@
-"""Steps of the package's chains beside TensorFlow's and torch's: sparse rows, decoders, pictures
+"""Steps of the package's chains beside TensorFlow's and torch's: sparse rows, decoders, images
 changed and mixed, generators, what is kept on disk."""
 
 import io
@@ -32,13 +32,13 @@ def sparse(dataset):
 
 
 @pytest.fixture
-def pictures():
+def images():
     rng = np.random.default_rng(1)
     return sf.from_arrays({"image": rng.integers(0, 256, (30, 32, 24, 3), np.uint8),
                            "label": np.arange(30) % 5})
 
 
-def images(ds):
+def pixels(ds):
     return np.concatenate([batch["image"] for batch in ds])
 
 
@@ -89,7 +89,7 @@ def test_sparse_through_functions(sparse):
         assert np.array_equal(pair.x.indices, batch["some"].indices)
 
 
-def test_sparse_where_it_cannot_be(dataset, sparse, pictures):
+def test_sparse_where_it_cannot_be(dataset, sparse, images):
     with pytest.raises(ValueError, match="'some' is sparse"):
         sparse.padded_batch(4)
     with pytest.raises(ValueError, match="batch first"):
@@ -97,7 +97,7 @@ def test_sparse_where_it_cannot_be(dataset, sparse, pictures):
     with pytest.raises(ValueError, match="no ragged column 'n'"):
         dataset.parse({"n": sf.int64}).batch(2).sparse("n")
     with pytest.raises(ValueError, match="single values can be sparse"):
-        pictures.batch(2).sparse("image")
+        images.batch(2).sparse("image")
     with pytest.raises(ValueError, match="feature lists are ragged"):
         dataset.parse({}, {"some": sf.sparse()})
 
@@ -179,19 +179,19 @@ EACH = [
 
 
 @pytest.mark.parametrize("step", EACH, ids=lambda s: s.name)
-def test_each_augmentation_repeats(pictures, step):
-    ds = pictures.augment("image", [step], seed=4)
-    first = images(ds.batch(8).start(threads=1))
-    assert np.array_equal(images(ds.batch(8).start(threads=4)), first)
-    assert not np.array_equal(first, images(pictures.batch(8)))
+def test_each_augmentation_repeats(images, step):
+    ds = images.augment("image", [step], seed=4)
+    first = pixels(ds.batch(8).start(threads=1))
+    assert np.array_equal(pixels(ds.batch(8).start(threads=4)), first)
+    assert not np.array_equal(first, pixels(images.batch(8)))
     assert step.name in ds._core.text()
 
 
-def test_augmentations_that_are_certain(pictures):
-    before = images(pictures.batch(30))
+def test_augmentations_that_are_certain(images):
+    before = pixels(images.batch(30))
 
     def after(*steps):
-        return images(pictures.augment("image", steps).batch(30))
+        return pixels(images.augment("image", steps).batch(30))
 
     assert np.array_equal(after(A.RandomHorizontalFlip(1)), before[:, :, ::-1])
     assert np.array_equal(after(A.RandomVerticalFlip(1)), before[:, ::-1])
@@ -206,8 +206,8 @@ def test_augmentations_that_are_certain(pictures):
     assert np.array_equal(after(apply), 255 - before[:, :, ::-1])
 
 
-def test_augmentations_resume(pictures):
-    ds = pictures.shuffle(2, 30).augment("image", [A.RandAugment()], seed=1).batch(7).repeat(2)
+def test_augmentations_resume(images):
+    ds = images.shuffle(2, 30).augment("image", [A.RandAugment()], seed=1).batch(7).repeat(2)
     wanted = [b["image"].copy() for b in ds]
     it = ds.start(epoch=0)
     for _ in range(6):
@@ -231,30 +231,30 @@ def test_augmentations_resume(pictures):
     (lambda: [A.RandAugment(magnitude=99)], "magnitude must be"),
     (lambda: [A.RandomPosterize(9)], "bits must be"),
     (lambda: [A.RandomErasing(scale=(0, 0.5, 1))], "two numbers"),
-    (lambda: [A.RandomApply([A.Pad(1)])], "all pictures must be of one size"),
+    (lambda: [A.RandomApply([A.Pad(1)])], "all images must be of one size"),
     (lambda: [A.Augmentation("Sepia", {})], "no augmentation 'Sepia'"),
 ])
-def test_augmentations_that_cannot_be(pictures, make, message):
+def test_augmentations_that_cannot_be(images, make, message):
     with pytest.raises(ValueError, match=message):
-        pictures.augment("image", make())
+        images.augment("image", make())
 
 
-def test_columns_that_are_no_pictures(pictures):
+def test_columns_that_are_no_images(images):
     with pytest.raises(ValueError, match=r"uint8 \[height, width, 1 or 3\]"):
-        pictures.augment("label", [])
-    with pytest.raises(ValueError, match="no column 'picture'"):
-        pictures.augment("picture", [])
+        images.augment("label", [])
+    with pytest.raises(ValueError, match="no column 'photo'"):
+        images.augment("photo", [])
     with pytest.raises(TypeError, match="draws at random"):
-        pictures.augment("image", [])[0]
+        images.augment("image", [])[0]
 
 
 # ---- Mixes
 
 
-def test_mixup_and_cutmix(pictures):
-    plain = next(iter(pictures.batch(10)))["image"].astype(float)
+def test_mixup_and_cutmix(images):
+    plain = next(iter(images.batch(10)))["image"].astype(float)
     for kind in ("mixup", "cutmix"):
-        ds = getattr(pictures.batch(10), kind)("image", "label", 5, alpha=0.8, seed=3)
+        ds = getattr(images.batch(10), kind)("image", "label", 5, alpha=0.8, seed=3)
         batch = next(ds.start(epoch=0))
         label = batch["label"]
         assert label.shape == (10, 5) and np.allclose(label.sum(1), 1)
@@ -271,15 +271,15 @@ def test_mixup_and_cutmix(pictures):
             assert np.array_equal(a["image"], b["image"])
 
 
-def test_mixes_that_cannot_be(pictures):
+def test_mixes_that_cannot_be(images):
     with pytest.raises(ValueError, match="mixup: .* batch first"):
-        pictures.mixup("image", "label", 5)
+        images.mixup("image", "label", 5)
     with pytest.raises(ValueError, match="cutmix: num_classes"):
-        pictures.batch(2).cutmix("image", "label", 0)
+        images.batch(2).cutmix("image", "label", 0)
     with pytest.raises(ValueError, match="no column 'class'"):
-        pictures.batch(2).mixup("image", "class", 5)
+        images.batch(2).mixup("image", "class", 5)
     with pytest.raises(ValueError, match="label 4"):
-        list(pictures.batch(10).mixup("image", "label", 4))
+        list(images.batch(10).mixup("image", "label", 4))
 
 
 # ---- Kept

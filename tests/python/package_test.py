@@ -1361,8 +1361,8 @@ def test_the_command_line():
 
 
 def test_convert_verify_index_inspect(tmp_path):
-    out = tmp_path / "pictures@2"
-    report = sf.convert("imagefolder", TESTDATA / "pictures", out, limit=8, no_sync=True)
+    out = tmp_path / "images@2"
+    report = sf.convert("imagefolder", TESTDATA / "images", out, limit=8, no_sync=True)
     assert report["records"] == 8
     assert sf.verify(out)
     assert sf.index(out, export="dali")["records"] == 8
@@ -1370,11 +1370,11 @@ def test_convert_verify_index_inspect(tmp_path):
     assert seen.records == 8 and "feature" in repr(seen)
     assert "data:image/" in seen._repr_html_()
     with pytest.raises(ValueError, match="overwrite"):
-        sf.convert("imagefolder", TESTDATA / "pictures", out)
+        sf.convert("imagefolder", TESTDATA / "images", out)
     with pytest.raises(OSError, match="No such file"):
         sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")
     assert "sound" in repr(sf.verify(out)) and "<table>" not in sf.verify(out)._repr_html_()
-    # Pictures that are gone by the time of looking.
-    for path in tmp_path.glob("pictures-*"):
+    # Images that are gone by the time of looking.
+    for path in tmp_path.glob("images-*"):
         path.unlink()
     assert "<table>" in seen._repr_html_() and "data:image/" not in seen._repr_html_()

@@ -52,16 +52,16 @@ def needs(*modules):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ddp")
     # As many as no number of processes divides: the rest of an epoch is the same for all.
-    sf.convert("imagefolder", REPOSITORY / "testdata/pictures", folder / "train@3", limit=23,
+    sf.convert("imagefolder", REPOSITORY / "testdata/images", folder / "train@3", limit=23,
                no_sync=True)
     return folder / "train@3"
 
 
 @pytest.fixture(scope="module")
-def ddp(pictures):
+def ddp(images):
     """Trains by ddp.py: ddp(processes, checkpoint, kill_at=STEP) gives what is printed. See
     ddp_runs.py."""
     needs("torch")
@@ -70,7 +70,7 @@ def ddp(pictures):
                           stdout=subprocess.PIPE, env=ENVIRONMENT) as runs:
         def run(processes, checkpoint, kill_at=None):
             request = {"processes": processes, "kill_at": kill_at,
-                       "arguments": [str(pictures), str(checkpoint), str(STEPS)]}
+                       "arguments": [str(images), str(checkpoint), str(STEPS)]}
             runs.stdin.write(json.dumps(request) + "\n")
             runs.stdin.flush()
             done = json.loads(runs.stdout.readline())
@@ -98,9 +98,9 @@ def alone(ddp, tmp_path_factory):
     return steps, losses
 
 
-def test_ddp_by_torchrun(pictures, alone, tmp_path):
+def test_ddp_by_torchrun(images, alone, tmp_path):
     out = example("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone",
-                  EXAMPLES / "ddp.py", pictures, tmp_path / "checkpoint", STEPS)
+                  EXAMPLES / "ddp.py", images, tmp_path / "checkpoint", STEPS)
     steps, losses = steps_of(out)
     assert steps == alone[0] and np.allclose(losses, alone[1], rtol=1e-4)
     # Both ranks have the same number of records, and no record is with both.

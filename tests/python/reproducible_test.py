@@ -36,11 +36,11 @@ def test_number_of_threads_does_not_show(source, tmp_path, compression, order):
     assert trees[2] == trees[0]
 
 
-def test_number_of_threads_does_not_show_in_pictures(tmp_path):
+def test_number_of_threads_does_not_show_in_images(tmp_path):
     trees = []
     for jobs in (1, 2, 5):
         folder = tmp_path / str(jobs)
-        convert("imagefolder", TESTDATA / "pictures", folder / "train@4", "-j", jobs)
+        convert("imagefolder", TESTDATA / "images", folder / "train@4", "-j", jobs)
         trees.append(harness.tree(folder))
     assert trees[1] == trees[0] and trees[2] == trees[0]
 
@@ -94,10 +94,10 @@ def test_each_seed_gives_its_own_order_of_the_same_records(source, out):
     assert 20_000 / 3.3 < moved < 20_000 / 2.7
 
 
-def test_default_shuffle_of_pictures_is_seed_0(out):
-    convert("imagefolder", TESTDATA / "pictures", out / "a@2")
-    convert("imagefolder", TESTDATA / "pictures", out / "b@2", "--shuffle", "0")
-    convert("imagefolder", TESTDATA / "pictures", out / "c@2", "--shuffle", "1")
+def test_default_shuffle_of_images_is_seed_0(out):
+    convert("imagefolder", TESTDATA / "images", out / "a@2")
+    convert("imagefolder", TESTDATA / "images", out / "b@2", "--shuffle", "0")
+    convert("imagefolder", TESTDATA / "images", out / "c@2", "--shuffle", "1")
     names = [[line["image/filename"] for line in harness.payloads(out / f"{stem}@2")]
              for stem in "abc"]
     assert names[0] == names[1] != names[2]

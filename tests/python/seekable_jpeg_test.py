@@ -20,7 +20,7 @@ ImageCms = pytest.importorskip("PIL.ImageCms")
 SIZES = [(1, 1), (7, 9), (16, 16), (33, 65), (177, 121), (500, 47)]
 
 
-def picture(mode, size, seed):
+def make_image(mode, size, seed):
     """Gradients, noise in some places."""
     rng = numpy.random.default_rng(seed)
     width, height = size
@@ -39,7 +39,7 @@ def saved(image, **options):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def images(tmp_path_factory):
     """A folder of all kinds of JPEG that Pillow writes; by name, the bytes."""
     folder = tmp_path_factory.mktemp("jpegs")
     files = {}
@@ -50,7 +50,7 @@ def pictures(tmp_path_factory):
                                       ("progressive", {"progressive": True}),
                                       ("restarts", {"restart_marker_rows": 1})):
                     name = f"{mode}-{subsampling.replace(':', '')}-{kind}-{size[0]}x{size[1]}.jpg"
-                    files[name] = saved(picture(mode, size, i), subsampling=subsampling,
+                    files[name] = saved(make_image(mode, size, i), subsampling=subsampling,
                                         quality=random.Random(name).choice([30, 75, 95]), **options)
     (folder / "all").mkdir()
     for name, data in files.items():
@@ -59,9 +59,9 @@ def pictures(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def converted(tf, pictures, tmp_path_factory):
+def converted(tf, images, tmp_path_factory):
     """What convert stored of them, by name; where; and its report."""
-    folder, files = pictures
+    folder, files = images
     out = tmp_path_factory.mktemp("converted")
     report = harness.succeed("convert", "imagefolder", folder, out / "p@2", "--json").json
     stored = {}
@@ -74,8 +74,8 @@ def converted(tf, pictures, tmp_path_factory):
 
 
 @pytest.mark.parametrize("method", ["INTEGER_FAST", "INTEGER_ACCURATE"])
-def test_tensorflow_sees_the_same_pixels(tf, pictures, converted, method):
-    for name, data in pictures[1].items():
+def test_tensorflow_sees_the_same_pixels(tf, images, converted, method):
+    for name, data in images[1].items():
         if name.startswith("CMYK"):
             continue  # which TensorFlow refuses
         for fancy in (True, False):
@@ -84,33 +84,33 @@ def test_tensorflow_sees_the_same_pixels(tf, pictures, converted, method):
             assert numpy.array_equal(expected, found), name
 
 
-def test_tensorflow_crops_the_same_pixels(tf, pictures, converted):
-    for name, data in pictures[1].items():
+def test_tensorflow_crops_the_same_pixels(tf, images, converted):
+    for name, data in images[1].items():
         if not name.startswith("CMYK") and "177x121" in name:
             expected, found = (tf.io.decode_and_crop_jpeg(jpeg, [31, 40, 60, 90])
                                for jpeg in (data, converted[0][name]))
             assert numpy.array_equal(expected, found), name
 
 
-def test_pillow_sees_the_same_pixels(pictures, converted):
-    for name, data in pictures[1].items():
+def test_pillow_sees_the_same_pixels(images, converted):
+    for name, data in images[1].items():
         expected, found = (Image.open(io.BytesIO(jpeg)) for jpeg in (data, converted[0][name]))
         assert expected.mode == found.mode
         assert expected.tobytes() == found.tobytes(), name
         assert not found.info.get("progressive")
 
 
-def test_the_report_counts_them(pictures, converted):
+def test_the_report_counts_them(images, converted):
     manifest = json.loads((converted[1] / ".shardfeed/p.manifest.json").read_text())
     assert manifest["made_by"]["options"] == "--jpeg seekable"
     counts = {note.split(" ", 1)[1]: int(note.split()[0]) for note in converted[2]["notes"]}
-    assert sum(counts.values()) == len(pictures[1])
+    assert sum(counts.values()) == len(images[1])
     assert set(counts) <= {"JPEGs were rewritten losslessly to be seekable",
                            "JPEGs were kept: seekable already"}
 
 
 def test_exif_profiles_and_comments_are_kept(tf, tmp_path, out):
-    image = picture("RGB", (60, 40), 1)
+    image = make_image("RGB", (60, 40), 1)
     exif = Image.Exif()
     exif[0x0112] = 6  # orientation
     exif[0x010e] = "a description"
@@ -132,8 +132,8 @@ def test_exif_profiles_and_comments_are_kept(tf, tmp_path, out):
     assert found.info["dpi"] == (123, 456)
 
 
-def test_keep_stores_the_files(tf, pictures, out):
-    folder, files = pictures
+def test_keep_stores_the_files(tf, images, out):
+    folder, files = images
     report = harness.succeed("convert", "imagefolder", folder, out / "p@1", "--jpeg", "keep",
                              "--json").json
     assert report["notes"] == []
@@ -163,9 +163,9 @@ def segments(jpeg):
             return found, at
 
 
-def small_picture(jpeg, box):
+def small_image(jpeg, box):
     """A reader by docs/seekable_jpeg.md, the plain way: a JPEG of the intervals under the box, and
-    where it begins in the picture."""
+    where it begins in the image."""
     found, begin = segments(jpeg)
     frame_at, frame = next((at, p) for code, at, p in found if code in (0xc0, 0xc1))
     height, width, components = (int.from_bytes(frame[1:3], "big"),
@@ -211,7 +211,7 @@ def test_the_document_is_enough_to_read_crops(converted):
         for _ in range(4):
             left, top = rng.randrange(width), rng.randrange(height)
             box = (left, top, rng.randrange(left, width) + 1, rng.randrange(top, height) + 1)
-            small, (x, y) = small_picture(jpeg, box)
+            small, (x, y) = small_image(jpeg, box)
             found = Image.open(io.BytesIO(small))
             inside = (box[0] - x, box[1] - y, box[2] - x, box[3] - y)
             assert found.crop(inside).tobytes() == whole.crop(box).tobytes(), (name, box)
@@ -220,9 +220,9 @@ def test_the_document_is_enough_to_read_crops(converted):
 
 
 @pytest.mark.parametrize("jobs", [1, 4])
-def test_damaged_pictures_are_kept_and_named(tf, tmp_path, out, jobs):
-    shutil.copytree(TESTDATA / "pictures", tmp_path / "in")
-    data = (TESTDATA / "pictures/circles/0.jpg").read_bytes()
+def test_damaged_images_are_kept_and_named(tf, tmp_path, out, jobs):
+    shutil.copytree(TESTDATA / "images", tmp_path / "in")
+    data = (TESTDATA / "images/circles/0.jpg").read_bytes()
     (tmp_path / "in/stripes/cut.jpg").write_bytes(data[:2000])
     (tmp_path / "in/circles/hole.jpg").write_bytes(data[:1500] + data[2500:])
     report = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "p@3", "--json", "-j",
@@ -231,7 +231,7 @@ def test_damaged_pictures_are_kept_and_named(tf, tmp_path, out, jobs):
     assert damaged.startswith(f"2 damaged JPEGs were kept: {tmp_path}/in/circles/hole.jpg (JPEG is "
                               "damaged: ")
     assert damaged.endswith(f"{tmp_path}/in/stripes/cut.jpg (JPEG is cut off: the file ends after "
-                            "2000 bytes, before its picture)")
+                            "2000 bytes, before its image)")
     # A resumed run would not know of them all.
     assert "notes" not in json.loads((out / ".shardfeed/p.manifest.json").read_text())
     stored = {features["image/filename"][0]: features["image/encoded"][0] for features in (
@@ -240,7 +240,7 @@ def test_damaged_pictures_are_kept_and_named(tf, tmp_path, out, jobs):
 
 
 def test_jpeg_takes_seekable_or_keep(out):
-    result = harness.run("convert", "imagefolder", TESTDATA / "pictures", out / "x@1", "--jpeg",
+    result = harness.run("convert", "imagefolder", TESTDATA / "images", out / "x@1", "--jpeg",
                          "fast")
     assert result.status == harness.USAGE
     assert "--jpeg" in result.err and "seekable" in result.err
@@ -249,11 +249,11 @@ def test_jpeg_takes_seekable_or_keep(out):
 # ---- the other kinds
 
 
-def test_pictures_of_images_and_captions_become_seekable(tf, tmp_path, out):
-    jpeg = saved(picture("RGB", (100, 80), 1), progressive=True)
+def test_images_of_images_and_captions_become_seekable(tf, tmp_path, out):
+    jpeg = saved(make_image("RGB", (100, 80), 1), progressive=True)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.jpg").write_bytes(jpeg)
-    (tmp_path / "in/a.txt").write_text("a picture")
+    (tmp_path / "in/a.txt").write_text("an image")
     for kind in ("images", "captions"):
         report = harness.succeed("convert", kind, tmp_path / "in", out / f"{kind}@1", "--json").json
         assert "1 JPEG was rewritten losslessly to be seekable" in report["notes"]
@@ -266,7 +266,7 @@ def test_pictures_of_images_and_captions_become_seekable(tf, tmp_path, out):
 
 
 def test_tars_and_records_keep_their_bytes_unless_told_otherwise(tf, tmp_path, out):
-    jpegs = [saved(picture("RGB", (100, 80), n)) for n in range(2)]
+    jpegs = [saved(make_image("RGB", (100, 80), n)) for n in range(2)]
     with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in (("a.jpg", jpegs[0]), ("a.seg.jpg", jpegs[1]), ("a.cls", b"3")):
             member = tarfile.TarInfo(name)
@@ -298,34 +298,34 @@ def test_tars_and_records_keep_their_bytes_unless_told_otherwise(tf, tmp_path, o
 # ---- verify and inspect
 
 
-def test_verify_decodes_pictures_and_names_the_broken(tf, tmp_path, out):
-    jpeg = saved(picture("RGB", (200, 150), 1))
+def test_verify_decodes_images_and_names_the_broken(tf, tmp_path, out):
+    jpeg = saved(make_image("RGB", (200, 150), 1))
     (tmp_path / "in/c").mkdir(parents=True)
     for n in range(6):
         (tmp_path / f"in/c/{n}.jpg").write_bytes(jpeg)
     convert("imagefolder", tmp_path / "in", out / "sound@3", "--no-shuffle")
     report = harness.verify(out / "sound@3", "--level", "images")
-    assert report["pictures"] == {"sound": 6, "broken": 0, "not_decoded": {}}
+    assert report["images"] == {"sound": 6, "broken": 0, "not_decoded": {}}
     (tmp_path / "in/c/1.jpg").write_bytes(jpeg[:len(jpeg) // 2])
     (tmp_path / "in/c/4.jpg").write_bytes(jpeg[:2000] + bytes(500) + jpeg[2500:])
-    picture("RGB", (5, 4), 1).save(tmp_path / "in/c/5.jpg", "PNG")  # whose suffix lies
+    make_image("RGB", (5, 4), 1).save(tmp_path / "in/c/5.jpg", "PNG")  # whose suffix lies
     convert("imagefolder", tmp_path / "in", out / "x@3", "--no-shuffle")
     assert harness.verify(out / "x@3")["num_defects"] == 0
     report = harness.verify(out / "x@3", "--level", "images", status=harness.DEFECTS)
-    assert report["pictures"] == {"sound": 4, "broken": 2, "not_decoded": {}}
+    assert report["images"] == {"sound": 4, "broken": 2, "not_decoded": {}}
     first, second = report["defects"]
     assert (first["kind"], first["record"], first["shard"]) == (
-        "picture", 1, f"{out}/x-00000-of-00003")
+        "image", 1, f"{out}/x-00000-of-00003")
     assert first["detail"].startswith(
         f"{out}/x-00000-of-00003: record 1 at byte {first['offset']}: image/encoded: JPEG is cut")
     assert (second["record"], second["shard"]) == (0, f"{out}/x-00002-of-00003")
     text = harness.run("verify", out / "x@3", "--level", "images").out.decode()
-    assert "6 pictures decoded, 2 of them broken" in text
+    assert "6 images decoded, 2 of them broken" in text
 
 
-def test_inspect_shows_pictures_where_the_terminal_can(tmp_path, out):
+def test_inspect_shows_images_where_the_terminal_can(tmp_path, out):
     (tmp_path / "in/c").mkdir(parents=True)
-    picture("RGB", (200, 150), 1).save(tmp_path / "in/c/1.jpg")
+    make_image("RGB", (200, 150), 1).save(tmp_path / "in/c/1.jpg")
     convert("imagefolder", tmp_path / "in", out / "x@1")
     kitty = {**os.environ, "TERM": "xterm-kitty"}
     shown = harness.succeed("inspect", out / "x@1", env=kitty).out  # into a file
@@ -333,7 +333,7 @@ def test_inspect_shows_pictures_where_the_terminal_can(tmp_path, out):
     for how, start in (("kitty", b"\x1b_Ga=T,f=24,s=200,v=150,m=1;"),
                        ("iterm", b"\x1b]1337;File=inline=1;size="),
                        ("sixel", b'\x1bPq"1;1;200;150#0;')):
-        assert start in harness.succeed("inspect", out / "x@1", "--pictures", how).out
+        assert start in harness.succeed("inspect", out / "x@1", "--images", how).out
     # On a terminal that kitty's variables tell of. `script` would do, but need not be there.
     pid, terminal = pty.fork()
     if pid == 0:
@@ -354,20 +354,20 @@ def test_inspect_shows_pictures_where_the_terminal_can(tmp_path, out):
 # ---- smaller
 
 
-def test_shrunk_pictures_are_those_of_an_area_mean(tf, tmp_path, out):
+def test_shrunk_images_are_those_of_an_area_mean(tf, tmp_path, out):
     (tmp_path / "in/c").mkdir(parents=True)
     exif = Image.Exif()
     exif[0x0112] = 6  # orientation
-    large = picture("RGB", (640, 480), 1)
+    large = make_image("RGB", (640, 480), 1)
     large.save(tmp_path / "in/c/1.jpg", exif=exif.tobytes(), quality=95)
-    picture("L", (300, 500), 2).save(tmp_path / "in/c/2.jpg", quality=95)
-    picture("CMYK", (400, 400), 3).save(tmp_path / "in/c/3.jpg", quality=95)
-    picture("RGB", (90, 120), 4).save(tmp_path / "in/c/4.jpg", quality=95)
-    picture("RGB", (300, 300), 5).save(tmp_path / "in/c/5.png")
+    make_image("L", (300, 500), 2).save(tmp_path / "in/c/2.jpg", quality=95)
+    make_image("CMYK", (400, 400), 3).save(tmp_path / "in/c/3.jpg", quality=95)
+    make_image("RGB", (90, 120), 4).save(tmp_path / "in/c/4.jpg", quality=95)
+    make_image("RGB", (300, 300), 5).save(tmp_path / "in/c/5.png")
     report = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "x@1", "--no-shuffle",
                              "--resize-shorter", 100, "--quality", 95, "--json").json
     assert report["notes"] == ["3 JPEGs were shrunk to a shorter side of 100 pixels, quality 95",
-                               "1 larger picture was kept: only JPEGs are shrunk",
+                               "1 larger image was kept: only JPEGs are shrunk",
                                "1 JPEG was rewritten losslessly to be seekable"]
     stored = [harness.decoded(tf, record)
               for record in harness.read_by_tensorflow(tf, harness.shards(out, "x"))]

@@ -14,7 +14,7 @@ import harness
 import pytest
 from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, payloads
 
-PICTURES = TESTDATA / "pictures"
+IMAGES = TESTDATA / "images"
 
 
 def numbers(rows):
@@ -34,7 +34,7 @@ def np():
 
 @pytest.fixture(scope="session")
 def digits(np):
-    """Pictures like MNIST's, real ones where scikit-learn is installed."""
+    """Images like MNIST's, real ones where scikit-learn is installed."""
     try:
         from sklearn.datasets import load_digits
         data = load_digits()
@@ -46,10 +46,10 @@ def digits(np):
 
 @pytest.fixture
 def flat(tmp_path):
-    """A folder of pictures, each with a number, a text and a JSON file beside it."""
+    """A folder of images, each with a number, a text and a JSON file beside it."""
     folder = tmp_path / "flat"
     folder.mkdir()
-    for n, path in enumerate(sorted(p for p in PICTURES.rglob("*") if p.is_file())):
+    for n, path in enumerate(sorted(p for p in IMAGES.rglob("*") if p.is_file())):
         shutil.copy(path, folder / f"{n:03}{path.suffix.lower()}")
         (folder / f"{n:03}.cls").write_text(f"{n % 4}\n")
         (folder / f"{n:03}.json").write_text(json.dumps({"n": n, "box": {"x": n / 2}}))
@@ -153,7 +153,7 @@ def test_globs_are_expanded(out, tmp_path):
     assert message == f"{tmp_path}/c*: no file fits"
 
 
-# ---- pictures and files
+# ---- images and files
 
 
 def test_images_with_labels(out, tmp_path, flat):
@@ -173,21 +173,21 @@ def test_images_with_labels(out, tmp_path, flat):
 
 
 def test_class_map_numbers_the_folders(out, tmp_path):
-    names = sorted(path.name for path in PICTURES.iterdir())
+    names = sorted(path.name for path in IMAGES.iterdir())
     (tmp_path / "map").write_text("\n".join(reversed(names)) + "\n")
-    convert("imagefolder", PICTURES, out / "x@1", "--class-map", tmp_path / "map")
+    convert("imagefolder", IMAGES, out / "x@1", "--class-map", tmp_path / "map")
     for row in values(out / "x@1"):
         assert row["image/class/label"] == len(names) - 1 - names.index(row["image/class/text"])
     (tmp_path / "map").write_text(names[0] + "\n")
-    message = fail(DEFECTS, "convert", "imagefolder", PICTURES, out / "y@1", "--class-map",
+    message = fail(DEFECTS, "convert", "imagefolder", IMAGES, out / "y@1", "--class-map",
                    tmp_path / "map")
-    assert message == f"{PICTURES}/{names[1]}: this class is not in {tmp_path}/map"
+    assert message == f"{IMAGES}/{names[1]}: this class is not in {tmp_path}/map"
 
 
 def test_captions(out, flat):
     (flat / "000.txt").write_text("A circle.\n")
     report = harness.succeed("convert", "captions", flat, out / "x@2", "--json").json
-    assert "skipped 24 files that are no picture and no text of one" in report["notes"][0]
+    assert "skipped 24 files that are no image and no text of one" in report["notes"][0]
     rows = values(out / "x@2")
     assert rows[0]["text"] == "A circle." and "text" not in rows[1]
     assert [row["n"] for row in rows] == list(range(24))
@@ -446,10 +446,10 @@ def manifest(out, stem):
 
 
 @pytest.mark.parametrize("shuffle", [[], ["--shuffle", "1"]], ids=["order", "shuffled"])
-def test_skipped_pictures_are_counted_and_listed(out, tmp_path, shuffle):
-    shutil.copytree(PICTURES, tmp_path / "in")
+def test_skipped_images_are_counted_and_listed(out, tmp_path, shuffle):
+    shutil.copytree(IMAGES, tmp_path / "in")
     broken = [tmp_path / "in/stripes" / name for name in ("bad.png", "empty.jpg")]
-    broken[0].write_text("no picture")
+    broken[0].write_text("no image")
     broken[1].write_bytes(b"")
     trees = []
     for jobs in (1, 3):
@@ -497,9 +497,9 @@ def test_more_broken_records_than_may_be_left_out(out, tmp_path, kind):
     else:
         source = tmp_path / "in"
         source.mkdir()
-        picture = next(PICTURES.rglob("*.jpg")).read_bytes()
+        image = next(IMAGES.rglob("*.jpg")).read_bytes()
         for n in range(30):
-            (source / f"{n:03}.jpg").write_bytes(picture if n >= 11 else b"no image")
+            (source / f"{n:03}.jpg").write_bytes(image if n >= 11 else b"no image")
     def run(*options):
         return harness.run("convert", kind, source, out / "x@2", "--on-error", "skip", "-q", *options)
 

@@ -12,7 +12,7 @@ import harness
 import pytest
 from harness import TESTDATA, USAGE, convert, fail, payloads
 
-PICTURES = TESTDATA / "pictures"
+IMAGES = TESTDATA / "images"
 
 
 def column(dataset, name):
@@ -58,8 +58,8 @@ def test_split_by_key_keeps_equal_values_together(table, out, tmp_path):
     assert message == f'{table}: there is no column "name"; there are "id", "patient"'
 
 
-def test_a_picture_keeps_its_split_when_others_come(out, tmp_path):
-    shutil.copytree(PICTURES, tmp_path / "in")
+def test_an_image_keeps_its_split_when_others_come(out, tmp_path):
+    shutil.copytree(IMAGES, tmp_path / "in")
     convert("imagefolder", tmp_path / "in", out / "x@2", "--split", "a=0.5,b=0.5")
     before = {name: column(out / f"x-{name}@*", "image/filename") for name in "ab"}
     for path in sorted((tmp_path / "in/circles").iterdir()):
@@ -92,8 +92,8 @@ def test_a_split_that_is_there_is_not_replaced_unasked(table, out):
 # ---- duplicates
 
 
-def test_duplicates_of_pictures_and_rows_are_left_out(out, tmp_path):
-    shutil.copytree(PICTURES, tmp_path / "in")
+def test_duplicates_of_images_and_rows_are_left_out(out, tmp_path):
+    shutil.copytree(IMAGES, tmp_path / "in")
     first = sorted(p for p in (tmp_path / "in").rglob("*") if p.is_file())[0]
     for n in range(3):
         shutil.copy(first, tmp_path / f"in/stripes/again{n}{first.suffix}")
@@ -190,15 +190,15 @@ def test_what_differs_is_not_resumed(slow_source, out, tmp_path):
     assert report["shards_taken_over"] == 0
 
 
-def test_a_mended_picture_lets_the_conversion_go_on(out, tmp_path):
-    """A broken record ends it, too; the picture is repaired, so the input is another, and all is
+def test_a_mended_image_lets_the_conversion_go_on(out, tmp_path):
+    """A broken record ends it, too; the image is repaired, so the input is another, and all is
     done anew: no shard of the earlier input may stay."""
-    shutil.copytree(PICTURES, tmp_path / "in")
+    shutil.copytree(IMAGES, tmp_path / "in")
     bad = tmp_path / "in/triangles/zzz.png"
     bad.write_bytes(b"?")
     arguments = ["convert", "imagefolder", tmp_path / "in", out / "x@4", "--no-shuffle", "--resume"]
     assert f"{bad}: " in fail(harness.DEFECTS, *arguments)
-    shutil.copy(PICTURES / "circles/0.jpg", bad)
+    shutil.copy(IMAGES / "circles/0.jpg", bad)
     report = harness.succeed(*arguments, "--json").json
     assert (report["records"], report["shards_taken_over"]) == (25, 0)
     convert("imagefolder", tmp_path / "in", tmp_path / "fresh/x@4", "--no-shuffle")
@@ -206,7 +206,7 @@ def test_a_mended_picture_lets_the_conversion_go_on(out, tmp_path):
 
 
 @pytest.mark.parametrize("kind, source", [("text", TESTDATA / "tables/poem.txt"),
-                                          ("imagefolder", PICTURES)], ids=["text", "pictures"])
+                                          ("imagefolder", IMAGES)], ids=["text", "images"])
 def test_killed_at_any_step_resuming_gives_the_same_bytes(faults, out, tmp_path, kind, source):
     arguments = ["convert", kind, source, out / "x@3", "-q", "-j", "1", "--resume"]
     convert(kind, source, tmp_path / "fresh/x@3")

@@ -306,13 +306,13 @@ def test_ignore_errors_does_not_ignore_all():
         list(sf.range(20).map(dict).ignore_errors().concatenate(fails))
 
 
-def test_ignore_errors_of_pictures(tmp_path):
+def test_ignore_errors_of_images(tmp_path):
     file = io.BytesIO()
     Image.fromarray(np.full((8, 8, 3), 7, np.uint8)).save(file, "png")
-    picture = file.getvalue()
+    image = file.getvalue()
     with sf.write(str(tmp_path / "p@1")) as writer:
         for n in range(40):
-            writer.write({"image/encoded": b"none" if n % 9 == 4 else picture, "n": n})
+            writer.write({"image/encoded": b"none" if n % 9 == 4 else image, "n": n})
     ds = sf.read(str(tmp_path / "p@1")).decode_image(size=8, crop="none")
     ds = ds.augment("image", [sf.augment.RandomInvert(p=1)]).ignore_errors()
     found = list(ds.batch(7))

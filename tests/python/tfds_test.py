@@ -10,7 +10,7 @@ import harness
 import pytest
 from harness import TESTDATA, USAGE, convert, fail, succeed, verify
 
-PICTURES = TESTDATA / "pictures"
+IMAGES = TESTDATA / "images"
 TABLE = "id,name,score\n" + "".join(f"{i},n{i},{i}.5\n" for i in range(100))
 
 
@@ -34,13 +34,13 @@ def split_names(folder):
 # ---- written
 
 
-def test_pictures_open_in_tfds(tfds, tf, tmp_path):
+def test_images_open_in_tfds(tfds, tf, tmp_path):
     folder = tmp_path / "shapes/2.1.0"
-    convert("imagefolder", PICTURES, folder / "shapes@4", "--split", "train=0.75,test=0.25",
+    convert("imagefolder", IMAGES, folder / "shapes@4", "--split", "train=0.75,test=0.25",
             "--tfds")
     builder = tfds.builder_from_directory(str(folder))
     assert (builder.name, str(builder.version)) == ("shapes", "2.1.0")
-    names = sorted(path.name for path in PICTURES.iterdir())
+    names = sorted(path.name for path in IMAGES.iterdir())
     assert builder.info.features["image/class/label"].names == names
     count = 0
     for split in ("train", "test"):
@@ -104,13 +104,13 @@ def test_the_current_folder(tmp_path):
 
 def test_classes_must_mean_the_same_in_all_splits(tmp_path):
     folder = tmp_path / "shapes"
-    convert("imagefolder", PICTURES, folder / "train@1", "--tfds")
+    convert("imagefolder", IMAGES, folder / "train@1", "--tfds")
     names = (folder / "image.class.label.labels.txt").read_text()
-    assert names == "".join(sorted(path.name + "\n" for path in PICTURES.iterdir()))
+    assert names == "".join(sorted(path.name + "\n" for path in IMAGES.iterdir()))
     assert features(folder)["image/class/label"]["classLabel"] == {
         "numClasses": str(names.count("\n"))}
-    shutil.copytree(PICTURES / "circles", tmp_path / "few/circles")
-    shutil.copytree(PICTURES / "stripes", tmp_path / "few/stripes")
+    shutil.copytree(IMAGES / "circles", tmp_path / "few/circles")
+    shutil.copytree(IMAGES / "stripes", tmp_path / "few/stripes")
     message = fail(USAGE, "convert", "imagefolder", tmp_path / "few", folder / "test@1", "--tfds")
     assert "image.class.label.labels.txt: names other classes than those converted now" in message
     assert split_names(folder) == ["train"]

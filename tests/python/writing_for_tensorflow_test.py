@@ -16,7 +16,7 @@ from harness import TESTDATA, convert, verify
 COMPRESSIONS = ["none", "gzip", "zlib"]
 TF_NAME = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 
-PICTURES = TESTDATA / "pictures"
+IMAGES = TESTDATA / "images"
 CITIES = TESTDATA / "tables/cities.csv"
 EVENTS = TESTDATA / "tables/events.jsonl"
 POEM = TESTDATA / "tables/poem.txt"
@@ -47,15 +47,15 @@ def read_back(tf, folder, stem, compression, suffix=""):
     return records
 
 
-def pictures():
-    return sorted(str(p.relative_to(PICTURES)) for p in PICTURES.rglob("*")
-                  if p.suffix.lower() in harness.PICTURE_SUFFIXES)
+def images():
+    return sorted(str(p.relative_to(IMAGES)) for p in IMAGES.rglob("*")
+                  if p.suffix.lower() in harness.IMAGE_SUFFIXES)
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_pictures_become_records_of_their_bytes_size_and_class(tf, out, compression):
+def test_images_become_records_of_their_bytes_size_and_class(tf, out, compression):
     from PIL import Image
-    convert("imagefolder", PICTURES, out / "train@3", "--compression", compression, "--jpeg",
+    convert("imagefolder", IMAGES, out / "train@3", "--compression", compression, "--jpeg",
             "keep")
     spec = {
         "image/encoded": tf.io.FixedLenFeature([], tf.string),
@@ -72,19 +72,19 @@ def test_pictures_become_records_of_their_bytes_size_and_class(tf, out, compress
         features = {k: v.numpy() for k, v in tf.io.parse_single_example(record, spec).items()}
         name = features["image/filename"].decode()
         found.append(name)
-        assert features["image/encoded"] == (PICTURES / name).read_bytes()
-        with Image.open(PICTURES / name) as picture:
-            assert (features["image/width"], features["image/height"]) == picture.size
-            assert features["image/format"].decode() == picture.format.lower()
+        assert features["image/encoded"] == (IMAGES / name).read_bytes()
+        with Image.open(IMAGES / name) as image:
+            assert (features["image/width"], features["image/height"]) == image.size
+            assert features["image/format"].decode() == image.format.lower()
         text = features["image/class/text"].decode()
         assert text == name.split("/")[0]
         assert features["image/class/label"] == CLASSES.index(text)
-    assert sorted(found) == pictures()
-    assert found != pictures(), "not shuffled"
+    assert sorted(found) == images()
+    assert found != images(), "not shuffled"
 
 
-def test_pictures_decode_in_tensorflow(tf, out):
-    convert("imagefolder", PICTURES, out / "train@1")
+def test_images_decode_in_tensorflow(tf, out):
+    convert("imagefolder", IMAGES, out / "train@1")
     for record in read_back(tf, out, "train", "none"):
         features = harness.decoded(tf, record)
         # TensorFlow's decoder refuses CMYK.
@@ -94,11 +94,11 @@ def test_pictures_decode_in_tensorflow(tf, out):
         assert shape[:2] == [features["image/height"][0], features["image/width"][0]]
 
 
-def test_pictures_without_shuffle_come_sorted(tf, out):
-    convert("imagefolder", PICTURES, out / "train@2", "--no-shuffle")
+def test_images_without_shuffle_come_sorted(tf, out):
+    convert("imagefolder", IMAGES, out / "train@2", "--no-shuffle")
     names = [harness.decoded(tf, r)["image/filename"][0].decode()
              for r in read_back(tf, out, "train", "none")]
-    assert names == pictures()
+    assert names == images()
 
 
 def rows():

@@ -72,9 +72,9 @@ TEST(ShardIndex, TakesFewBytesARecord) {
   std::mt19937 random(1);
   std::vector<uint64_t> equal(10000, 246);
   EXPECT_LT(IndexOf(equal)->bytes().size(), 10000 * 0.3);
-  std::vector<uint64_t> pictures;
-  for (int i = 0; i < 10000; ++i) pictures.push_back(20000 + random() % 200000);
-  EXPECT_LT(IndexOf(pictures)->bytes().size(), 10000 * 3.5);
+  std::vector<uint64_t> images;
+  for (int i = 0; i < 10000; ++i) images.push_back(20000 + random() % 200000);
+  EXPECT_LT(IndexOf(images)->bytes().size(), 10000 * 3.5);
 }
 
 TEST(ShardIndex, FindsTheRestartPointBefore) {

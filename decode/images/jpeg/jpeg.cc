@@ -66,7 +66,7 @@ void Append16(std::string& out, uint32_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-// Whether the components of the picture have different sizes.
+// Whether the components of the image have different sizes.
 bool IsSubsampled(const JpegLayout& layout) {
   for (uint32_t i = 1; i < layout.frame.num_components; ++i) {
     if (layout.frame.components[i].h != layout.frame.components[0].h ||
@@ -91,11 +91,11 @@ class JpegDecoder::Impl {
 
  private:
   absl::Status Check(const JpegFrame& frame) const;
-  // Lets libjpeg decode a picture that has just the MCUs under the crop; their coefficients come
+  // Lets libjpeg decode an image that has just the MCUs under the crop; their coefficients come
   // from `entropy_`, which takes them out of `jpeg`. False: libjpeg has to look at the original.
   bool DecodeMcus(std::string_view jpeg, const JpegLayout& layout);
   void WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height);
-  bool DecodeSmallPicture();
+  bool DecodeSmallImage();
   // Lets libjpeg decode the original.
   bool DecodeWhole(std::string_view jpeg);
   // Reads the header and starts the decompressor.
@@ -106,10 +106,10 @@ class JpegDecoder::Impl {
   const JpegDecoderOptions options_;
   JpegPath path_ = JpegPath::kLibjpeg;
   JpegEntropyDecoder entropy_;
-  std::string header_;  // the small picture: all but its entropy-coded data
+  std::string header_;  // the small image: all but its entropy-coded data
   std::vector<uint8_t> row_memory_;
 
-  // libjpeg's, made with the first picture.
+  // libjpeg's, made with the first image.
   bool created_ = false;
   LibjpegErrors errors_;
   LibjpegMemory source_;
@@ -121,7 +121,7 @@ class JpegDecoder::Impl {
   uint8_t* pixels_ = nullptr;
   size_t row_bytes_ = 0;
   uint32_t mcus_per_row_ = 0;  // of the original
-  Range mcu_columns_;          // of the small picture in the original
+  Range mcu_columns_;          // of the small image in the original
   Range mcu_rows_;
   uint32_t mcu_row_ = 0;  // which libjpeg asks for next, in the original
   uint32_t mcu_column_ = 0;
@@ -152,7 +152,7 @@ absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
   if (crop_.width == 0 || crop_.height == 0 || crop_.x >= width || crop_.y >= height ||
       crop_.width > width - crop_.x || crop_.height > height - crop_.y) {
     return absl::InvalidArgumentError(
-        fmt::format("crop of {} x {} pixels at ({}, {}) in a picture of {} x {}", crop_.width,
+        fmt::format("crop of {} x {} pixels at ({}, {}) in an image of {} x {}", crop_.width,
                     crop_.height, crop_.x, crop_.y, width, height));
   }
   if (row_bytes_ / crop_.channels < crop_.width && crop_.height > 1) {
@@ -198,8 +198,8 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
                  std::min(CeilDiv((begin + size + margin) * denominator, mcu_size), num_mcus)};
   };
   mcu_columns_ = mcus(crop_.x, crop_.width, layout.mcu_width, layout.mcus_per_row);
-  // In a picture whose chroma is less than 3 wide libjpeg upsamples in another way. One MCU may be
-  // so narrow; two are not, unless the whole picture is.
+  // In an image whose chroma is less than 3 wide libjpeg upsamples in another way. One MCU may be
+  // so narrow; two are not, unless the whole image is.
   if (mcu_columns_.end - mcu_columns_.begin == 1) {
     if (mcu_columns_.begin > 0) {
       --mcu_columns_.begin;
@@ -217,11 +217,11 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
   mcu_row_ = mcu_rows_.begin;
   mcu_column_ = mcu_columns_.begin;
   entropy_failed_ = false;
-  // From here on the crop is told in the small picture.
+  // From here on the crop is told in the small image.
   const JpegCrop crop = crop_;
   crop_.x -= mcu_columns_.begin * layout.mcu_width / denominator;
   crop_.y -= mcu_rows_.begin * layout.mcu_height / denominator;
-  const bool decoded = DecodeSmallPicture();
+  const bool decoded = DecodeSmallImage();
   crop_ = crop;
   return decoded;
 }
@@ -308,8 +308,8 @@ boolean JpegDecoder::Impl::DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks
   return TRUE;
 }
 
-bool JpegDecoder::Impl::DecodeSmallPicture() {
-  errors_.Reset(/*accept_damaged_pictures=*/false);
+bool JpegDecoder::Impl::DecodeSmallImage() {
+  errors_.Reset(/*accept_damaged_images=*/false);
   if (setjmp(errors_.jump) != 0) {
     jpeg_abort_decompress(&decoder_);
     return false;
@@ -330,8 +330,8 @@ bool JpegDecoder::Impl::DecodeSmallPicture() {
 
 bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
   errors_.Reset(options_.accept_damaged);
-  // libjpeg keeps tables for pictures to come that have none; here that would be damage unseen. The
-  // small pictures have all they take.
+  // libjpeg keeps tables for images to come that have none; here that would be damage unseen. The
+  // small images have all they take.
   jpeg_destroy_decompress(&decoder_);
   created_ = false;
   if (setjmp(errors_.jump) != 0) {

@@ -1,6 +1,6 @@
-// Rectangles of JPEG pictures as pixels.
+// Rectangles of JPEG images as pixels.
 //
-// The pixels are those that libjpeg-turbo gives for the whole picture (accurate integer DCT, smooth
+// The pixels are those that libjpeg-turbo gives for the whole image (accurate integer DCT, smooth
 // upsampling of the chroma), bit for bit; only the work for the rest is saved.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_H_
@@ -16,21 +16,21 @@
 namespace shardfeed {
 
 struct JpegDecoderOptions {
-  // More pixels than this in the whole picture are an error. A progressive picture takes up to 6
+  // More pixels than this in the whole image are an error. A progressive image takes up to 6
   // bytes of memory for each, any other next to none.
   uint64_t max_pixels = uint64_t{128} << 20;
-  // More scans than this are an error: each may take as long as the whole of an ordinary picture.
+  // More scans than this are an error: each may take as long as the whole of an ordinary image.
   int max_scans = 500;
   // False: damage that is met is an error. True: what is damaged or missing is filled in, as
-  // libjpeg does it, and only a picture of which nothing can be decoded is an error.
+  // libjpeg does it, and only an image of which nothing can be decoded is an error.
   bool accept_damaged = false;
 };
 
 struct JpegCrop {
-  // The picture is scaled by 1/1, 1/2, 1/4 or 1/8 first, in its transform, which is cheaper than to
+  // The image is scaled by 1/1, 1/2, 1/4 or 1/8 first, in its transform, which is cheaper than to
   // decode it whole. Sizes are rounded up.
   int scale_denominator = 1;
-  // In pixels of the scaled picture, and inside of it.
+  // In pixels of the scaled image, and inside of it.
   uint32_t x = 0;
   uint32_t y = 0;
   uint32_t width = 0;
@@ -40,14 +40,14 @@ struct JpegCrop {
   int channels = 3;
 };
 
-// How a picture was decoded.
+// How an image was decoded.
 enum class JpegPath {
   kRestarts,  // only the restart intervals that the crop touches
   kSkipped,   // the entropy-coded data up to the crop's end, the pixels only under it
   kLibjpeg,   // by libjpeg alone: progressive, arithmetic, several scans, damaged
 };
 
-// Decodes one picture after another with the same memory. Not thread safe: have one for each
+// Decodes one image after another with the same memory. Not thread safe: have one for each
 // thread. Large; keep it on the heap.
 class JpegDecoder {
  public:
@@ -58,16 +58,16 @@ class JpegDecoder {
 
   // Writes the rows of the crop to `pixels`, each `row_bytes` after the one before, channels
   // interleaved. An Exif orientation is not applied. Data that the crop does not take is not
-  // looked at, so a picture that is damaged elsewhere is no error.
+  // looked at, so an image that is damaged elsewhere is no error.
   //
-  // InvalidArgument: the crop is empty or not inside of the picture, or an option is wrong.
+  // InvalidArgument: the crop is empty or not inside of the image, or an option is wrong.
   // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind of JPEG that cannot be decoded.
   // ResourceExhausted: a limit of the options, or memory. Messages do not have the file's name: the
   // caller knows that. After an error `pixels` holds nothing of use.
   absl::Status DecodeCrop(std::string_view jpeg, const JpegCrop& crop, uint8_t* pixels,
                           size_t row_bytes);
 
-  // Of the last picture that was decoded.
+  // Of the last image that was decoded.
   JpegPath path() const;
 
  private:

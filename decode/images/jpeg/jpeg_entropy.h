@@ -18,11 +18,11 @@
 
 namespace shardfeed {
 
-// Reuse one for many pictures: it keeps its memory, and tables that two pictures share are built
+// Reuse one for many images: it keeps its memory, and tables that two images share are built
 // once. Not thread safe.
 class JpegEntropyDecoder {
  public:
-  // Starts a picture, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a
+  // Starts an image, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a
   // Huffman table is missing or wrong.
   bool Start(std::string_view jpeg, const JpegLayout& layout);
 

@@ -50,7 +50,7 @@ uint32_t QuantizationTables(std::string_view payload) {
   return tables;
 }
 
-// Fills in what is told of pictures that are one scan; leaves `one_scan` false for others.
+// Fills in what is told of images that are one scan; leaves `one_scan` false for others.
 absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
   const std::string_view payload = marker.payload;
   const uint32_t num = payload.empty() ? 0 : Byte(payload, 0);
@@ -120,9 +120,8 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
                         marker->offset, marker->code == 0 ? "entropy-coded data" : "its end"));
       case kJpegSos: {
         if (layout.frame.sof == 0) {
-          return absl::DataLossError(
-              fmt::format("JPEG is damaged at byte {}: a scan comes before the picture's size",
-                          marker->offset));
+          return absl::DataLossError(fmt::format(
+              "JPEG is damaged at byte {}: a scan comes before the image's size", marker->offset));
         }
         if (absl::Status status = ReadScan(*marker, layout); !status.ok()) return status;
         for (size_t i = 0; layout.one_scan && i < layout.frame.num_components; ++i) {

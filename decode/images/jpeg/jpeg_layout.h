@@ -18,7 +18,7 @@ namespace shardfeed {
 
 struct JpegLayout {
   JpegFrame frame;
-  // The whole picture is one scan of 8-bit samples, sequential and Huffman coded, whose MCUs hold
+  // The whole image is one scan of 8-bit samples, sequential and Huffman coded, whose MCUs hold
   // all components, with all the quantization tables that it takes. This is what nearly all JPEGs
   // are that are not progressive. What follows is told only for them.
   bool one_scan = false;

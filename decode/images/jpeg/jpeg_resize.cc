@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A rare huge picture does not hold its memory for ever.
+// A rare huge image does not hold its memory for ever.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
 struct Pixels {
@@ -41,7 +41,7 @@ std::vector<JpegMarker> KeptSegments(std::string_view jpeg, bool cmyk) {
     const bool is_app = marker->code >= kJpegApp0 && marker->code < kJpegApp0 + 16;
     if (!is_app && marker->code != JPEG_COM) continue;
     if (marker->code == kJpegApp0 || marker->code == kJpegApp14) continue;
-    // A profile of CMYK says nothing about RGB; offsets of further pictures lead nowhere.
+    // A profile of CMYK says nothing about RGB; offsets of further images lead nowhere.
     if (marker->code == kJpegApp2 && (cmyk || marker->payload.starts_with("MPF\0"sv))) continue;
     if (marker->payload.size() <= 65533) kept.push_back(*marker);
   }
@@ -50,7 +50,7 @@ std::vector<JpegMarker> KeptSegments(std::string_view jpeg, bool cmyk) {
 // Everything that Encode needs, so that a jump out of libjpeg passes no destructor.
 struct Encoding {
   explicit Encoding(std::string* out) : target(out), encoder() {
-    errors.Reset(/*accept_damaged_pictures=*/false);
+    errors.Reset(/*accept_damaged_images=*/false);
     encoder.err = &errors;
   }
   ~Encoding() { jpeg_destroy_compress(&encoder); }

@@ -28,10 +28,10 @@ struct ResizedJpeg {
 // Decodes `jpeg`, shrinks it (each pixel is the mean of the area it covers) and encodes it: colour
 // as YCbCr with half the resolution of chroma, grey as grey. APPn and COM segments are kept in
 // their order, so Exif's orientation still holds, but for those of JFIF and Adobe and, where CMYK
-// becomes RGB, the profile. Returns its size and sets `*resized`; with a width of 0, the picture is
+// becomes RGB, the profile. Returns its size and sets `*resized`; with a width of 0, the image is
 // not larger than asked for and `*resized` holds nothing of use.
 //
-// Thread safe; each thread keeps memory for pictures. The bytes depend on `jpeg` and the options
+// Thread safe; each thread keeps memory for images. The bytes depend on `jpeg` and the options
 // alone.
 //
 // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind that cannot be decoded, or more

@@ -5,7 +5,7 @@
 // of the time, a processor that decodes one stream of codes waits. So four streams are read side by
 // side, without branches. The first begins where an MCU begins, the others anywhere, as if an MCU
 // began there. Huffman codes synchronise by themselves: after some that were read wrongly a stream
-// comes upon the beginning of an MCU (in pictures, half of them within 2 MCUs and nearly all within
+// comes upon the beginning of an MCU (in images, half of them within 2 MCUs and nearly all within
 // 16). What it finds from there on holds once the stream before it comes upon the same beginning;
 // until then, that one goes on. So nothing in the result is guessed.
 
@@ -24,7 +24,7 @@
 
 namespace shardfeed {
 
-// Reuse one for many pictures: it keeps its memory, up to 0.9 MiB, and tables that two pictures
+// Reuse one for many images: it keeps its memory, up to 0.9 MiB, and tables that two images
 // share are built once. Not thread safe.
 class JpegSkimmer {
  public:
@@ -47,7 +47,7 @@ class JpegSkimmer {
   void Start(std::string_view data, const Block* blocks, int num_blocks, uint64_t end);
 
   // Goes on to the MCU of that number; numbers must ascend. False: the data is damaged, or ends, on
-  // the way, or a difference of DC coefficients is larger than any in pictures of 8 bits.
+  // the way, or a difference of DC coefficients is larger than any in images of 8 bits.
   bool Find(uint64_t number);
 
   // Of the blocks of the MCU that was found last: the DC coefficients.
@@ -85,7 +85,7 @@ class JpegSkimmer {
   static constexpr State kCountMask = 0x1ff << kCountShift;
   static constexpr State kBlockMask = (1 << kBitsShift) - 1;
   static constexpr int32_t kBias = 2048;
-  static constexpr int kMaxDifferenceBits = 11;  // more are in no picture of 8 bits
+  static constexpr int kMaxDifferenceBits = 11;  // more are in no image of 8 bits
   // Complete without an end, or too many: one code at a time tells. Runs that are not known count
   // so, too.
   static constexpr State kLookCloser = 0x1c0 << kCountShift;

@@ -36,7 +36,7 @@ boolean OnEnd(j_decompress_ptr decoder) {
   errors.cut_off = true;
   errors.msg_code = JWRN_JPEG_EOF;
   errors.emit_message(object, -1);
-  // Damage is accepted: an end of the picture makes libjpeg fill the rest.
+  // Damage is accepted: an end of the image makes libjpeg fill the rest.
   static constexpr JOCTET kEnd[] = {0xff, JPEG_EOI};
   decoder->src->next_input_byte = kEnd;
   decoder->src->bytes_in_buffer = sizeof(kEnd);
@@ -96,8 +96,8 @@ LibjpegErrors::LibjpegErrors() : jpeg_error_mgr() {
   output_message = Ignore;
 }
 
-void LibjpegErrors::Reset(bool accept_damaged_pictures) {
-  accept_damaged = accept_damaged_pictures;
+void LibjpegErrors::Reset(bool accept_damaged_images) {
+  accept_damaged = accept_damaged_images;
   cut_off = too_many_scans = false;
   code = 0;
   num_warnings = 0;
@@ -106,12 +106,12 @@ void LibjpegErrors::Reset(bool accept_damaged_pictures) {
 absl::Status LibjpegErrors::ToStatus(uint64_t num_bytes) const {
   if (too_many_scans) return absl::ResourceExhaustedError("JPEG has too many scans");
   if (cut_off) {
-    return absl::DataLossError(fmt::format(
-        "JPEG is cut off: the file ends after {} bytes, before its picture", num_bytes));
+    return absl::DataLossError(
+        fmt::format("JPEG is cut off: the file ends after {} bytes, before its image", num_bytes));
   }
   switch (code) {
     case JERR_OUT_OF_MEMORY:
-      return absl::ResourceExhaustedError("there is not enough memory for the JPEG's picture");
+      return absl::ResourceExhaustedError("there is not enough memory for the JPEG's image");
     case JERR_ARITH_NOTIMPL:
     case JERR_BAD_MCU_SIZE:
     case JERR_BAD_PRECISION:

@@ -25,10 +25,10 @@ namespace shardfeed {
 struct LibjpegErrors : jpeg_error_mgr {
   LibjpegErrors();
 
-  // Forgets the error of the picture before.
-  void Reset(bool accept_damaged_pictures);
+  // Forgets the error of the image before.
+  void Reset(bool accept_damaged_images);
 
-  // What happened, for a picture of `num_bytes` bytes. Unimplemented: libjpeg cannot do this kind
+  // What happened, for an image of `num_bytes` bytes. Unimplemented: libjpeg cannot do this kind
   // of JPEG. ResourceExhausted: memory, or too many scans. DataLoss: damaged; the message tells
   // where a file is cut off.
   absl::Status ToStatus(uint64_t num_bytes) const;
@@ -56,7 +56,7 @@ struct LibjpegOutput : jpeg_destination_mgr {
   std::string* out;
 };
 
-// Ends the decoding of a picture whose scan `max_scans` + 1 begins.
+// Ends the decoding of an image whose scan `max_scans` + 1 begins.
 struct LibjpegScanLimit : jpeg_progress_mgr {
   explicit LibjpegScanLimit(int max_scans);
 

@@ -14,7 +14,7 @@
 namespace shardfeed {
 
 // Looks for the markers as far as it is asked, and remembers them. Keeps its memory for the next
-// picture. Not thread safe.
+// image. Not thread safe.
 class RestartMarkers {
  public:
   // Entropy-coded data begins at `scan_begin`. `jpeg` must outlive the calls that follow.

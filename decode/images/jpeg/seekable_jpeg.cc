@@ -17,12 +17,12 @@ using Outcome = SeekableJpeg::Outcome;
 // Sampling factors and tables can be told for no more.
 constexpr uint32_t kMaxComponents = 4;
 
-// One picture on its way. Everything that Rewrite needs, so that a jump out of libjpeg passes no
+// One image on its way. Everything that Rewrite needs, so that a jump out of libjpeg passes no
 // destructor.
 struct Rewriting {
   Rewriting(std::string_view jpeg, int max_scans, std::string* out)
       : limit(max_scans), target(out), decoder(), encoder() {
-    errors.Reset(/*accept_damaged_pictures=*/false);
+    errors.Reset(/*accept_damaged_images=*/false);
     source.Start(jpeg);
     decoder.err = &errors;
     encoder.err = &errors;
@@ -40,12 +40,12 @@ struct Rewriting {
   LibjpegOutput target;
   jpeg_decompress_struct decoder;
   jpeg_compress_struct encoder;
-  // Why the picture is kept as it is although it could be read; a literal.
+  // Why the image is kept as it is although it could be read; a literal.
   const char* unsupported = nullptr;
   const char* damaged = nullptr;
 };
 
-// Decoders smooth the blocks of progressive pictures whose coefficients are not all told; those of
+// Decoders smooth the blocks of progressive images whose coefficients are not all told; those of
 // others they do not, so that rewriting would change the pixels.
 bool AllCoefficientsAreTold(const jpeg_decompress_struct& decoder) {
   if (!decoder.progressive_mode) return true;
@@ -73,7 +73,7 @@ uint32_t McusPerRow(const jpeg_decompress_struct& decoder) {
   return (decoder.image_width + width - 1) / width;
 }
 
-// Multi-Picture Format (CIPA DC-007): more pictures behind the first, found by their offsets.
+// Multi-Image Format (CIPA DC-007): more images behind the first, found by their offsets.
 bool TellsOffsets(const jpeg_marker_struct& marker) {
   return marker.marker == kJpegApp2 && marker.data_length >= 4 &&
          std::equal(marker.data, marker.data + 4, "MPF");
@@ -106,7 +106,7 @@ bool Rewrite(Rewriting& r) {
   }
   for (const jpeg_marker_struct* m = decoder.marker_list; m != nullptr; m = m->next) {
     if (!TellsOffsets(*m) || r.source.bytes_in_buffer == 0) continue;
-    r.unsupported = "several pictures in one file";
+    r.unsupported = "several images in one file";
     return false;
   }
 
@@ -127,7 +127,7 @@ bool Rewrite(Rewriting& r) {
   return true;
 }
 
-// Why a picture of this kind is kept, or null.
+// Why an image of this kind is kept, or null.
 const char* UnsupportedKind(const JpegFrame& frame) {
   if (frame.sof >= kJpegSof9) return "arithmetic coding";
   if (frame.sof == 0xc3) return "lossless coding";

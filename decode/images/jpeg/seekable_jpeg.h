@@ -13,10 +13,10 @@
 namespace shardfeed {
 
 struct SeekableJpegOptions {
-  // Larger pictures are kept as they are. Rewriting one takes 2 bytes of memory for each sample: 3
+  // Larger images are kept as they are. Rewriting one takes 2 bytes of memory for each sample: 3
   // to 6 for each pixel.
   uint64_t max_pixels = uint64_t{64} << 20;
-  // Pictures of more scans are kept as they are: time grows with their number.
+  // Images of more scans are kept as they are: time grows with their number.
   int max_scans = 500;
 };
 
@@ -36,7 +36,7 @@ struct SeekableJpeg {
 // Rewrites `jpeg` losslessly and, if the outcome is kRewritten, sets `*seekable`; with another
 // outcome it holds nothing of use. The coefficients are those of `jpeg`, so the pixels are, too,
 // bit for bit in every decoder; all APPn and COM segments are kept in their order, and so is what
-// stands behind the end of the picture. The bytes depend on `jpeg` alone.
+// stands behind the end of the image. The bytes depend on `jpeg` alone.
 //
 // Thread safe. Reuse `seekable` from call to call: it keeps its memory.
 //
@@ -50,7 +50,7 @@ uint32_t SeekableRestartInterval(uint32_t mcus_per_row);
 
 // Whether `jpeg` is laid out as MakeSeekable does it, or finer: one scan, a restart interval that
 // divides the row and is no longer than SeekableRestartInterval, and all its markers up to the end
-// of the picture. Decodes nothing, so damage inside of an interval is not seen. Thread safe.
+// of the image. Decodes nothing, so damage inside of an interval is not seen. Thread safe.
 bool IsSeekable(std::string_view jpeg);
 
 }  // namespace shardfeed

@@ -1,13 +1,14 @@
+#include "convert/features/image_rewriter.h"
+
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "convert/features/image_rewriter.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 namespace shardfeed {
 namespace {
@@ -18,17 +19,17 @@ using ::testing::IsEmpty;
 using testing::MakeJpeg;
 using ::testing::StartsWith;
 
-std::string Rewrite(const PictureRewriter& rewriter, const std::string& name,
+std::string Rewrite(const ImageRewriter& rewriter, const std::string& name,
                     const std::string& bytes) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
   EXPECT_TRUE(header.ok()) << header.status();
-  const absl::StatusOr<StoredPicture> stored = rewriter.Rewrite(name, *header, bytes);
+  const absl::StatusOr<StoredImage> stored = rewriter.Rewrite(name, *header, bytes);
   EXPECT_TRUE(stored.ok()) << stored.status();
   return std::string(stored->bytes);
 }
 
-TEST(PictureRewriterTest, CountsWhatBecomesOfEach) {
-  const PictureRewriter rewriter({});
+TEST(ImageRewriterTest, CountsWhatBecomesOfEach) {
+  const ImageRewriter rewriter({});
   EXPECT_THAT(rewriter.notes(), IsEmpty());
   const std::string plain = MakeJpeg({.width = 100, .height = 80});
   const std::string seekable = Rewrite(rewriter, "a.jpg", plain);
@@ -41,25 +42,25 @@ TEST(PictureRewriterTest, CountsWhatBecomesOfEach) {
   EXPECT_EQ(Rewrite(rewriter, "z.jpg", cut), cut);
   EXPECT_EQ(Rewrite(rewriter, "e.jpg", cut), cut);
   EXPECT_EQ(Rewrite(rewriter, "f.gif", "GIF89a\1\1\1\1"), "GIF89a\1\1\1\1");
-  const std::string what = "(JPEG is cut off: the file ends after 700 bytes, before its picture)";
+  const std::string what = "(JPEG is cut off: the file ends after 700 bytes, before its image)";
   EXPECT_THAT(rewriter.notes(),
               ElementsAre("2 JPEGs were rewritten losslessly to be seekable",
                           "1 JPEG was kept: arithmetic coding", "1 JPEG was kept: seekable already",
                           "2 damaged JPEGs were kept: e.jpg " + what + ", z.jpg " + what));
 }
 
-TEST(PictureRewriterTest, KeepsAllBytesWhereAskedTo) {
-  const PictureRewriter rewriter({.jpeg = JpegMode::kKeep});
+TEST(ImageRewriterTest, KeepsAllBytesWhereAskedTo) {
+  const ImageRewriter rewriter({.jpeg = JpegMode::kKeep});
   const std::string plain = MakeJpeg({.width = 100, .height = 80});
   EXPECT_EQ(Rewrite(rewriter, "a.jpg", plain), plain);
   EXPECT_THAT(rewriter.notes(), IsEmpty());
 }
 
-TEST(PictureRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
+TEST(ImageRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
   const std::string cut = MakeJpeg({.width = 100, .height = 80}).substr(0, 700);
   std::vector<std::vector<std::string>> notes;
   for (int step : {1, 149}) {
-    const PictureRewriter rewriter({});
+    const ImageRewriter rewriter({});
     for (int i = 0; i < 150; ++i) {
       Rewrite(rewriter, fmt::format("{:03}.jpg", i * step % 150), cut);
     }
@@ -67,16 +68,16 @@ TEST(PictureRewriterTest, NamesTheFirstOfManyDamagedInAnyOrder) {
   }
   EXPECT_EQ(notes[0], notes[1]);
   EXPECT_THAT(notes[0], ElementsAre(StartsWith("150 damaged JPEGs were kept: 000.jpg (JPEG is")));
-  EXPECT_THAT(notes[0], ElementsAre(EndsWith("before its picture), ...")));
+  EXPECT_THAT(notes[0], ElementsAre(EndsWith("before its image), ...")));
   EXPECT_THAT(notes[0], ElementsAre(::testing::HasSubstr("099.jpg")));
   EXPECT_THAT(notes[0], ElementsAre(::testing::Not(::testing::HasSubstr("100.jpg"))));
 }
 
-TEST(PictureRewriterTest, ShrinksWhatIsLarger) {
-  const PictureRewriter rewriter({.resize_shorter = 60, .quality = 80});
+TEST(ImageRewriterTest, ShrinksWhatIsLarger) {
+  const ImageRewriter rewriter({.resize_shorter = 60, .quality = 80});
   const std::string large = MakeJpeg({.width = 100, .height = 80});
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(large);
-  const absl::StatusOr<StoredPicture> stored = rewriter.Rewrite("a.jpg", *header, large);
+  const absl::StatusOr<StoredImage> stored = rewriter.Rewrite("a.jpg", *header, large);
   ASSERT_TRUE(stored.ok()) << stored.status();
   EXPECT_EQ(stored->header.width, 75);
   EXPECT_EQ(stored->header.height, 60);
@@ -91,21 +92,21 @@ TEST(PictureRewriterTest, ShrinksWhatIsLarger) {
   EXPECT_EQ(Rewrite(rewriter, "d.gif", gif), gif);
   EXPECT_THAT(rewriter.notes(),
               ElementsAre("1 JPEG was shrunk to a shorter side of 60 pixels, quality 80",
-                          "1 larger picture was kept: only JPEGs are shrunk",
+                          "1 larger image was kept: only JPEGs are shrunk",
                           "1 JPEG was rewritten losslessly to be seekable",
                           StartsWith("1 damaged JPEG was kept: c.jpg (JPEG is cut off")));
 }
 
-TEST(PictureRewriterTest, ShrinksWithoutRestartsWhereJpegsAreKept) {
-  const PictureRewriter rewriter({.jpeg = JpegMode::kKeep, .resize_shorter = 60});
+TEST(ImageRewriterTest, ShrinksWithoutRestartsWhereJpegsAreKept) {
+  const ImageRewriter rewriter({.jpeg = JpegMode::kKeep, .resize_shorter = 60});
   const std::string large = MakeJpeg({.width = 100, .height = 80});
   EXPECT_FALSE(IsSeekable(Rewrite(rewriter, "a.jpg", large)));
   const std::string small = MakeJpeg({.width = 100, .height = 60});
   EXPECT_TRUE(Rewrite(rewriter, "b.jpg", small) == small);
 }
 
-TEST(PictureRewriterTest, CountsOnSeveralThreads) {
-  const PictureRewriter rewriter({});
+TEST(ImageRewriterTest, CountsOnSeveralThreads) {
+  const ImageRewriter rewriter({});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&rewriter, t] {

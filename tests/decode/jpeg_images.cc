@@ -1,4 +1,4 @@
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 
 #include <cmath>
 #include <csetjmp>

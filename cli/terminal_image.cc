@@ -1,4 +1,4 @@
-#include "cli/terminal_picture.h"
+#include "cli/terminal_image.h"
 
 #include <algorithm>
 #include <array>
@@ -101,25 +101,25 @@ std::string Kitty(const std::string& control, std::string_view bytes) {
 
 }  // namespace
 
-PictureProtocol DetectPictureProtocol(
+ImageProtocol DetectImageProtocol(
     const std::function<std::string(const std::string& name)>& variable) {
   const std::string term = variable("TERM");
   const std::string program = variable("TERM_PROGRAM");
   if (term.starts_with("tmux") || term.starts_with("screen") || program == "tmux") {
-    return PictureProtocol::kOff;
+    return ImageProtocol::kOff;
   }
   if (!variable("KITTY_WINDOW_ID").empty() || term == "xterm-kitty" || term == "xterm-ghostty" ||
       program == "ghostty") {
-    return PictureProtocol::kKitty;
+    return ImageProtocol::kKitty;
   }
   if (program == "iTerm.app" || program == "WezTerm" || variable("LC_TERMINAL") == "iTerm2") {
-    return PictureProtocol::kIterm;
+    return ImageProtocol::kIterm;
   }
   if (program == "mintty" || term.starts_with("foot") || term.starts_with("mlterm") ||
       term.starts_with("yaft") || term.starts_with("contour") || term.ends_with("-sixel")) {
-    return PictureProtocol::kSixel;
+    return ImageProtocol::kSixel;
   }
-  return PictureProtocol::kOff;
+  return ImageProtocol::kOff;
 }
 
 std::string KittyRgb(const uint8_t* pixels, uint32_t width, uint32_t height) {
@@ -180,26 +180,26 @@ std::string Sixels(const uint8_t* pixels, uint32_t width, uint32_t height) {
   return out + "\x1b\\\n";
 }
 
-std::string ShowPicture(std::string_view encoded, PictureProtocol protocol) {
-  if (protocol == PictureProtocol::kOff) return "";
+std::string ShowImage(std::string_view encoded, ImageProtocol protocol) {
+  if (protocol == ImageProtocol::kOff) return "";
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(encoded);
   if (!header.ok()) return "";
-  if (protocol == PictureProtocol::kIterm) {
+  if (protocol == ImageProtocol::kIterm) {
     return fmt::format("\x1b]1337;File=inline=1;size={};width={}px:{}\a\n", encoded.size(),
                        std::min(header->width, kMaxWidth), Base64(encoded));
   }
-  if (protocol == PictureProtocol::kKitty && header->format == "png") {
+  if (protocol == ImageProtocol::kKitty && header->format == "png") {
     return Kitty("a=T,f=100", encoded);
   }
   Rgb decoded = Decode(encoded, *header);
   if (decoded.pixels.empty()) return "";
   const Rgb small = ThinOut(std::move(decoded));
-  return protocol == PictureProtocol::kKitty
+  return protocol == ImageProtocol::kKitty
              ? KittyRgb(small.pixels.data(), small.width, small.height)
              : Sixels(small.pixels.data(), small.width, small.height);
 }
 
-std::string DescribePicture(std::string_view encoded) {
+std::string DescribeImage(std::string_view encoded) {
   const absl::StatusOr<ImageHeader> header = ReadImageHeader(encoded);
   if (!header.ok()) return "";
   return fmt::format("{}, {} x {}", header->format, header->width, header->height);

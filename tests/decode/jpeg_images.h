@@ -1,7 +1,7 @@
 // JPEGs for tests, written by libjpeg, and what libjpeg makes of them: the reference.
 
-#ifndef SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
-#define SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
+#ifndef SHARDFEED_TESTS_DECODE_JPEG_IMAGES_H_
+#define SHARDFEED_TESTS_DECODE_JPEG_IMAGES_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -48,13 +48,13 @@ struct Pixels {
   uint32_t channels = 0;
   std::vector<uint8_t> values;
   int warnings = 0;
-  // libjpeg's error, if it could not decode the picture.
+  // libjpeg's error, if it could not decode the image.
   std::string error;
 
   bool operator==(const Pixels&) const = default;
 };
 
-// The whole picture, as libjpeg decodes it when nothing special is asked of it.
+// The whole image, as libjpeg decodes it when nothing special is asked of it.
 Pixels DecodeByLibjpeg(const std::string& jpeg, J_COLOR_SPACE color_space = JCS_RGB,
                        int scale_denominator = 1);
 
@@ -69,4 +69,4 @@ size_t FindMarker(const std::string& jpeg, uint8_t code);
 
 }  // namespace shardfeed::testing
 
-#endif  // SHARDFEED_TESTS_DECODE_JPEG_PICTURES_H_
+#endif  // SHARDFEED_TESTS_DECODE_JPEG_IMAGES_H_

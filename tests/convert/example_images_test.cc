@@ -1,11 +1,12 @@
+#include "convert/features/example_images.h"
+
 #include <string>
 #include <vector>
 
-#include "convert/features/example_images.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tfrecord/example.pb.h"
 #include "tfrecord/example_builder.h"
 
@@ -15,14 +16,14 @@ namespace {
 using ::testing::ElementsAre;
 using testing::MakeJpeg;
 
-std::string Rewrite(const PictureRewriter& rewriter, const std::string& record) {
+std::string Rewrite(const ImageRewriter& rewriter, const std::string& record) {
   std::string out = "before ";
-  const absl::Status status = RewriteExamplePictures(record, "x: record 3", rewriter, &out);
+  const absl::Status status = RewriteExampleImages(record, "x: record 3", rewriter, &out);
   EXPECT_TRUE(status.ok()) << status;
   return out.substr(7);
 }
 
-TEST(ExamplePicturesTest, RewritesEachValueThatIsAJpeg) {
+TEST(ExampleImagesTest, RewritesEachValueThatIsAJpeg) {
   const std::string jpeg = MakeJpeg({.width = 100, .height = 80});
   const std::vector<std::string_view> several = {jpeg, "text", jpeg};
   ExampleBuilder builder;
@@ -32,7 +33,7 @@ TEST(ExamplePicturesTest, RewritesEachValueThatIsAJpeg) {
   builder.AddInt64("n", 7);
   std::string record;
   builder.SerializeExample(&record);
-  const PictureRewriter rewriter({});
+  const ImageRewriter rewriter({});
   const std::string rewritten = Rewrite(rewriter, record);
   Example before;
   Example after;
@@ -53,36 +54,36 @@ TEST(ExamplePicturesTest, RewritesEachValueThatIsAJpeg) {
   EXPECT_THAT(rewriter.notes(), ElementsAre("3 JPEGs were rewritten losslessly to be seekable"));
 }
 
-TEST(ExamplePicturesTest, KeepsWhatIsNoExample) {
+TEST(ExampleImagesTest, KeepsWhatIsNoExample) {
   const std::string jpeg = MakeJpeg({.width = 100, .height = 80});
-  const PictureRewriter rewriter({});
+  const ImageRewriter rewriter({});
   for (const std::string& record :
        {std::string(), std::string("\x0a"), jpeg, "text " + jpeg, std::string("\x0a\x7f") + jpeg}) {
     EXPECT_TRUE(Rewrite(rewriter, record) == record);
   }
 }
 
-TEST(ExamplePicturesTest, ARecordThatBreaksOffStaysAsItIs) {
+TEST(ExampleImagesTest, ARecordThatBreaksOffStaysAsItIs) {
   const std::string jpeg = MakeJpeg({.width = 40, .height = 30});
   ExampleBuilder builder;
   builder.AddBytes("image/encoded", jpeg);
   std::string record;
   builder.SerializeExample(&record);
-  const PictureRewriter rewriter({});
+  const ImageRewriter rewriter({});
   for (size_t size = 0; size < record.size(); ++size) {
     const std::string cut = record.substr(0, size);
     EXPECT_TRUE(Rewrite(rewriter, cut) == cut) << size;
   }
 }
 
-TEST(ExamplePicturesTest, DamagedPicturesAreKeptAndNamed) {
+TEST(ExampleImagesTest, DamagedImagesAreKeptAndNamed) {
   const std::string cut = MakeJpeg({.width = 100, .height = 80}).substr(0, 700);
   ExampleBuilder builder;
   builder.AddBytes("image/encoded", cut);
   builder.AddBytes("start", "\xff\xd8\xff");
   std::string record;
   builder.SerializeExample(&record);
-  const PictureRewriter rewriter({});
+  const ImageRewriter rewriter({});
   EXPECT_TRUE(Rewrite(rewriter, record) == record);
   EXPECT_THAT(rewriter.notes(),
               ElementsAre(::testing::StartsWith("2 damaged JPEGs were kept: x: record 3 (")));

@@ -1,4 +1,4 @@
-"""Pictures in the package's chains: beside Pillow's, resumed, on any number of threads, damaged."""
+"""Images in the package's chains: beside Pillow's, resumed, on any number of threads, damaged."""
 
 import io
 import pathlib
@@ -13,7 +13,7 @@ sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
 
-def picture(i, width=120, height=90):
+def make_image(i, width=120, height=90):
     rng = np.random.default_rng(i)
     y, x, c = np.mgrid[:height, :width, :3]
     wave = 128 + 60 * np.sin(x * 0.03 * (c + 1) + i) + 50 * np.cos(y * 0.05)
@@ -22,7 +22,7 @@ def picture(i, width=120, height=90):
 
 def encoded(i, kind="png", **size):
     file = io.BytesIO()
-    picture(i, **size).save(file, kind)
+    make_image(i, **size).save(file, kind)
     return file.getvalue()
 
 
@@ -32,11 +32,11 @@ DAMAGED = 13
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("pictures")
+    return tmp_path_factory.mktemp("images")
 
 
 @pytest.fixture(scope="module")
-def pictures(folder):
+def images(folder):
     with sf.write(folder / "good@3") as writer:
         for i in range(COUNT):
             writer.write({"image/encoded": encoded(i, width=100 + i), "label": i % 7, "n": i})
@@ -59,42 +59,42 @@ def same(a, b):
         assert np.array_equal(np.asarray(a[key]), np.asarray(b[key])), key
 
 
-def test_pixels_are_pillows_within_one_level(pictures):
-    for row in pictures.decode_image("image/encoded", (48, 64)):
-        wanted = np.asarray(picture(row["n"], width=100 + row["n"]).resize(
+def test_pixels_are_pillows_within_one_level(images):
+    for row in images.decode_image("image/encoded", (48, 64)):
+        wanted = np.asarray(make_image(row["n"], width=100 + row["n"]).resize(
             (64, 48), Image.Resampling.BILINEAR))
         apart = np.abs(row["image"].astype(int) - wanted)
         assert (apart <= 1).mean() > 0.999 and apart.max() <= 2
 
 
-def test_crops_are_pillows(pictures):
-    ds = pictures.decode_image("image/encoded", 32, crop="center", center_fraction=0.5,
+def test_crops_are_pillows(images):
+    ds = images.decode_image("image/encoded", 32, crop="center", center_fraction=0.5,
                                interpolation="bicubic")
     for row in ds.take(5):
         width = 100 + row["n"]
         x, y = (width - 45) // 2, (90 - 45) // 2
-        wanted = np.asarray(picture(row["n"], width=width).crop((x, y, x + 45, y + 45)).resize(
+        wanted = np.asarray(make_image(row["n"], width=width).crop((x, y, x + 45, y + 45)).resize(
             (32, 32), Image.Resampling.BICUBIC))
         apart = np.abs(row["image"].astype(int) - wanted)
         assert (apart <= 1).mean() > 0.99 and apart.max() <= 2
 
 
-def test_layouts_and_types(pictures):
-    base = next(iter(pictures.decode_image(size=(20, 30)).batch(8)))["image"]
+def test_layouts_and_types(images):
+    base = next(iter(images.decode_image(size=(20, 30)).batch(8)))["image"]
     assert base.shape == (8, 20, 30, 3) and base.dtype == np.uint8
     assert not base.flags.owndata
     mean, std = [0.4, 0.5, 0.6], [0.1, 0.2, 0.3]
     wanted = ((base / 255 - mean) / std).transpose(0, 3, 1, 2)
     for dtype, near in [("float32", 1e-5), (np.float16, 1e-2)]:
-        ds = pictures.decode_image(size=(20, 30), layout="NCHW", dtype=dtype, mean=mean, std=std)
+        ds = images.decode_image(size=(20, 30), layout="NCHW", dtype=dtype, mean=mean, std=std)
         found = next(iter(ds.batch(8)))["image"]
         assert found.shape == (8, 3, 20, 30) and found.dtype == dtype
         assert np.allclose(found, wanted, atol=near)
-    grey = next(iter(pictures.decode_image(size=9, channels=1, dtype="float32", std=0.5).batch(2)))
+    grey = next(iter(images.decode_image(size=9, channels=1, dtype="float32", std=0.5).batch(2)))
     assert grey["image"].shape == (2, 9, 9, 1) and 1 < grey["image"].max() <= 2
 
 
-def test_records_that_are_pictures(tmp_path):
+def test_records_that_are_images(tmp_path):
     with sf.write(tmp_path / "raw@1") as writer:
         for i in range(3):
             writer.write(encoded(i))
@@ -103,22 +103,22 @@ def test_records_that_are_pictures(tmp_path):
     assert ds[[1]][0].keys() == {"image"}
 
 
-def test_converted_pictures(tmp_path):
-    sf.convert("imagefolder", TESTDATA / "pictures", tmp_path / "p@2", limit=8, no_sync=True)
+def test_converted_images(tmp_path):
+    sf.convert("imagefolder", TESTDATA / "images", tmp_path / "p@2", limit=8, no_sync=True)
     ds = sf.read(tmp_path / "p@2").shuffle(1).decode_image(size=24, crop="random", flip=0.5)
     batch = next(iter(ds.batch(8)))
     assert batch["image"].shape == (8, 24, 24, 3) and len(batch["image/class/label"]) == 8
     assert repr(ds).endswith("parse().decode_image('image/encoded', 24, crop='random', flip=0.5)")
 
 
-def random_chain(pictures):
-    return (pictures.shuffle(3).parse({"image/encoded": sf.bytes, "label": sf.int64, "n": sf.int64})
+def random_chain(images):
+    return (images.shuffle(3).parse({"image/encoded": sf.bytes, "label": sf.int64, "n": sf.int64})
             .decode_image("image/encoded", 24, crop="random", flip=0.5, seed=5)
             .repeat(2).batch(7))
 
 
-def test_random_crops_repeat_on_any_threads(pictures):
-    ds = random_chain(pictures)
+def test_random_crops_repeat_on_any_threads(images):
+    ds = random_chain(images)
     wanted = list(ds.start(epoch=0, threads=1))
     for threads in (2, 5):
         found = list(ds.start(epoch=0, threads=threads))
@@ -134,8 +134,8 @@ def test_random_crops_repeat_on_any_threads(pictures):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 6, 11])
-def test_random_crops_resume(pictures, stop):
-    ds = random_chain(pictures)
+def test_random_crops_resume(images, stop):
+    ds = random_chain(images)
     wanted = list(ds.start(epoch=0))
     with ds.start(epoch=0) as it:
         for _ in range(stop):
@@ -149,11 +149,11 @@ def test_random_crops_resume(pictures, stop):
         same(a, b)
 
 
-def test_by_number(pictures):
-    ds = pictures.decode_image(size=16)
+def test_by_number(images):
+    ds = images.decode_image(size=16)
     same(ds[5], list(ds)[5])
     with pytest.raises(TypeError, match="draws at random"):
-        pictures.decode_image(size=16, flip=0.5)[0]
+        images.decode_image(size=16, flip=0.5)[0]
 
 
 @pytest.mark.parametrize("options, message", [
@@ -166,22 +166,22 @@ def test_by_number(pictures):
     ({"layout": "HWC"}, "layout must be one of 'NHWC', 'NCHW'"), ({"dtype": "int8"}, "dtype int8"),
     ({"mean": 0.5}, "not normalised"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
     ({"dtype": "float32", "std": 0}, "std 0"), ({"on_damage": "skip"}, "'accept', not 'skip'"),
-    ({"feature": "picture"}, "no column 'picture'"), ({"feature": "n"}, "not one value of bytes"),
+    ({"feature": "photo"}, "no column 'photo'"), ({"feature": "n"}, "not one value of bytes"),
     ({"seed": -1}, "seed must be at least 0, not -1"),
 ])
-def test_what_is_wrong_is_told_where_it_is_written(pictures, options, message):
+def test_what_is_wrong_is_told_where_it_is_written(images, options, message):
     with pytest.raises(ValueError, match=message):
-        pictures.decode_image(**options)
+        images.decode_image(**options)
 
 
-def test_of_batches_there_are_no_rows(pictures):
+def test_of_batches_there_are_no_rows(images):
     with pytest.raises(ValueError, match="unbatch first"):
-        pictures.parse().batch(4).decode_image()
+        images.parse().batch(4).decode_image()
 
 
-def test_too_many_pixels(pictures):
+def test_too_many_pixels(images):
     with pytest.raises(OSError, match=r"good-00000-of-00003: record 0 .*max_pixels"):
-        list(pictures.decode_image(size=8, max_pixels=100))
+        list(images.decode_image(size=8, max_pixels=100))
 
 
 def test_damage_ends_the_run(damaged):
@@ -215,8 +215,8 @@ def test_damage_is_accepted(damaged):
             assert np.array_equal(row["image"], other["image"])
 
 
-def test_pickled_chains(pictures):
+def test_pickled_chains(images):
     import pickle
-    ds = pictures.decode_image(size=16, crop="random").batch(8)
+    ds = images.decode_image(size=16, crop="random").batch(8)
     for a, b in zip(pickle.loads(pickle.dumps(ds)), ds):
         same(a, b)

@@ -1,7 +1,7 @@
-// Options of the steps on pictures, as Python has them.
+// Options of the steps on images, as Python has them.
 
-#ifndef SHARDFEED_PYTHON_CORE_PICTURES_H_
-#define SHARDFEED_PYTHON_CORE_PICTURES_H_
+#ifndef SHARDFEED_PYTHON_CORE_IMAGES_H_
+#define SHARDFEED_PYTHON_CORE_IMAGES_H_
 
 #include <vector>
 
@@ -20,4 +20,4 @@ std::vector<Augmentation> AugmentationsFromPython(nanobind::sequence steps);
 
 }  // namespace shardfeed::python
 
-#endif  // SHARDFEED_PYTHON_CORE_PICTURES_H_
+#endif  // SHARDFEED_PYTHON_CORE_IMAGES_H_

@@ -1,15 +1,16 @@
+#include "decode/images/image_check.h"
+
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "decode/images/image_check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/decode/jpeg_pictures.h"
+#include "tests/decode/jpeg_images.h"
 #include "tfrecord/example_builder.h"
 
-// GDAL, which OpenCV asks about bytes that are no picture it knows, takes two of its locks in
+// GDAL, which OpenCV asks about bytes that are no image it knows, takes two of its locks in
 // either order.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "deadlock:libgdal"; }
@@ -33,7 +34,7 @@ std::string Record(const std::vector<std::pair<std::string, std::string>>& featu
   return record;
 }
 
-std::vector<std::string> Check(PictureCheck& check, const std::string& record) {
+std::vector<std::string> Check(ImageCheck& check, const std::string& record) {
   std::vector<std::string> defects;
   check.CheckRecord(record, &defects);
   return defects;
@@ -42,8 +43,8 @@ std::vector<std::string> Check(PictureCheck& check, const std::string& record) {
 // A GIF of one black pixel.
 const std::string kGif = "GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"s;
 
-TEST(PictureCheckTest, SoundPicturesOfAllKinds) {
-  PictureCheck check;
+TEST(ImageCheckTest, SoundImagesOfAllKinds) {
+  ImageCheck check;
   uint64_t sound = 0;
   for (const auto& sampling : {std::vector<std::pair<int, int>>{{1, 1}},
                                {{2, 2}, {1, 1}, {1, 1}},
@@ -68,9 +69,9 @@ TEST(PictureCheckTest, SoundPicturesOfAllKinds) {
   EXPECT_THAT(check.counts().not_decoded, IsEmpty());
 }
 
-TEST(PictureCheckTest, PicturesAreFoundByTheirBytesAndByTheirNames) {
+TEST(ImageCheckTest, ImagesAreFoundByTheirBytesAndByTheirNames) {
   const std::string jpeg = MakeJpeg({.width = 60, .height = 50});
-  PictureCheck check;
+  ImageCheck check;
   EXPECT_THAT(Check(check, Record({{"x", jpeg}, {"z", "text"}, {"bytes", ""}})), IsEmpty());
   EXPECT_EQ(check.counts().sound, 1);
   EXPECT_THAT(
@@ -79,8 +80,8 @@ TEST(PictureCheckTest, PicturesAreFoundByTheirBytesAndByTheirNames) {
   EXPECT_EQ(check.counts().broken, 3);
 }
 
-TEST(PictureCheckTest, OtherFormatsAreDecoded) {
-  PictureCheck check;
+TEST(ImageCheckTest, OtherFormatsAreDecoded) {
+  ImageCheck check;
   EXPECT_THAT(Check(check, Record({{"x", kGif}})), IsEmpty());
   EXPECT_EQ(check.counts().sound, 1);
   EXPECT_THAT(Check(check, Record({{"x", kGif.substr(0, 20)}})), ElementsAre(StartsWith("x: ")));
@@ -89,11 +90,11 @@ TEST(PictureCheckTest, OtherFormatsAreDecoded) {
   EXPECT_EQ(check.counts().broken, 2);
 }
 
-TEST(PictureCheckTest, WhatIsCutOffIsBroken) {
+TEST(ImageCheckTest, WhatIsCutOffIsBroken) {
   for (bool progressive : {false, true}) {
     const std::string jpeg =
         MakeJpeg({.width = 90, .height = 70, .progressive = progressive, .restart_interval = 2});
-    PictureCheck check;
+    ImageCheck check;
     uint64_t broken = 0;
     // Up to the end marker, which decoders do without.
     for (size_t size = 3; size < jpeg.size() - 40; size += 37) {
@@ -106,9 +107,9 @@ TEST(PictureCheckTest, WhatIsCutOffIsBroken) {
   }
 }
 
-TEST(PictureCheckTest, BrokenIsWhatLibjpegWarnsAbout) {
+TEST(ImageCheckTest, BrokenIsWhatLibjpegWarnsAbout) {
   const std::string jpeg = MakeJpeg({.width = 90, .height = 70});
-  PictureCheck check;
+  ImageCheck check;
   uint64_t found = 0;
   for (size_t at = 2; at < jpeg.size(); at += 11) {
     std::string damaged = jpeg;
@@ -124,30 +125,30 @@ TEST(PictureCheckTest, BrokenIsWhatLibjpegWarnsAbout) {
   EXPECT_GT(found, 10);
 }
 
-TEST(PictureCheckTest, WhatCannotBeDecodedIsCounted) {
+TEST(ImageCheckTest, WhatCannotBeDecodedIsCounted) {
   // 12-bit samples.
   std::string jpeg = MakeJpeg({.width = 16, .height = 16});
   jpeg[testing::FindMarker(jpeg, 0xc0) + 4] = 12;
-  PictureCheck check;
+  ImageCheck check;
   EXPECT_THAT(Check(check, Record({{"image/encoded", jpeg}})), IsEmpty());
   EXPECT_EQ(check.counts().sound + check.counts().broken, 0);
   EXPECT_THAT(check.counts().not_decoded, ElementsAre(Pair(StartsWith("jpeg: "), 1)));
 }
 
-TEST(PictureCheckTest, WhatIsNoExampleHasNoPictures) {
+TEST(ImageCheckTest, WhatIsNoExampleHasNoImages) {
   const std::string record = Record({{"image/encoded", "text"}});
-  PictureCheck check;
+  ImageCheck check;
   EXPECT_THAT(Check(check, ""), IsEmpty());
   EXPECT_THAT(Check(check, "\xff\xd8\xff"), IsEmpty());
   for (size_t size = 0; size < record.size(); ++size) Check(check, record.substr(0, size));
   EXPECT_EQ(check.counts().sound, 0);
 }
 
-TEST(PictureCheckTest, ChecksOnSeveralThreads) {
+TEST(ImageCheckTest, ChecksOnSeveralThreads) {
   const std::string sound = Record({{"image/encoded", MakeJpeg({.width = 60, .height = 50})}});
   const std::string cut =
       Record({{"image/encoded", MakeJpeg({.width = 60, .height = 50}).substr(0, 700)}});
-  PictureCheck check;
+  ImageCheck check;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {

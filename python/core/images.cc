@@ -1,4 +1,4 @@
-#include "python/core/pictures.h"
+#include "python/core/images.h"
 
 #include <algorithm>
 #include <array>
@@ -21,8 +21,8 @@ namespace {
 
 namespace nb = nanobind;
 
-// Those of pictures.
-class PictureFields : public Fields {
+// Those of images.
+class ImageFields : public Fields {
  public:
   using Fields::Fields;
   using Fields::Read;
@@ -37,7 +37,7 @@ class PictureFields : public Fields {
            {{"nearest", augment::Sampling::kNearest}, {"bilinear", augment::Sampling::kBilinear}},
            field);
   }
-  // A size in pixels; what is none becomes 0, which no picture can have.
+  // A size in pixels; what is none becomes 0, which no image can have.
   void ReadSize(const char* name, uint32_t* field) const {
     int64_t size = *field;
     Read(name, &size);
@@ -50,13 +50,13 @@ class PictureFields : public Fields {
 };
 
 template <typename A>
-Augmentation OnlyProbability(const PictureFields& f) {
+Augmentation OnlyProbability(const ImageFields& f) {
   A a;
   f.ReadProbability(&a);
   return a;
 }
 
-Augmentation AugmentationFromPython(std::string_view name, const PictureFields& f) {
+Augmentation AugmentationFromPython(std::string_view name, const ImageFields& f) {
   using namespace augment;  // NOLINT(build/namespaces)
   if (name == "RandomGrayscale") return OnlyProbability<RandomGrayscale>(f);
   if (name == "RandomHorizontalFlip") return OnlyProbability<RandomHorizontalFlip>(f);
@@ -175,7 +175,7 @@ Augmentation AugmentationFromPython(std::string_view name, const PictureFields& 
 }  // namespace
 
 DecodeImageOptions DecodeImageFromPython(nb::dict fields) {
-  const PictureFields f(std::move(fields));
+  const ImageFields f(std::move(fields));
   DecodeImageOptions options;
   ImageOptions& image = options.image;
   f.ReadSize("height", &image.height);
@@ -224,7 +224,7 @@ std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {
     }
     const nb::tuple t = nb::borrow<nb::tuple>(step);
     all.push_back(AugmentationFromPython(nb::cast<std::string>(t[0]),
-                                         PictureFields(nb::borrow<nb::dict>(t[1]))));
+                                         ImageFields(nb::borrow<nb::dict>(t[1]))));
   }
   return all;
 }
