@@ -26,6 +26,9 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);
 
+// `completion` and `man`, which print what is known of all commands in `app`.
+void AddShellCommands(CLI::App& app);
+
 // --json, --quiet and --jobs, which all of them have.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
 

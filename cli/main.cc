@@ -84,6 +84,7 @@ int Run(int argc, char** argv) {
   AddReadCommand(app, options, &exit);
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);
+  AddShellCommands(app);
   StartInterruptHandler();
   try {
     app.parse(argc, argv);

@@ -39,7 +39,8 @@ std::string Wanted(const CLI::Option& option) {
 
 std::string NamesOf(const CLI::App& command) {
   std::string names;
-  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
+  const auto shown = [](const CLI::App* sub) { return !sub->get_group().empty(); };
+  for (const CLI::App* sub : command.get_subcommands(shown)) {
     names += (names.empty() ? "" : ", ") + sub->get_name();
   }
   return names;

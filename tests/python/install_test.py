@@ -48,3 +48,12 @@ def test_pkg_config(prefix, cities, tmp_path):
                env={"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig", "PATH": "/usr/bin:/bin"}).split()
     sh("g++", "-std=c++20", REPOSITORY / "examples/linear_model.cc", *flags, "-o", tmp_path / "train")
     assert "steps; mean squared error" in sh(tmp_path / "train", cities)
+
+
+def test_the_manual_page_and_completions(prefix):
+    program = prefix / "bin/shardfeed"
+    for path, command in [("man/man1/shardfeed.1", ["man"]),
+                          ("bash-completion/completions/shardfeed", ["completion", "bash"]),
+                          ("zsh/site-functions/_shardfeed", ["completion", "zsh"]),
+                          ("fish/vendor_completions.d/shardfeed.fish", ["completion", "fish"])]:
+        assert (prefix / "share" / path).read_text() == sh(program, *command)

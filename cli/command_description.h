@@ -1,0 +1,44 @@
+// What the man page and the shell completions say of a command, taken from its CLI11 definition.
+
+#ifndef SHARDFEED_CLI_COMMAND_DESCRIPTION_H_
+#define SHARDFEED_CLI_COMMAND_DESCRIPTION_H_
+
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+
+namespace shardfeed {
+
+struct OptionDescription {
+  std::vector<std::string> names;  // "-q", "--quiet"; for a positional argument its name alone
+  std::string text;
+  std::string value;                 // what stands for the value, such as SIZE; empty for a flag
+  std::vector<std::string> choices;  // all values that the option takes, if they are words
+  std::string default_value;
+  bool positional = false;
+  bool required = false;
+  bool repeated = false;        // takes one or more values
+  bool value_optional = false;  // may stand without its value
+  bool takes_path = false;
+
+  friend bool operator==(const OptionDescription&, const OptionDescription&) = default;
+};
+
+struct CommandDescription {
+  std::string path;  // "shardfeed convert csv"
+  std::string name;  // "csv"
+  std::string text;
+  std::string details;                       // what stands below the options, line by line
+  std::vector<OptionDescription> options;    // positional arguments too
+  std::vector<CommandDescription> commands;  // without hidden ones
+};
+
+CommandDescription DescribeCommand(const CLI::App& app);
+
+// Returns `command` and all commands below it, each before its own.
+std::vector<const CommandDescription*> AllCommands(const CommandDescription& command);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_COMMAND_DESCRIPTION_H_

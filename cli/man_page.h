@@ -1,0 +1,19 @@
+// The manual page of the program.
+
+#ifndef SHARDFEED_CLI_MAN_PAGE_H_
+#define SHARDFEED_CLI_MAN_PAGE_H_
+
+#include <string>
+#include <string_view>
+
+#include "cli/command_description.h"
+
+namespace shardfeed {
+
+// Returns shardfeed.1 in the man macros of roff. An option that all commands below one have is
+// described once, with that one.
+std::string ManPage(const CommandDescription& program, std::string_view version);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CLI_MAN_PAGE_H_
