@@ -1,0 +1,245 @@
+"""The code in README.md and docs/*.md runs, and the notebooks do.
+
+Every fenced block of Python, shell and C++ is run (C++: compiled) in the order of its page, in a
+folder with the data that the pages speak of. A block that cannot run here stands behind a comment
+that says why: <!-- not run: it needs a GPU -->.
+"""
+
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from harness import BINARY, REPOSITORY, TESTDATA, crc32c
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.ipynb"))
+LANGUAGES = {"python", "sh", "cpp", "c", "cmake", "text", "json"}
+
+# How many blocks say that they cannot run. More of them are a decision, not an accident.
+NOT_RUN = 12
+
+
+@dataclass
+class Block:
+    language: str
+    code: str
+    reason: str  # why it is not run; empty if it is
+    line: int
+
+
+def blocks(page):
+    """The fenced blocks of a page, in order."""
+    found = []
+    lines = page.read_text().split("\n")
+    start = None
+    for number, line in enumerate(lines):
+        if not re.match(r" *```", line):
+            continue
+        if start is None:
+            start = number
+            continue
+        indent = len(lines[start]) - len(lines[start].lstrip())
+        before = lines[start - 1].strip() if start > 0 else ""
+        reason = re.fullmatch(r"<!-- not run: (.+) -->", before)
+        found.append(Block(lines[start].strip("` "), "\n".join(
+            row[indent:] for row in lines[start + 1:number]), reason[1] if reason else "", start + 1))
+        start = None
+    assert start is None, f"{page}:{start + 1}: the block has no end"
+    return found
+
+
+def to_run(page, *languages):
+    return [b for b in blocks(page) if b.language in languages and not b.reason]
+
+
+# ---- The data that the pages speak of
+
+
+def member(tar, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    images = next(path for path in (TESTDATA / "images", TESTDATA / "pictures") if path.exists())
+    for name in ("photos", "val_images"):
+        shutil.copytree(images, folder / name)
+    files = [path for path in sorted((folder / "photos").rglob("*")) if path.is_file()]
+    (folder / "val_labels.csv").write_text("image,label\n" + "".join(
+        f"{path.relative_to(folder / 'photos')},{path.relative_to(folder / 'photos').parts[0]}\n"
+        for path in files))
+    rng = np.random.default_rng(0)
+    (folder / "flights.csv").write_text("carrier,delay,distance\n" + "".join(
+        f"{'ABC'[i % 3]},{rng.normal():.3f},{i}\n" for i in range(1000)))
+    lines = [line for line in (TESTDATA / "tables/poem.txt").read_text().splitlines() if line]
+    for kind in ("corpus", "events"):
+        (folder / f"{kind}-0.jsonl").write_text("".join(
+            json.dumps({"text": line, "id": i}) + "\n" for i, line in enumerate(lines)))
+    with tarfile.open(folder / "photos-0.tar", "w") as tar:
+        for i, path in enumerate(f for f in files if f.suffix == ".jpg"):
+            member(tar, f"{i:06}.jpg", path.read_bytes())
+            member(tar, f"{i:06}.cls", b"%d" % (i % 4))
+    sf.convert("imagefolder", folder / "photos", folder / "images/train@4", no_sync=True)
+    sf.convert("imagefolder", folder / "photos", folder / "out/train@16", no_sync=True)
+    for spec in ("tables/train@4", "old/train@4"):
+        with sf.write(folder / spec) as writer:
+            for i in range(1000):
+                writer.write({"x": np.arange(4, dtype=np.float32) + i, "y": float(i),
+                              "tokens": [i] * (i % 3 + 1)})
+    shutil.rmtree(folder / "old/.shardfeed")  # as if another program had written them
+    return folder
+
+
+@pytest.fixture
+def scratch(prepared, tmp_path, monkeypatch):
+    folder = tmp_path / "scratch"
+    shutil.copytree(prepared, folder)
+    (folder / ".bin").mkdir()
+    (folder / ".bin/shardfeed").symlink_to(BINARY)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f"{folder / '.bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SHARDFEED_BIN", str(BINARY))
+    return folder
+
+
+# ---- Running
+
+
+def missing(code):
+    """The framework that the code needs and that is not installed, if any."""
+    for module, use in (("torch", r"\btorch\b"), ("tensorflow", r"\.tf\b|tensorflow"), ("jax", r"\bjax\b")):
+        if re.search(use, code) and importlib.util.find_spec(module) is None:
+            return module
+    return None
+
+
+def run_python(code, names, where):
+    if importlib.util.find_spec("torch") is None:
+        code = code.replace(".torch()", ".numpy()")  # the same but for the type of the arrays
+    module = missing(re.sub(r"(?m)#.*$", "", code))
+    if module:
+        return module
+    exec(compile(code, where, "exec"), names)
+    return None
+
+
+def run_shell(code, where):
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, f"{where}\n{code}\n{done.stdout}{done.stderr}"
+
+
+def name_of(path):
+    return str(path.relative_to(REPOSITORY))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if to_run(page, "python", "sh")],
+                         ids=name_of)
+def test_the_blocks_of_a_page_run(page, scratch):
+    steps = []
+    names = {"__name__": "docs", "train": lambda *values: steps.append(values),
+             "step": lambda *values: steps.append(values)}
+    if page.name in ("README.md", "tutorial.md"):  # begin with nothing but raw data
+        shutil.rmtree(scratch / "out")
+    else:
+        names.update(sf=sf, np=np, crc32c=crc32c)
+    not_there = []
+    for block in to_run(page, "python", "sh"):
+        where = f"{name_of(page)}:{block.line}"
+        if block.language == "sh":
+            run_shell(block.code, where)
+        elif module := run_python(block.code, names, where):
+            not_there.append(f"{where}: {module} is not installed")
+    assert not re.search(r"\b(train|step)\(batch", "".join(
+        b.code for b in to_run(page, "python") if "def step" not in b.code)) or steps
+    if not_there:
+        print("; ".join(not_there))
+
+
+def test_cpp_blocks_compile(tmp_path):
+    parts = []
+    for page in PAGES:
+        for i, block in enumerate(to_run(page, "cpp")):
+            code = re.sub(r"(?m)^#include.*\n", "", block.code)
+            parts.append(f'#line {block.line + 1} "{name_of(page)}"\n'
+                         f"absl::Status {page.stem}_{i}() {{\n{code}\nreturn absl::OkStatus();\n}}")
+    assert len(parts) >= 3
+    source = tmp_path / "docs.cc"
+    header = next(h for h in ("shardfeed/shardfeed.h", "shardfeed.h")
+                  if (REPOSITORY / "include" / h).exists() or (REPOSITORY / h).exists())
+    source.write_text(f'#include <cstdio>\n#include "{header}"\n'
+                      "using namespace shardfeed;\n"
+                      "template <typename... T> void Train(T&&...) {}\n" + "\n".join(parts))
+    done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", f"-I{REPOSITORY}",
+                           f"-I{REPOSITORY}/include", "-isystem/usr/include/opencv4", source],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_blocks_are_fenced_and_those_not_run_say_why():
+    skipped = []
+    for page in PAGES:
+        for block in blocks(page):
+            assert block.language in LANGUAGES, f"{name_of(page)}:{block.line}: {block.language!r}"
+            if block.reason:
+                assert block.language in ("python", "sh", "cpp")
+                skipped.append(f"{name_of(page)}:{block.line}: {block.reason}")
+        if page.name == "README.md" and page.parent == REPOSITORY:
+            continue  # its two commands of the repository are indented
+        prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+        assert not re.search(r"(?m)^\n {4}(?! *[-*\d])\S", prose), f"{name_of(page)}: an indented block"
+    assert len(skipped) == NOT_RUN, "\n".join(skipped)
+
+
+def test_migration_covers_every_loader():
+    page = (REPOSITORY / "docs/migration.md").read_text()
+    assert re.findall(r"^## (.*)", page, re.M) == [
+        "torch.utils.data.DataLoader", "tf.data", "WebDataset", "DALI", "SPDL", "tfrecord (vahidk)"]
+    assert page.count("<!-- not run: code of the other library") == 6
+
+
+def test_every_page_is_listed():
+    index = (REPOSITORY / "docs/README.md").read_text()
+    for page in PAGES[1:]:
+        assert page.name == "README.md" or f"]({page.name})" in index, page.name
+    for notebook in NOTEBOOKS:
+        assert f"(notebooks/{notebook.name})" in index
+
+
+def test_the_readme_is_short():
+    assert len(PAGES[0].read_text().splitlines()) < 100
+
+
+# ---- Notebooks
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name_of)
+def test_notebooks_run(notebook, scratch):
+    document = json.loads(notebook.read_text())
+    cells = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)
+    if importlib.util.find_spec("nbclient") and importlib.util.find_spec("ipykernel"):
+        import nbclient
+        import nbformat
+        os.environ["PYTHONPATH"] = str(REPOSITORY / "python")
+        nbclient.NotebookClient(nbformat.read(notebook, as_version=4), timeout=120,
+                                resources={"metadata": {"path": str(scratch)}}).execute()
+        return
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(cells):
+        exec(compile("".join(cell["source"]), f"{name_of(notebook)}, cell {number}", "exec"), names)
