@@ -9,6 +9,7 @@ import importlib.util
 import io
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -219,6 +220,44 @@ def test_every_page_is_listed():
         assert page.name == "README.md" or f"]({page.name})" in index, page.name
     for notebook in NOTEBOOKS:
         assert f"(notebooks/{notebook.name})" in index
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and mkdocs make them."""
+    prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    headings = re.findall(r"(?m)^#+ (.*)$", prose)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "CHANGELOG.md", REPOSITORY / "CONTRIBUTING.md"],
+                         ids=name_of)
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), f"{name_of(page)}: {target}"
+        assert not anchor or anchor in anchors(other), f"{name_of(page)}: {target}"
+
+
+def test_the_site_is_built():
+    """scripts/docs, which checks the links itself."""
+    environment = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")
+                               ) / "shardfeed/docs"
+    installed = environment / "installed-requirements.txt"
+    wanted = (REPOSITORY / "docs/requirements.txt").read_text()
+    if not installed.exists() or installed.read_text() != wanted:
+        pytest.skip("mkdocs-material is not installed (scripts/docs installs it)")
+    done = subprocess.run([REPOSITORY / "scripts/docs"], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "SHARDFEED_BIN": str(BINARY)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = REPOSITORY / "build/site"
+    assert "shardfeed convert csv" in (site / "reference/command_line.html").read_text()
+    api = (site / "reference/python.html").read_text()
+    assert all(f'id="shardfeed.{name}"' in api for name in ("read", "Dataset", "Dataset.batch", "write"))
+    assert "class Dataset" in re.sub("<[^>]+>", "", (site / "reference/cpp.html").read_text())
 
 
 def test_the_readme_is_short():
