@@ -77,7 +77,7 @@ def member(tar, name, data):
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
-    images = next(path for path in (TESTDATA / "images", TESTDATA / "pictures") if path.exists())
+    images = TESTDATA / "images"
     for name in ("photos", "val_images"):
         shutil.copytree(images, folder / name)
     files = [path for path in sorted((folder / "photos").rglob("*")) if path.is_file()]
