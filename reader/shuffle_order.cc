@@ -1,0 +1,341 @@
+#include "reader/shuffle_order.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "reader/divider.h"
+#include "reader/permutation.h"
+
+namespace shardfeed {
+namespace {
+
+// Which of several lists of keys one belongs to.
+enum KeyDomain : uint64_t {
+  kChunkKeys = 1,
+  kStretchKeys = 2,
+  kShortChunkKey = 3,
+  kRotationKey = 4
+};
+
+uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
+
+// 0. Items are rotated by an offset of the epoch, so that the places where chunks are cut differ
+// from
+//    epoch to epoch, and every item is equally likely at every position.
+// 1. They are cut into chunks of `chunk`, and chunks are permuted by the epoch's key: the epoch's
+//    sequence. (The last chunk may be short, wherever it lands.)
+// 2. Lane l is the slice [l * N / L, (l + 1) * N / L) of the sequence. Position p is element p / L
+//    of lane p mod L; the N mod L elements left over come last.
+// 3. In each lane, stretches of window / L elements are permuted by keys of their own. Where they
+//    begin is staggered over the lanes, so that reading is spread evenly, and falls on the
+//    beginning of a chunk.
+class ShuffleOrder : public Order {
+ public:
+  ShuffleOrder(OrderSpec spec, uint64_t size)
+      : Order(spec, size),
+        lanes_(spec.lanes),
+        chunk_(spec.chunk),
+        lane_divider_(spec.lanes),
+        chunk_divider_(spec.chunk),
+        stretch_divider_(spec.window / spec.lanes),
+        rows_(size / spec.lanes),
+        extra_(size % spec.lanes),
+        stretch_(spec.window / spec.lanes),
+        last_chunk_(size % spec.chunk),
+        full_chunks_(size / spec.chunk),
+        full_stretch_(stretch_) {
+    for (uint64_t lane = 0; lane < lanes_; ++lane) {
+      Lane& known = lane_table_.emplace_back();
+      known.begin = lane * rows_ + lane * extra_ / lanes_;
+      known.size = (lane + 1) * rows_ + (lane + 1) * extra_ / lanes_ - known.begin;
+      for (const bool behind_short : {false, true}) {
+        const uint64_t phase = lane * stretch_ / lanes_;
+        const uint64_t off = (known.begin + phase + (behind_short ? Shift() : 0)) % chunk_;
+        Shape& shape = known.shape[behind_short];
+        shape.phase = phase >= off ? phase - off : phase + chunk_ - off;
+        shape.first = Permutation(shape.phase);
+        const uint64_t last =
+            known.size <= shape.phase ? known.size : (known.size - shape.phase - 1) % stretch_ + 1;
+        shape.last = Permutation(last);
+      }
+    }
+  }
+
+  uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
+    return ItemIn(EpochKeys(epoch), position);
+  }
+
+  uint64_t PositionOf(uint64_t epoch, uint64_t item) const override {
+    const Epoch keys = EpochKeys(epoch);
+    const uint64_t at = SequenceOf(keys, item);
+    const uint64_t lane = LaneOf(at);
+    const uint64_t begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, begin, at - begin);
+    const uint64_t i =
+        stretch.begin + stretch.permutation->Invert(stretch.key, at - begin - stretch.begin);
+    if (i < rows_) return i * lanes_ + lane;
+    // One of the elements left over: how many lanes before this one have one?
+    return rows_ * lanes_ + lane * extra_ / lanes_;
+  }
+
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    const Epoch keys = EpochKeys(epoch);
+    if (items.size() < 4 * lanes_) {
+      for (uint64_t& item : items) item = ItemIn(keys, std::exchange(position, position + stride));
+      return;
+    }
+    // Many elements of each lane lie in one stretch, and many of each stretch in one chunk.
+    std::vector<Span> stretches(lanes_, Span{0, 0, 0, nullptr});
+    constexpr size_t kPlaces = 1024;
+    std::vector<std::pair<uint64_t, uint64_t>> chunk_at(kPlaces, {UINT64_MAX, 0});
+    uint64_t lane_number = position % lanes_;
+    uint64_t row = position / lanes_;
+    const uint64_t lane_step = stride % lanes_;
+    const uint64_t row_step = stride / lanes_;
+    for (uint64_t& item : items) {
+      if (row == rows_) {
+        item = ItemIn(keys, position);
+      } else {
+        Span& stretch = stretches[lane_number];
+        const uint64_t lane_begin = LaneBegin(lane_number);
+        if (row < stretch.begin || row >= stretch.end) {
+          stretch = StretchAt(keys, lane_number, lane_begin, row);
+        }
+        uint64_t at = lane_begin + stretch.begin +
+                      stretch.permutation->Apply(stretch.key, row - stretch.begin);
+        if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
+        const auto [place, offset] = chunk_divider_.Divide(at);
+        auto& [known_place, chunk] = chunk_at[place % kPlaces];
+        if (known_place != place) {
+          known_place = place;
+          chunk = ChunkAt(keys, place);
+        }
+        item = Unrotate(keys, chunk * chunk_ + offset);
+      }
+      position += stride;
+      row += row_step;
+      lane_number += lane_step;
+      if (lane_number >= lanes_) {
+        lane_number -= lanes_;
+        ++row;
+      }
+    }
+  }
+
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
+    const Epoch keys = EpochKeys(epoch);
+    const uint64_t at = SequenceOf(keys, item);
+    const uint64_t lane = LaneOf(at);
+    const uint64_t lane_begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, lane_begin, at - lane_begin);
+    // The part of the sequence that chunk and stretch have in common.
+    const uint64_t rotated = Rotate(keys, item);
+    const uint64_t chunk_first = rotated / chunk_ * chunk_;
+    const uint64_t chunk_at = at - (rotated - chunk_first);
+    const uint64_t chunk_size = std::min(chunk_, size_ - chunk_first);
+    const uint64_t begin = std::max(chunk_at, lane_begin + stretch.begin);
+    const uint64_t end = std::min(chunk_at + chunk_size, lane_begin + stretch.end);
+    const uint64_t last = stretch.end - 1;
+    // From the first to the last item of the piece; where they wrap around, a piece ends.
+    uint64_t first_item = Unrotate(keys, chunk_first + (begin - chunk_at));
+    uint64_t end_item = Unrotate(keys, chunk_first + (end - 1 - chunk_at)) + 1;
+    if (first_item >= end_item)
+      (item >= first_item ? end_item : first_item) = item >= first_item ? size_ : 0;
+    return {first_item, end_item,
+            std::min(stretch.begin, rows_) * lanes_ + (stretch.begin < rows_ ? lane : 0),
+            last < rows_ ? last * lanes_ + lane : size_ - 1};
+  }
+
+  uint64_t span() const override { return std::min(spec_.window, size_); }
+
+ private:
+  static uint64_t NextNumber() {
+    static std::atomic<uint64_t> last = 0;
+    return ++last;
+  }
+
+  struct Epoch {
+    uint64_t chunk_key;
+    uint64_t stretch_key;
+    uint64_t rotation;
+    uint64_t short_at;  // place of the short chunk among the permuted; behind them if there is none
+  };
+  // Elements [begin, end) of a lane.
+  struct Span {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t key;
+    const Permutation* permutation;
+  };
+
+  // The last ones are kept, for one epoch is asked for many times.
+  Epoch EpochKeys(uint64_t epoch) const {
+    struct Kept {
+      uint64_t order = 0;
+      uint64_t epoch = 0;
+      Epoch keys;
+    };
+    thread_local Kept kept;
+    if (kept.order != number_ || kept.epoch != epoch) kept = {number_, epoch, MakeEpoch(epoch)};
+    return kept.keys;
+  }
+
+  Epoch MakeEpoch(uint64_t epoch) const {
+    const uint64_t key = DeriveKey(seed_key_, epoch);
+    uint64_t short_at = full_chunks_.size();
+    if (last_chunk_ > 0) {
+      const unsigned __int128 places = full_chunks_.size() + 1;
+      short_at = static_cast<uint64_t>((DeriveKey(key, kShortChunkKey) * places) >> 64);
+    }
+    const uint64_t rotation = static_cast<uint64_t>(
+        (static_cast<unsigned __int128>(DeriveKey(key, kRotationKey)) * size_) >> 64);
+    return {DeriveKey(key, kChunkKeys), DeriveKey(key, kStretchKeys), rotation, short_at};
+  }
+
+  uint64_t Rotate(const Epoch& keys, uint64_t item) const {
+    return item < size_ - keys.rotation ? item + keys.rotation : item - (size_ - keys.rotation);
+  }
+  uint64_t Unrotate(const Epoch& keys, uint64_t item) const {
+    return item >= keys.rotation ? item - keys.rotation : item + (size_ - keys.rotation);
+  }
+
+  // By how much chunks stand before multiples of `chunk` behind the short one.
+  uint64_t Shift() const { return last_chunk_ > 0 ? chunk_ - last_chunk_ : 0; }
+
+  uint64_t ItemIn(const Epoch& keys, uint64_t position) const {
+    auto [i, lane] = lane_divider_.Divide(position);
+    if (i == rows_) {
+      // Element rows_ of the lanes that have one: those in which l * extra / lanes steps up.
+      lane = ((lane + 1) * lanes_ + extra_ - 1) / extra_ - 1;
+    }
+    const uint64_t begin = LaneBegin(lane);
+    const Span stretch = StretchAt(keys, lane, begin, i);
+    i = stretch.begin + stretch.permutation->Apply(stretch.key, i - stretch.begin);
+    uint64_t at = begin + i;
+    if (last_chunk_ > 0 && at >= keys.short_at * chunk_ + last_chunk_) at += Shift();
+    const auto [place, offset] = chunk_divider_.Divide(at);
+    return Unrotate(keys, ChunkAt(keys, place) * chunk_ + offset);
+  }
+
+  // The chunk that stands at a place of the sequence.
+  uint64_t ChunkAt(const Epoch& keys, uint64_t place) const {
+    if (place == keys.short_at) return full_chunks_.size();
+    return full_chunks_.Apply(keys.chunk_key, place - (place > keys.short_at));
+  }
+
+  uint64_t SequenceOf(const Epoch& keys, uint64_t item) const {
+    const auto [chunk, offset] = chunk_divider_.Divide(Rotate(keys, item));
+    uint64_t place = keys.short_at;
+    if (chunk < full_chunks_.size()) {
+      place = full_chunks_.Invert(keys.chunk_key, chunk);
+      if (place >= keys.short_at) ++place;
+    }
+    return place * chunk_ + offset - (place > keys.short_at ? Shift() : 0);
+  }
+
+  uint64_t LaneBegin(uint64_t lane) const { return lane_table_[lane].begin; }
+  uint64_t LaneOf(uint64_t at) const {
+    // At most one off, for lanes are equal but for one element.
+    auto lane = static_cast<uint64_t>(static_cast<double>(at) * lanes_per_item_);
+    lane = std::min(lane, lanes_ - 1);
+    while (LaneBegin(lane) > at) --lane;
+    while (lane + 1 < lanes_ && LaneBegin(lane + 1) <= at) ++lane;
+    return lane;
+  }
+
+  // The stretch that holds element `i` of the lane.
+  Span StretchAt(const Epoch& keys, uint64_t lane, uint64_t lane_begin, uint64_t i) const {
+    const Lane& known = lane_table_[lane];
+    const Shape& shape = known.shape[lane_begin > keys.short_at * chunk_];
+    Span span{0, shape.phase, 0, &shape.first};
+    uint64_t number = 0;
+    if (i >= shape.phase) {
+      const uint64_t n = stretch_divider_.Divide(i - shape.phase).quotient;
+      span.begin = shape.phase + n * stretch_;
+      span.end = span.begin + stretch_;
+      span.permutation = &full_stretch_;
+      number = n + 1;
+    }
+    if (span.end >= known.size) {
+      span.end = known.size;
+      span.permutation = &shape.last;
+    }
+    span.key = DeriveKey(keys.stretch_key, lane + lanes_ * number);
+    return span;
+  }
+
+  // Where the stretches of a lane begin.
+  struct Shape {
+    uint64_t phase;     // the first stretch, which is short, ends here, at a chunk's beginning
+    Permutation first;  // of that stretch
+    Permutation last;   // of the last, which ends with the lane
+  };
+  struct Lane {
+    uint64_t begin;
+    uint64_t size;
+    Shape shape[2];  // before and behind the short chunk
+  };
+
+  const uint64_t lanes_;
+  const uint64_t chunk_;
+  const Divider lane_divider_;
+  const Divider chunk_divider_;
+  const Divider stretch_divider_;
+  const uint64_t rows_;   // elements that every lane has
+  const uint64_t extra_;  // lanes that have one more
+  const uint64_t stretch_;
+  const uint64_t last_chunk_;  // size of the short chunk, 0 if none is
+  const Permutation full_chunks_;
+  const Permutation full_stretch_;
+  const uint64_t seed_key_ = SeedKey(spec_.seed);
+  // Unlike its address, never that of another order.
+  const uint64_t number_ = NextNumber();
+  const double lanes_per_item_ = static_cast<double>(lanes_) / static_cast<double>(size_);
+  std::vector<Lane> lane_table_;
+};
+
+// Any record at any position.
+class ExactShuffleOrder : public Order {
+ public:
+  ExactShuffleOrder(OrderSpec spec, uint64_t size) : Order(spec, size), permutation_(size) {}
+
+  uint64_t ItemAt(uint64_t epoch, uint64_t position) const override {
+    return permutation_.Apply(Key(epoch), position);
+  }
+  uint64_t PositionOf(uint64_t epoch, uint64_t item) const override {
+    return permutation_.Invert(Key(epoch), item);
+  }
+  void Fill(uint64_t epoch, uint64_t position, uint64_t stride,
+            absl::Span<uint64_t> items) const override {
+    const uint64_t key = Key(epoch);
+    for (uint64_t& item : items) {
+      item = permutation_.Apply(key, position);
+      position += stride;
+    }
+  }
+  OrderPiece PieceOf(uint64_t epoch, uint64_t item) const override {
+    const uint64_t position = PositionOf(epoch, item);
+    return {item, item + 1, position, position};
+  }
+  uint64_t span() const override { return 1; }
+
+ private:
+  uint64_t Key(uint64_t epoch) const { return DeriveKey(DeriveKey(seed_key_, epoch), kChunkKeys); }
+  const Permutation permutation_;
+  const uint64_t seed_key_ = SeedKey(spec_.seed);
+};
+
+}  // namespace
+
+std::shared_ptr<const Order> MakeShuffleOrder(OrderSpec spec, uint64_t size) {
+  return std::make_shared<ShuffleOrder>(spec, size);
+}
+
+std::shared_ptr<const Order> MakeExactShuffleOrder(OrderSpec spec, uint64_t size) {
+  return std::make_shared<ExactShuffleOrder>(spec, size);
+}
+
+}  // namespace shardfeed
