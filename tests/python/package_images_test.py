@@ -1,7 +1,6 @@
 """Images in the package's chains: beside Pillow's, resumed, on any number of threads, damaged."""
 
 import io
-import pathlib
 import sys
 
 import numpy as np

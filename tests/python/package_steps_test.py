@@ -2,7 +2,6 @@
 changed and mixed, generators, what is kept on disk."""
 
 import io
-import pathlib
 import pickle
 import sys
 import wave
