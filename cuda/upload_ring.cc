@@ -103,7 +103,7 @@ UploadRing::~UploadRing() {
     for (const std::unique_ptr<Flight>& flight : *flights) {
       for (CuEvent event : flight->done) driver.EventSynchronize(event);
       if (flight->delivered) driver.EventSynchronize(flight->asked);
-      DestroyEvents(*flight);
+      flight->DestroyEvents(device_->driver());
     }
   }
   for (CuEvent event : spare_events_) driver.EventDestroy(event);
@@ -115,12 +115,7 @@ UploadRing::~UploadRing() {
   }
 }
 
-absl::Status UploadRing::NewEvent(unsigned flags, CuEvent* event) {
-  const CudaDriver& driver = device_->driver();
-  return driver.Check(driver.EventCreate(event, flags), "cuEventCreate");
-}
-
-absl::StatusOr<std::unique_ptr<UploadRing::Flight>> UploadRing::NewFlight() {
+absl::StatusOr<std::unique_ptr<UploadFlight>> UploadRing::NewFlight() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!spare_flights_.empty()) {
@@ -129,22 +124,7 @@ absl::StatusOr<std::unique_ptr<UploadRing::Flight>> UploadRing::NewFlight() {
       return flight;
     }
   }
-  auto flight = std::make_unique<Flight>();
-  for (CuEvent* event : {&flight->started, &flight->copied, &flight->ready, &flight->asked}) {
-    if (absl::Status status = NewEvent(kCuEventBlockingSync, event); !status.ok()) {
-      DestroyEvents(*flight);
-      return status;
-    }
-  }
-  return flight;
-}
-
-void UploadRing::DestroyEvents(Flight& flight) {
-  const CudaDriver& driver = device_->driver();
-  for (CuEvent event : {flight.started, flight.copied, flight.ready, flight.asked}) {
-    if (event != nullptr) driver.EventDestroy(event);
-  }
-  for (CuEvent event : flight.done) driver.EventDestroy(event);
+  return UploadFlight::New(device_->driver());
 }
 
 absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
@@ -236,7 +216,7 @@ absl::Status UploadRing::FreeSurplus() {
       if (free_.size() <= depth_) return absl::OkStatus();
       buffer = free_.front();
       free_.pop_front();
-      absl::Status status = AwaitLastUse(buffer);
+      absl::Status status = AwaitLastUse(device_->driver(), copying_, buffer);
       if (!status.ok()) return status;
     }
     absl::Status status = driver.Check(driver.StreamSynchronize(copying_), "cuStreamSynchronize");
@@ -249,7 +229,7 @@ absl::Status UploadRing::FreeSurplus() {
   }
 }
 
-absl::StatusOr<UploadRing::Buffer*> UploadRing::TakeBuffer() {
+absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto may = [&] {
     return stopped_ || !error_.ok() || !free_.empty() || buffers_.size() < depth_ ||
@@ -274,7 +254,7 @@ absl::StatusOr<UploadRing::Buffer*> UploadRing::TakeBuffer() {
     buffer = buffers_.back().get();
     stats_.buffers = buffers_.size();
   }
-  absl::Status status = AwaitLastUse(buffer);
+  absl::Status status = AwaitLastUse(device_->driver(), copying_, buffer);
   if (!status.ok()) {
     Fail(status);
     return status;
@@ -501,7 +481,7 @@ void UploadRing::Release(Flight* flight, Buffer* buffer) {
         event = spare_events_.back();
         spare_events_.pop_back();
       } else {
-        status = NewEvent(kCuEventDisableTiming | kCuEventBlockingSync, &event);
+        status = NewEvent(device_->driver(), kCuEventDisableTiming | kCuEventBlockingSync, &event);
       }
       if (status.ok()) {
         flight->done.push_back(event);
@@ -553,35 +533,12 @@ UploadStats UploadRing::stats() {
   return stats_;
 }
 
-absl::StatusOr<bool> UploadRing::Passed(CuEvent event) {
-  const CudaDriver& driver = device_->driver();
-  const CuResult result = driver.EventQuery(event);
-  if (result == kCuErrorNotReady) return false;
-  absl::Status status = driver.Check(result, "cuEventQuery");
-  if (!status.ok()) return status;
-  return true;
-}
-
-absl::Status UploadRing::AwaitLastUse(Buffer* buffer) {
-  Flight* const last = std::exchange(buffer->last, nullptr);
-  if (last == nullptr) return absl::OkStatus();
-  last->buffer = nullptr;
-  const CudaDriver& driver = device_->driver();
-  absl::Status status =
-      driver.Check(driver.StreamWaitEvent(copying_, last->ready, 0), "cuStreamWaitEvent");
-  for (CuEvent event : last->done) {
-    if (!status.ok()) return status;
-    status = driver.Check(driver.StreamWaitEvent(copying_, event, 0), "cuStreamWaitEvent");
-  }
-  return status;
-}
-
 // Lets go of what the device is done with. Host batches go to `copied`, to be destroyed without the
 // lock: what they keep alive may be anything.
 void UploadRing::Reap(std::vector<Batch>* copied) {
   if (!error_.ok()) return;
   const auto passed = [&](CuEvent event) {
-    absl::StatusOr<bool> result = Passed(event);
+    absl::StatusOr<bool> result = EventPassed(device_->driver(), event);
     if (!result.ok()) Fail(result.status());
     return result.ok() && *result;
   };

@@ -18,6 +18,7 @@
 #include "cuda/device.h"
 #include "cuda/normalize.h"
 #include "cuda/pinned_pool.h"
+#include "cuda/upload_flight.h"
 #include "pipeline/data/batch.h"
 
 namespace shardfeed {
@@ -137,30 +138,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
     ColumnSpec spec;             // of the host batch, too
     const Normalize* normalize;  // or null
   };
-  struct Buffer;
-  // A use of a buffer.
-  struct Flight {
-    Buffer* buffer = nullptr;  // whose `last` this is, or null
-    CuEvent started = nullptr;
-    CuEvent copied = nullptr;
-    CuEvent ready = nullptr;
-    CuEvent asked = nullptr;  // on the consumer's stream, before it waits
-    std::vector<CuEvent> done;
-    std::vector<CuStream> users;
-    std::vector<Batch> host;  // one, until it is copied
-    std::shared_ptr<char> staging;
-    size_t staging_bytes = 0;
-    uint64_t bytes = 0;
-    bool delivered = false;
-    bool late = false;
-    bool released = false;
-  };
-  struct Buffer {
-    CuDevicePtr memory = 0;
-    size_t size = 0;
-    // Its last use, whose events the next one waits for; null: none, or they have passed.
-    Flight* last = nullptr;
-  };
+  using Buffer = UploadBuffer;
+  using Flight = UploadFlight;
   // A piece of host memory and its place in the buffer.
   struct Piece {
     const void* from;
@@ -172,9 +151,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   UploadRing(std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, int depth)
       : device_(std::move(device)), pool_(std::move(pool)), depth_(depth) {}
 
-  absl::Status NewEvent(unsigned flags, CuEvent* event);
   absl::StatusOr<std::unique_ptr<Flight>> NewFlight();
-  void DestroyEvents(Flight& flight);
   absl::Status LimitCopies();
   absl::Status FreeSurplus();
   absl::StatusOr<Buffer*> TakeBuffer();
@@ -183,8 +160,6 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   absl::Status Use(Flight* flight, CuStream stream);
   void Release(Flight* flight, Buffer* buffer);
   // These are called with mutex_ held.
-  absl::StatusOr<bool> Passed(CuEvent event);
-  absl::Status AwaitLastUse(Buffer* buffer);
   absl::Status UseLocked(Flight* flight, CuStream stream);
   void Reap(std::vector<Batch>* copied);
   void Measure(const Flight& flight);
