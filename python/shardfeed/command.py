@@ -148,9 +148,10 @@ class VerifyReport(NamedTuple):
 
 
 @checked
-def verify(spec: Union[PathLike, Sequence[PathLike]], *, level: Literal["headers", "payload", "examples"] = "payload",
+def verify(spec: Union[PathLike, Sequence[PathLike]], *,
+           level: Literal["headers", "payload", "examples", "images"] = "payload",
            threads: Optional[Threads] = None) -> VerifyReport:
-    """Checks every byte. level: "headers", "payload" or "examples"."""
+    """Checks every byte. level: "headers", "payload", "examples", or "images", which decodes them."""
     report = _run("verify", *_specs(spec), *_options({"level": level, "threads": threads}),
                   defects_are_fine=True)
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
+from typing import (Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple,
                     Union)
-
-import numpy as np
 
 from . import functions, step_arguments
 from . import structure as structures
@@ -15,13 +13,8 @@ from ._core import Trace
 from .arguments import Count, Seed, Size, Threads, checked, checked_methods
 from .augment import Augmentation
 from .chain import Chain
+from .choices import Crop, Exhausted, Interpolation, Layout, OnDamage
 from .features import DTypeLike, FeatureLike, as_features, as_shape, dtype_name
-
-Crop = Literal["none", "center", "random"]
-Interpolation = Literal["bilinear", "bicubic", "area", "nearest"]
-Layout = Literal["NHWC", "NCHW"]
-OnDamage = Literal["fail", "replace", "zero", "accept"]
-Exhausted = Literal["drop", "stop", "repeat"]
 
 
 @checked_methods
@@ -222,17 +215,7 @@ class Dataset(Chain):
         if first is None:
             raise ValueError(f"{step}({name}): there are no elements from which to learn what it "
                              "gives; declare output=")
-        lengths = set()
-        if batched:
-            # Of the columns padded to a length that differs from batch to batch.
-            columns = structures.flatten(first)[1]
-            for column, (key, _, shape, _) in zip(columns.values(), self._core.spec()):
-                if 0 in shape:
-                    lengths.add(np.shape(columns.get(key, column))[1])
-        structure, values = structures.flatten(functions.called(fn, first))
-        if batched:
-            return [functions.infer_batch(k, v, lengths) for k, v in values.items()], structure
-        return [functions.infer_row(k, v) for k, v in values.items()], structure
+        return functions.learnt(fn, first, self._core.spec() if batched else None)
 
     def filter(self, fn: Callable[[Any], Any], *, batched: bool = False,
                version: str = "") -> "Dataset":

@@ -15,7 +15,7 @@ from ._core import BytesArray
 from .arguments import shown
 from .exact import exact_array
 from .features import ColumnSpec, as_features, bytes_, dtype_name
-from .ragged import Ragged, Sparse
+from .ragged import Ragged
 
 
 def _is_bytes(array: np.ndarray) -> bool:
@@ -158,6 +158,21 @@ def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
         raise ValueError(f"column {name!r}: one value for a batch; give one for each row")
     shape = tuple(0 if i == 0 and n in lengths else n for i, n in enumerate(array.shape[1:]))
     return (name, _dtype_of(array, None, name), shape, False)
+
+
+def learnt(fn: Callable[..., Any], first: Any,
+           batch_spec: Optional[Sequence[ColumnSpec]] = None) -> Tuple[List[ColumnSpec], Any]:
+    """The columns and the structure that fn gives for `first`: a row or, of such columns, a batch."""
+    structure, values = structures.flatten(called(fn, first))
+    if batch_spec is None:
+        return [infer_row(k, v) for k, v in values.items()], structure
+    # Of the columns padded to a length that differs from batch to batch.
+    lengths = set()
+    columns = structures.flatten(first)[1]
+    for column, (key, _, shape, _) in zip(columns.values(), batch_spec):
+        if 0 in shape:
+            lengths.add(np.shape(columns.get(key, column))[1])
+    return [infer_batch(k, v, lengths) for k, v in values.items()], structure
 
 
 class RowFunction:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import (Any, Callable, Dict, Iterable, List, Literal, Mapping, Optional, Sequence, Tuple,
-                    Union, overload)
+from typing import (Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union,
+                    overload)
 
 import numpy as np
 
 from . import functions
 from . import structure as structures
 from .arguments import Count, Size, Threads, checked
-from .dataset import Dataset, Exhausted, _alike, _concatenate, _mix, _zip
+from .choices import End, Exhausted, Io
+from .dataset import Dataset, _alike, _concatenate, _mix, _zip
 from .features import ColumnSpec, FeatureLike
 
 Records = Union[str, Sequence[Tuple[int, int]], None]
-End = Literal["drop", "pad", "wrap"]
-Io = Literal["auto", "uring", "threads", "mmap"]
 
 
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:

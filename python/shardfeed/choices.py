@@ -1,0 +1,11 @@
+"""What arguments of steps may be, where that is one of a few words."""
+
+from typing import Literal
+
+Crop = Literal["none", "center", "random"]
+Interpolation = Literal["bilinear", "bicubic", "area", "nearest"]
+Layout = Literal["NHWC", "NCHW"]
+OnDamage = Literal["fail", "replace", "zero", "accept"]
+Exhausted = Literal["drop", "stop", "repeat"]
+End = Literal["drop", "pad", "wrap"]
+Io = Literal["auto", "uring", "threads", "mmap"]
