@@ -131,7 +131,7 @@ std::unique_ptr<DeviceIterator> Images(bool normalize) {
   DeviceOptions options;
   if (normalize) {
     options.normalize["image"] = {.mean = {0.485f, 0.456f, 0.406f},
-                                  .stddev = {0.229f, 0.224f, 0.225f}};
+                                  .std = {0.229f, 0.224f, 0.225f}};
   }
   return Value(DeviceIterator::Start(ds, options, {.headspace = true}));
 }

@@ -79,7 +79,7 @@ constexpr uint64_t kUntimedBatches = 6;
 
 void RunChain(const std::string& spec, const DecodeImageOptions& options, int threads,
               uint64_t images, Rates* rates) {
-  const Dataset ds = Dataset::Shards(spec)
+  const Dataset ds = Dataset::Read(spec)
                          .Shuffle(1)
                          .Parse({{.name = "image/encoded", .dtype = DType::kBytes},
                                  {.name = "image/class/label", .dtype = DType::kInt64}})
@@ -134,7 +134,7 @@ int Main(int argc, char** argv) {
   std::vector<std::string> jpegs;
   {
     const auto it = Value(
-        Dataset::Shards(spec).Parse({{.name = "image/encoded", .dtype = DType::kBytes}}).Start());
+        Dataset::Read(spec).Parse({{.name = "image/encoded", .dtype = DType::kBytes}}).Start());
     for (Batch batch; Check(it->Next(&batch)), !batch.empty();) {
       for (size_t r = 0; r < batch.rows; ++r) {
         jpegs.emplace_back(batch.Row<std::string_view>(0, r)[0]);

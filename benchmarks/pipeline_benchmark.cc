@@ -87,7 +87,7 @@ uint64_t CrcLoop(const ShardSet& set, int threads) {
 void Parse(const std::string& folder, int threads) {
   const ShardSet set = Value(ResolveSpec(folder + "/data@16"));
   const auto table = Value(ShardTable::Open(set));
-  const Dataset ds = Dataset::Shards(table)
+  const Dataset ds = Dataset::Read(table)
                          .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
                                  {.name = "y", .dtype = DType::kInt64}})
                          .Batch(1024);
@@ -161,7 +161,7 @@ void Map(int threads) {
 
 void Empty(const std::string& folder, int threads) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
-  const Dataset records = Dataset::Shards(table);
+  const Dataset records = Dataset::Read(table);
   const Dataset batches = records.Batch(1024);
   const Dataset mapped = records.Map({}, [](RowContext&) { return absl::OkStatus(); }).Batch(1024);
   std::vector<double> without;
@@ -208,7 +208,7 @@ void Sleep(int workers) {
 void State(const std::string& folder) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
   const auto chain = [&](uint64_t seed) {
-    return Dataset::Shards(table)
+    return Dataset::Read(table)
         .Shuffle(seed)
         .Repeat()
         .Parse({{.name = "y", .dtype = DType::kInt64}})
@@ -225,11 +225,11 @@ void State(const std::string& folder) {
   Batch batch;
   for (int i = 0; i < 10000; ++i) Check(it->Next(&batch));
   double start = Now();
-  const std::string state = Value(it->State());
+  const std::string state = Value(it->StateDict());
   const double save = Now() - start;
   const auto fresh = Value(ds.Start());
   start = Now();
-  Check(fresh->Load(state));
+  Check(fresh->LoadStateDict(state));
   const double load = Now() - start;
   Batch again;
   Check(fresh->Next(&again));
@@ -254,8 +254,8 @@ uint64_t ResidentBytes() {
 
 void Soak(const std::string& folder, int epochs) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
-  const Dataset ds = Dataset::Shards(table)
-                         .InterleaveShards(16)
+  const Dataset ds = Dataset::Read(table)
+                         .Interleave(16)
                          .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
                                  {.name = "y", .dtype = DType::kInt64}})
                          .Filter([](RowContext& row) { return row.In<int64_t>(1)[0] != 3; })
@@ -278,7 +278,7 @@ void Soak(const std::string& folder, int epochs) {
 // Shuffled with a window, parsed, and a consumer that is slow: what can be held is held.
 void Budget(const std::string& folder, uint64_t mib) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
-  const Dataset ds = Dataset::Shards(table)
+  const Dataset ds = Dataset::Read(table)
                          .Shuffle(1, 50'000)
                          .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
                                  {.name = "y", .dtype = DType::kInt64}})

@@ -126,7 +126,7 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
   if (batches) {
     // Batches may be short at the end, unless ranks are to have as many.
     if (flags.order.world == 1) reading->batch = 1;
-    const Dataset shards = Dataset::Shards(*std::move(lazy), *std::move(reading));
+    const Dataset shards = Dataset::Read(*std::move(lazy), *std::move(reading));
     const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
     return RunPipeline(
         rows.Batch(flags.order.batch),

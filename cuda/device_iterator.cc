@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Data
   absl::StatusOr<std::unique_ptr<Iterator>> iterator = dataset.Start(run);
   if (!iterator.ok()) return iterator.status();
   it->iterator_ = *std::move(iterator);
-  it->state_ = it->iterator_->State();
+  it->state_ = it->iterator_->StateDict();
   return it;
 }
 
@@ -125,10 +125,10 @@ bool DeviceIterator::AwaitItem(std::unique_lock<std::mutex>& lock,
   return there();
 }
 
-absl::Status DeviceIterator::Load(std::string_view state) {
+absl::Status DeviceIterator::LoadStateDict(std::string_view state) {
   StopThread();
-  error_ = iterator_->Load(state);
-  if (error_.ok()) state_ = iterator_->State();
+  error_ = iterator_->LoadStateDict(state);
+  if (error_.ok()) state_ = iterator_->StateDict();
   return error_;
 }
 
@@ -210,7 +210,7 @@ void DeviceIterator::Work() {
     }
     if (item.status.ok()) {
       item.status = CatchAll([&] {
-        item.state = iterator_->State();
+        item.state = iterator_->StateDict();
         return host.empty() ? absl::OkStatus() : ring_->Upload(std::move(host), &item.batch);
       });
     }

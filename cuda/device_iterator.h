@@ -3,7 +3,7 @@
 //
 //   absl::StatusOr<std::unique_ptr<DeviceIterator>> it = DeviceIterator::Start(
 //       ds, {.normalize = {{"image", {.mean = {0.485f, 0.456f, 0.406f},
-//                                     .stddev = {0.229f, 0.224f, 0.225f}}}}});
+//                                     .std = {0.229f, 0.224f, 0.225f}}}}});
 //   for (DeviceBatch batch; (*it)->Next(&batch, stream).ok() && !batch.empty();) {
 //     // enqueue work on `stream` that reads batch.tensors
 //   }
@@ -70,8 +70,8 @@ struct DeviceStats {
   std::string verdict;
 };
 
-// One thread at a time calls Next, State and Load; Cancel and stats may be called from any. May be
-// destroyed at any time, batches that are out stay valid.
+// One thread at a time calls Next, StateDict and LoadStateDict; Cancel and stats may be called from
+// any. May be destroyed at any time, batches that are out stay valid.
 class DeviceIterator {
  public:
   // Begins to work with the first Next. InvalidArgument: the dataset's elements are rows, an option
@@ -96,9 +96,9 @@ class DeviceIterator {
 
   // Where the iterator stands, in batches delivered; a state of Iterator's, which it may also go on
   // from, and the other way round.
-  absl::StatusOr<std::string> State() const { return state_; }
-  // Goes to a saved place. As Iterator::Load.
-  absl::Status Load(std::string_view state);
+  absl::StatusOr<std::string> StateDict() const { return state_; }
+  // Goes to a saved place. As Iterator::LoadStateDict.
+  absl::Status LoadStateDict(std::string_view state);
 
   void Cancel();
   DeviceStats stats() const;

@@ -79,7 +79,7 @@ absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Norm
   if (absl::Status status = CheckValues(column, "mean", normalize.mean, false); !status.ok()) {
     return status;
   }
-  if (absl::Status status = CheckValues(column, "stddev", normalize.stddev, true); !status.ok()) {
+  if (absl::Status status = CheckValues(column, "std", normalize.std, true); !status.ok()) {
     return status;
   }
   if (!(normalize.flip >= 0 && normalize.flip <= 1)) {
@@ -112,7 +112,7 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
     return values.empty() ? none : values.size() == 1 ? values[0] : values[c];
   };
   for (uint32_t c = 0; c < args.channels; ++c) {
-    const double stddev = of(normalize.stddev, c, 1);
+    const double stddev = of(normalize.std, c, 1);
     args.scale[c] = static_cast<float>(1 / (255 * stddev));
     args.bias[c] = static_cast<float>(-of(normalize.mean, c, 0) / stddev);
   }

@@ -29,7 +29,7 @@ enum class Mixing {
 
 // What becomes of a column of uint8 images [height, width, channels], of up to four channels:
 //
-//   (x / 255 - mean[c]) / stddev[c]
+//   (x / 255 - mean[c]) / std[c]
 //
 // Random choices depend on the seed and the rows' places in the epoch alone: they are the same
 // after a resume and, but for mixing, for any batch size.
@@ -38,7 +38,7 @@ struct Normalize {
   ImageLayout layout = ImageLayout::kNCHW;
   // One for each channel, or one for all; empty: 0, and 1.
   std::vector<float> mean;
-  std::vector<float> stddev;
+  std::vector<float> std;
   // The share of rows that are mirrored left to right, in [0, 1].
   double flip = 0;
   // Row i is mixed with row i - 1, the first with the last, by one lambda a batch, from

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   }
   constexpr uint64_t kEpochs = 200;
   const Dataset ds =
-      Dataset::Shards(std::string(argv[1]))
+      Dataset::Read(std::string(argv[1]))
           .Shuffle(/*seed=*/1)
           .Repeat(kEpochs)
           .Parse({{.name = "area", .layout = shardfeed::Layout::kRagged},

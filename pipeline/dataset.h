@@ -1,6 +1,6 @@
 // Chains of steps that deliver batches: the recipe.
 //
-//   Dataset ds = Dataset::Shards("train@64")
+//   Dataset ds = Dataset::Read("train@64")
 //                    .Shuffle(/*seed=*/1)
 //                    .Parse({{.name = "x", .dtype = DType::kFloat32, .shape = {50}},
 //                            {.name = "y", .dtype = DType::kInt64}})
@@ -61,7 +61,8 @@ using KeyFn = std::function<absl::StatusOr<std::string>(RowContext&)>;
 // error.
 //
 // A dataset's elements are rows or, behind Batch and the like, batches. Steps that count or arrange
-// elements (Take, Shuffle, Zip ...) work on either; Parse, Map, Filter and FlatMap on rows alone.
+// elements (Take, Shuffle, Zip ...) work on either, and so does Map, by the function that it gets;
+// Parse, Filter and FlatMap work on rows alone.
 //
 // Functions of the user's run on several threads at once. What they return as an error, and what
 // they throw, ends the run with an error that names the record.
@@ -72,15 +73,15 @@ class Dataset {
   // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md. Indexes that
   // are missing are made when they are needed: with sequential and interleaved orders, while the
   // first records are delivered.
-  static Dataset Shards(const std::string& spec, ReaderOptions options = {});
-  static Dataset Shards(const ShardSet& set, ReaderOptions options = {});
-  static Dataset Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
-  static Dataset Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
+  static Dataset Read(const std::string& spec, ReaderOptions options = {});
+  static Dataset Read(const ShardSet& set, ReaderOptions options = {});
+  static Dataset Read(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
+  static Dataset Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
   // A column of int64.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
   // The rows of a batch in memory. `describe`: what errors call row `row`, on any thread.
-  static Dataset Rows(const shardfeed::Batch& rows,
-                      std::function<std::string(uint64_t row)> describe = {});
+  static Dataset FromArrays(const shardfeed::Batch& rows,
+                            std::function<std::string(uint64_t row)> describe = {});
   // What the functions that `make` makes give; each run makes its own. See MakeGeneratorStage.
   static Dataset FromGenerator(std::function<Generator()> make, RowSpec spec,
                                std::string version = {});
@@ -175,9 +176,10 @@ class Dataset {
   // ---- Batches
 
   // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
-  // `changes_count`: it may leave no rows of a batch, which is then left out.
-  Dataset MapBatch(RowSpec output, BatchFn fn, bool changes_count = false,
-                   std::string version = {}) const;
+  // `changes_count`: it may leave no rows of a batch, which is then left out. Python: map(fn,
+  // batched=True).
+  Dataset Map(RowSpec output, BatchFn fn, bool changes_count = false,
+              std::string version = {}) const;
   // Images of a batch mixed with one another, labels with them: see mixup.h.
   Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
                 double alpha = 1, uint64_t seed = 0) const;
@@ -216,13 +218,13 @@ class Dataset {
   // stretch of `window` elements is permuted.
   Dataset Shuffle(uint64_t seed, uint64_t window = 0) const;
   // Of shards: the order of tf.data's interleave.
-  Dataset InterleaveShards(uint64_t cycle, uint64_t block = 1) const;
+  Dataset Interleave(uint64_t cycle, uint64_t block = 1) const;
   // 0: without end. Each epoch has shuffles and random numbers of its own.
   Dataset Repeat(uint64_t epochs = 0) const;
   // Keeps what this delivers in the run's memory, for the epochs of a Repeat behind.
   Dataset Cache(uint64_t max_bytes = uint64_t{1} << 30) const;
-  // The same in a file in `folder`, which goes with the run.
-  Dataset CacheOnDisk(std::string folder, uint64_t max_bytes = uint64_t{1} << 40) const;
+  // The same in a file in the folder `path`, which goes with the run.
+  Dataset Cache(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
   // Writes what this delivers to the file `path`, once, and delivers it from there in this and all
   // later runs. The file is there when all elements have been delivered; it is checked against
   // Fingerprint, rank and world included, but what functions of the user's do is not known: give
@@ -259,7 +261,7 @@ class Dataset {
   // The shards that the chain reads, where it has one source and that is shards; else null. Waits
   // for their indexes; errors: as ShardTable::Open.
   absl::StatusOr<std::shared_ptr<const ShardTable>> table() const;
-  // The chain as it would be written: "shards(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
+  // The chain as it would be written: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
   // How many elements it delivers, exactly, or why that is not known. Waits for the indexes of
   // shards, as table().

@@ -229,7 +229,7 @@ absl::StatusOr<std::string> Iterator::Chain() const {
 
 bool Iterator::StateAtHand() const { return !chain_.empty() || IndexesMade(*recipe_); }
 
-absl::StatusOr<std::string> Iterator::State() const {
+absl::StatusOr<std::string> Iterator::StateDict() const {
   if (!context_->deterministic) {
     return absl::FailedPreconditionError(
         "batches are delivered as they are ready (deterministic = false), so there is no place to "
@@ -267,7 +267,7 @@ absl::StatusOr<std::string> Iterator::State() const {
   return state.Format();
 }
 
-absl::Status Iterator::Load(std::string_view text) {
+absl::Status Iterator::LoadStateDict(std::string_view text) {
   const absl::StatusOr<PipelineState> state = PipelineState::Parse(text);
   if (!state.ok()) return state.status();
   const absl::StatusOr<std::string> chain = Chain();

@@ -95,8 +95,8 @@ struct IteratorStats {
   std::string verdict;
 };
 
-// One run of a dataset, from Dataset::Start. One thread at a time calls Next, Await, State and
-// Load; Cancel and stats may be called from any. May be destroyed at any time.
+// One run of a dataset, from Dataset::Start. One thread at a time calls Next, Await, StateDict and
+// LoadStateDict; Cancel and stats may be called from any. May be destroyed at any time.
 //
 // In a child after fork, Next goes on from the same place with threads of the child's own, for
 // which the run must be deterministic. The parent's goes on as well.
@@ -125,11 +125,11 @@ class Iterator {
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic. Of
   // chains whose ranks advance unevenly, MergeStates makes one of those of all ranks.
-  absl::StatusOr<std::string> State() const;
-  // Whether State would not wait.
+  absl::StatusOr<std::string> StateDict() const;
+  // Whether StateDict would not wait.
   bool StateAtHand() const;
   // Goes to a saved place. FailedPrecondition: the state is of another chain or other data.
-  absl::Status Load(std::string_view state);
+  absl::Status LoadStateDict(std::string_view state);
 
   void Cancel();
   IteratorStats stats() const;

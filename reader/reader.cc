@@ -194,7 +194,7 @@ std::string Reader::OrderText() const {
   return text;
 }
 
-absl::StatusOr<std::string> Reader::SaveState() const {
+absl::StatusOr<std::string> Reader::StateDict() const {
   if (!options_.deterministic) {
     return absl::FailedPreconditionError(
         "records are delivered as they are ready (deterministic = false), so there is no position "
@@ -213,7 +213,7 @@ absl::StatusOr<std::string> Reader::SaveState() const {
   return state.dump();
 }
 
-absl::Status Reader::LoadState(std::string_view text) {
+absl::Status Reader::LoadStateDict(std::string_view text) {
   nlohmann::json state;
   const absl::Status parsed = ParseBoundedJson(text, &state);
   const auto is_number = [&](const char* key) {

@@ -35,10 +35,10 @@ class Reader {
 
   // Where reading stands, in records delivered: a JSON document of some hundred bytes.
   // FailedPrecondition: not `deterministic`, for there is no such place.
-  absl::StatusOr<std::string> SaveState() const;
+  absl::StatusOr<std::string> StateDict() const;
   // Goes to a saved place, whatever was read so far; the number of ranks may be another.
   // FailedPrecondition: the state is of other data or another order. InvalidArgument: not a state.
-  absl::Status LoadState(std::string_view state);
+  absl::Status LoadStateDict(std::string_view state);
 
   // Goes to a position of the sequence of epochs, the first that is this rank's at or behind it.
   // Of an epoch with a Leftover, positions are those of a ReadPlace.

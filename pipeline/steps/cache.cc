@@ -18,11 +18,11 @@ Dataset Dataset::Cache(uint64_t max_bytes) const {
   return Then(std::move(step));
 }
 
-Dataset Dataset::CacheOnDisk(std::string folder, uint64_t max_bytes) const {
+Dataset Dataset::Cache(std::string path, uint64_t max_bytes) const {
   if (!status_.ok()) return *this;
   Step step = Like("cache");
   step.sharing = Sharing::kUneven;  // a state is a number of the rank's elements
-  step.work = KeepElements({[folder = std::move(folder), spec = step.spec, max_bytes] {
+  step.work = KeepElements({[folder = std::move(path), spec = step.spec, max_bytes] {
                               return MakeFileWriter({.path = folder + "/shardfeed-cache",
                                                      .spec = spec,
                                                      .max_bytes = max_bytes,

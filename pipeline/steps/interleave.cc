@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
+#include "reader/order.h"
 
 namespace shardfeed {
 namespace {
@@ -96,6 +97,23 @@ class InterleaveStage : public Stage {
 };
 
 }  // namespace
+
+Dataset Dataset::Interleave(uint64_t cycle, uint64_t block) const {
+  if (!status_.ok()) return *this;
+  if (step_->as<ShardsWork>() == nullptr) {
+    return Dataset(
+        absl::InvalidArgumentError("interleave: only shards have an order of their own; give "
+                                   "other datasets to Interleave as a list"));
+  }
+  Step step = *step_;
+  OrderSpec& order = std::get<ShardsWork>(step.work).reader.order;
+  order = OrderSpec();
+  order.kind = OrderSpec::Kind::kInterleave;
+  order.cycle_length = cycle;
+  order.block_length = block;
+  step.text += fmt::format(".interleave({}, {})", cycle, block);
+  return Dataset(std::make_shared<const Step>(std::move(step)));
+}
 
 Dataset Dataset::Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint64_t block) {
   if (absl::Status status = CheckAlike("interleave", datasets); !status.ok()) {

@@ -106,7 +106,7 @@ Dataset Shards(const std::vector<std::string>& specs,
     const GilRelease release;
     absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
     status = set.status();
-    if (status.ok()) ds = Dataset::Shards(*set, std::move(options));
+    if (status.ok()) ds = Dataset::Read(*set, std::move(options));
   }
   Check(status);
   return Made(*std::move(ds));
@@ -177,7 +177,7 @@ Dataset Rows(nb::sequence spec, nb::sequence columns) {
   Batch batch =
       BatchFromPython(std::make_shared<const RowSpec>(SpecFromPython(spec)), std::move(columns));
   batch.batched = false;
-  return Made(Dataset::Rows(batch));
+  return Made(Dataset::FromArrays(batch));
 }
 
 // Iterator.__init__
@@ -225,7 +225,7 @@ class Records {
     batch.columns = {{reinterpret_cast<char*>(records->records.data())}};
     batch.memory = {std::move(records)};
     return Made(
-        Dataset::Rows(batch, [access = access_, numbers = std::move(numbers)](uint64_t row) {
+        Dataset::FromArrays(batch, [access = access_, numbers = std::move(numbers)](uint64_t row) {
           return access->table().NameOf(numbers[row]);
         }));
   }
@@ -378,12 +378,12 @@ void BindDatasets(nb::module_& m) {
               std::string version) {
              RowSpec spec = SpecFromPython(outputs);
              BatchFn map = MakePythonBatchMap(spec, std::move(fn), writable);
-             return Made(ds.MapBatch(std::move(spec), std::move(map), false, std::move(version)));
+             return Made(ds.Map(std::move(spec), std::move(map), false, std::move(version)));
            })
       .def("filter_batch",
            [](const Dataset& ds, nb::object fn, std::string version) {
-             return Made(ds.MapBatch(ds.spec(), MakePythonBatchFilter(std::move(fn)), true,
-                                     std::move(version)));
+             return Made(
+                 ds.Map(ds.spec(), MakePythonBatchFilter(std::move(fn)), true, std::move(version)));
            })
       .def("select",
            [](const Dataset& ds, std::vector<std::string> names) {
@@ -485,15 +485,13 @@ void BindDatasets(nb::module_& m) {
              std::optional<uint64_t>
                  window) { return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll))); },
           arg("seed"), arg("window").none())
-      .def("interleave_shards",
-           [](const Dataset& ds, uint64_t cycle, uint64_t block) {
-             return Made(ds.InterleaveShards(cycle, block));
-           })
+      .def("interleave_shards", [](const Dataset& ds, uint64_t cycle,
+                                   uint64_t block) { return Made(ds.Interleave(cycle, block)); })
       .def("repeat", [](const Dataset& ds, uint64_t epochs) { return Made(ds.Repeat(epochs)); })
       .def("cache", [](const Dataset& ds, uint64_t max_bytes) { return Made(ds.Cache(max_bytes)); })
       .def("cache_on_disk",
            [](const Dataset& ds, std::string folder, uint64_t max_bytes) {
-             return Made(ds.CacheOnDisk(std::move(folder), max_bytes));
+             return Made(ds.Cache(std::move(folder), max_bytes));
            })
       .def("snapshot",
            [](const Dataset& ds, std::string path, uint64_t max_bytes) {

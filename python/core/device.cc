@@ -100,7 +100,7 @@ DeviceOptions OptionsFromPython(nb::dict fields, nb::dict normalize) {
     how.dtype = DTypeFromName(dtype);
     n.Choose("layout", {{"NCHW", ImageLayout::kNCHW}, {"NHWC", ImageLayout::kNHWC}}, &how.layout);
     n.Read("mean", &how.mean);
-    n.Read("std", &how.stddev);
+    n.Read("std", &how.std);
     n.Read("flip", &how.flip);
     n.Choose("mixing",
              {{"none", Mixing::kNone}, {"mixup", Mixing::kMixup}, {"cutmix", Mixing::kCutmix}},
@@ -321,7 +321,7 @@ std::string PyDeviceIterator::State() {
   CheckOpen();
   const Turn turn(*use_);
   CheckOpen();
-  absl::StatusOr<std::string> state = run_->State();
+  absl::StatusOr<std::string> state = run_->StateDict();
   CheckCall(state.status());
   return *std::move(state);
 }
@@ -334,7 +334,7 @@ void PyDeviceIterator::Load(const std::string& state) {
   absl::Status status;
   {
     const GilRelease release;
-    status = run->Load(state);
+    status = run->LoadStateDict(state);
   }
   CheckCall(status);
 }

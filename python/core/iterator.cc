@@ -91,7 +91,7 @@ struct PyIterator::Run {
       next.passed = passes && it.StateAtHand();
       if (next.passed) {
         it.Advance(1);
-        if (absl::StatusOr<std::string> state = it.State(); state.ok()) {
+        if (absl::StatusOr<std::string> state = it.StateDict(); state.ok()) {
           passes = state->size() <= kShortState;
           next.state = *std::move(state);
         }
@@ -186,7 +186,7 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
 void PyIterator::Ask() {
   // The run may go on, and a signal end the call, before the first element is delivered.
   if (state_.empty() && run_->passes && run_->elements.empty() && run_->iterator->StateAtHand()) {
-    if (absl::StatusOr<std::string> state = run_->iterator->State(); state.ok()) {
+    if (absl::StatusOr<std::string> state = run_->iterator->StateDict(); state.ok()) {
       state_ = *std::move(state);
     }
   }
@@ -316,7 +316,7 @@ std::string PyIterator::State() {
   if (!state_.empty()) return state_;
   elements_since_state_ = 0;
   Settle();
-  absl::StatusOr<std::string> state = run->iterator->State();
+  absl::StatusOr<std::string> state = run->iterator->StateDict();
   CheckCall(state.status());
   return *std::move(state);
 }
@@ -336,7 +336,7 @@ void PyIterator::Load(const std::string& state) {
       run->elements.clear();
       run->ended = false;
     }
-    return it.Load(state);
+    return it.LoadStateDict(state);
   });
   Settle();
   CheckCall(run->status);

@@ -338,31 +338,31 @@ TEST_F(DeviceIteratorTest, TheStateCountsWhatWasDelivered) {
     EXPECT_EQ(reads.size(), (70 - first) / 7);
     ExpectNumbers(reads, first);
   };
-  const auto start = it->State();
+  const auto start = it->StateDict();
   ASSERT_OK(start);
   DeviceBatch batch;
   for (int i = 0; i < 3; ++i) ASSERT_OK(it->Next(&batch, stream.get()));
-  const auto third = it->State();
+  const auto third = it->StateDict();
   ASSERT_OK(third);
   ASSERT_OK(it->Next(&batch, stream.get()));
   // In the same run, in a run anew, after the end, and in the pipeline itself.
-  ASSERT_OK(it->Load(*third));
+  ASSERT_OK(it->LoadStateDict(*third));
   rest(*it, 21);
   auto other = Start(ds);
-  ASSERT_OK(other->Load(*third));
-  EXPECT_EQ(*other->State(), *third);
+  ASSERT_OK(other->LoadStateDict(*third));
+  EXPECT_EQ(*other->StateDict(), *third);
   rest(*other, 21);
-  ASSERT_OK(other->Load(*start));
+  ASSERT_OK(other->LoadStateDict(*start));
   rest(*other, 0);
   auto host = ds.Start({.threads = 2});
   ASSERT_OK(host);
-  ASSERT_OK((*host)->Load(*third));
+  ASSERT_OK((*host)->LoadStateDict(*third));
   Batch first;
   ASSERT_OK((*host)->Next(&first));
   EXPECT_EQ(first.Values<int64_t>(first.Find("value"))[0], 21);
-  EXPECT_FAILS(it->Load("nonsense"), kInvalidArgument, "not the state of a pipeline");
+  EXPECT_FAILS(it->LoadStateDict("nonsense"), kInvalidArgument, "not the state of a pipeline");
   EXPECT_FAILS(it->Next(&batch), kInvalidArgument, "not the state of a pipeline");
-  ASSERT_OK(it->Load(*third));
+  ASSERT_OK(it->LoadStateDict(*third));
   rest(*it, 21);
 }
 
@@ -472,7 +472,7 @@ TEST_F(DeviceIteratorTest, DamagedRowsAreTold) {
   rows.damaged = {5};
   AllocateFixedColumns(&rows);
   std::memset(rows.columns[0].data, 0, 8 * sizeof(int64_t));
-  auto it = Start(Dataset::Rows(rows).Batch(4));
+  auto it = Start(Dataset::FromArrays(rows).Batch(4));
   DeviceBatch batch;
   ASSERT_OK(it->Next(&batch));
   EXPECT_TRUE(batch.host.damaged.empty());
@@ -624,7 +624,7 @@ TEST_F(DeviceIteratorTest, ImagesAreNormalised) {
         how.dtype = dtype;
         how.layout = layout;
         how.mean.assign(mean.begin(), mean.begin() + channels);
-        how.stddev.assign(stddev.begin(), stddev.begin() + channels);
+        how.std.assign(stddev.begin(), stddev.begin() + channels);
         auto it = Start(Images(5, channels).Batch(3), {.normalize = {{"image", how}}});
         TestStream stream(device_);
         int64_t first = 0;
@@ -760,10 +760,10 @@ TEST_F(DeviceIteratorTest, ImagesAreMixedWithTheRowBefore) {
     auto again = Start(ds, {.normalize = {{"image", how}}});
     DeviceBatch batch;
     ASSERT_OK(again->Next(&batch, stream.get()));
-    const auto state = again->State();
+    const auto state = again->StateDict();
     ASSERT_OK(state);
     auto resumed = Start(ds, {.normalize = {{"image", how}}});
-    ASSERT_OK(resumed->Load(*state));
+    ASSERT_OK(resumed->LoadStateDict(*state));
     const std::vector<ImagesRead> rest = Read(*resumed, stream);
     ASSERT_EQ(rest.size(), 2);
     EXPECT_EQ(rest[0].bytes, all[1].bytes);
@@ -783,8 +783,8 @@ TEST_F(DeviceIteratorTest, NormalizeThatCannotBeIsAnError) {
                  n.mean = {1, 2};
                }),
                kInvalidArgument, "mean has 2 values, the images have 3 channels");
-  EXPECT_FAILS(error([](Normalize& n) { n.stddev = {0}; }), kInvalidArgument,
-               "stddev has 0, a number above 0 is needed");
+  EXPECT_FAILS(error([](Normalize& n) { n.std = {0}; }), kInvalidArgument,
+               "std has 0, a number above 0 is needed");
   EXPECT_FAILS(error([](Normalize& n) { n.flip = 2; }), kInvalidArgument, "flip is 2");
   EXPECT_FAILS(error([](Normalize& n) {
                  n.mixing = Mixing::kMixup;

@@ -41,7 +41,7 @@ Dataset Rows(int n) {
   rows.columns[1].data = reinterpret_cast<char*>(kept->first.data());
   rows.columns[1].splits = kept->second.data();
   rows.memory = {kept};
-  return Dataset::Rows(rows);
+  return Dataset::FromArrays(rows);
 }
 
 // Shards of 60 records; removed when the process ends.
@@ -54,7 +54,7 @@ Dataset Shards() {
   auto writer = *DatasetWriter::Create(*ParseOutputSpec(path + "@2"), options);
   for (int i = 0; i < 60; ++i) FUZZ_EXPECT(writer->Write("record " + std::to_string(i)).ok());
   FUZZ_EXPECT(writer->Finish({}).ok());
-  return Dataset::Shards(path + "@2");
+  return Dataset::Read(path + "@2");
 }
 
 // All end, so that a place far behind their end is come to.
@@ -87,7 +87,7 @@ const std::vector<Dataset>& Chains() {
                  })
             .Batch(5),
         shards.Shuffle(7).Batch(9),
-        shards.InterleaveShards(2).Shard(1, 3).Repeat(2),
+        shards.Interleave(2).Shard(1, 3).Repeat(2),
         shards.Shuffle(5, 20)
             .Shard(1, 2)
             .FlatMap({{"n", DType::kInt64, {}}},
@@ -163,19 +163,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto it = Start(chain);
   const std::string text =
       data[0] & kText ? std::string(testing::View(data + 1, size - 1))
-                      : StateText(*it->State(), (data[0] & kMerged) != 0, data + 1, size - 1);
-  if (!it->Load(text).ok()) {
+                      : StateText(*it->StateDict(), (data[0] & kMerged) != 0, data + 1, size - 1);
+  if (!it->LoadStateDict(text).ok()) {
     Batch batch;
     (void)it->Next(&batch);
     return 0;
   }
-  const auto saved = it->State();
+  const auto saved = it->StateDict();
   FUZZ_EXPECT(saved.ok());
   const std::vector<std::string> expected = Follow(*it);
-  FUZZ_EXPECT(it->Load(*saved).ok());
+  FUZZ_EXPECT(it->LoadStateDict(*saved).ok());
   FUZZ_EXPECT(Follow(*it) == expected);
   const auto other = Start(chain);
-  FUZZ_EXPECT(other->Load(*saved).ok());
+  FUZZ_EXPECT(other->LoadStateDict(*saved).ok());
   FUZZ_EXPECT(Follow(*other) == expected);
   return 0;
 }

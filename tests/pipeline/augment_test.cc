@@ -88,10 +88,10 @@ TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
   auto it = ds.Start({.threads = 3});
   ASSERT_OK(it);
   EXPECT_EQ(Collect(**it, 24).size(), 24);
-  const auto state = (*it)->State();
+  const auto state = (*it)->StateDict();
   ASSERT_OK(state);
   auto resumed = ds.Start({.threads = 2});
-  ASSERT_OK((*resumed)->Load(*state));
+  ASSERT_OK((*resumed)->LoadStateDict(*state));
   EXPECT_EQ(Collect(**resumed), std::vector<Image>(all.begin() + 24, all.end()));
   // Another seed, another epoch: others.
   EXPECT_NE(Collect(Images(64).Augment("image", Everything(), 6).Batch(8)), all);
@@ -115,7 +115,7 @@ TEST(AugmentTest, StepsFollowEachOther) {
   auto it = ds.Batch(4).Start();
   Batch batch;
   ASSERT_OK((*it)->Next(&batch));
-  const Dataset rows = Dataset::Rows(batch);
+  const Dataset rows = Dataset::FromArrays(batch);
   EXPECT_NE(Collect(rows.Augment("image", {RandomInvert{.p = 1}})), plain);
   EXPECT_EQ(Collect(rows), plain);
   EXPECT_EQ(Collect(rows.Augment("image", {})), plain);

@@ -43,7 +43,7 @@ Dataset Source(const Json& s) {
                                        },
                                        {"value"});
   }
-  if (name == "shards") return Dataset::Shards(s[1].get<std::string>());
+  if (name == "shards") return Dataset::Read(s[1].get<std::string>());
   if (name == "concatenate") return Dataset::Concatenate(BuildAll(s[1]));
   if (name == "zip") return Dataset::Zip(BuildAll(s[1]));
   return Dataset::Interleave(BuildAll(s[1]), s[2], s[3]);
@@ -101,10 +101,10 @@ Dataset Step(const Dataset& ds, const Json& s) {
   if (name == "repeat") return ds.Repeat(s[1]);
   if (name == "enumerate") return ds.Enumerate("index", s[1]);
   if (name == "cache") return ds.Cache();
-  if (name == "cache_on_disk") return ds.CacheOnDisk(s[1].get<std::string>());
+  if (name == "cache_on_disk") return ds.Cache(s[1].get<std::string>());
   if (name == "snapshot") return ds.Snapshot(s[1].get<std::string>());
   if (name == "prefetch") return ds.Prefetch(s[1]);
-  if (name == "interleave_shards") return ds.InterleaveShards(s[1], s[2]);
+  if (name == "interleave_shards") return ds.Interleave(s[1].get<uint64_t>(), s[2].get<uint64_t>());
   if (name == "parse_all") return ds.ParseAll();
   if (name == "parse") return ds.Parse(Features(s[1]), Features(s[2]));
   std::cerr << "chain: no step " << name << "\n";

@@ -55,16 +55,16 @@ TEST(DatasetTest, CachesDeliverWhatWasMade) {
     std::vector<std::string> twice = once;
     twice.insert(twice.end(), once.begin(), once.end());
     EXPECT_EQ(Collect(ds.Cache().Repeat(2)), twice);
-    auto it = Start(ds.CacheOnDisk(folder.path()).Repeat(2));
+    auto it = Start(ds.Cache(folder.path()).Repeat(2));
     EXPECT_EQ(Collect(*it), twice);
     EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
   }
   // Random steps behind a cache go on.
   const std::vector<std::string> epochs = Collect(Noisy(Dataset::Range(0, 50).Cache()).Repeat(2));
   EXPECT_EQ(epochs, Collect(Noisy(Dataset::Range(0, 50)).Repeat(2)));
-  EXPECT_FAILS(FirstError(rows.CacheOnDisk(folder.path(), 10000)), kResourceExhausted,
+  EXPECT_FAILS(FirstError(rows.Cache(folder.path(), 10000)), kResourceExhausted,
                "shardfeed-cache: the elements take more than 10000 bytes");
-  EXPECT_FAILS(FirstError(rows.CacheOnDisk(folder / "none")), kNotFound, folder / "none");
+  EXPECT_FAILS(FirstError(rows.Cache(folder / "none")), kNotFound, folder / "none");
   EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
 }
 
@@ -92,10 +92,10 @@ TEST(DatasetTest, ASnapshotIsMadeOnce) {
   std::filesystem::remove(folder / "s");
   auto writing = Start(ds);
   Collect(*writing, 123);
-  const std::string state = *writing->State();
+  const std::string state = *writing->StateDict();
   folder.Write("s", testing::ReadBytes(folder / "s2"));
   auto reading = Start(ds);
-  ASSERT_OK(reading->Load(state));
+  ASSERT_OK(reading->LoadStateDict(state));
   EXPECT_EQ(Collect(*reading), std::vector(all.begin() + 123, all.end()));
   EXPECT_EQ(Collect(ds.Unbatch().Skip(500).Take(3)).size(), 3);
 }

@@ -43,14 +43,13 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
                                                       return absl::OkStatus();
                                                     })),
                kInternal, "column 'value' holds int64, not float32");
-  EXPECT_FAILS(
-      FirstError(Dataset::Range(0, 9).Batch(3).MapBatch({{"value", DType::kInt64, {}}},
-                                                        [](Batch& b) -> absl::Status {
-                                                          if (b.Values<int64_t>(0)[0] == 6)
-                                                            return absl::AbortedError("enough");
-                                                          return absl::OkStatus();
-                                                        })),
-      kAborted, "the batch that begins with element 6 of epoch 0: enough");
+  EXPECT_FAILS(FirstError(Dataset::Range(0, 9).Batch(3).Map({{"value", DType::kInt64, {}}},
+                                                            [](Batch& b) -> absl::Status {
+                                                              if (b.Values<int64_t>(0)[0] == 6)
+                                                                return absl::AbortedError("enough");
+                                                              return absl::OkStatus();
+                                                            })),
+               kAborted, "the batch that begins with element 6 of epoch 0: enough");
 }
 
 TEST(ErrorTest, MemoryThatIsNotThereIsNamed) {
@@ -93,7 +92,7 @@ TEST(ErrorTest, RowsAreCalledAsTheirSourceSays) {
   auto* values = reinterpret_cast<int64_t*>(rows.columns[0].data);
   std::iota(values, values + rows.rows, 0);
   const Dataset ds =
-      Dataset::Rows(rows, [](uint64_t row) { return "image " + std::to_string(10 * row); });
+      Dataset::FromArrays(rows, [](uint64_t row) { return "image " + std::to_string(10 * row); });
   const auto fail = [](RowContext& row) {
     return row.In<int64_t>(0)[0] == 3 ? absl::DataLossError("is black") : absl::OkStatus();
   };
@@ -155,7 +154,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.RejectionResample("value", {1}, {-1}), "initial_dist must have");
   fails(range.RejectionResample("value", {1}, {1, 1}), "has 1 classes, and initial_dist 2");
   fails(range.RejectionResample("value", {1, 1}, {1, 0}), "class 1 is wanted, but by initial_dist");
-  fails(range.Map({}, nullptr, {"x"}), "map: there is no column 'x'");
+  fails(range.Map({}, MapFn(), {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
   fails(range.Shuffle(1), "it needs a window");
@@ -177,9 +176,9 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(Dataset::Mix({range}, {1, 2}), "1 datasets take as many weights");
   fails(Dataset::Range(0, 1, 0), "the step must not be 0");
   fails(Dataset::Interleave({range}, 0), "at least 1");
-  fails(range.InterleaveShards(2), "only shards have an order of their own");
+  fails(range.Interleave(2), "only shards have an order of their own");
   fails(Ragged(range).PaddedBatch(2).Unbatch(), "padded to another length in each batch");
-  EXPECT_FAILS(Dataset::Shards("/nowhere/x@2").status(), kNotFound, "/nowhere");
+  EXPECT_FAILS(Dataset::Read("/nowhere/x@2").status(), kNotFound, "/nowhere");
 }
 
 TEST(IgnoreErrorsTest, RowsThatFailAreLeftOutAndCounted) {
@@ -223,7 +222,7 @@ TEST(IgnoreErrorsTest, TooManyAreAnErrorInItsPlace) {
     std::string state;
     uint64_t rows = 0;
     while (true) {
-      if (rows == 400) state = *it->State();
+      if (rows == 400) state = *it->StateDict();
       status = it->Next(&batch);
       if (!status.ok()) break;
       ++rows;
@@ -236,13 +235,13 @@ TEST(IgnoreErrorsTest, TooManyAreAnErrorInItsPlace) {
     EXPECT_FAILS(status, kDataLoss, message + "; the first one was element 49 of epoch 0");
     // A state has the counts.
     auto fresh = Start(ds);
-    ASSERT_OK(fresh->Load(state));
+    ASSERT_OK(fresh->LoadStateDict(state));
     for (rows = 400; status = fresh->Next(&batch), status.ok();) ++rows;
     EXPECT_EQ(rows, 549 - 10);
     EXPECT_FAILS(status, kDataLoss, message);
     // With another ceiling the run goes on from there.
     auto more = Start(Failing(Dataset::Range(0, 10000), 50, 49).IgnoreErrors({.share = 0.03}));
-    ASSERT_OK(more->Load(state));
+    ASSERT_OK(more->LoadStateDict(state));
     EXPECT_EQ(Collect(*more).size(), 9800 - 400);
   }
 }

@@ -78,7 +78,8 @@ TEST(DatasetTest, ShuffleOfAWindow) {
 TEST(DatasetTest, OutOfOrderDeliversAll) {
   const Dataset ds = Square(Dataset::Range(0, 20000)).Batch(16);
   EXPECT_THAT(Collect(*Start(ds, /*deterministic=*/false)), UnorderedElementsAreArray(Collect(ds)));
-  EXPECT_FAILS(Start(ds, false)->State().status(), kFailedPrecondition, "deterministic = false");
+  EXPECT_FAILS(Start(ds, false)->StateDict().status(), kFailedPrecondition,
+               "deterministic = false");
 }
 
 TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {

@@ -124,12 +124,12 @@ TEST(DatasetTest, PeekedElementsAreDeliveredByAdvance) {
     const size_t some = std::min<size_t>(ready.rows, 300);
     it->Advance(some);
     next += some;
-    const std::string state = *it->State();
+    const std::string state = *it->StateDict();
     Batch one;
     EXPECT_OK(it->Next(&one));
     if (one.empty()) break;
     EXPECT_EQ(one.Row<int64_t>(0, 0)[0], next);
-    EXPECT_OK(it->Load(state));
+    EXPECT_OK(it->LoadStateDict(state));
   }
   EXPECT_EQ(next, 2000);
   EXPECT_EQ(it->stats().rows, it->stats().elements);

@@ -170,14 +170,14 @@ TEST(RunTest, AForkedChildGoesOnByItself) {
     const pid_t child = ::fork();
     if (child == 0) {
       const bool same = Collect(*it, 60) == std::vector(all.begin() + at, all.begin() + at + 60);
-      const std::string state = *it->State();
+      const std::string state = *it->StateDict();
       it = nullptr;
       unused = nullptr;
       Batch batch;
       const bool refused = absl::IsFailedPrecondition(unordered->Next(&batch));
       unordered = nullptr;
       auto fresh = Start(ds);
-      const bool loaded = fresh->Load(state).ok() && Collect(*fresh, 1)[0] == all[at + 60];
+      const bool loaded = fresh->LoadStateDict(state).ok() && Collect(*fresh, 1)[0] == all[at + 60];
       ::_exit((same ? 0 : 1) + (refused ? 0 : 2) + (loaded ? 0 : 4));
     }
     int status = 0;

@@ -65,14 +65,14 @@ class ShardsTest : public ::testing::Test {
 TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
   const auto table = Examples(5);
   EXPECT_THAT(
-      Collect(Parsed(Dataset::Shards(table)).Batch(2)),
+      Collect(Parsed(Dataset::Read(table)).Batch(2)),
       ElementsAre(R"({"n":[0,1],"x":[[0.0,0.5],[1.0,0.5]]})",
                   R"({"n":[2,3],"x":[[2.0,0.5],[3.0,0.5]]})", R"({"n":[4],"x":[[4.0,0.5]]})"));
   // Features of any length, and bytes that point into the records.
   EXPECT_THAT(
-      Collect(Dataset::Shards(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
+      Collect(Dataset::Read(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
       ElementsAre(R"({"x":[0.0,0.5]})"));
-  EXPECT_EQ(Parsed(Dataset::Shards(table)).Batch(2).Text(), "shards(3 files).parse(n, x).batch(2)");
+  EXPECT_EQ(Parsed(Dataset::Read(table)).Batch(2).Text(), "read(3 files).parse(n, x).batch(2)");
 }
 
 TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
@@ -80,7 +80,7 @@ TEST_F(ShardsTest, BatchesOutliveTheRunAndTheRecipe) {
   {
     const auto table = Examples(5);
     const Dataset ds =
-        Dataset::Shards(table)
+        Dataset::Read(table)
             .Parse({{.name = "n", .dtype = DType::kInt64},
                     {.name = "text",
                      .dtype = DType::kBytes,
@@ -102,12 +102,12 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
     options.io = io;
     if (absl::IsUnavailable(MakeEngine({.kind = options.io}).status())) continue;
     const auto chains = [&](const auto& shards) {
-      const Dataset ds = Parsed(Dataset::Shards(shards, options));
+      const Dataset ds = Parsed(Dataset::Read(shards, options));
       return std::vector<Dataset>{
           ds.Batch(7),
           ds.Repeat(2).Batch(300),
-          Parsed(Dataset::Shards(shards, options).InterleaveShards(2).Shard(1, 2)).Batch(7),
-          Parsed(Dataset::Shards(shards, options).Shuffle(3).Repeat(2)).Batch(50),
+          Parsed(Dataset::Read(shards, options).Interleave(2).Shard(1, 2)).Batch(7),
+          Parsed(Dataset::Read(shards, options).Shuffle(3).Repeat(2)).Batch(50),
           ds.Map({}, [](RowContext&) { return absl::OkStatus(); }).Take(120),
           Dataset::Concatenate({ds, ds})};
     };
@@ -119,14 +119,14 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
         auto it = Start(chains(set)[i]);
         std::vector<std::string> some = Collect(*it, stop);
         // The state goes on in either run.
-        const auto state = it->State();
+        const auto state = it->StateDict();
         ASSERT_OK(state);
         for (std::string& element : Collect(*it)) some.push_back(std::move(element));
         ASSERT_EQ(some, all);
         for (const bool again : {false, true}) {
           if (again) std::filesystem::remove_all(folder_ / ".shardfeed");
           auto other = Start(again ? chains(set)[i] : indexed[i]);
-          ASSERT_OK(other->Load(*state));
+          ASSERT_OK(other->LoadStateDict(*state));
           ASSERT_EQ(Collect(*other), std::vector<std::string>(all.begin() + stop, all.end()));
         }
       }
@@ -134,23 +134,22 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
     }
   }
   std::filesystem::remove_all(folder_ / ".shardfeed");
-  EXPECT_EQ((*Parsed(Dataset::Shards(set)).table())->num_records(), 500);
+  EXPECT_EQ((*Parsed(Dataset::Read(set)).table())->num_records(), 500);
 }
 
 TEST_F(ShardsTest, UnindexedShardsOfARunThatIsLeft) {
   Examples(2000);
   for (uint64_t elements : {0, 1, 1000}) {
     std::filesystem::remove_all(folder_ / ".shardfeed");
-    auto it = Start(Parsed(Dataset::Shards(folder_ / "e@3")));
+    auto it = Start(Parsed(Dataset::Read(folder_ / "e@3")));
     EXPECT_EQ(Collect(*it, elements).size(), elements);
     it->Cancel();
   }
 }
 
 TEST_F(ShardsTest, ReadingIsAStageOfTheStatistics) {
-  auto it = *Parsed(Dataset::Shards(Examples(1000)))
-                 .Batch(10)
-                 .Start({.trace = std::make_shared<Trace>()});
+  auto it =
+      *Parsed(Dataset::Read(Examples(1000))).Batch(10).Start({.trace = std::make_shared<Trace>()});
   Collect(*it);
   const IteratorStats stats = it->stats();
   ASSERT_EQ(stats.stages.size(), 2);
@@ -166,17 +165,17 @@ TEST_F(ShardsTest, ReadingIsAStageOfTheStatistics) {
 TEST_F(ShardsTest, ErrorsNameTheRecord) {
   missing_ = 1234;
   const auto table = Examples(2000);
-  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table)).Batch(64)), kInvalidArgument,
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Read(table)).Batch(64)), kInvalidArgument,
                "e-00001-of-00003: record 568 at byte ");
-  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table).Shuffle(1)).Batch(64)), kInvalidArgument,
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Read(table).Shuffle(1)).Batch(64)), kInvalidArgument,
                "e-00001-of-00003: record 568 at byte ");
 }
 
 TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
   const auto table = Examples(1000);
-  const Dataset all = Dataset::Shards(table).Shuffle(7, OrderSpec::kAll);
+  const Dataset all = Dataset::Read(table).Shuffle(7, OrderSpec::kAll);
   const std::vector<std::string> global = Collect(Parsed(all));
-  EXPECT_THAT(global, UnorderedElementsAreArray(Collect(Parsed(Dataset::Shards(table)))));
+  EXPECT_THAT(global, UnorderedElementsAreArray(Collect(Parsed(Dataset::Read(table)))));
   for (uint64_t rank : {0, 1, 2, 3}) {
     const std::vector<std::string> mine = Collect(Parsed(all.Shard(rank, 4)));
     ASSERT_EQ(mine.size(), 250);
@@ -193,7 +192,7 @@ TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
 // Steps on rows run behind what repeats them, over batches of more than one epoch.
 TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
   const auto table = Examples(100);
-  const Dataset once = Noisy(Parsed(Dataset::Shards(table).Shuffle(7, 30)));
+  const Dataset once = Noisy(Parsed(Dataset::Read(table).Shuffle(7, 30)));
   const Dataset ds = Noisy(once.Repeat(3)).Batch(37);
   const std::vector<std::string> all = Collect(ds);
   ASSERT_EQ(all.size(), 9);
@@ -207,18 +206,17 @@ TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
   for (size_t at = 1; at < all.size(); ++at) {
     Collect(*it, 1);
     auto fresh = Start(ds);
-    ASSERT_OK(fresh->Load(*it->State()));
+    ASSERT_OK(fresh->LoadStateDict(*it->StateDict()));
     ASSERT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
   }
   // Empty shards in place of others would be cut ones.
   std::filesystem::remove_all(folder_ / ".shardfeed");
-  EXPECT_THAT(Collect(Noisy(Parsed(Dataset::Shards(Examples(0)))).Repeat().Batch(7)),
-              ElementsAre());
+  EXPECT_THAT(Collect(Noisy(Parsed(Dataset::Read(Examples(0)))).Repeat().Batch(7)), ElementsAre());
 }
 
 TEST_F(ShardsTest, StatesOfShuffledShards) {
   const auto table = Examples(1000);
-  const Dataset ds = Parsed(Dataset::Shards(table).Shuffle(7, 100).Repeat(2))
+  const Dataset ds = Parsed(Dataset::Read(table).Shuffle(7, 100).Repeat(2))
                          .Filter([](RowContext& row) { return row.In<int64_t>(0)[0] % 3 > 0; })
                          .Batch(16);
   const std::vector<std::string> all = Collect(ds);
@@ -226,23 +224,23 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
   for (size_t at = 10; at < all.size(); at += 10) {
     Collect(*it, 10);
     auto fresh = Start(ds);
-    ASSERT_OK(fresh->Load(*it->State()));
+    ASSERT_OK(fresh->LoadStateDict(*it->StateDict()));
     ASSERT_EQ(Collect(*fresh, 3),
               std::vector(all.begin() + at, all.begin() + std::min(at + 3, all.size())));
   }
   // Of one rank, it serves any number of ranks, of which each has other batches.
-  const Dataset chain = Parsed(Dataset::Shards(table).Shuffle(7, 100));
+  const Dataset chain = Parsed(Dataset::Read(table).Shuffle(7, 100));
   const std::vector<std::string> global = Collect(chain);
   const auto rank = [&](uint64_t r, uint64_t w) {
     ReaderOptions options;
     options.batch = 20 / w;
-    return Parsed(Dataset::Shards(table, options).Shuffle(7, 100).Shard(r, w));
+    return Parsed(Dataset::Read(table, options).Shuffle(7, 100).Shard(r, w));
   };
   auto one = Start(rank(1, 2));
   Collect(*one, 100);  // each of two: 200 in all
   for (uint64_t r : {0, 1, 2, 3, 4}) {
     auto of_five = Start(rank(r, 5));
-    ASSERT_OK(of_five->Load(*one->State()));
+    ASSERT_OK(of_five->LoadStateDict(*one->StateDict()));
     EXPECT_EQ(Collect(*of_five, 1)[0], global[200 + r]);
   }
 }
@@ -250,12 +248,12 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
 TEST_F(ShardsTest, ParsedFeaturesAndReadersAreInTheFingerprint) {
   const auto table = Examples(20);
   const auto parse = [&](FeatureSpec feature) {
-    return Dataset::Shards(table).Parse({std::move(feature)});
+    return Dataset::Read(table).Parse({std::move(feature)});
   };
   const auto read = [&](const std::function<void(ReaderOptions&)>& change) {
     ReaderOptions options;
     change(options);
-    return Dataset::Shards(table, options);
+    return Dataset::Read(table, options);
   };
   std::map<uint64_t, int> seen;
   int number = 0;
@@ -281,10 +279,10 @@ TEST_F(ShardsTest, ParsedFeaturesAndReadersAreInTheFingerprint) {
            read([](ReaderOptions& o) {
              o.records = {{0, 10}, {10, 10}};
            }),
-           Dataset::Shards(table).Shuffle(1),
-           Dataset::Shards(table).Shuffle(2),
-           Dataset::Shards(table).Shuffle(1, 10),
-           Dataset::Shards(table).InterleaveShards(2),
+           Dataset::Read(table).Shuffle(1),
+           Dataset::Read(table).Shuffle(2),
+           Dataset::Read(table).Shuffle(1, 10),
+           Dataset::Read(table).Interleave(2),
        }) {
     ASSERT_OK(ds.status());
     const auto [at, added] = seen.emplace(*ds.Fingerprint(), number);
@@ -302,7 +300,7 @@ TEST_F(ShardsTest, OtherRanksShareOutWhatIsLeft) {
       ReaderOptions options;
       options.batch = batch;
       options.end = end;
-      return Parsed(Dataset::Shards(table, options).Shuffle(3, 100).Shard(rank, world))
+      return Parsed(Dataset::Read(table, options).Shuffle(3, 100).Shard(rank, world))
           .Select({"n"})
           .Batch(batch);
     };
@@ -317,7 +315,7 @@ TEST_F(ShardsTest, OtherRanksShareOutWhatIsLeft) {
       for (uint64_t rank = 0; rank < world; ++rank) {
         auto it = Start(chain(rank, world, batch));
         if (!state.empty()) {
-          ASSERT_OK(it->Load(state));
+          ASSERT_OK(it->LoadStateDict(state));
         }
         Batch rows;
         uint64_t count = 0;
@@ -327,7 +325,7 @@ TEST_F(ShardsTest, OtherRanksShareOutWhatIsLeft) {
           ++count;
         }
         counts.push_back(count);
-        states.push_back(*it->State());
+        states.push_back(*it->StateDict());
       }
       EXPECT_THAT(counts, Each(counts[0])) << world;
       EXPECT_THAT(states, Each(states[0])) << world;
@@ -347,7 +345,7 @@ TEST_F(ShardsTest, AShardBehindOtherStepsSharesOutWhatIsLeft) {
   const auto table = Examples(1000);
   const auto even = [](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; };
   const auto chain = [&](uint64_t rank, uint64_t world) {
-    return Parsed(Dataset::Shards(table).Shuffle(3, 100)).Filter(even).Shard(rank, world).Batch(3);
+    return Parsed(Dataset::Read(table).Shuffle(3, 100)).Filter(even).Shard(rank, world).Batch(3);
   };
   std::map<int64_t, int> seen;
   std::string state;
@@ -357,13 +355,13 @@ TEST_F(ShardsTest, AShardBehindOtherStepsSharesOutWhatIsLeft) {
     for (uint64_t rank = 0; rank < world; ++rank) {
       auto it = Start(chain(rank, world));
       if (!state.empty()) {
-        ASSERT_OK(it->Load(state));
+        ASSERT_OK(it->LoadStateDict(state));
       }
       Batch rows;
       for (uint64_t n = 0; n < batches && it->Next(&rows).ok() && !rows.empty(); ++n) {
         for (size_t i = 0; i < rows.rows; ++i) ++seen[rows.Row<int64_t>(0, i)[0]];
       }
-      last = *it->State();
+      last = *it->StateDict();
     }
     state = last;
   }
@@ -419,14 +417,14 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
        }) {
     SCOPED_TRACE(name);
     const auto chain = [&](uint64_t rank, uint64_t world) {
-      return steps(Parsed(Dataset::Shards(table).Shard(rank, world))).Batch(4);
+      return steps(Parsed(Dataset::Read(table).Shard(rank, world))).Batch(4);
     };
     auto it = Start(chain(0, 2));
     Collect(*it, 3);
-    const std::string state = *it->State();
-    ASSERT_OK(Start(chain(0, 2))->Load(state));
+    const std::string state = *it->StateDict();
+    ASSERT_OK(Start(chain(0, 2))->LoadStateDict(state));
     for (const auto& [rank, world] : {std::pair(1, 2), std::pair(0, 1), std::pair(0, 3)}) {
-      EXPECT_FAILS(Start(chain(rank, world))->Load(state), kFailedPrecondition,
+      EXPECT_FAILS(Start(chain(rank, world))->LoadStateDict(state), kFailedPrecondition,
                    fmt::format("rank {} of {}: the ranks of this chain advance unevenly, for it "
                                "has '{}'",
                                rank, world, name));
@@ -436,7 +434,7 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
 
 TEST_F(ShardsTest, APartOfAPartIsOne) {
   const auto table = Examples(120);
-  const Dataset ds = Dataset::Shards(table);
+  const Dataset ds = Dataset::Read(table);
   for (uint64_t r = 0; r < 2; ++r) {
     for (uint64_t q = 0; q < 3; ++q) {
       EXPECT_EQ(Collect(Parsed(ds.Shard(r, 2).Shard(q, 3))),
@@ -447,7 +445,7 @@ TEST_F(ShardsTest, APartOfAPartIsOne) {
 
 TEST_F(ShardsTest, EveryRepetitionHasAnOrderOfItsOwn) {
   const auto table = Examples(100);
-  const Dataset shuffled = Dataset::Shards(table).Shuffle(1);
+  const Dataset shuffled = Dataset::Read(table).Shuffle(1);
   for (const Dataset& ds :
        {Parsed(shuffled.Repeat(2).Repeat(3)), Parsed(shuffled).Repeat(2).Repeat(3),
         Parsed(shuffled.Repeat(2).Take(200).Repeat(3))}) {
@@ -460,14 +458,14 @@ TEST_F(ShardsTest, EveryRepetitionHasAnOrderOfItsOwn) {
     EXPECT_EQ(orders.size(), 6);
   }
   // A run may begin in any epoch, and a state knows which.
-  const Dataset once = Noisy(Parsed(Dataset::Shards(table).Shuffle(1))).Batch(10);
+  const Dataset once = Noisy(Parsed(Dataset::Read(table).Shuffle(1))).Batch(10);
   const std::vector<std::string> three = Collect(once.Repeat(3));
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
     const auto it = once.Start({.epoch = epoch});
     ASSERT_OK(it);
     std::vector<std::string> some = Collect(**it, 4);
     auto other = Start(once);
-    ASSERT_OK(other->Load(*(*it)->State()));
+    ASSERT_OK(other->LoadStateDict(*(*it)->StateDict()));
     EXPECT_EQ(other->epoch(), epoch);
     for (std::string& element : Collect(*other)) some.push_back(std::move(element));
     EXPECT_EQ(some, std::vector(three.begin() + 10 * epoch, three.begin() + 10 * (epoch + 1)));
@@ -476,7 +474,7 @@ TEST_F(ShardsTest, EveryRepetitionHasAnOrderOfItsOwn) {
 
 TEST_F(ShardsTest, SourcesAreSharedOutInFrontOfWhatDoesNotCount) {
   const auto table = Examples(120);
-  const Dataset rows = Parsed(Dataset::Shards(table));
+  const Dataset rows = Parsed(Dataset::Read(table));
   const auto all = [](const Dataset& ds) {
     std::vector<std::string> found;
     for (uint64_t rank = 0; rank < 3; ++rank) {
@@ -488,16 +486,16 @@ TEST_F(ShardsTest, SourcesAreSharedOutInFrontOfWhatDoesNotCount) {
   EXPECT_THAT(all(rows.Take(10)), UnorderedElementsAreArray(Collect(rows.Take(10))));
   EXPECT_THAT(all(rows.Skip(10)), UnorderedElementsAreArray(Collect(rows.Skip(10))));
   EXPECT_THAT(all(rows.Enumerate()), UnorderedElementsAreArray(Collect(rows.Enumerate())));
-  EXPECT_EQ(rows.Batch(4).ShardSources(1, 3).Text(), "shards(3 files).parse(n, x).batch(4)");
+  EXPECT_EQ(rows.Batch(4).ShardSources(1, 3).Text(), "read(3 files).parse(n, x).batch(4)");
   EXPECT_EQ(rows.Take(10).Batch(4).ShardSources(1, 3).Text(),
-            "shards(3 files).parse(n, x).take(10).shard(1, 3).batch(4)");
+            "read(3 files).parse(n, x).take(10).shard(1, 3).batch(4)");
   EXPECT_FAILS(rows.Shard(0, 2).ShardSources(0, 3).status(), kInvalidArgument,
                "the chain takes a rank's part already");
 }
 
 TEST_F(ShardsTest, LengthsAreKnownWhereTheyCanBe) {
   const auto table = Examples(100);
-  const Dataset ds = Dataset::Shards(table);
+  const Dataset ds = Dataset::Read(table);
   const auto elements = [](const Dataset& chain) {
     uint64_t count = 0;
     auto it = Start(chain);
@@ -522,10 +520,10 @@ TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   std::string shard = testing::ReadBytes(folder_ / "e-00001-of-00003");
   shard[shard.size() / 2] ^= 1;
   folder_.Write("e-00001-of-00003", shard);
-  EXPECT_FAILS(FirstError(Parsed(Dataset::Shards(table))), kDataLoss, "e-00001-of-00003: record");
+  EXPECT_FAILS(FirstError(Parsed(Dataset::Read(table))), kDataLoss, "e-00001-of-00003: record");
   ReaderOptions options;
   options.damage.skip = true;
-  const Dataset ds = Parsed(Dataset::Shards(table, options));
+  const Dataset ds = Parsed(Dataset::Read(table, options));
   auto it = Start(ds.Batch(10));
   size_t row = 0;
   size_t damaged = 0;
@@ -555,7 +553,7 @@ TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   EXPECT_EQ(batch.Row<std::string_view>(2, batch.damaged[0])[0], "");
   // A row that comes later is the one that was parsed.
   const std::vector<std::string> ragged =
-      Collect(Dataset::Shards(table, options).Parse({{.name = "x", .layout = Layout::kRagged}}));
+      Collect(Dataset::Read(table, options).Parse({{.name = "x", .layout = Layout::kRagged}}));
   EXPECT_EQ(ragged[49], R"({"x":[]})");
   EXPECT_EQ(ragged[50], R"({"x":[50.0,0.5]})");
 }
@@ -574,7 +572,7 @@ TEST_F(ShardsTest, SequencesWithStepsOfVaryingLength) {
   }
   folder_.Write("s-00000-of-00001", shard);
   const Dataset ds =
-      Dataset::Shards(folder_ / "s@1")
+      Dataset::Read(folder_ / "s@1")
           .Parse({{.name = "n", .dtype = DType::kInt64}}, {{.name = "steps",
                                                             .dtype = DType::kInt64,
                                                             .layout = Layout::kRagged,

@@ -69,7 +69,7 @@ std::vector<std::pair<std::string, Dataset>> Chains() {
       {"mix", mixed.Batch(9)},
       {"shard", rows.Shard(1, 3).Enumerate().Batch(8)},
       {"cache", Noisy(rows.Shuffle(8, 90).Batch(20).Cache().Unbatch()).Repeat(2).Batch(30)},
-      {"cache on disk", rows.CacheOnDisk(::testing::TempDir()).Repeat(2).Batch(30)},
+      {"cache on disk", rows.Cache(::testing::TempDir()).Repeat(2).Batch(30)},
       {"generator", Dataset::FromGenerator(counting, {{"value", DType::kInt64, {}}}).Batch(10)},
       {"flat_map", rows.FlatMap({{"n", DType::kInt64, {}}},
                                 [](const Batch& in, size_t row, RowEmitter& out) {
@@ -133,13 +133,13 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
     for (size_t step : {0, 1, 3, 8, 20}) {
       const std::vector<std::string> part = Collect(*it, step);
       at += part.size();
-      const absl::StatusOr<std::string> state = it->State();
+      const absl::StatusOr<std::string> state = it->StateDict();
       ASSERT_OK(state);
       EXPECT_LT(state->size(), 2000) << *state;
       // In a new run, and in one that stands somewhere else; and saved again at once.
       auto fresh = Start(ds);
-      ASSERT_OK(fresh->Load(*state));
-      ASSERT_OK(other->Load(*fresh->State()));
+      ASSERT_OK(fresh->LoadStateDict(*state));
+      ASSERT_OK(other->LoadStateDict(*fresh->StateDict()));
       EXPECT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
       EXPECT_EQ(Collect(*other, 2),
                 std::vector(all.begin() + at, all.begin() + std::min(at + 2, all.size())));
@@ -150,22 +150,24 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
 TEST(StateTest, WrongStatesAreRefused) {
   auto it = Start(Dataset::Range(0, 10).Batch(2));
   auto other = Start(Dataset::Range(0, 11).Batch(2));
-  EXPECT_FAILS(other->Load(*it->State()), kFailedPrecondition,
+  EXPECT_FAILS(other->LoadStateDict(*it->StateDict()), kFailedPrecondition,
                "the state belongs to another chain or other data");
-  EXPECT_FAILS(it->Load("hello"), kInvalidArgument, "not the state of a pipeline of shardfeed");
-  std::string state = *it->State();
+  EXPECT_FAILS(it->LoadStateDict("hello"), kInvalidArgument,
+               "not the state of a pipeline of shardfeed");
+  std::string state = *it->StateDict();
   state.replace(state.find("\"version\":2"), 11, "\"version\":9");
-  EXPECT_FAILS(it->Load(state), kInvalidArgument, "of version 9; this shardfeed reads version 2");
-  state = *it->State();
+  EXPECT_FAILS(it->LoadStateDict(state), kInvalidArgument,
+               "of version 9; this shardfeed reads version 2");
+  state = *it->StateDict();
   state.replace(state.find("\"place\":["), 9, "\"place\":[1,2,3,4,5,");
-  EXPECT_FAILS(it->Load(state), kInvalidArgument, "too long");
+  EXPECT_FAILS(it->LoadStateDict(state), kInvalidArgument, "too long");
   for (const auto& [from, to] :
        {std::pair("\"place\":[", "\"place\":[-1,"), std::pair("\"place\":[", "\"place\":[0.5,"),
         std::pair("\"epoch\":", "\"epoch\":-"), std::pair("\"epoch\":0", "\"epoch\":\"0\""),
         std::pair("\"epoch\":0", "\"epoch\":0,\"ranks\":[true]")}) {
-    state = *it->State();
+    state = *it->StateDict();
     state.replace(state.find(from), std::strlen(from), to);
-    EXPECT_FAILS(it->Load(state), kInvalidArgument, "the state is damaged");
+    EXPECT_FAILS(it->LoadStateDict(state), kInvalidArgument, "the state is damaged");
   }
 }
 
@@ -232,7 +234,7 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
     const std::vector<std::string> all = Collect(*it);
     it = Start(ds);
     Collect(*it, 3);
-    std::string state = *it->State();
+    std::string state = *it->StateDict();
     const size_t at = state.find("\"place\":");
     const auto known = golden.find(name);
     ASSERT_TRUE(known != golden.end() && known->second.fingerprint == *ds.Fingerprint())
@@ -240,7 +242,7 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
                        state.substr(at));
     // One of several texts that mean this place.
     state.replace(at, std::string::npos, known->second.place);
-    ASSERT_OK(it->Load(state));
+    ASSERT_OK(it->LoadStateDict(state));
     EXPECT_EQ(Collect(*it), std::vector(all.begin() + 3, all.end()));
   }
 }
@@ -260,9 +262,9 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
     auto* const copied = reinterpret_cast<int64_t*>(other.columns[0].data);
     copied[0] = 7;
     copied[1] = last;
-    return Dataset::Rows(other);
+    return Dataset::FromArrays(other);
   };
-  EXPECT_EQ(*copy(7).Fingerprint(), *Dataset::Rows(two).Fingerprint());
+  EXPECT_EQ(*copy(7).Fingerprint(), *Dataset::FromArrays(two).Fingerprint());
   const std::vector<Dataset> different = {
       copy(7),
       copy(8),
@@ -353,10 +355,10 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
 
 // Loads the state of `it` with another place.
 absl::Status LoadPlace(Iterator& it, const std::string& place) {
-  std::string state = *it.State();
+  std::string state = *it.StateDict();
   const size_t begin = state.find("\"place\":[") + 9;
   state.replace(begin, state.find(']', begin) - begin, place);
-  return it.Load(state);
+  return it.LoadStateDict(state);
 }
 
 TEST(StateTest, PlacesThatNoChainSavesAreRefused) {
@@ -429,13 +431,13 @@ TEST(StateTest, LoadDropsWhatAnErrorLeftBehind) {
       });
   for (const Dataset& ds : {rows.Batch(300), rows.BatchByLength("values", 1200)}) {
     auto it = Start(ds);
-    const std::string begin = *it->State();
+    const std::string begin = *it->StateDict();
     const std::vector<std::string> first = Collect(*it, 1);
     absl::Status status;
     Batch batch;
     while (status.ok()) status = it->Next(&batch);
     EXPECT_FAILS(status, kDataLoss, "returned");
-    ASSERT_OK(it->Load(begin));
+    ASSERT_OK(it->LoadStateDict(begin));
     EXPECT_EQ(Collect(*it, 1), first);
   }
 }

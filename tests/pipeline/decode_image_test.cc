@@ -121,11 +121,11 @@ TEST(DecodeImageTest, RandomCropsDifferFromEpochToEpochAndRepeatAfterLoad) {
   ASSERT_OK(it);
   Batch batch;
   for (int i = 0; i < 5; ++i) ASSERT_OK((*it)->Next(&batch));
-  const absl::StatusOr<std::string> state = (*it)->State();
+  const absl::StatusOr<std::string> state = (*it)->StateDict();
   ASSERT_OK(state);
   absl::StatusOr<std::unique_ptr<Iterator>> again = ds.Start({.threads = 3});
   ASSERT_OK(again);
-  ASSERT_OK((*again)->Load(*state));
+  ASSERT_OK((*again)->LoadStateDict(*state));
   ASSERT_OK((*again)->Next(&batch));
   const auto pixels = batch.Values<uint8_t>(batch.Find("image"));
   EXPECT_TRUE(std::equal(pixels.begin(), pixels.end(), all.begin() + 5 * 5 * 16 * 12 * 3));

@@ -174,7 +174,7 @@ TEST(MixUpTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
     EXPECT_EQ(Values<uint8_t>(batch, 0), all[i]);
   }
   auto resumed = ds.Start({.threads = 2});
-  ASSERT_OK((*resumed)->Load(*(*it)->State()));
+  ASSERT_OK((*resumed)->LoadStateDict(*(*it)->StateDict()));
   for (size_t i = 6; i < 10; ++i) {
     Batch batch;
     ASSERT_OK((*resumed)->Next(&batch));

@@ -73,7 +73,7 @@ TEST(LeftoverTest, ReadersShareOutWhatIsLeftAndThenTheRest) {
           ReadBlock block;
           for (uint64_t n = 0;; ++n) {
             // Stopped and resumed now and then, by as many ranks.
-            if (n % 7 == 6) ASSERT_OK(reader->LoadState(*reader->SaveState()));
+            if (n % 7 == 6) ASSERT_OK(reader->LoadStateDict(*reader->StateDict()));
             ASSERT_OK(reader->Next(&block));
             if (block.records.empty()) break;
             in_first += block.epoch == 1 ? block.records.size() : 0;

@@ -505,7 +505,7 @@ TEST_F(ReaderTest, ResumesAnywhereOnAnyNumberOfRanks) {
       const auto first = MakeReader(table, options);
       const auto before = Drain(*first, stop);
       ASSERT_OK(before);
-      const auto state = first->SaveState();
+      const auto state = first->StateDict();
       ASSERT_OK(state);
       EXPECT_LT(state->size(), 300);
       for (uint64_t world : {1, 2, 3}) {
@@ -516,7 +516,7 @@ TEST_F(ReaderTest, ResumesAnywhereOnAnyNumberOfRanks) {
           other.rank = rank;
           other.batch = 12 / world;
           const auto second = MakeReader(table, other);
-          ASSERT_OK(second->LoadState(*state));
+          ASSERT_OK(second->LoadStateDict(*state));
           const auto after = Drain(*second);
           ASSERT_OK(after);
           for (size_t i = 0; i < after->records.size(); ++i) {
@@ -537,32 +537,32 @@ TEST_F(ReaderTest, StatesOfOtherThingsAreRefused) {
   const auto table = OpenTable(WriteShards(folder_, {20, 20}));
   ReaderOptions options;
   const auto reader = MakeReader(table, options);
-  const std::string state = *reader->SaveState();
+  const std::string state = *reader->StateDict();
   options.order.kind = OrderSpec::Kind::kShuffle;
-  EXPECT_FAILS(MakeReader(table, options)->LoadState(state), kFailedPrecondition,
+  EXPECT_FAILS(MakeReader(table, options)->LoadStateDict(state), kFailedPrecondition,
                "the state belongs to another order: it was saved for sequential, this reader has "
                "shuffle(seed=0");
   for (const char* bad : {"", "{", "[]", "{}", R"({"format": "shardfeed reader state"})"}) {
-    EXPECT_FAILS(reader->LoadState(bad), kInvalidArgument, "not the state of a reader");
+    EXPECT_FAILS(reader->LoadStateDict(bad), kInvalidArgument, "not the state of a reader");
   }
   std::string later = state;
   later.replace(later.find("\"version\":2"), 11, "\"version\":9");
-  EXPECT_FAILS(reader->LoadState(later), kInvalidArgument, "version 9; this shardfeed reads");
+  EXPECT_FAILS(reader->LoadStateDict(later), kInvalidArgument, "version 9; this shardfeed reads");
   for (const char* bad : {"\"from\":1", "\"batch\":0", "\"world\":0", "\"world\":99999999999",
                           "\"position\":9223372036854775808"}) {
     std::string damaged = state;
     const std::string_view name(bad, std::strchr(bad, ':') + 1 - bad);
     const size_t at = damaged.find(name);
     damaged.replace(at, damaged.find_first_of(",}", at) - at, bad);
-    EXPECT_FAILS(reader->LoadState(damaged), kInvalidArgument, "the state is damaged");
+    EXPECT_FAILS(reader->LoadStateDict(damaged), kInvalidArgument, "the state is damaged");
   }
   TestFolder other;
   const auto other_table = OpenTable(WriteShards(other, {20, 21}));
-  EXPECT_FAILS(MakeReader(other_table, ReaderOptions())->LoadState(state), kFailedPrecondition,
+  EXPECT_FAILS(MakeReader(other_table, ReaderOptions())->LoadStateDict(state), kFailedPrecondition,
                "the state belongs to other data");
   ReaderOptions any;
   any.deterministic = false;
-  EXPECT_FAILS(MakeReader(table, any)->SaveState(), kFailedPrecondition, "deterministic = false");
+  EXPECT_FAILS(MakeReader(table, any)->StateDict(), kFailedPrecondition, "deterministic = false");
 }
 
 TEST_F(ReaderTest, SeekGoesAnywhere) {

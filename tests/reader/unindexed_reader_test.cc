@@ -104,7 +104,7 @@ TEST_F(UnindexedReaderTest, GoesOnWhereTheWalkEnds) {
       std::vector<std::string> all = Drain(*unindexed, stop);
       const auto indexed = unindexed->Indexed();
       ASSERT_OK(indexed);
-      ASSERT_OK((*indexed)->SaveState());
+      ASSERT_OK((*indexed)->StateDict());
       for (const std::string& more : Drain(*unindexed)) all.push_back(more);
       ASSERT_EQ(all, expected);
     }

@@ -5,14 +5,14 @@
 
 namespace shardfeed {
 
-Dataset Dataset::Rows(const shardfeed::Batch& rows,
-                      std::function<std::string(uint64_t row)> describe) {
+Dataset Dataset::FromArrays(const shardfeed::Batch& rows,
+                            std::function<std::string(uint64_t row)> describe) {
   if (rows.spec == nullptr) {
-    return Dataset(absl::InvalidArgumentError("rows: a batch without a spec"));
+    return Dataset(absl::InvalidArgumentError("from_arrays: a batch without a spec"));
   }
   Step step;
-  step.name = "rows";
-  step.text = fmt::format("rows({})", rows.rows);
+  step.name = "rows";  // as fingerprints have it
+  step.text = fmt::format("from_arrays({} rows)", rows.rows);
   step.data_identity = [rows](Identity* identity) {
     identity->Add("rows", rows.rows).Add("values", DigestOf(rows));
     return absl::OkStatus();

@@ -6,29 +6,29 @@
 
 namespace shardfeed {
 
-Dataset Dataset::Shards(const std::string& spec, ReaderOptions options) {
+Dataset Dataset::Read(const std::string& spec, ReaderOptions options) {
   absl::StatusOr<ShardSet> set = ResolveSpec(spec);
   if (!set.ok()) return Dataset(set.status());
-  return Shards(*set, std::move(options));
+  return Read(*set, std::move(options));
 }
 
-Dataset Dataset::Shards(const ShardSet& set, ReaderOptions options) {
+Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   ShardTableOptions opening;
   opening.salvage = options.damage.skip && options.check == CrcCheck::kAll;
   absl::StatusOr<std::shared_ptr<LazyShardTable>> table =
       LazyShardTable::Open(set, std::move(opening));
   if (!table.ok()) return Dataset(table.status());
-  return Shards(*std::move(table), std::move(options));
+  return Read(*std::move(table), std::move(options));
 }
 
-Dataset Dataset::Shards(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
-  return Shards(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
+Dataset Dataset::Read(std::shared_ptr<const ShardTable> table, ReaderOptions options) {
+  return Read(std::make_shared<LazyShardTable>(std::move(table)), std::move(options));
 }
 
-Dataset Dataset::Shards(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
+Dataset Dataset::Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
   Step step;
-  step.name = "shards";
-  step.text = fmt::format("shards({} files)", table->num_shards());
+  step.name = "shards";  // as fingerprints have it
+  step.text = fmt::format("read({} files)", table->num_shards());
   step.spec = RecordSpec();
   // Its identity is that of the records and of their order: see FingerprintOf.
   step.work = ShardsWork{std::move(table), std::move(options)};
