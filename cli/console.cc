@@ -4,12 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "cli/units.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "io/thread.h"
 
 namespace shardfeed {
@@ -36,8 +39,19 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
+std::string ErrorText(const absl::Status& status) {
+  std::string text(status.message());
+  if (const std::optional<Remedy> remedy = RemedyOf(status)) {
+    std::string flag = remedy->option;
+    std::ranges::replace(flag, '_', '-');
+    if (!remedy->value.empty()) flag += " " + remedy->value;
+    text += fmt::format("; pass --{} to {}", flag, remedy->purpose);
+  }
+  return text;
+}
+
 int ReportError(const absl::Status& status) {
-  fmt::print(stderr, "shardfeed: {}\n", OneLine(std::string(status.message())));
+  fmt::print(stderr, "shardfeed: {}\n", OneLine(ErrorText(status)));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;

@@ -34,6 +34,9 @@ struct CommandOptions {
 // files hold any bytes), is written as \n or \x1b.
 std::string OneLine(std::string_view text);
 
+// The error's message and, where an option helps, which one: "...; pass --overwrite to replace it".
+std::string ErrorText(const absl::Status& status);
+
 // Prints "shardfeed: MESSAGE" to standard error and returns the exit status that fits.
 int ReportError(const absl::Status& status);
 

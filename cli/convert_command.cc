@@ -14,6 +14,7 @@
 #include "convert/input/path_globs.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "io/remedy.h"
 #include "nlohmann/json.hpp"
 #include "shard/skipped_records.h"
 #include "shard/tfds_info.h"
@@ -189,7 +190,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   std::unique_ptr<StandardInput> input;
   const auto report_error = [&input](const absl::Status& status) {
     if (input == nullptr) return ReportError(status);
-    return ReportError(absl::Status(status.code(), input->WithName(std::string(status.message()))));
+    return ReportError(WithMessage(status, input->WithName(std::string(status.message()))));
   };
   absl::StatusOr<std::vector<std::string>> paths =
       FindSources(kind, std::move(sources), spec->directory, options, input);

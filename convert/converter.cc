@@ -12,6 +12,7 @@
 #include "convert/items/item_selection.h"
 #include "convert/items/item_shuffler.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -155,10 +156,11 @@ absl::Status Output::LookForComplete() {
   if (manifest->made_by != options_.made_by || manifest->suffix != spec_.suffix ||
       manifest->compression != options_.encode.compression ||
       manifest->shards.size() != spec_.count.value_or(manifest->shards.size())) {
-    return absl::AlreadyExistsError(
-        fmt::format("{}: there is a dataset of this name, made in another way, so there is nothing "
-                    "to resume; --overwrite replaces it",
-                    path));
+    return WithRemedy(
+        absl::AlreadyExistsError(fmt::format("{}: there is a dataset of this name, made in another "
+                                             "way, so there is nothing to resume",
+                                             path)),
+        {"overwrite", "", "replace it"});
   }
   complete_ = *std::move(manifest);
   staging_->Keep(false);

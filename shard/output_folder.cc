@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "io/errno_status.h"
+#include "io/remedy.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -55,10 +56,11 @@ absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
         status = type == fs::file_type::directory
                      ? absl::FailedPreconditionError(fmt::format(
                            "{}: a folder stands where an index is to be; move it away", path))
-                     : absl::AlreadyExistsError(fmt::format(
-                           "{}: a link, or something else that is no file, stands where an index "
-                           "is to be; remove it, or replace it with --overwrite",
-                           path));
+                     : WithRemedy(absl::AlreadyExistsError(fmt::format(
+                                      "{}: a link, or something else that is no file, stands where "
+                                      "an index is to be; remove it",
+                                      path)),
+                                  {"overwrite", "", "replace it"});
       });
   if (!listed.ok() && !absl::IsNotFound(listed)) return listed;
   return status;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "tfrecord/detect.h"
 
 namespace shardfeed {
@@ -13,7 +14,7 @@ absl::Status WithPath(const absl::Status& status, const std::string& path) {
   const std::string message(status.message());
   // Errors of reading the file name it already.
   if (message.starts_with(path)) return status;
-  return absl::Status(status.code(), fmt::format("{}: {}", path, message));
+  return WithMessage(status, fmt::format("{}: {}", path, message));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "io/output_file.h"
+#include "io/remedy.h"
 #include "shard/names.h"
 #include "tfrecord/crc32c.h"
 
@@ -307,8 +308,8 @@ absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
   }
   status = RollForward(plan, sync);
   if (status.ok()) return status;
-  return absl::Status(
-      status.code(),
+  return WithMessage(
+      status,
       fmt::format("{}; the new dataset is complete, and the next command that uses {} moves the "
                   "rest of it into place",
                   std::string(status.message()),
@@ -330,11 +331,13 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
     if (size.ok() && !size->has_value()) size = SizeOf(in_place(i));
     if (!size.ok()) return size.status();
     if (*size == plan.shard_bytes[i]) continue;
-    return absl::DataLossError(fmt::format(
-        "{}: shard {} of the new dataset was lost: expected {} bytes, found {}; write the dataset "
-        "again with --overwrite, or remove this file to go back to the shards that are in place",
-        CommitPath(directory_, stem_), i, plan.shard_bytes[i],
-        size->has_value() ? fmt::format("{}", **size) : "no file"));
+    return WithRemedy(
+        absl::DataLossError(fmt::format("{}: shard {} of the new dataset was lost: expected {} "
+                                        "bytes, found {}; remove this file "
+                                        "to go back to the shards that are in place",
+                                        CommitPath(directory_, stem_), i, plan.shard_bytes[i],
+                                        size->has_value() ? fmt::format("{}", **size) : "no file")),
+        {"overwrite", "", "write the dataset again instead"});
   }
   const std::string staged_manifest = fmt::format("{}/{}", path_, kManifest);
   const std::string manifest = ManifestPath(directory_, stem_);

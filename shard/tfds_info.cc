@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
+#include "io/remedy.h"
 #include "nlohmann/json.hpp"
 #include "shard/file_replacement.h"
 #include "shard/manifest.h"
@@ -162,10 +163,12 @@ absl::Status WriteTfdsInfo(const std::string& directory,
   const std::string names_path = prefix + kLabelNames;
   absl::StatusOr<std::string> earlier = ReadFile(names_path, kMaxNamesBytes);
   if (earlier.ok() && *earlier != names && !names.empty()) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{}: names other classes than those converted now, so that numbers would mean different "
-        "things in one dataset; fix them by --class-map, or remove the file if it is out of date",
-        names_path));
+    return WithRemedy(absl::FailedPreconditionError(
+                          fmt::format("{}: names other classes than those converted now, so that "
+                                      "numbers would mean different "
+                                      "things in one dataset; remove the file if it is out of date",
+                                      names_path)),
+                      {"class_map", "FILE", "fix the numbers of the classes"});
   }
   if (names.empty() && earlier.ok()) names = *earlier;
   const size_t num_classes = std::count(names.begin(), names.end(), '\n');

@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "io/remedy.h"
 #include "io/thread.h"
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
@@ -23,6 +24,13 @@
 
 namespace shardfeed {
 namespace {
+
+absl::Status Taken(std::string_view message, std::string purpose = "replace it") {
+  return WithRemedy(absl::AlreadyExistsError({message.data(), message.size()}),
+                    {"overwrite", "", std::move(purpose)});
+}
+
+Remedy ToResume() { return {"resume", "", "go on from there"}; }
 
 namespace fs = std::filesystem;
 
@@ -124,15 +132,13 @@ absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
   }
   if (type == fs::file_type::none) return ErrnoStatus(error.value(), manifest, "look up");
   if (type != fs::file_type::not_found) {
-    return absl::AlreadyExistsError(
-        fmt::format("{}: there is a dataset of this name; --overwrite replaces it", manifest));
+    return Taken(fmt::format("{}: there is a dataset of this name", manifest));
   }
   if (absl::Status free = CheckIndexesAreFree(spec); !free.ok()) return free;
   absl::Status status;
   const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
-    status = absl::AlreadyExistsError(
-        fmt::format("{}: there are shards of this name; --overwrite replaces them",
-                    JoinPath(spec.directory, name)));
+    status = Taken(fmt::format("{}: there are shards of this name", JoinPath(spec.directory, name)),
+                   "replace them");
   });
   return listed.ok() ? status : listed;
 }
@@ -237,7 +243,8 @@ absl::Status DatasetWriter::TakeOver() {
     absl::Status status =
         ParallelFor(shards_.size(), ThreadCount(options_.threads), options_.stop, take);
     if (!status.ok()) {
-      return absl::CancelledError("interrupted; the finished shards are still there for --resume");
+      return WithRemedy(absl::CancelledError("interrupted; the finished shards are kept"),
+                        ToResume());
     }
   }
   std::vector<std::string> kept = {kPlan};
@@ -443,12 +450,10 @@ absl::Status DatasetWriter::Close(Shard& shard) {
 
 absl::Status DatasetWriter::Interrupted() const {
   const size_t done = options_.resume ? NumDone() : 0;
-  return absl::CancelledError(
-      done == 0
-          ? std::string("interrupted; nothing was kept")
-          : fmt::format("interrupted; {} of {} shards are finished, and --resume goes on from "
-                        "there",
-                        done, shards_.size()));
+  if (done == 0) return absl::CancelledError("interrupted; nothing was kept");
+  return WithRemedy(absl::CancelledError(fmt::format("interrupted; {} of {} shards are finished",
+                                                     done, shards_.size())),
+                    ToResume());
 }
 
 absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill) {

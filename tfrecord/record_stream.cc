@@ -121,8 +121,8 @@ absl::Status RecordStream::Next(RecordBlock* block) {
     // Fewer bytes than a frame has are wanted where the header is not there yet.
     if (incomplete && wanted > kFrameBytes && wanted - kFrameBytes > options_.max_record_bytes) {
       return absl::ResourceExhaustedError(fmt::format(
-          "record {} at byte {}: it has {} bytes, and at most {} are read of a compressed record; "
-          "--max-record-bytes, in Python set_max_record_bytes(), raises the limit",
+          "record {} at byte {}: it has {} bytes, and max_record_bytes allows at most {} for a "
+          "compressed record",
           record_, offset_, wanted - kFrameBytes, options_.max_record_bytes));
     }
     if (!source_error_.ok()) return source_error_;

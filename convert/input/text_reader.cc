@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "simdjson.h"
 
 namespace shardfeed {
@@ -51,10 +52,10 @@ bool IsText(std::string_view text) {
 }
 
 absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
-  return absl::ResourceExhaustedError(
-      fmt::format("{}: more than {} bytes without the end of the record; --max-record sets the "
-                  "limit, and takes twice as much memory",
-                  place, max_line_bytes));
+  return WithRemedy(
+      absl::ResourceExhaustedError(fmt::format(
+          "{}: more than {} bytes without the end of the record", place, max_line_bytes)),
+      {"max_record", "SIZE", "raise the limit, which takes twice as much memory"});
 }
 
 TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)

@@ -16,6 +16,7 @@
 #include "convert/input/name_list.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 #include "simdjson.h"
 
 namespace shardfeed {
@@ -157,10 +158,10 @@ absl::Status CaptionsSource::ScanJson(const std::string& path) {
   }
   for (std::string_view name : kOwnFeatures) {
     if (!schema_.HasFeature(std::string(name))) continue;
-    return absl::DataLossError(fmt::format(
-        "{}: the key {} has the name of a feature of its own here; rename it, or keep the JSON as "
-        "it is (--keep-json)",
-        path, Excerpt(name)));
+    return WithRemedy(absl::DataLossError(fmt::format(
+                          "{}: the key {} has the name of a feature of its own here; rename it",
+                          path, Excerpt(name))),
+                      {"keep_json", "", "keep the JSON as it is instead"});
   }
   return absl::OkStatus();
 }

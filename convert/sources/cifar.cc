@@ -8,6 +8,7 @@
 #include "convert/input/binary_reader.h"
 #include "convert/input/checked_files.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 
 namespace shardfeed {
 namespace {
@@ -52,7 +53,8 @@ absl::Status CifarSource::FindVariant(const std::vector<uint64_t>& sizes) {
   }
   variant_ = options_.variant != 0 ? options_.variant : fits100 && !fits10 ? 100 : 10;
   if (options_.variant == 0 && fits10 && fits100) {
-    return files_.Error(0, "the sizes fit both CIFAR-10 and CIFAR-100; say which (--variant)");
+    return WithRemedy(files_.Error(0, "the sizes fit both CIFAR-10 and CIFAR-100"),
+                      {"variant", "N", "say which it is"});
   }
   for (size_t file = 0; file < sizes.size(); ++file) {
     const uint64_t over = sizes[file] % record_bytes();

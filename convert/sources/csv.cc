@@ -17,6 +17,7 @@
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "io/remedy.h"
 
 namespace shardfeed {
 namespace {
@@ -99,27 +100,28 @@ class CsvSource : public Source {
   uint64_t num_records_ = 0;
 };
 
+Remedy NoQuotes() { return {"no_quotes", "", "take quotes as they are"}; }
+
 absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const {
   const std::string_view before = reader.window().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
   if (split.result == CsvSplit::kOpenQuote) {
-    return files_.ErrorAt(file, line,
-                          "a quote opens here and is never closed; where quotes have no meaning, "
-                          "--no-quotes takes them as they are");
+    return WithRemedy(files_.ErrorAt(file, line, "a quote opens here and is never closed"),
+                      NoQuotes());
   }
   if (split.result == CsvSplit::kLoneCr) {
     return files_.ErrorAt(file, line,
                           "a carriage return without a line feed, outside quotes; lines end in LF "
                           "or CRLF");
   }
-  return files_.ErrorAt(
-      file, line,
-      fmt::format(
-          "{} after a closing quote, where a delimiter ({}) or the end of the row is "
-          "expected; a quote inside quotes is written twice, and --no-quotes takes quotes as "
-          "they are",
-          Excerpt(reader.window().substr(split.bytes, 10)),
-          Excerpt({&options_.dialect.delimiter, 1})));
+  return WithRemedy(
+      files_.ErrorAt(
+          file, line,
+          fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the "
+                      "row is expected; a quote inside quotes is written twice",
+                      Excerpt(reader.window().substr(split.bytes, 10)),
+                      Excerpt({&options_.dialect.delimiter, 1}))),
+      NoQuotes());
 }
 
 void CsvSource::TakeRow(TextReader& reader, size_t bytes, Row* row) const {
@@ -155,11 +157,11 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
         if (!reader.Extend() && !reader.status().ok()) return false;
         continue;
       }
-      row->defect = absl::ResourceExhaustedError(fmt::format(
-          "{}; is a quote opened there and never closed?",
-          std::string(TextReader::TooLong(fmt::format("{}:{}", files_.path(file), reader.line()),
-                                          options_.max_row_bytes)
-                          .message())));
+      const absl::Status too_long = TextReader::TooLong(
+          fmt::format("{}:{}", files_.path(file), reader.line()), options_.max_row_bytes);
+      row->defect =
+          WithMessage(too_long, fmt::format("{}; is a quote opened there and never closed?",
+                                            std::string(too_long.message())));
     } else {
       row->defect = SplitError(file, reader, split);
     }

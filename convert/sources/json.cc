@@ -14,6 +14,7 @@
 #include "convert/input/text_reader.h"
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
+#include "io/remedy.h"
 
 namespace shardfeed {
 namespace {
@@ -135,7 +136,7 @@ absl::Status JsonSource::Scan(std::stop_token stop,
         return absl::OkStatus();
       }
       if (scanned.ok() || hint.empty()) return scanned;
-      return absl::Status(scanned.code(), std::string(scanned.message()) + hint);
+      return WithMessage(scanned, std::string(scanned.message()) + hint);
     });
     if (!status.ok() && !(absl::IsDataLoss(status) && LeaveOut(status))) return status;
     texts_of_file_.push_back(num_texts);

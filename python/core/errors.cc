@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fmt/format.h"
+#include "io/remedy.h"
 
 namespace shardfeed::python {
 namespace {
@@ -98,6 +99,10 @@ bool EndsLoops(nb::handle exception) {
 void Raise(const absl::Status& status) {
   std::string message(status.message());
   nb::object exception = nb::steal(TakeException(&message));
+  if (const std::optional<Remedy> remedy = RemedyOf(status)) {
+    message += fmt::format("; pass {}={} to {}", remedy->option,
+                           remedy->value.empty() ? "True" : remedy->value, remedy->purpose);
+  }
   nb::object text = Text(message);
   if (exception.is_valid() && EndsLoops(exception)) {
     nb::object error = nb::borrow(PyExc_RuntimeError)(text);

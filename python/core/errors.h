@@ -17,7 +17,8 @@ namespace shardfeed::python {
 
 // Raises what fits the code: ValueError for InvalidArgument, FileNotFoundError for NotFound,
 // DataLossError for DataLoss ... An error that an exception of the user's function led to is that
-// exception, with the error's message as a note.
+// exception, with the error's message as a note. Where an option helps, the message ends by naming
+// it: "...; pass overwrite=True to replace it".
 [[noreturn]] void Raise(const absl::Status& status);
 inline void Check(const absl::Status& status) {
   if (!status.ok()) Raise(status);

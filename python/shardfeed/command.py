@@ -6,6 +6,7 @@ those of this one."""
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Union
 
@@ -52,6 +53,13 @@ def _options(options: Dict[str, Any]) -> List[str]:
     return arguments
 
 
+def _in_python(message: str) -> str:
+    """An error of the program, whose options are spelled as those of the functions here."""
+    def spelled(match: "re.Match[str]") -> str:
+        return f"; pass {match[1].replace('-', '_')}={match[2] or 'True'} to "
+    return re.sub(r"; pass --([a-z-]+)(?: ([A-Z]+))? to (?=[^;]*$)", spelled, message)
+
+
 def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
     # Imported by those who need them: the package is to be imported quickly.
     import json
@@ -62,6 +70,7 @@ def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
     if done.returncode == 0 or (defects_are_fine and done.returncode == _DEFECTS and done.stdout):
         return json.loads(done.stdout)
     message = done.stderr.decode(errors="backslashreplace").strip().removeprefix("shardfeed: ")
+    message = _in_python(message)
     if done.returncode == _INTERRUPTED:
         raise KeyboardInterrupt
     if done.returncode == _USAGE:

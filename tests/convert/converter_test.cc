@@ -163,7 +163,7 @@ TEST_F(ConvertTest, InputThatChangesIsRefused) {
 TEST_F(ConvertTest, ExistingDatasetIsToldBeforeTheScan) {
   NumberSource source(100);
   ASSERT_OK(Convert(source, To("d@4")));
-  EXPECT_FAILS(Convert(source, To("d@4")), kAlreadyExists, "--overwrite");
+  EXPECT_FAILS(Convert(source, To("d@4")), kAlreadyExists, "there is a dataset of this name");
 }
 
 TEST_F(ConvertTest, SplitsAreByTheHashOfTheKey) {

@@ -194,7 +194,7 @@ def test_existing_dataset_is_not_replaced_unasked(out):
     before = harness.tree(out)
     for spec in ("x@2", "x@3", "x@*"):
         message = harness.fail(USAGE, "convert", "jsonl", EVENTS, out / spec)
-        assert "--overwrite replaces" in message
+        assert message.endswith("; pass --overwrite to replace it")
     assert harness.tree(out) == before
 
 

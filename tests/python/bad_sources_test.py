@@ -92,7 +92,7 @@ def test_images_and_files(tmp_path):
     ({"a.json": '{"x": }'}, "IN/a.json:1:7: invalid JSON: syntax error while parsing value - "
      "unexpected '}'; expected '[', '{', or a literal; last read: \"\\\"x\\\": }\""),
     ({"a.json": '{"text": "y"}', "a.txt": "x"}, 'IN/a.json: the key "text" has the name of a '
-     "feature of its own here; rename it, or keep the JSON as it is (--keep-json)")])
+     "feature of its own here; rename it; pass --keep-json to keep the JSON as it is instead")])
 def test_captions(tmp_path, files, message):
     refuse(tmp_path, "captions", {"a.jpg": JPEG, **files}, ["."], message)
 
@@ -105,11 +105,11 @@ def test_captions(tmp_path, files, message):
     ("a,b\n1,2\n1,2,3\n", ':3: 3 cells where the header has 2; is a cell that holds "," not '
      "quoted?"),
     ("a,b\n1,2\n1\n", ":3: 1 cells where the header has 2"),
-    ('a,b\n1,"2\n3\n', ":2: a quote opens here and is never closed; where quotes have no meaning, "
-     "--no-quotes takes them as they are"),
+    ('a,b\n1,"2\n3\n', ":2: a quote opens here and is never closed; pass --no-quotes to "
+     "take quotes as they are"),
     ('a,b\n"1"x,2\n', ':2: "x,2\\n" after a closing quote, where a delimiter (",") or the end of '
-     "the row is expected; a quote inside quotes is written twice, and --no-quotes takes quotes as "
-     "they are"),
+     "the row is expected; a quote inside quotes is written twice; pass --no-quotes to take "
+     "quotes as they are"),
     ("a,a\n1,2\n", ':1: columns 1 and 2 are both named "a"'),
     ("a,\n1,2\n", ":1: column 2 of 2 has no name; the first row names the columns"),
     ("", ": the file is empty; its first row must name the columns"),

@@ -235,7 +235,7 @@ def test_convert_verify_index_inspect(tmp_path):
     seen = sf.inspect(out)
     assert seen.records == 8 and "feature" in repr(seen)
     assert "data:image/" in seen._repr_html_()
-    with pytest.raises(ValueError, match="overwrite"):
+    with pytest.raises(ValueError, match="; pass overwrite=True to replace it$"):
         sf.convert("imagefolder", TESTDATA / "images", out)
     with pytest.raises(OSError, match="No such file"):
         sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")

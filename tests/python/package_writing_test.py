@@ -103,7 +103,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
     assert not list(tmp_path.glob("a-*"))
     with sf.write(tmp_path / "a@2", compression="gzip") as writer:
         writer.write({"n": 1})
-    with pytest.raises(FileExistsError, match="overwrite"):
+    with pytest.raises(FileExistsError, match="; pass overwrite=True to replace it$"):
         sf.write(tmp_path / "a@2")
     with pytest.raises(ValueError, match="how many shards"):
         sf.write(tmp_path / "b")

@@ -161,8 +161,8 @@ def test_resumed_conversion_gives_the_same_bytes(slow_source, out, tmp_path, how
     assert done >= 3
     assert not harness.looks_complete(out, "x")
     if how == "SIGINT":
-        assert error == (f"shardfeed: interrupted; {done} of 8 shards are finished, and --resume "
-                         "goes on from there\n")
+        assert error == (f"shardfeed: interrupted; {done} of 8 shards are finished; pass "
+                         "--resume to go on from there\n")
         assert staged(out, "*.shard") == done  # and no half ones
     report = harness.succeed(*[a for a in arguments if a != "-q"], "--json").json
     assert report["shards_taken_over"] == done

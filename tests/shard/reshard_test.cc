@@ -373,7 +373,7 @@ TEST_F(ReshardTest, StoppingLeavesNothing) {
 TEST_F(ReshardTest, DatasetThatIsThereStaysUnlessAskedFor) {
   Write("a@3", 1000);
   Write("b@2", 10);
-  EXPECT_FAILS(All({"a@3"}, "b@2"), kAlreadyExists, "--overwrite replaces it");
+  EXPECT_FAILS(All({"a@3"}, "b@2"), kAlreadyExists, "there is a dataset of this name");
   EXPECT_EQ(Records("b@2"), Payloads(0, 10));
   // Also itself.
   ReshardOptions options;

@@ -3,6 +3,7 @@
 #include <map>
 #include <thread>
 
+#include "io/remedy.h"
 #include "reader/random_access.h"
 #include "reader/scan.h"
 #include "shard/index.h"
@@ -152,8 +153,9 @@ TEST_F(WriterTest, ShardsWithoutRecordsAreFiles) {
 TEST_F(WriterTest, ExistingDatasetIsRefused) {
   ASSERT_OK(Write("d@2", 10));
   const auto before = Files();
-  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "--overwrite replaces it");
-  EXPECT_FAILS(Write("d@3", 5), kAlreadyExists, "--overwrite replaces it");
+  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there is a dataset of this name");
+  EXPECT_FAILS(Write("d@3", 5), kAlreadyExists, "there is a dataset of this name");
+  EXPECT_EQ(RemedyOf(Write("d@3", 5)).value_or(Remedy()).option, "overwrite");
   EXPECT_EQ(Files(), before);
 }
 
@@ -183,7 +185,7 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
   fs::create_symlink(folder_ / "nowhere", index);
   EXPECT_FAILS(Write("d@2", 5), kAlreadyExists,
                "d-00001-of-00002.index: a link, or something else that is no file, stands where an "
-               "index is to be; remove it, or replace it with --overwrite");
+               "index is to be; remove it");
   EXPECT_TRUE(fs::is_symlink(index));
   ASSERT_OK(Write("d@3", 5));  // another's
   EXPECT_TRUE(fs::is_symlink(index));
