@@ -22,7 +22,7 @@ void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit);
-void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);
 

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
@@ -58,7 +60,7 @@ int Run(int argc, char** argv) {
       "  shardfeed cat out/train@64 --records 0,10-19\n"
       "  shardfeed reshard out/train@64 out/few@8\n"
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
-      "  shardfeed read out/train@64 --shuffle 1\n"
+      "  shardfeed bench out/train@64 --shuffle 1\n"
       "\n"
       "Each command has a --help of its own.\n"
       "Exit status: 0 done, 1 defects found in data, 2 wrong use, 3 input or output failed,\n"
@@ -81,10 +83,16 @@ int Run(int argc, char** argv) {
   AddInspectCommand(app, options, &exit);
   AddCatCommand(app, options, &exit);
   AddReshardCommands(app, options, &exit);
-  AddReadCommand(app, options, &exit);
+  AddBenchCommand(app, options, &exit);
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);
   AddShellCommands(app);
+  // The name of a release before.
+  std::string bench = "bench";
+  if (argc > 1 && std::string_view(argv[1]) == "read") {
+    fmt::print(stderr, "shardfeed: 'read' is called 'bench' now; the next release drops 'read'\n");
+    argv[1] = bench.data();
+  }
   StartInterruptHandler();
   try {
     app.parse(argc, argv);

@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as folder:
     png(folder / "images/grey/a.png")
     done = shardfeed("convert", "imagefolder", folder / "images", folder / "images@1")
     assert done.returncode == 0, done.stderr
-    done = shardfeed("read", folder / "images@1", "--image", "2")
+    done = shardfeed("bench", folder / "images@1", "--image", "2")
     assert done.returncode != 0 and "OpenCV's codecs are not here" in done.stderr, done.stderr
 
 with open("/proc/self/maps") as maps:

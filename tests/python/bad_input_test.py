@@ -338,7 +338,7 @@ def test_more_shards_than_files_may_be_open(out):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
     convert("text", POEM, out / "x@61", preexec=limit)
-    for command in ("verify", "index", "inspect", "cat", "read"):
+    for command in ("verify", "index", "inspect", "cat", "bench"):
         harness.succeed(command, out / "x@61", preexec=limit)
 
 
@@ -350,8 +350,8 @@ def test_output_below_a_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("command, flag, words", [
-    ("read", "--checksum", "{all,header,none}"),
-    ("read", "--on-damage", "{fail,replace,zero,accept}"),
+    ("bench", "--checksum", "{all,header,none}"),
+    ("bench", "--on-damage", "{fail,replace,zero,accept}"),
     ("verify", "--level", "{headers,payload,examples,images}")])
 def test_unknown_words_are_told_beside_the_known(command, flag, words):
     result = harness.run(command, "x", flag, "other")

@@ -8,7 +8,7 @@ import pytest
 from harness import USAGE, run, succeed
 
 COMMANDS = ["convert", "verify", "repair", "index", "inspect", "cat", "reshard", "merge", "split",
-            "sample", "read", "plan", "replay"]
+            "sample", "bench", "plan", "replay"]
 SHELLS = ["bash", "zsh", "fish"]
 
 
@@ -32,7 +32,7 @@ def test_the_commands_of_the_program():
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    """complete("read", "--order", "s"): the words that bash offers in place of the last one."""
+    """complete("bench", "--order", "s"): the words that bash offers in place of the last one."""
     file = tmp_path_factory.mktemp("bash") / "completion"
     file.write_text(script("bash"))
 
@@ -58,17 +58,17 @@ def test_bash_offers_the_options_of_the_command(complete):
     assert complete("convert", "csv", "--del") == ["--delimiter"]
     assert complete("convert", "--del") == []
     assert complete("index", "out/train@4", "--exp") == ["--export"]
-    assert complete("read", "--sh") == ["--shuffle"]
+    assert complete("bench", "--sh") == ["--shuffle"]
     assert {"--json", "-q", "--quiet", "--help"} <= set(complete("cat", "-"))
 
 
 def test_bash_offers_the_values_of_options(complete):
-    assert complete("read", "--order", "") == ["sequential", "interleave", "shuffle"]
-    assert complete("read", "--order", "=", "sh") == ["shuffle"]
-    assert complete("read", "--order", "=") == ["sequential", "interleave", "shuffle"]
+    assert complete("bench", "--order", "") == ["sequential", "interleave", "shuffle"]
+    assert complete("bench", "--order", "=", "sh") == ["shuffle"]
+    assert complete("bench", "--order", "=") == ["sequential", "interleave", "shuffle"]
     assert complete("convert", "csv", "--compression", "g") == ["gzip"]
     assert complete("verify", "--level", "p") == ["payload"]
-    assert complete("read", "--epochs", "") == []  # a number
+    assert complete("bench", "--epochs", "") == []  # a number
 
 
 def test_bash_offers_paths_elsewhere(complete, tmp_path):
@@ -76,7 +76,7 @@ def test_bash_offers_paths_elsewhere(complete, tmp_path):
     (tmp_path / "other.csv").write_text("")
     assert complete("convert", "csv", "my", cwd=tmp_path) == ["my table.csv"]
     assert complete("verify", "", cwd=tmp_path) == ["my table.csv", "other.csv"]
-    assert complete("read", "--trace", "oth", cwd=tmp_path) == ["other.csv"]
+    assert complete("bench", "--trace", "oth", cwd=tmp_path) == ["other.csv"]
 
 
 @pytest.mark.parametrize("shell, arguments", [("bash", ["-n"]), ("zsh", ["-n"]),
@@ -100,7 +100,7 @@ def test_fish_completes(tmp_path):
 
     assert sorted(offered("shardfeed ")) == sorted(commands_of_help())
     assert offered("shardfeed convert cs") == ["csv"]
-    assert sorted(offered("shardfeed read --order ")) == ["interleave", "sequential", "shuffle"]
+    assert sorted(offered("shardfeed bench --order ")) == ["interleave", "sequential", "shuffle"]
     assert offered("shardfeed convert csv --delim") == ["--delimiter"]
 
 

@@ -96,7 +96,7 @@ def test_text_is_not_a_tfrecord():
     assert "starts with 54 68 69 73 20 69 73 20" in defect["detail"]
 
 
-@pytest.mark.parametrize("command", ["index", "inspect", "cat", "read"])
+@pytest.mark.parametrize("command", ["index", "inspect", "cat", "bench"])
 @pytest.mark.parametrize("name", ["cut_header", "cut_payload", "cut_footer", "flipped_length",
                                   "stray_1", "stray_11", "text"])
 def test_other_commands_refuse_damage_and_say_where(name, command, copy_of):
@@ -108,7 +108,7 @@ def test_other_commands_refuse_damage_and_say_where(name, command, copy_of):
     assert [p.name for p in path.parent.rglob("*") if p.is_file()] == [path.name]
 
 
-@pytest.mark.parametrize("command", ["index", "inspect", "cat", "read"])
+@pytest.mark.parametrize("command", ["index", "inspect", "cat", "bench"])
 @pytest.mark.parametrize("name", GZIP_DEFECTS)
 def test_other_commands_refuse_damaged_compression(name, command, copy_of):
     path = copy_of(f"bad/{name}")
@@ -117,8 +117,8 @@ def test_other_commands_refuse_damaged_compression(name, command, copy_of):
 
 def test_read_without_checksums_reads_past_a_flipped_payload():
     path = TESTDATA / "bad/flipped_payload.tfrecord"
-    assert harness.succeed("read", path, "--checksum", "header", "--json").json["records"] == 40
-    assert "payload CRC" in harness.fail(DEFECTS, "read", path)
+    assert harness.succeed("bench", path, "--checksum", "header", "--json").json["records"] == 40
+    assert "payload CRC" in harness.fail(DEFECTS, "bench", path)
 
 
 def test_cat_prints_the_records_around_a_flipped_payload():

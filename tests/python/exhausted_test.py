@@ -15,9 +15,9 @@ def commands(folder, out):
     return {
         "verify": ["verify", raw, gzip],
         "index": ["index", gzip],
-        "read": ["read", raw, gzip],
-        "read shuffled": ["read", gzip, "--shuffle", "1"],
-        "read by threads": ["read", raw, "--io", "threads", "--cache", "bypass"],
+        "read": ["bench", raw, gzip],
+        "read shuffled": ["bench", gzip, "--shuffle", "1"],
+        "read by threads": ["bench", raw, "--io", "threads", "--cache", "bypass"],
         "sample": ["sample", gzip, out / "x@2", "--share", "0.5"],
         "reshard": ["reshard", raw, out / "x@2"],
         "merge": ["merge", raw, gzip, out / "x@2", "--compression", "gzip"],

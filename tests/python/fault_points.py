@@ -178,7 +178,7 @@ def scenarios(library):
                            "--on-error", "skip", "--max-skipped", "100%", "--overwrite"),
                  ["c"], damaged_dataset, True),
         Scenario("read_skipping",
-                 shardfeed("read", f"{FOLDER}/d@8", "--skip-damaged", "--max-skipped",
+                 shardfeed("bench", f"{FOLDER}/d@8", "--skip-damaged", "--max-skipped",
                            "100%"), [], damaged_dataset, reads=True,
                  environment={"SHARDFEED_IO": "threads"}, done=harness.DEFECTS),
         Scenario("index", shardfeed("index", f"{FOLDER}/x.tfrecord"), [], foreign_shard(False), True),
@@ -188,9 +188,9 @@ def scenarios(library):
         Scenario("cat_gzip", shardfeed("cat", f"{FOLDER}/e@*.gz", "--records", "150-170"), [], zipped,
                  reads=True),
         Scenario("verify", shardfeed("verify", f"{FOLDER}/d@8"), [], eight, reads=True),
-        Scenario("read", shardfeed("read", f"{FOLDER}/d@8", "--shuffle", "1"), [], eight, reads=True,
+        Scenario("read", shardfeed("bench", f"{FOLDER}/d@8", "--shuffle", "1"), [], eight, reads=True,
                  environment={"SHARDFEED_IO": "threads"}),
-        Scenario("read_parsed", shardfeed("read", f"{FOLDER}/e@*.gz", "--parse", "--batch", "16"), [],
+        Scenario("read_parsed", shardfeed("bench", f"{FOLDER}/e@*.gz", "--parse", "--batch", "16"), [],
                  zipped, reads=True, environment={"SHARDFEED_IO": "threads"}),
         Scenario("python_write", PYTHON + [WRITE.format(overwrite=False)], ["d"]),
         Scenario("python_overwrite", PYTHON + [WRITE.format(overwrite=True)], ["d"], old, True),
@@ -330,7 +330,7 @@ def ring_faults(work, share=(1, 1)):
 
     def read(*options):
         command = ["strace", "-f", "-qq", "-o", "trace", "-e", "trace=io_uring_enter", *options,
-                   *harness.command("read", f"{FOLDER}/d@40", "--shuffle", "1", "--json")]
+                   *harness.command("bench", f"{FOLDER}/d@40", "--shuffle", "1", "--json")]
         return run_in(folder, command, SHARDFEED_IO="uring")
 
     whole = read()

@@ -267,13 +267,13 @@ def dataset(tmp_path_factory):
 
 def test_read_image(dataset, tmp_path):
     grid = tmp_path / "grid.png"
-    out = succeed("read", dataset, "--image", 32, "--batch", 16, "--shuffle", 1, "--json",
+    out = succeed("bench", dataset, "--image", 32, "--batch", 16, "--shuffle", 1, "--json",
                   "--save-grid", grid).json
     assert out["records"] == 40 and out["batches"] == 3
     assert "image: uint8 [32, 32, 3]" in out["columns"]
     with Image.open(grid) as sheet:
         assert sheet.size == (4 * 34 - 2, 4 * 34 - 2)
-    text = succeed("read", dataset, "--image", 32, "--center", "--no-antialias", "--batch",
+    text = succeed("bench", dataset, "--image", 32, "--center", "--no-antialias", "--batch",
                    40).out.decode()
     assert "crop=center(0.875)" in text and "antialias=false" in text
 
@@ -282,7 +282,7 @@ def test_read_image_is_the_same_for_any_number_of_threads(dataset, tmp_path):
     sheets = []
     for threads in [1, 3]:
         path = tmp_path / f"{threads}.png"
-        succeed("read", dataset, "--image", 32, "--batch", 40, "--threads", threads, "--take", 1,
+        succeed("bench", dataset, "--image", 32, "--batch", 40, "--threads", threads, "--take", 1,
                 "--save-grid", path, "-q")
         sheets.append(path.read_bytes())
     assert sheets[0] == sheets[1]
@@ -301,20 +301,20 @@ def test_read_image_names_what_is_broken(tmp_path):
     with tf.io.TFRecordWriter(broken) as writer:
         for example in examples:
             writer.write(example.SerializeToString())
-    message = fail(DEFECTS, "read", broken, "--image", 32, "--batch", 6, "-q")
+    message = fail(DEFECTS, "bench", broken, "--image", 32, "--batch", 6, "-q")
     assert "broken-00000-of-00001" in message and "record 2 at byte" in message
     assert "image/encoded" in message and "cut off" in message
     for policy in ["replace", "zero"]:
-        out = succeed("read", broken, "--image", 32, "--batch", 6, "--on-damage", policy,
+        out = succeed("bench", broken, "--image", 32, "--batch", 6, "--on-damage", policy,
                       "--json").json
         assert out["records"] == 6
         assert sum(stage["invalid_rows"] for stage in out["stages"]) == 1
-    out = succeed("read", broken, "--image", 32, "--batch", 6, "--on-damage", "accept",
+    out = succeed("bench", broken, "--image", 32, "--batch", 6, "--on-damage", "accept",
                   "--json").json
     assert sum(stage["invalid_rows"] for stage in out["stages"]) == 0
 
 
 def test_read_image_wrong_use(dataset):
-    assert "--image SIZE" in fail(USAGE, "read", dataset, "--center")
-    assert "no column 'photo'" in fail(USAGE, "read", dataset, "--image", 32, "--image-feature",
+    assert "--image SIZE" in fail(USAGE, "bench", dataset, "--center")
+    assert "no column 'photo'" in fail(USAGE, "bench", dataset, "--image", 32, "--image-feature",
                                          "photo")

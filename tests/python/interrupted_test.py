@@ -207,7 +207,7 @@ def test_killed_index_leaves_the_old_index_or_none(faults, tmp_path):
 @pytest.mark.parametrize("options", [[], ["--parse", "--batch", "4"]], ids=["records", "batches"])
 def test_interrupt_ends_read(out, options):
     convert("text", POEM, out / "x@3")
-    process = start("read", out / "x@3", "--epochs", "1000000000", *options)
+    process = start("bench", out / "x@3", "--epochs", "1000000000", *options)
     # The first line of progress.
     assert process.stderr.readline()
     process.send_signal(signal.SIGINT)

@@ -55,7 +55,7 @@ def test_convert_stays_below_the_limit(dataset):
     assert used < LIMIT
 
 
-@pytest.mark.parametrize("command", ["verify", "index", "read"])
+@pytest.mark.parametrize("command", ["verify", "index", "bench"])
 def test_reading_stays_below_the_limit(dataset, command):
     folder, _, converted = dataset
     used, report = peak(command, folder / "x@2", "-j", "4")
@@ -103,13 +103,13 @@ READING = {
     "verify": ["verify"],
     "verify examples": ["verify", "--level", "examples"],
     "index": ["index"],
-    "read": ["read"],
+    "read": ["bench"],
     "cat": ["cat"],
     "inspect": ["inspect"],
     "reshard": ["reshard", "OUT"],
     "convert": ["convert", "tfrecord", "OUT"],
     "convert skipping": ["convert", "tfrecord", "OUT", "--on-error", "skip", "--max-skipped", "100%"],
-    "read skipping": ["read", "--skip-damaged", "--max-skipped", "100%"],
+    "read skipping": ["bench", "--skip-damaged", "--max-skipped", "100%"],
     "repair": ["repair", "OUT"],
     "repair dry": ["repair", "OUT", "--dry-run"],
 }
@@ -200,7 +200,7 @@ def test_longer_records_than_the_limit_are_told(long_record, tmp_path, name):
 def test_many_records_below_the_limit_are_read(tmp_path):
     (tmp_path / "lines").write_text("".join(f"line {i}\n" for i in range(200_000)))
     harness.convert("text", tmp_path / "lines", tmp_path / "x@1", "--compression", "gzip")
-    for command in ["verify", "index", "read"]:
+    for command in ["verify", "index", "bench"]:
         harness.succeed(command, tmp_path / "x@1", "--max-record-bytes", "100")
 
 

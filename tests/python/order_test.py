@@ -78,7 +78,7 @@ def test_find_is_the_reverse_of_replay(dataset):
 @pytest.mark.parametrize("order", [[], ["--order", "interleave"], ["--shuffle"],
                                    ["--shuffle", "1", "--window", "all"]], ids=str)
 def test_read_delivers_everything(dataset, io, order):
-    result = harness.run("read", dataset, "--json", "--io", io, "--epochs", "2", *order)
+    result = harness.run("bench", dataset, "--json", "--io", io, "--epochs", "2", *order)
     if io == "uring" and result.status == IO_FAILED and "io_uring" in result.err:
         pytest.skip(result.err)
     assert result.status == harness.DONE, result.err
@@ -100,7 +100,7 @@ def test_compressed_shards_are_read_by_who_inflates(tmp_path, compression):
         for record in records:
             writer.write(record)
     succeed("index", tmp_path)
-    result = succeed("read", tmp_path / "d@1", "--epochs", "2")
+    result = succeed("bench", tmp_path / "d@1", "--epochs", "2")
     assert "600 records" in result.out.decode()
     assert "io: pread (" in result.out.decode()
     assert "at once" not in result.out.decode()
@@ -109,17 +109,17 @@ def test_compressed_shards_are_read_by_who_inflates(tmp_path, compression):
 
 def test_environment_chooses_the_engine(dataset):
     env = {**os.environ, "SHARDFEED_IO": "mmap"}
-    assert succeed("read", dataset, "--json", env=env).json["io"] == "mmap"
+    assert succeed("bench", dataset, "--json", env=env).json["io"] == "mmap"
     env["SHARDFEED_IO"] = "tape"
-    result = harness.run("read", dataset, env=env)
+    result = harness.run("bench", dataset, env=env)
     assert result.status == USAGE
     assert "SHARDFEED_IO: 'tape' is no way of reading" in result.err
 
 
 def test_take_and_skip_to(dataset):
-    assert succeed("read", dataset, "--json", "--take", "5").json["records"] == 5
-    assert succeed("read", dataset, "--json", "--skip-to", "280").json["records"] == 1
-    assert succeed("read", dataset, "--json", "--records", "5,10-19").json["records"] == 11
+    assert succeed("bench", dataset, "--json", "--take", "5").json["records"] == 5
+    assert succeed("bench", dataset, "--json", "--skip-to", "280").json["records"] == 1
+    assert succeed("bench", dataset, "--json", "--records", "5,10-19").json["records"] == 11
 
 
 @pytest.mark.parametrize("end, each", [("drop", 8), ("pad", 12), ("wrap", 12)])
@@ -130,7 +130,7 @@ def test_skip_to_counts_records_of_epochs_that_are_cut_to_batches(tmp_path, end,
     succeed("index", tmp_path / "d@1")
 
     def records(skip_to):
-        return succeed("read", tmp_path / "d@1", "--epochs", "2", "--batch", "4", "--end", end,
+        return succeed("bench", tmp_path / "d@1", "--epochs", "2", "--batch", "4", "--end", end,
                        "--skip-to", str(skip_to), "--json").json["records"]
     assert records(0) == 2 * each
     assert records(3) == 2 * each - 3
@@ -138,7 +138,7 @@ def test_skip_to_counts_records_of_epochs_that_are_cut_to_batches(tmp_path, end,
     assert records(10) == each
     assert records(13) == each - 3
     assert records(20) == records(100) == 0
-    message = harness.fail(USAGE, "read", tmp_path / "d@1", "--parse", "--skip-to", "3")
+    message = harness.fail(USAGE, "bench", tmp_path / "d@1", "--parse", "--skip-to", "3")
     assert "--skip-to" in message and "leave --parse and --image out" in message
 
 
@@ -148,17 +148,17 @@ def test_read_tells_of_damage_or_skips_it(dataset, tmp_path):
     copy = tmp_path / dataset.name
     succeed("index", copy)
     harness.flip(tmp_path / "d-00002-of-00008", 3 * 24 + 13)
-    message = harness.fail(DEFECTS, "read", copy)
+    message = harness.fail(DEFECTS, "bench", copy)
     assert "d-00002-of-00008: record 3 at byte 72: payload CRC" in message
-    result = harness.run("read", copy, "--json", "--skip-damaged")
+    result = harness.run("bench", copy, "--json", "--skip-damaged")
     assert result.status == DEFECTS
     assert result.json["skipped"] == 1 and result.json["records"] == sum(SIZES) - 1
     assert "skipped: " in result.err and "record 3 at byte 72" in result.err
     harness.flip(tmp_path / "d-00002-of-00008", 13)
-    result = harness.run("read", copy, "--skip-damaged", "--max-skipped", "1")
+    result = harness.run("bench", copy, "--skip-damaged", "--max-skipped", "1")
     assert result.status == DEFECTS
     assert "2 of 281 records are damaged" in result.err and "shardfeed repair" in result.err
-    assert "nothing is skipped" in harness.fail(harness.USAGE, "read", copy, "--max-skipped", "1")
+    assert "nothing is skipped" in harness.fail(harness.USAGE, "bench", copy, "--max-skipped", "1")
 
 
 def test_plan_tells_what_an_order_means(dataset):
@@ -182,10 +182,10 @@ def test_plan_tells_what_an_order_means(dataset):
 def test_index_is_made_on_the_way_and_kept(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "x")) as writer:
         writer.write(b"record")
-    result = harness.run("read", tmp_path / "x")
+    result = harness.run("bench", tmp_path / "x")
     assert "1 of 1 shards had no index; they have one now" in result.err
     assert (tmp_path / ".shardfeed/x.index").exists()
-    assert "had no index" not in harness.run("read", tmp_path / "x").err
+    assert "had no index" not in harness.run("bench", tmp_path / "x").err
 
 
 @pytest.mark.parametrize("options, message", [
@@ -198,7 +198,7 @@ def test_index_is_made_on_the_way_and_kept(tmp_path):
     (["--io", "floppy"], "floppy"),
 ])
 def test_wrong_use(dataset, options, message):
-    result = harness.run("read", dataset, *options)
+    result = harness.run("bench", dataset, *options)
     assert result.status == USAGE
     assert message in result.err
 
@@ -211,6 +211,13 @@ def test_replay_of_a_step_that_does_not_come(dataset):
 
 
 def test_read_of_a_terminal_line(dataset):
-    out = succeed("read", dataset, "--shuffle").out.decode()
+    out = succeed("bench", dataset, "--shuffle").out.decode()
     assert "records/s" in out and "order: shuffle(seed=0" in out and "io: " in out
-    assert json.loads(succeed("read", dataset, "--json").out)
+    assert json.loads(succeed("bench", dataset, "--json").out)
+
+
+def test_read_is_an_alias_of_bench_that_says_so(dataset):
+    old = harness.run("read", dataset, "--json")
+    assert old.err == "shardfeed: 'read' is called 'bench' now; the next release drops 'read'\n"
+    assert old.json["records"] == succeed("bench", dataset, "--json").json["records"]
+    assert "  read " not in succeed("--help").out.decode()

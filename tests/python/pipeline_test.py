@@ -241,7 +241,7 @@ def test_sequence_examples(tmp_path):
 
 def test_read_parse_tells_what_limits(examples, tmp_path):
     trace = tmp_path / "trace.json"
-    report = succeed("read", examples, "--parse", "--batch", "16", "--trace", trace, "--json").json
+    report = succeed("bench", examples, "--parse", "--batch", "16", "--trace", trace, "--json").json
     assert report["batches"] == 6  # the last one short
     assert report["rows"] == 82
     assert report["columns"] == "n: int64, some: int64 ragged, text: bytes, x: float32 [2]"
@@ -249,7 +249,7 @@ def test_read_parse_tells_what_limits(examples, tmp_path):
     assert report["limit"] in report["verdict"]
     assert report["autotune"] == []  # too short
     # Also where memory is used again.
-    again = succeed("read", examples, "--parse", "--batch", "16", "--epochs", "40", "--json").json
+    again = succeed("bench", examples, "--parse", "--batch", "16", "--epochs", "40", "--json").json
     assert max(stage["peak_bytes"] for stage in again["stages"]) < 1 << 30
     events = json.loads(trace.read_text())["traceEvents"]
     work = [event for event in events if event["ph"] == "X"]
@@ -259,10 +259,10 @@ def test_read_parse_tells_what_limits(examples, tmp_path):
         event["tid"] for event in events if event["ph"] == "M"}
     assert sum(event["args"]["rows"] for event in work if event["name"] == "input") == report["rows"]
     assert sum(event["args"]["rows"] for event in work if event["name"] == "check") == 82
-    text = succeed("read", examples, "--parse", "--batch", "16", "--take", "2").out.decode()
+    text = succeed("bench", examples, "--parse", "--batch", "16", "--take", "2").out.decode()
     assert "2 batches of 16 rows" in text
     assert "limit" in text
-    assert succeed("read", examples, "--parse", "--batch", "8", "--headspace", "--take", "50",
+    assert succeed("bench", examples, "--parse", "--batch", "8", "--headspace", "--take", "50",
                    "--json").json["batches"] == 50
 
 
@@ -271,8 +271,8 @@ def test_damaged_records_keep_their_place(examples, tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     shard = tmp_path / "e-00002-of-00004"
     shard.write_bytes(shard.read_bytes()[:-3] + b"???")  # the last record's CRC
-    assert run("read", tmp_path / "e@4", "--parse").status != DONE
-    result = run("read", tmp_path / "e@4", "--parse", "--batch", "41", "--skip-damaged", "--json")
+    assert run("bench", tmp_path / "e@4", "--parse").status != DONE
+    result = run("bench", tmp_path / "e@4", "--parse", "--batch", "41", "--skip-damaged", "--json")
     assert result.status == 1
     assert result.json["rows"] == 82 and result.json["damaged"] == 1
 
@@ -280,10 +280,10 @@ def test_damaged_records_keep_their_place(examples, tmp_path):
 def test_read_parse_of_what_are_no_examples(tmp_path):
     with tf.io.TFRecordWriter(str(tmp_path / "d-00000-of-00001")) as writer:
         writer.write(b"hello world")
-    result = run("read", tmp_path / "d@1", "--parse")
+    result = run("bench", tmp_path / "d@1", "--parse")
     assert result.status != DONE
     assert "not a tf.train.Example" in result.err and "d-00000-of-00001" in result.err
 
 
 def test_options_that_need_parse(examples):
-    assert "add --parse" in fail(USAGE, "read", examples, "--headspace")
+    assert "add --parse" in fail(USAGE, "bench", examples, "--headspace")

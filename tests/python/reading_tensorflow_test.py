@@ -102,7 +102,7 @@ def test_inspect_tells_counts_kinds_and_sizes(name):
     assert report["samples"][0]["number"] == [0]
 
 
-@pytest.mark.parametrize("command", ["verify", "index", "inspect", "cat", "read"])
+@pytest.mark.parametrize("command", ["verify", "index", "inspect", "cat", "bench"])
 @pytest.mark.parametrize("name", ["empty.tfrecord", "empty.tfrecord.gz"])
 def test_file_without_records_is_sound(name, command, copy_of):
     path = copy_of(f"tensorflow/{name}")
@@ -154,7 +154,7 @@ def test_many_records_are_verified_and_read(large, kind):
     for level in ("headers", "examples"):
         report = verify(folder / kind / "train@3", "--level", level)
         assert (report["shards"], report["records"], report["num_defects"]) == (3, 60_000, 0)
-    report = succeed("read", folder / kind / "train@*", "--json").json
+    report = succeed("bench", folder / kind / "train@*", "--json").json
     assert report["records"] == 60_000
     assert report["payload_bytes"] == sum(map(len, records))
 
@@ -236,6 +236,6 @@ def test_unknown_command_and_option_are_wrong_use():
         assert run(*arguments).status == harness.USAGE, arguments
 
 
-@pytest.mark.parametrize("command", ["convert", "verify", "index", "inspect", "cat", "read"])
+@pytest.mark.parametrize("command", ["convert", "verify", "index", "inspect", "cat", "bench"])
 def test_each_command_has_help(command):
     assert "Example" in succeed(command, "--help").out.decode()

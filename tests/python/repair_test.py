@@ -128,7 +128,7 @@ def test_all_four_count_the_same_of_any_damage(tmp_path, compression, written_by
             manifest = json.loads((tmp_path / ".shardfeed/copy.manifest.json").read_text())
             left_out = manifest.get("skipped", {"records": 0})["records"]
             assert left_out == repaired.json["records_lost"], what
-        read = run("read", old, "--skip-damaged", "--max-skipped", "100%", "--json")
+        read = run("bench", old, "--skip-damaged", "--max-skipped", "100%", "--json")
         assert read.status in (DONE, DEFECTS), (what, read.err)
         exact = all(place["record_exact"] and place["records_lost"] is not None
                     for shard in repaired.json["shards"] for place in shard["damage"])
@@ -211,14 +211,14 @@ def test_a_shard_that_was_cut_between_records_is_not_forgotten(tmp_path, compres
     if not manifest:
         (tmp_path / ".shardfeed/old.manifest.json").unlink()
     shards[0].write_bytes(b"")
-    for command in (["read"], ["read", "--shuffle", "1"]):
+    for command in (["bench"], ["bench", "--shuffle", "1"]):
         message = fail(DEFECTS, *command, tmp_path / "old@2")
         assert "ends in front of record 0 of the 1500 that its index knows" in message
     message = fail(DEFECTS, "reshard", tmp_path / "old@2", tmp_path / "r@3")
     assert manifest or "ends in front of record 0 of the 1500 that its index knows" in message
-    result = run("read", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1499")
+    result = run("bench", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1499")
     assert result.status == DEFECTS and "1500 of 3000 records are damaged" in result.err
-    result = run("read", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1500", "--json")
+    result = run("bench", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1500", "--json")
     assert (result.json["records"], result.json["skipped"]) == (1500, 1500)
     result = run("repair", tmp_path / "old@2", tmp_path / "new", "--json", "--dry-run")
     assert (result.status, result.json["records_lost"]) == (DEFECTS, 1500)

@@ -101,7 +101,7 @@ def test_damaged_index_does_not_keep_from_reading(dataset):
 
 
 @pytest.mark.parametrize("spec", ["events@3", "events@*", ""])
-@pytest.mark.parametrize("command", ["verify", "index", "inspect", "cat", "read"])
+@pytest.mark.parametrize("command", ["verify", "index", "inspect", "cat", "bench"])
 def test_missing_shard_is_told_by_name(dataset, command, spec):
     shard(dataset, 1).unlink()
     message = harness.fail(DEFECTS, command, dataset / spec if spec else dataset)
@@ -200,7 +200,7 @@ def test_fifo_in_place_of_a_sidecar_is_unreadable(dataset, name):
     assert [d["kind"] for d in report["defects"]] == ["unreadable"]
     assert f"{path}: is a FIFO, not a file" in report["defects"][0]["detail"]
     if name.endswith(".index"):
-        for command in ["cat", "read"]:
+        for command in ["cat", "bench"]:
             assert f"{path}: is a FIFO, not a file" in harness.fail(
                 USAGE, command, dataset / "events@3", timeout=20)
     harness.succeed("index", dataset / "events@3", "-q", timeout=20)

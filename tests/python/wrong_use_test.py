@@ -7,12 +7,12 @@ import pytest
 
 
 @pytest.mark.parametrize(("arguments", "said", "help_of"), [
-    (["read", "x", "--shuffle", "y"],
+    (["bench", "x", "--shuffle", "y"],
      "read: --shuffle 'y': expected a whole number from 0 on, as in --shuffle 7; if 'y' is no value of it, name it "
-     "before --shuffle", "read"),
-    (["read", "x", "--epochs"], "read: --epochs: expected a whole number", "read"),
-    (["read", "x", "--foo"], "read: there is no --foo", "read"),
-    (["read"], "read: DATASET is required", "read"),
+     "before --shuffle", "bench"),
+    (["bench", "x", "--epochs"], "bench: --epochs: expected a whole number", "bench"),
+    (["bench", "x", "--foo"], "bench: there is no --foo", "bench"),
+    (["bench"], "bench: DATASET is required", "bench"),
     (["verify", "x", "-j", "0"], "verify: --jobs: '0' is not a whole number from 1 on", "verify"),
     (["verify", "x", "--level", "foo"], "verify: --level: foo not in {headers,", "verify"),
     (["foo"], "there is no 'foo'; there are: convert, verify,", ""),
@@ -44,8 +44,8 @@ def test_places_that_are_not_local_are_refused(place, tmp_path):
                     ["sample", dataset, f"{place}@1", "--count", "2"],
                     ["split", dataset, place, "--shares", "a=0.5,b=0.5"],
                     ["verify", f"{place}@1"], ["index", f"{place}@1", "--export", "dali"],
-                    ["read", f"{place}@1"], ["inspect", place], ["cat", f"{place}-*"],
-                    ["read", dataset, "--parse", "--trace", place]]:
+                    ["bench", f"{place}@1"], ["inspect", place], ["cat", f"{place}-*"],
+                    ["bench", dataset, "--parse", "--trace", place]]:
         assert known in harness.fail(harness.USAGE, *command, cwd=tmp_path), command
     assert os.listdir(tmp_path) == ["in"]
 
@@ -68,7 +68,7 @@ def test_outputs_that_are_no_folder_are_refused(place, said, tmp_path):
 
 def test_single_files_do_not_go_to_standard_output(tmp_path):
     harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
-    assert "name one" in harness.fail(harness.USAGE, "read", tmp_path / "in/d@2", "--parse",
+    assert "name one" in harness.fail(harness.USAGE, "bench", tmp_path / "in/d@2", "--parse",
                                       "--trace", "-", cwd=tmp_path)
     assert os.listdir(tmp_path) == ["in"]
 
@@ -78,7 +78,7 @@ def test_fifo_is_not_written_to(tmp_path):
     fifo = tmp_path / "trace"
     os.mkfifo(fifo)
     assert f"{fifo}: is a FIFO, not a file" in harness.fail(
-        harness.USAGE, "read", tmp_path / "in/d@2", "--parse", "--trace", fifo, "-q", timeout=20)
+        harness.USAGE, "bench", tmp_path / "in/d@2", "--parse", "--trace", fifo, "-q", timeout=20)
 
 
 def test_names_of_files_do_not_begin_lines_or_steer_the_terminal(tmp_path):

@@ -21,7 +21,7 @@
 namespace shardfeed {
 namespace {
 
-struct ReadFlags {
+struct BenchFlags {
   OrderFlags order;
   CrcCheck check = CrcCheck::kAll;
   uint64_t epochs = 1;
@@ -44,7 +44,7 @@ struct ReadFlags {
 };
 
 // Images of `flags.image` pixels each way, and all columns of fixed size that are not bytes.
-Dataset DecodeImages(const Dataset& shards, const ReadFlags& flags) {
+Dataset DecodeImages(const Dataset& shards, const BenchFlags& flags) {
   const Dataset all = shards.ParseAll();
   if (!all.status().ok()) return all;
   if (FindColumn(all.spec(), flags.image_feature) < 0) return all.DecodeImage(flags.image_feature);
@@ -63,7 +63,7 @@ Dataset DecodeImages(const Dataset& shards, const ReadFlags& flags) {
   return shards.Parse(std::move(features)).DecodeImage(flags.image_feature, decode);
 }
 
-int Read(const ReadFlags& flags, const CommandOptions& options) {
+int Read(const BenchFlags& flags, const CommandOptions& options) {
   const Stopwatch whole;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
   if (!set.ok()) return ReportError(set.status());
@@ -259,10 +259,10 @@ int Read(const ReadFlags& flags, const CommandOptions& options) {
 
 }  // namespace
 
-void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
+void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command =
-      app.add_subcommand("read", "Read as training would, and tell how fast and what limits it");
-  auto flags = std::make_shared<ReadFlags>();
+      app.add_subcommand("bench", "Read as training would, and tell how fast and what limits it");
+  auto flags = std::make_shared<BenchFlags>();
   AddOrderFlags(*command, flags->order);
   command->add_option("--epochs", flags->epochs, "passes over the data; default 1")
       ->check(WholeNumber(1));
@@ -345,13 +345,13 @@ void AddReadCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->footer(
       "Exit status 1 when damaged records were skipped.\n\n"
       "Examples:\n"
-      "  shardfeed read out/train@64\n"
-      "  shardfeed read out/train@64 --shuffle 1 --epochs 2\n"
-      "  shardfeed read out/train@64 --shuffle --window all --io uring\n"
-      "  shardfeed read out/train@64 --shuffle --rank 3 --world 8 --batch 256\n"
-      "  shardfeed read out/train@64 --parse --batch 256 --shuffle\n"
-      "  shardfeed read out/train@64 --image 224 --batch 256 --shuffle --save-grid first.png\n"
-      "  shardfeed read 'old/train-*' --json\n");
+      "  shardfeed bench out/train@64\n"
+      "  shardfeed bench out/train@64 --shuffle 1 --epochs 2\n"
+      "  shardfeed bench out/train@64 --shuffle --window all --io uring\n"
+      "  shardfeed bench out/train@64 --shuffle --rank 3 --world 8 --batch 256\n"
+      "  shardfeed bench out/train@64 --parse --batch 256 --shuffle\n"
+      "  shardfeed bench out/train@64 --image 224 --batch 256 --shuffle --save-grid first.png\n"
+      "  shardfeed bench 'old/train-*' --json\n");
   command->callback([flags, &options, exit] { *exit = Read(*flags, options); });
 }
 
