@@ -27,7 +27,7 @@ struct PinnedPoolStats {
 
 // Blocks that are used again, since pinning takes about a millisecond for each ten megabytes. They
 // are in huge pages where the kernel has them, on the NUMA node of the device, and pinned for all
-// contexts of the process. Thread safe. A block keeps the pool alive.
+// contexts of the process. Thread safe. What it gives keeps the pool alive.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   // At most `max_bytes` are pinned, in use and idle together, beside those of AllocatePinned.
@@ -43,7 +43,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   std::shared_ptr<char> Allocate(size_t size);
   // Pinned, even beyond the limit. ResourceExhausted: the system does not pin more.
   absl::StatusOr<std::shared_ptr<char>> AllocatePinned(size_t size);
-  // [data, data + size) is in a block that is pinned.
+  // [data, data + size) is in pinned memory of the pool.
   bool Contains(const void* data, size_t size) const;
   PinnedPoolStats stats() const;
 

@@ -15,7 +15,7 @@
 
 namespace shardfeed {
 
-// A block of uninitialised memory, aligned to 4096 bytes (what O_DIRECT asks for at most).
+// Uninitialised memory, aligned to 4096 bytes (what O_DIRECT asks for at most).
 //
 // Whoever holds the shared_ptr may read the bytes; the one who fills the buffer must be its only
 // holder while it writes.

@@ -33,14 +33,14 @@ uint64_t PageBegin(uint64_t offset) {
 
 // Part of a file. What is read one after another shares one, for mapping and unmapping stop all
 // threads of the process for a moment.
-struct Window {
+struct Mapping {
   static constexpr uint64_t kBytes = 16 << 20;
 
-  Window(std::shared_ptr<const File> of, char* mapped, uint64_t from, uint64_t to)
+  Mapping(std::shared_ptr<const File> of, char* mapped, uint64_t from, uint64_t to)
       : file(std::move(of)), data(mapped), begin(from), end(to) {}
-  ~Window() { ::munmap(data, end - begin); }
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
+  ~Mapping() { ::munmap(data, end - begin); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
 
   bool Holds(const ReadRequest& request) const {
     return file == request.file && begin <= request.offset &&
@@ -55,16 +55,16 @@ struct Window {
 };
 
 // From the request on, as far as the file's size allows.
-absl::StatusOr<std::shared_ptr<const Window>> MapWindow(const ReadRequest& request,
-                                                        uint64_t file_size) {
+absl::StatusOr<std::shared_ptr<const Mapping>> MapPart(const ReadRequest& request,
+                                                       uint64_t file_size) {
   const uint64_t begin = PageBegin(request.offset);
   const uint64_t request_end = request.offset + request.length;
-  const uint64_t end = std::max(request_end, std::min(file_size, begin + Window::kBytes));
+  const uint64_t end = std::max(request_end, std::min(file_size, begin + Mapping::kBytes));
   void* data = ::mmap(nullptr, end - begin, PROT_READ, MAP_SHARED, request.file->fd(), begin);
   if (data == MAP_FAILED) {
     return ErrnoStatus(errno, request.file->path(), fmt::format("map at byte {}", begin));
   }
-  return std::make_shared<const Window>(request.file, static_cast<char*>(data), begin, end);
+  return std::make_shared<const Mapping>(request.file, static_cast<char*>(data), begin, end);
 }
 
 class MmapEngine : public Engine {
@@ -107,15 +107,15 @@ class MmapEngine : public Engine {
       result.status = FileTooShort(file, info.st_size, end);
       return result;
     }
-    std::weak_ptr<const Window>& recent = recent_[std::hash<const File*>()(&file) % kRecent];
-    std::shared_ptr<const Window> window = recent.lock();
-    if (window == nullptr || !window->Holds(request)) {
-      absl::StatusOr<std::shared_ptr<const Window>> mapped = MapWindow(request, info.st_size);
+    std::weak_ptr<const Mapping>& recent = recent_[std::hash<const File*>()(&file) % kRecent];
+    std::shared_ptr<const Mapping> mapping = recent.lock();
+    if (mapping == nullptr || !mapping->Holds(request)) {
+      absl::StatusOr<std::shared_ptr<const Mapping>> mapped = MapPart(request, info.st_size);
       if (!mapped.ok()) {
         result.status = mapped.status();
         return result;
       }
-      recent = window = *std::move(mapped);
+      recent = mapping = *std::move(mapped);
     }
     // What is in the page cache is mapped as it is touched, some pages at a time, which takes half
     // the time. The rest is read now; that fails (on Linux 5.14 and later) where touching it would
@@ -123,20 +123,20 @@ class MmapEngine : public Engine {
     const uint64_t begin = PageBegin(request.offset);
     const absl::StatusOr<uint64_t> cached = CachedBytes(file, begin, end);
     if ((!cached.ok() || *cached < end - begin) &&
-        ::madvise(window->At(begin), end - begin, MADV_POPULATE_READ) != 0 && errno != EINVAL) {
+        ::madvise(mapping->At(begin), end - begin, MADV_POPULATE_READ) != 0 && errno != EINVAL) {
       result.status = ErrnoStatus(errno, file.path(), fmt::format("read at byte {}", begin));
       return result;
     }
     stats_.bytes_read += end - begin;
-    result.data = {window->At(request.offset), static_cast<size_t>(request.length)};
-    result.buffer = std::move(window);
+    result.data = {mapping->At(request.offset), static_cast<size_t>(request.length)};
+    result.buffer = std::move(mapping);
     return result;
   }
 
   static constexpr size_t kRecent = 61;  // a prime, for addresses are multiples of others
 
   std::deque<ReadRequest> queue_;
-  std::array<std::weak_ptr<const Window>, kRecent> recent_;  // by file
+  std::array<std::weak_ptr<const Mapping>, kRecent> recent_;  // by file
   EngineStats stats_;
 };
 

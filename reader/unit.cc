@@ -100,7 +100,7 @@ RestartPoint EndOf(const ShardIndex& index, const RestartPoint& from, uint64_t s
     return {.file_offset = summary.shard_bytes, .stream_offset = stream_end};
   }
   const RestartPoint end = index.EndAtOrAfter(stream_end);
-  const RestartPoint before = index.RestartBefore(stream_end, /*with_window=*/false);
+  const RestartPoint before = index.RestartBefore(stream_end, /*with_dictionary=*/false);
   const bool in_another_member = before.at_header && before.stream_offset > from.stream_offset;
   return in_another_member || end.stream_offset > stream_end + kMostBehind ? before : end;
 }
@@ -115,7 +115,7 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const IndexSummary& summary = index.summary();
   if (summary.compression == Compression::kSnappy) return false;
   const uint64_t end = extent.offset + extent.bytes;
-  RestartPoint from = index.RestartBefore(extent.offset, /*with_window=*/false);
+  RestartPoint from = index.RestartBefore(extent.offset, /*with_dictionary=*/false);
   const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
   const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
   RestartPoint to = EndOf(index, from, stream_end);
@@ -139,14 +139,14 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const std::shared_ptr<Buffer> room = pool.Allocate(room_bytes);
   char* const bytes = room->data() + kInflateRoomBefore;
   if (!file->ReadExactlyAt(begin, {bytes, deflated}).ok()) return false;
-  *buffer = pool.Allocate(from.window.size() + inflated + rest);
-  char* const content = (*buffer)->data() + from.window.size();
+  *buffer = pool.Allocate(from.dictionary.size() + inflated + rest);
+  char* const content = (*buffer)->data() + from.dictionary.size();
   if (sized) {
     if (!InflateSizedMembers({bytes, deflated}, {content, inflated})) return false;
   } else if (!InflateBetween(summary.compression, from, to,
                              index.BlocksBetween(from.stream_offset, to.stream_offset),
                              {room->data(), room_bytes},
-                             {(*buffer)->data(), from.window.size() + inflated})
+                             {(*buffer)->data(), from.dictionary.size() + inflated})
                   .ok()) {
     return false;
   }
@@ -154,8 +154,8 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   if (rest > 0) {
     if (!to.at_header) {
       const uint64_t before =
-          std::min<uint64_t>(kDeflateWindowBytes, from.window.size() + inflated);
-      to.window.assign(content + inflated - before, before);
+          std::min<uint64_t>(kDictionaryBytes, from.dictionary.size() + inflated);
+      to.dictionary.assign(content + inflated - before, before);
     }
     if (!InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
   }

@@ -49,7 +49,7 @@ ContentStretches::ContentStretches(std::shared_ptr<const File> file, Compression
     for (uint64_t at = 0; at < end; ++at) {
       at = index_->RestartAtOrAfter(at);
       if (at >= end) break;
-      points_.push_back({index_->RestartBefore(at, /*with_window=*/false).file_offset, at});
+      points_.push_back({index_->RestartBefore(at, /*with_dictionary=*/false).file_offset, at});
     }
   }
   if (compression_ == Compression::kSnappy) {
@@ -466,9 +466,9 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
         }
         inflatePrime(&zlib_, restart.bits, static_cast<unsigned char>(byte) >> (8 - restart.bits));
       }
-      if (!restart.window.empty()) {
-        inflateSetDictionary(&zlib_, reinterpret_cast<const Bytef*>(restart.window.data()),
-                             static_cast<uInt>(restart.window.size()));
+      if (!restart.dictionary.empty()) {
+        inflateSetDictionary(&zlib_, reinterpret_cast<const Bytef*>(restart.dictionary.data()),
+                             static_cast<uInt>(restart.dictionary.size()));
       }
       return true;
     }

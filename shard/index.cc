@@ -106,22 +106,22 @@ absl::Status IndexBuilder::Flush() {
 }
 
 void IndexBuilder::AddRestartPoint(const RestartPoint& point) {
-  std::string window;
-  if (!point.window.empty()) {
-    uLongf size = compressBound(point.window.size());
-    window.resize(size);
-    compress2(reinterpret_cast<Bytef*>(window.data()), &size,
-              reinterpret_cast<const Bytef*>(point.window.data()), point.window.size(), 6);
-    window.resize(size);
+  std::string dictionary;
+  if (!point.dictionary.empty()) {
+    uLongf size = compressBound(point.dictionary.size());
+    dictionary.resize(size);
+    compress2(reinterpret_cast<Bytef*>(dictionary.data()), &size,
+              reinterpret_cast<const Bytef*>(point.dictionary.data()), point.dictionary.size(), 6);
+    dictionary.resize(size);
   }
   AppendLittleEndian(point.file_offset, &restarts_);
   AppendLittleEndian(point.stream_offset, &restarts_);
-  AppendLittleEndian<uint64_t>(windows_.size(), &restarts_);
-  AppendLittleEndian(static_cast<uint32_t>(window.size()), &restarts_);
+  AppendLittleEndian<uint64_t>(dictionaries_.size(), &restarts_);
+  AppendLittleEndian(static_cast<uint32_t>(dictionary.size()), &restarts_);
   restarts_.push_back(static_cast<char>(point.bits));
   restarts_.push_back(static_cast<char>(point.at_header ? 1 : 0));
   AppendLittleEndian(uint16_t{0}, &restarts_);
-  windows_ += window;
+  dictionaries_ += dictionary;
   last_restart_ = PlaceOf(point);
 }
 
@@ -133,8 +133,8 @@ void IndexBuilder::AddDeflateBlock(const DeflateBlock& block) {
   const uint64_t bytes = block.offset - last_restart_.offset;
   // What does not fit is left out: it only makes reading faster.
   if (count == UINT16_MAX || bits > UINT32_MAX || bytes > UINT32_MAX) return;
-  AppendLittleEndian(static_cast<uint32_t>(bits), &windows_);
-  AppendLittleEndian(static_cast<uint32_t>(bytes), &windows_);
+  AppendLittleEndian(static_cast<uint32_t>(bits), &dictionaries_);
+  AppendLittleEndian(static_cast<uint32_t>(bytes), &dictionaries_);
   StoreLittleEndian(static_cast<uint16_t>(count + 1), count_at);
 }
 
@@ -146,7 +146,7 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
   for (uint64_t position : directory_) AppendLittleEndian(position, &body_);
   const uint64_t restart_offset = kIndexHeaderBytes + body_written_ + body_.size();
   body_ += restarts_;
-  body_ += windows_;
+  body_ += dictionaries_;
   const uint64_t index_bytes = kIndexHeaderBytes + body_written_ + body_.size();
 
   std::string header(kMagic, sizeof(kMagic));
@@ -323,21 +323,22 @@ bool ShardIndex::GroupsAreSound() const {
   return true;
 }
 
-// Whether the restart points rise and lie in the file and the stream, with their windows and blocks
-// in the index.
+// Whether the restart points rise and lie in the file and the stream, with their dictionaries and
+// blocks in the index.
 bool ShardIndex::PointsAreSound() const {
   if (num_restart_points_ > 0 && summary_.compression == Compression::kNone) return false;
-  const uint64_t windows = bytes_.size() - restart_offset_ - num_restart_points_ * kRestartBytes;
+  const uint64_t dictionaries =
+      bytes_.size() - restart_offset_ - num_restart_points_ * kRestartBytes;
   DeflateBlock before;
   for (uint64_t number = 0; number < num_restart_points_; ++number) {
     const char* const entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
     const RestartPoint point = PointAt(number);
-    const uint64_t window = Load64(entry + 16);
-    const uint64_t window_bytes = Load32(entry + 24);
+    const uint64_t dictionary = Load64(entry + 16);
+    const uint64_t dictionary_bytes = Load32(entry + 24);
     const uint64_t blocks = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
     if (point.file_offset > summary_.shard_bytes || point.file_offset > UINT64_MAX / 8 ||
-        point.stream_offset > summary_.stream_bytes || window > windows ||
-        window_bytes + blocks * kBlockBytes > windows - window) {
+        point.stream_offset > summary_.stream_bytes || dictionary > dictionaries ||
+        dictionary_bytes + blocks * kBlockBytes > dictionaries - dictionary) {
       return false;
     }
     const auto bits = static_cast<unsigned char>(entry[28]);
@@ -435,23 +436,23 @@ RestartPoint ShardIndex::PointAt(uint64_t number) const {
           .at_header = entry[29] != 0};
 }
 
-std::string_view ShardIndex::WindowOf(uint64_t number, uint64_t* blocks) const {
+std::string_view ShardIndex::DictionaryOf(uint64_t number, uint64_t* blocks) const {
   const char* entry = bytes_.data() + restart_offset_ + number * kRestartBytes;
-  const std::string_view windows =
+  const std::string_view dictionaries =
       bytes_.substr(restart_offset_ + num_restart_points_ * kRestartBytes);
   const uint64_t offset = Load64(entry + 16);
   const uint64_t size = Load32(entry + 24);
-  if (offset > windows.size() || size > windows.size() - offset) return {};
+  if (offset > dictionaries.size() || size > dictionaries.size() - offset) return {};
   if (blocks != nullptr) {
     const uint64_t count = LoadLittleEndian<uint16_t>(entry + kBlocksAt);
-    if (count * kBlockBytes <= windows.size() - offset - size) *blocks = count;
+    if (count * kBlockBytes <= dictionaries.size() - offset - size) *blocks = count;
   }
-  return windows.substr(offset, size);
+  return dictionaries.substr(offset, size);
 }
 
 std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t number) const {
   uint64_t count = 0;
-  const char* block = WindowOf(number, &count).end();
+  const char* block = DictionaryOf(number, &count).end();
   const DeflateBlock start = PlaceOf(PointAt(number));
   std::vector<DeflateBlock> blocks;
   blocks.reserve(count);
@@ -497,24 +498,24 @@ RestartPoint ShardIndex::EndAtOrAfter(uint64_t stream_offset) const {
   return {.file_offset = summary_.shard_bytes, .stream_offset = summary_.stream_bytes};
 }
 
-RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_window) const {
+RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_dictionary) const {
   if (num_restart_points_ == 0) return {};  // from the beginning
   const uint64_t number = LastRestartUpTo(stream_offset);
   RestartPoint point = PointAt(number);
-  if (!with_window) return point;
-  point.window = WindowAt(number);
+  if (!with_dictionary) return point;
+  point.dictionary = DictionaryAt(number);
   return point;
 }
 
-std::string ShardIndex::WindowAt(uint64_t number) const {
-  const std::string_view deflated = WindowOf(number);
+std::string ShardIndex::DictionaryAt(uint64_t number) const {
+  const std::string_view deflated = DictionaryOf(number);
   if (deflated.empty()) return {};
-  std::string window(kDeflateWindowBytes, '\0');
-  uLongf size = window.size();
-  const int result = uncompress(reinterpret_cast<Bytef*>(window.data()), &size,
+  std::string dictionary(kDictionaryBytes, '\0');
+  uLongf size = dictionary.size();
+  const int result = uncompress(reinterpret_cast<Bytef*>(dictionary.data()), &size,
                                 reinterpret_cast<const Bytef*>(deflated.data()), deflated.size());
-  window.resize(result == Z_OK ? size : 0);
-  return window;
+  dictionary.resize(result == Z_OK ? size : 0);
+  return dictionary;
 }
 
 }  // namespace shardfeed

@@ -59,12 +59,12 @@ class ShardIndex {
   // The record whose frame holds byte `offset` of the stream, which is below stream_bytes.
   uint64_t RecordAt(uint64_t offset) const;
 
-  // Compressed shards: the last point at or before `stream_offset`. Its window takes some time.
-  RestartPoint RestartBefore(uint64_t stream_offset, bool with_window = true) const;
-  // The restart point of that number, without its window.
+  // Compressed shards: the last point at or before `stream_offset`. Its dictionary takes some time.
+  RestartPoint RestartBefore(uint64_t stream_offset, bool with_dictionary = true) const;
+  // The restart point of that number, without its dictionary.
   RestartPoint PointAt(uint64_t number) const;
-  // Its window; empty where there is none or it cannot be inflated.
-  std::string WindowAt(uint64_t number) const;
+  // Its dictionary; empty where there is none or it cannot be inflated.
+  std::string DictionaryAt(uint64_t number) const;
   // The blocks known to start between it and the next one.
   std::vector<DeflateBlock> BlocksBehind(uint64_t number) const;
   // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
@@ -75,7 +75,7 @@ class ShardIndex {
   // where a member or stream ends between the two.
   std::vector<DeflateBlock> BlocksBetween(uint64_t from, uint64_t to) const;
   // Where inflating can end that goes up to `stream_offset`: the first block known or restart point
-  // at or behind it, without its window, or the end of the shard.
+  // at or behind it, without its dictionary, or the end of the shard.
   RestartPoint EndAtOrAfter(uint64_t stream_offset) const;
 
   // The file's bytes, for tests and for comparing.
@@ -90,8 +90,8 @@ class ShardIndex {
   uint64_t LastRestartUpTo(uint64_t stream_offset) const;
   bool GroupsAreSound() const;
   bool PointsAreSound() const;
-  // The window of a restart point, compressed, and how many blocks stand behind that.
-  std::string_view WindowOf(uint64_t number, uint64_t* blocks = nullptr) const;
+  // The dictionary of a restart point, compressed, and how many blocks stand behind that.
+  std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
   std::string owned_;
   void* mapping_ = nullptr;
@@ -138,7 +138,7 @@ class IndexBuilder {
   std::vector<uint64_t> directory_;  // where each group starts
   std::string restarts_;
   DeflateBlock last_restart_;
-  std::string windows_;
+  std::string dictionaries_;
   uint64_t records_ = 0;
   uint64_t stream_bytes_ = 0;
   uint64_t group_base_ = 0;

@@ -35,29 +35,29 @@ struct Piece {
   std::vector<uint32_t> footers;
 };
 
-// Reads small parts of a file, in windows where they lie close together.
+// Reads small parts of a file, several at once where they lie close together.
 class HeaderFile {
  public:
   HeaderFile(const File& file, const IndexBuildOptions& options) : file_(file), options_(options) {}
 
   // `size` bytes from `offset` (both inside the file), valid until the next call. `near`: read on.
   absl::StatusOr<const char*> Get(uint64_t offset, size_t size, bool near) {
-    if (offset < window_offset_ || offset + size > window_offset_ + window_.size()) {
+    if (offset < buffer_offset_ || offset + size > buffer_offset_ + buffer_.size()) {
       const uint64_t want = near ? std::max(size, kReadBytes) : size;
-      window_.resize(std::min<uint64_t>(want, file_.size() - offset));
-      window_offset_ = offset;
-      absl::Status status = file_.ReadExactlyAt(offset, absl::MakeSpan(window_));
+      buffer_.resize(std::min<uint64_t>(want, file_.size() - offset));
+      buffer_offset_ = offset;
+      absl::Status status = file_.ReadExactlyAt(offset, absl::MakeSpan(buffer_));
       if (!status.ok()) return status;
-      if (options_.bytes_read != nullptr) *options_.bytes_read += window_.size();
+      if (options_.bytes_read != nullptr) *options_.bytes_read += buffer_.size();
     }
-    return window_.data() + (offset - window_offset_);
+    return buffer_.data() + (offset - buffer_offset_);
   }
 
  private:
   const File& file_;
   const IndexBuildOptions& options_;
-  std::string window_;
-  uint64_t window_offset_ = 0;
+  std::string buffer_;
+  uint64_t buffer_offset_ = 0;
 };
 
 // Walks the frames from `begin` on that start below `limit`.

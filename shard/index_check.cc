@@ -68,13 +68,13 @@ void IndexCheck::CheckPoint(const RestartPoint& point) {
     Wrong(fmt::format("restart point {}, byte {} of the shard: {} instead of {}", points_,
                       point.file_offset, stored.at_header ? "a header" : "no header",
                       point.at_header ? "a header" : "none"));
-  } else if (!point.at_header && !point.window.ends_with(index_->WindowAt(points_))) {
+  } else if (!point.at_header && !point.dictionary.ends_with(index_->DictionaryAt(points_))) {
     // A shorter one will do where the data does not refer back further; inflating fails, and is not
     // wrong, where it does.
-    Wrong(
-        fmt::format("restart point {}, byte {} of the shard: its window is not the content before "
-                    "it",
-                    points_, point.file_offset));
+    Wrong(fmt::format(
+        "restart point {}, byte {} of the shard: its dictionary is not the content before "
+        "it",
+        points_, point.file_offset));
   }
   blocks_ = index_->BlocksBehind(points_);
   blocks_passed_ = 0;

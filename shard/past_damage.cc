@@ -32,7 +32,8 @@ PastDamage::PastDamage(FirstDamage first)
   if (indexed_) shift_ = ShiftOf(*first_.file, *first_.index);
   if (first_.compression == Compression::kNone) {
     source_ = std::make_unique<FileSource>(first_.file, first_.offset, first_.file->size());
-    window_ = std::make_unique<FrameWindow>(source_.get(), first_.offset, first_.file->size());
+    frame_buffer_ =
+        std::make_unique<FrameBuffer>(source_.get(), first_.offset, first_.file->size());
     return;
   }
   // Compressed data are read again from the beginning, a member or segment at a time.
@@ -41,12 +42,12 @@ PastDamage::PastDamage(FirstDamage first)
   delivered_ = 0;
   stretches_ =
       std::make_unique<ContentStretches>(first_.file, first_.compression, first_.index, shift_);
-  window_ = std::make_unique<FrameWindow>(stretches_.get(), 0, UINT64_MAX);
+  frame_buffer_ = std::make_unique<FrameBuffer>(stretches_.get(), 0, UINT64_MAX);
 }
 
 uint64_t PastDamage::file_position() const {
   if (ended_) return first_.file->size();
-  return FilePlace(window_->offset());
+  return FilePlace(frame_buffer_->offset());
 }
 
 absl::Status PastDamage::Next(RecordBlock* block) {
@@ -68,15 +69,15 @@ absl::Status PastDamage::Next(RecordBlock* block) {
     if (number_ >= skip_) {
       if (places.empty()) first = number_;
       if (number_ != first + places.size()) break;
-      places.emplace_back(frames.size(), window_->offset());
-      frames.append(window_->view().substr(0, frame_bytes));
+      places.emplace_back(frames.size(), frame_buffer_->offset());
+      frames.append(frame_buffer_->view().substr(0, frame_bytes));
       ++records_;
     }
     open_ = false;
     at_start_ = false;
     ++number_;
-    window_->Consume(frame_bytes);
-    delivered_ = window_->offset();
+    frame_buffer_->Consume(frame_bytes);
+    delivered_ = frame_buffer_->offset();
   }
   block->first_record = first;
   if (places.empty()) return absl::OkStatus();
@@ -97,7 +98,7 @@ DamagedPlace PastDamage::Place(std::string kind, std::string detail) const {
   place.kind = std::move(kind);
   place.record = number_;
   place.record_exact = exact_;
-  place.offset = window_->offset();
+  place.offset = frame_buffer_->offset();
   place.detail = fmt::format("{}: record {} at byte {}: {}", first_.file->path(), number_,
                              place.offset, detail);
   place.file_begin = stretches_ != nullptr ? stretches_->file_begin() : place.offset;
@@ -123,18 +124,18 @@ std::optional<uint64_t> PastDamage::RecordAtOffset(uint64_t offset) const {
 }
 
 absl::StatusOr<bool> PastDamage::MendHeaderAt(size_t at) {
-  const std::optional<uint64_t> record = RecordAtOffset(window_->offset() + at);
-  return window_->MendHeaderAt(at, record ? std::optional(FrameSize(*record)) : std::nullopt);
+  const std::optional<uint64_t> record = RecordAtOffset(frame_buffer_->offset() + at);
+  return frame_buffer_->MendHeaderAt(at, record ? std::optional(FrameSize(*record)) : std::nullopt);
 }
 
 absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
-  absl::StatusOr<bool> any = window_->Ensure(1);
+  absl::StatusOr<bool> any = frame_buffer_->Ensure(1);
   if (!any.ok()) return any.status();
   if (!*any) return EndStretch();
   if (at_start_ && indexed_) {
     // Where this stretch starts is known, and so is the next record.
     const ShardIndex& index = *first_.index;
-    const uint64_t offset = window_->offset();
+    const uint64_t offset = frame_buffer_->offset();
     uint64_t record = index.records();
     if (offset < index.summary().stream_bytes) {
       record = index.RecordAt(offset);
@@ -146,28 +147,28 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     skip_ = std::max(skip_, number_);
     number_ = record;
   }
-  absl::StatusOr<bool> header = window_->Ensure(kHeaderBytes);
+  absl::StatusOr<bool> header = frame_buffer_->Ensure(kHeaderBytes);
   if (!header.ok()) return header.status();
   uint64_t length = 0;
   if (!*header) {
-    absl::Status status = SkipGap(
-        window_->size(), "cut header",
-        fmt::format("cut header: {} bytes where a header has {}", window_->size(), kHeaderBytes),
-        false, 0);
+    absl::Status status = SkipGap(frame_buffer_->size(), "cut header",
+                                  fmt::format("cut header: {} bytes where a header has {}",
+                                              frame_buffer_->size(), kHeaderBytes),
+                                  false, 0);
     if (!status.ok()) return status;
     return Step::kOn;
   }
-  if (!window_->ReadHeaderAt(0, &length)) {
-    const auto found = LoadLittleEndian<uint64_t>(window_->data());
+  if (!frame_buffer_->ReadHeaderAt(0, &length)) {
+    const auto found = LoadLittleEndian<uint64_t>(frame_buffer_->data());
     std::string detail = fmt::format("length CRC expected {:#010x}, found {:#010x} (length {})",
                                      MaskCrc(Crc32cU64(found)),
-                                     LoadLittleEndian<uint32_t>(window_->data() + 8), found);
+                                     LoadLittleEndian<uint32_t>(frame_buffer_->data() + 8), found);
     absl::StatusOr<bool> mended = MendHeaderAt(0);
     if (!mended.ok()) return mended.status();
     if (*mended) {
       DamagedPlace place = Place("length CRC", detail + "; mended, its payload is sound");
       place.records = 0;
-      place.file_end = FilePlace(window_->offset() + kHeaderBytes);
+      place.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
       damage_.push_back(std::move(place));
       open_ = at_start_ = false;
       return Step::kOn;
@@ -177,10 +178,10 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     return Step::kOn;
   }
   const uint64_t frame = length + kFrameBytes;
-  absl::StatusOr<bool> whole = window_->EnsureFrame(0, length);
+  absl::StatusOr<bool> whole = frame_buffer_->EnsureFrame(0, length);
   if (!whole.ok()) return whole.status();
   if (!*whole) {
-    const uint64_t there = window_->size();
+    const uint64_t there = frame_buffer_->size();
     const bool footer = there >= kHeaderBytes + length;
     absl::Status status = SkipGap(
         kHeaderBytes, footer ? "cut footer" : "cut payload",
@@ -190,17 +191,17 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     if (!status.ok()) return status;
     return Step::kOn;
   }
-  if (first_.check != CrcCheck::kAll || window_->PayloadFits(0, length)) {
+  if (first_.check != CrcCheck::kAll || frame_buffer_->PayloadFits(0, length)) {
     *frame_bytes = frame;
     return Step::kRecord;
   }
-  const std::string_view payload = window_->view().substr(kHeaderBytes, length);
+  const std::string_view payload = frame_buffer_->view().substr(kHeaderBytes, length);
   std::string detail = fmt::format("payload CRC expected {:#010x}, found {:#010x} (length {})",
                                    MaskCrc(Crc32c(payload)),
                                    LoadLittleEndian<uint32_t>(payload.data() + length), length);
   // It is lost alone if a record, or the end, stands behind it.
-  absl::StatusOr<bool> follows = window_->HeaderAt(frame);
-  if (follows.ok() && !*follows) follows = window_->EndsAt(frame);
+  absl::StatusOr<bool> follows = frame_buffer_->HeaderAt(frame);
+  if (follows.ok() && !*follows) follows = frame_buffer_->EndsAt(frame);
   bool mended = false;
   if (follows.ok() && !*follows) {
     follows = MendHeaderAt(frame);
@@ -218,7 +219,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   if (mended) {
     DamagedPlace header_place = Place("length CRC", "the length was damaged; mended");
     header_place.records = 0;
-    header_place.file_end = FilePlace(window_->offset() + kHeaderBytes);
+    header_place.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
     damage_.push_back(std::move(header_place));
   }
   return Step::kOn;
@@ -227,13 +228,13 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
 // Notes that the next `bytes` belong to no sound record. `number` is that of the record behind
 // them, if it is known.
 void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint64_t> number) {
-  window_->Consume(bytes);
+  frame_buffer_->Consume(bytes);
   const uint64_t lost = number ? LostUpTo(*number) : 0;
   if (open_ || at_start_) {
     // It goes on.
     DamagedPlace& before = damage_.back();
     before.bytes += bytes;
-    before.file_end = std::max(before.file_end, FilePlace(window_->offset()));
+    before.file_end = std::max(before.file_end, FilePlace(frame_buffer_->offset()));
     if (number && before.records) *before.records += lost;
     if (!number && !open_) before.records = std::nullopt;
     if (number) number_ = *number;
@@ -241,7 +242,7 @@ void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint6
     return;
   }
   place.bytes = bytes;
-  place.file_end = FilePlace(window_->offset());
+  place.file_end = FilePlace(frame_buffer_->offset());
   if (number) {
     place.records = lost;
     number_ = *number;
@@ -256,7 +257,7 @@ void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint6
 // With an index, only places that it names are records.
 absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
   const ShardIndex& index = *first_.index;
-  const uint64_t start = window_->offset();
+  const uint64_t start = frame_buffer_->offset();
   const int64_t shift = stretches_ == nullptr ? shift_ : 0;
   uint64_t straight = number_;  // records at the places that the index names
   uint64_t moved = number_;     // and at those, moved
@@ -284,34 +285,34 @@ absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
     }
     if (at == UINT64_MAX) break;
     // Let go of what lies before.
-    const uint64_t before = at - window_->offset();
+    const uint64_t before = at - frame_buffer_->offset();
     uint64_t left = before;
     bool ended = false;
     while (left > 0) {
-      absl::StatusOr<bool> any = window_->Ensure(1);
+      absl::StatusOr<bool> any = frame_buffer_->Ensure(1);
       if (!any.ok()) return any.status();
       if (!*any) {
         ended = true;
         break;
       }
-      const size_t n = std::min<uint64_t>(left, window_->size());
-      window_->Consume(n);
+      const size_t n = std::min<uint64_t>(left, frame_buffer_->size());
+      frame_buffer_->Consume(n);
       skipped += n;
       left -= n;
     }
     if (ended) break;
-    absl::StatusOr<bool> sound = window_->Ensure(kHeaderBytes);
+    absl::StatusOr<bool> sound = frame_buffer_->Ensure(kHeaderBytes);
     if (!sound.ok()) return sound.status();
     uint64_t length = 0;
-    bool fits =
-        *sound && window_->ReadHeaderAt(0, &length) && length + kFrameBytes == FrameSize(record);
+    bool fits = *sound && frame_buffer_->ReadHeaderAt(0, &length) &&
+                length + kFrameBytes == FrameSize(record);
     if (!fits && *sound) {
       const uint64_t keep = std::exchange(number_, std::min(number_, record));
       absl::StatusOr<bool> mended = MendHeaderAt(0);
       number_ = keep;
       if (!mended.ok()) return mended.status();
-      fits =
-          *mended && LoadLittleEndian<uint64_t>(window_->data()) + kFrameBytes == FrameSize(record);
+      fits = *mended &&
+             LoadLittleEndian<uint64_t>(frame_buffer_->data()) + kFrameBytes == FrameSize(record);
     }
     if (fits) {
       DamagedPlace done = lost;
@@ -324,11 +325,11 @@ absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
   }
   // None is left: what follows belongs to no record.
   while (true) {
-    absl::StatusOr<bool> any = window_->Ensure(1);
+    absl::StatusOr<bool> any = frame_buffer_->Ensure(1);
     if (!any.ok()) return any.status();
     if (!*any) break;
-    skipped += window_->size();
-    window_->Consume(window_->size());
+    skipped += frame_buffer_->size();
+    frame_buffer_->Consume(frame_buffer_->size());
   }
   const bool goes_on = stretches_ != nullptr && !stretches_->damage().empty();
   AcceptGap(0, std::move(lost), goes_on ? number_ : std::max(number_, index.records()));
@@ -344,23 +345,23 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
                                  uint64_t frame) {
   const DamagedPlace place = Place(std::move(kind), std::move(detail));
   if (indexed_) return SkipIndexed(from, place);
-  using Chain = FrameWindow::Chain;
-  const uint64_t frame_end = window_->offset() + frame;
+  using Chain = FrameBuffer::Chain;
+  const uint64_t frame_end = frame_buffer_->offset() + frame;
   size_t at = from;
   std::optional<size_t> weak;
   uint32_t crc = 0;  // of the bytes from kHeaderBytes up to `summed`
   size_t summed = kHeaderBytes;
   const auto mend = [&](size_t end) {
     if (!mendable || end < kFrameBytes || end - kFooterBytes < summed) return false;
-    const std::string_view view = window_->view();
+    const std::string_view view = frame_buffer_->view();
     crc = ExtendCrc32c(crc, view.substr(summed, end - kFooterBytes - summed));
     summed = end - kFooterBytes;
     if (LoadLittleEndian<uint32_t>(view.data() + summed) != MaskCrc(crc)) return false;
-    WriteHeader(end - kFrameBytes, window_->data());
+    WriteHeader(end - kFrameBytes, frame_buffer_->data());
     DamagedPlace mended = place;
     mended.detail += "; mended, its payload is sound";
     mended.records = 0;
-    mended.file_end = FilePlace(window_->offset() + kHeaderBytes);
+    mended.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
     damage_.push_back(std::move(mended));
     return true;
   };
@@ -369,25 +370,25 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
     // The next sound header.
     size_t found = std::string_view::npos;
     while (true) {
-      absl::StatusOr<bool> more = window_->Ensure(at + kHeaderBytes);
+      absl::StatusOr<bool> more = frame_buffer_->Ensure(at + kHeaderBytes);
       if (!more.ok()) return more.status();
       if (!*more) break;
-      found = FindHeader(window_->view().substr(at));
+      found = FindHeader(frame_buffer_->view().substr(at));
       if (found != std::string_view::npos) {
         found += at;
         break;
       }
-      at = window_->size() - (kHeaderBytes - 1);
+      at = frame_buffer_->size() - (kHeaderBytes - 1);
       if (at > kMostMended && !weak) {
         // Too much to keep for the sake of one record.
         mendable = false;
-        window_->Consume(at);
+        frame_buffer_->Consume(at);
         skipped += at;
         at = 0;
       }
     }
     if (found == std::string_view::npos) {
-      const size_t end = window_->size();
+      const size_t end = frame_buffer_->size();
       if (mend(end)) return absl::OkStatus();
       const size_t to = weak.value_or(end);
       const bool goes_on = !weak && stretches_ != nullptr && !stretches_->damage().empty();
@@ -404,17 +405,17 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
     }
     if (mend(found)) return absl::OkStatus();
     size_t end = found;
-    absl::StatusOr<Chain> chain = window_->FollowChain(found, &end);
+    absl::StatusOr<Chain> chain = frame_buffer_->FollowChain(found, &end);
     if (!chain.ok()) return chain.status();
     // A record that some bytes were added to or taken from ends elsewhere than its header says. The
     // frames behind it go on past that place; those of its payload do not.
     const bool inside =
-        window_->offset() + found < frame_end && window_->offset() + end < frame_end;
+        frame_buffer_->offset() + found < frame_end && frame_buffer_->offset() + end < frame_end;
     uint64_t length = 0;
-    window_->ReadHeaderAt(found, &length);
+    frame_buffer_->ReadHeaderAt(found, &length);
     const bool alone = end <= found + kFrameBytes + length;
     if (end > found && *chain != Chain::kNested && !inside &&
-        (!alone || first_.check != CrcCheck::kAll || window_->PayloadFits(found, length))) {
+        (!alone || first_.check != CrcCheck::kAll || frame_buffer_->PayloadFits(found, length))) {
       if (*chain == Chain::kStrong || (weak && end - *weak > (1 << 20)) || !mendable) {
         AcceptGap(weak.value_or(found), place, std::nullopt);
         damage_.back().bytes += skipped;
@@ -462,7 +463,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::EndStretch() {
     exact_ = false;
     place.records = std::nullopt;
   }
-  window_->Restart(stretches_->stream_offset().value_or(window_->offset()));
+  frame_buffer_->Restart(stretches_->stream_offset().value_or(frame_buffer_->offset()));
   return Step::kOn;
 }
 
@@ -483,7 +484,7 @@ void PastDamage::Finish() {
     place.kind = stretches_ != nullptr ? "compressed data" : "length CRC";
     place.record = number_;
     if (records_ > 0) place.records = 0;
-    place.offset = window_->offset();
+    place.offset = frame_buffer_->offset();
     place.detail = first_.error;
     place.file_end = first_.file->size();
     damage_.push_back(std::move(place));

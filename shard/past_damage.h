@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "io/file.h"
 #include "shard/content_stretches.h"
-#include "shard/frame_window.h"
+#include "shard/frame_buffer.h"
 #include "shard/index.h"
 #include "tfrecord/compression.h"
 #include "tfrecord/record_stream.h"
@@ -66,7 +66,7 @@ class PastDamage {
   const std::vector<DamagedPlace>& damage() const { return damage_; }
   bool numbers_exact() const { return exact_; }
   uint64_t records() const { return records_; }
-  uint64_t stream_bytes() const { return window_->offset(); }
+  uint64_t stream_bytes() const { return frame_buffer_->offset(); }
   uint64_t file_position() const;
 
  private:
@@ -96,7 +96,7 @@ class PastDamage {
   const FirstDamage first_;
   std::unique_ptr<FileSource> source_;           // of a raw shard
   std::unique_ptr<ContentStretches> stretches_;  // of a compressed one
-  std::unique_ptr<FrameWindow> window_;
+  std::unique_ptr<FrameBuffer> frame_buffer_;
   std::vector<DamagedPlace> damage_;
   uint64_t records_;  // delivered, those before the damage too
   bool exact_ = true;

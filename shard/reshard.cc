@@ -27,7 +27,7 @@ constexpr size_t kUnitRuns = 4096;
 // Raw frames up to this mean size are read through; of larger ones, the kernel copies the payloads
 // and only the ends of the frames are read.
 constexpr uint64_t kReadThroughBytes = 16 << 10;
-constexpr size_t kWindowBytes = 1 << 20;
+constexpr size_t kCopyBytes = 1 << 20;
 
 // The CRC-32C of A followed by B, where `a` and `b` are theirs and B has `bytes` bytes.
 uint32_t AppendedCrc32c(uint32_t a, uint32_t b, uint64_t bytes) {
@@ -172,14 +172,14 @@ class FrameCheck {
 absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const File& in,
                          OutputFile& out, FrameCheck& check, std::stop_token stop) {
   const ShardIndex& index = input.index(piece.shard);
-  const auto window = std::make_unique<char[]>(kWindowBytes);
+  const auto buffer = std::make_unique<char[]>(kCopyBytes);
   for (uint64_t record = piece.begin; record < piece.end;) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
     // As many whole frames as fit.
     const uint64_t begin = index.Offset(record);
     uint64_t after = piece.end;
-    if (index.Offset(piece.end) - begin > kWindowBytes) {
-      after = std::min(piece.end, index.RecordAt(begin + kWindowBytes));
+    if (index.Offset(piece.end) - begin > kCopyBytes) {
+      after = std::min(piece.end, index.RecordAt(begin + kCopyBytes));
     }
     if (after == record) {  // one that is larger
       const uint64_t end = index.Offset(record + 1);
@@ -194,13 +194,13 @@ absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const Fi
       continue;
     }
     const uint64_t size = index.Offset(after) - begin;
-    absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(window.get(), size));
-    if (status.ok()) status = out.Append({window.get(), size});
+    absl::Status status = in.ReadExactlyAt(begin, absl::MakeSpan(buffer.get(), size));
+    if (status.ok()) status = out.Append({buffer.get(), size});
     if (!status.ok()) return status;
     uint64_t at = 0;
     for (; record < after; ++record) {
       const uint64_t end = index.Offset(record + 1) - begin;
-      status = check.Add(window.get() + at, window.get() + end - kFooterBytes, end - at);
+      status = check.Add(buffer.get() + at, buffer.get() + end - kFooterBytes, end - at);
       if (!status.ok()) return status;
       at = end;
     }

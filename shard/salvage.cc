@@ -95,7 +95,7 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
         },
         [&](uint64_t, const std::string& bytes) { return bytes == mark; },
         // What others wrote begins a block anywhere.
-        [&](uint64_t i) { return gzip || index.WindowAt(i).empty(); });
+        [&](uint64_t i) { return gzip || index.DictionaryAt(i).empty(); });
   }
   if (!status.ok()) return status;
   return 4 * found >= looked;  // also where nothing can be told by a look

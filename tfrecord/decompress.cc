@@ -11,7 +11,7 @@
 
 #include "fmt/format.h"
 #include "tfrecord/gzip_members.h"
-#include "tfrecord/input_window.h"
+#include "tfrecord/input_buffer.h"
 
 namespace shardfeed {
 namespace {
@@ -54,7 +54,7 @@ class BlockDecompressor : public Decompressor {
     EmitRestartPoint(std::move(point));
   }
 
-  InputWindow input_;
+  InputBuffer input_;
   DecompressOptions options_;
   uint64_t stream_offset_;  // of the content that is decoded next
   std::optional<uint64_t> last_point_;
@@ -220,9 +220,9 @@ class DeflateDecompressor : public BlockDecompressor {
       input_.Consume(1);
       inflatePrime(&zlib_, from.bits, byte >> (8 - from.bits));
     }
-    if (!from.window.empty()) {
-      inflateSetDictionary(&zlib_, reinterpret_cast<const Bytef*>(from.window.data()),
-                           static_cast<uInt>(from.window.size()));
+    if (!from.dictionary.empty()) {
+      inflateSetDictionary(&zlib_, reinterpret_cast<const Bytef*>(from.dictionary.data()),
+                           static_cast<uInt>(from.dictionary.size()));
     }
     return true;
   }
@@ -270,10 +270,10 @@ class DeflateDecompressor : public BlockDecompressor {
       point.file_offset = input_.offset();
       point.bits = zlib_.data_type & 7;
       point.at_header = false;
-      point.window.resize(kDeflateWindowBytes);
+      point.dictionary.resize(kDictionaryBytes);
       uInt size = 0;
-      inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.window.data()), &size);
-      point.window.resize(size);
+      inflateGetDictionary(&zlib_, reinterpret_cast<Bytef*>(point.dictionary.data()), &size);
+      point.dictionary.resize(size);
       EmitRestartPoint(std::move(point));
     } else if (last_block_ && options_.on_deflate_block &&
                stream_offset_ - *last_block_ >= kDeflateBlockInterval) {

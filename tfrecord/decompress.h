@@ -16,7 +16,7 @@
 namespace shardfeed {
 
 // How far back deflated data can refer to.
-inline constexpr size_t kDeflateWindowBytes = 32 << 10;
+inline constexpr size_t kDictionaryBytes = 32 << 10;
 
 // Content between two blocks that are told of: less than a block has where nothing is repeated.
 inline constexpr uint64_t kDeflateBlockInterval = 8 << 10;
@@ -35,7 +35,7 @@ struct RestartPoint {
   bool at_header = true;
   // The content before the point that the data after it refers to: up to 32 KiB, empty where
   // nothing is referred to.
-  std::string window;
+  std::string dictionary;
 };
 
 // Where a block of deflated data starts. What the numbers count from is said where they are used.

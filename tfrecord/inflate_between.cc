@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kStoredHeaderBytes = 5;
 constexpr size_t kMaxFillerBytes = 16;
-static_assert(kStoredHeaderBytes + kDeflateWindowBytes + kMaxFillerBytes <= kInflateRoomBefore);
+static_assert(kStoredHeaderBytes + kDictionaryBytes + kMaxFillerBytes <= kInflateRoomBefore);
 static_assert(kInflateBlocksSlack <= kInflateRoomBehind);
 
 // Bits as deflate packs them: the lowest of a byte first.
@@ -79,10 +79,10 @@ char* PutBefore(const RestartPoint& from, char* file_bytes) {
   }
   char* at = file_bytes - whole;
   std::memcpy(at, filler.bytes(), whole);
-  at -= from.window.size();
-  std::memcpy(at, from.window.data(), from.window.size());
+  at -= from.dictionary.size();
+  std::memcpy(at, from.dictionary.data(), from.dictionary.size());
   at -= kStoredHeaderBytes;
-  const auto size = static_cast<uint16_t>(from.window.size());
+  const auto size = static_cast<uint16_t>(from.dictionary.size());
   at[0] = 0;  // stored, not the last
   StoreLittleEndian<uint16_t>(size, at + 1);
   StoreLittleEndian<uint16_t>(static_cast<uint16_t>(~size), at + 3);
@@ -164,7 +164,7 @@ bool InflateBlocksBetween(Compression compression, const RestartPoint& from, con
   places.push_back(
       {8 * (file_bytes.size() - trailer) - to.bits, to.stream_offset - from.stream_offset});
   if (!InflateBlocks(file_bytes.substr(0, file_bytes.size() - trailer), places,
-                     /*ends_stream=*/to.at_header, dst, from.window.size())) {
+                     /*ends_stream=*/to.at_header, dst, from.dictionary.size())) {
     return false;
   }
   return !from.at_header || !to.at_header ||
@@ -183,10 +183,10 @@ absl::Status InflateBetween(Compression compression, const RestartPoint& from,
   const bool gzip = compression == Compression::kGzip;
   char* const file_bytes = room.data() + kInflateRoomBefore;
   char* const file_end = room.data() + room.size() - kInflateRoomBehind;
-  if (from.window.size() > kDeflateWindowBytes) return Damaged();
+  if (from.dictionary.size() > kDictionaryBytes) return Damaged();
   const size_t deflated = file_end - file_bytes;
-  if (!blocks.empty() && HardlyShrank(deflated, dst.size() - from.window.size())) {
-    std::memcpy(dst.data(), from.window.data(), from.window.size());
+  if (!blocks.empty() && HardlyShrank(deflated, dst.size() - from.dictionary.size())) {
+    std::memcpy(dst.data(), from.dictionary.data(), from.dictionary.size());
     if (InflateBlocksBetween(compression, from, to, blocks, {file_bytes, deflated}, dst)) {
       return absl::OkStatus();
     }

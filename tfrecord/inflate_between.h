@@ -22,7 +22,7 @@ inline constexpr size_t kInflateRoomBefore = 33 << 10;
 inline constexpr size_t kInflateRoomBehind = 8;
 
 // Inflates what lies between `from` and `to` of a GZIP or ZLIB shard into `dst`, behind
-// `from.window`: `dst` has the size of both. The end of a shard counts as a point at a header.
+// `from.dictionary`: `dst` has the size of both. The end of a shard counts as a point at a header.
 //
 // `blocks`: places between them where deflate blocks start, bits and bytes counted from the file's
 // and the content's beginning; not trusted. Where there are some, and deflate hardly shrank the

@@ -176,17 +176,18 @@ enum class Step { kGo, kDone, kBad };
 class BlocksInflater {
  public:
   BlocksInflater(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
-                 absl::Span<char> dst, size_t window)
+                 absl::Span<char> dst, size_t dictionary)
       : data_(data.data()),
         end_bit_(8 * uint64_t{data.size()}),
         ends_stream_(ends_stream),
-        window_(dst.data()),
+        dictionary_(dst.data()),
         stretches_(blocks.size() - 1),
-        matches_left_(std::min<ptrdiff_t>(dst.size() - window, kBytesOfAnyKind) / kBytesPerMatch +
+        matches_left_(std::min<ptrdiff_t>(dst.size() - dictionary, kBytesOfAnyKind) /
+                          kBytesPerMatch +
                       kMatchesOfAnyContent) {
     for (size_t i = 0; i < stretches_.size(); ++i) {
-      stretches_[i].begin = {blocks[i].bit, dst.data() + window + blocks[i].offset};
-      stretches_[i].end = {blocks[i + 1].bit, dst.data() + window + blocks[i + 1].offset};
+      stretches_[i].begin = {blocks[i].bit, dst.data() + dictionary + blocks[i].offset};
+      stretches_[i].end = {blocks[i + 1].bit, dst.data() + dictionary + blocks[i + 1].offset};
     }
   }
 
@@ -344,7 +345,7 @@ class BlocksInflater {
       const Range& range = kDistances[distance_symbol];
       const size_t distance = range.base + loaded.Take(range.bits);
       if (length > static_cast<size_t>(end - at->out) ||
-          distance > static_cast<size_t>(at->out - window_)) {
+          distance > static_cast<size_t>(at->out - dictionary_)) {
         return Step::kBad;
       }
       if (--matches_left_ < 0) return Step::kBad;
@@ -508,7 +509,7 @@ class BlocksInflater {
   const char* const data_;
   const uint64_t end_bit_;
   const bool ends_stream_;
-  const char* const window_;
+  const char* const dictionary_;
   std::vector<Stretch> stretches_;
   size_t next_stretch_ = 0;
   size_t copied_ = 0;  // stretches whose matches are copied
@@ -518,8 +519,8 @@ class BlocksInflater {
 }  // namespace
 
 bool InflateBlocks(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
-                   absl::Span<char> dst, size_t window) {
-  const size_t content = dst.size() - window;
+                   absl::Span<char> dst, size_t dictionary) {
+  const size_t content = dst.size() - dictionary;
   for (size_t i = 0; i < blocks.size(); ++i) {
     if (blocks[i].bit > 8 * uint64_t{data.size()} || blocks[i].offset > content ||
         (i > 0 &&
@@ -531,7 +532,7 @@ bool InflateBlocks(std::string_view data, absl::Span<const DeflateBlock> blocks,
     return false;
   }
   thread_local std::array<Lane, kLanes> lanes;
-  return BlocksInflater(data, blocks, ends_stream, dst, window).Run(absl::MakeSpan(lanes));
+  return BlocksInflater(data, blocks, ends_stream, dst, dictionary).Run(absl::MakeSpan(lanes));
 }
 
 }  // namespace shardfeed

@@ -24,17 +24,17 @@ namespace shardfeed {
 // Bytes behind `data` that InflateBlocks may read.
 inline constexpr size_t kInflateBlocksSlack = 8;
 
-// Inflates `data` into `dst` behind its first `window` bytes, the content before.
+// Inflates `data` into `dst` behind its first `dictionary` bytes, the content before.
 //
-// `blocks`: where blocks start, by bits of `data` and bytes behind the window, in rising order; any
-// number of blocks may lie between two of these places. The last one is where the data ends: at the
-// end of a block, and of the stream (but for up to 7 bits) if `ends_stream`.
+// `blocks`: where blocks start, by bits of `data` and bytes behind the dictionary, in rising order;
+// any number of blocks may lie between two of these places. The last one is where the data ends: at
+// the end of a block, and of the stream (but for up to 7 bits) if `ends_stream`.
 //
 // False: the data is damaged, the places are wrong, or there are so many copies that libdeflate is
 // faster, which is noticed early; what `dst` holds then is not to be used.
 // Nothing said by `blocks` or `data` is trusted. Thread safe.
 bool InflateBlocks(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
-                   absl::Span<char> dst, size_t window);
+                   absl::Span<char> dst, size_t dictionary);
 
 }  // namespace shardfeed
 

@@ -37,7 +37,7 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
   map.path_ = path;
   absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
   if (!reader.ok()) return reader.status();
-  const std::string_view start = (*reader)->window();
+  const std::string_view start = (*reader)->unread();
   const size_t first = start.find_first_not_of(" \t\r\n");
   if (first != start.npos && start[first] == '{') {
     absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);

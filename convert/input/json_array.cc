@@ -67,13 +67,13 @@ bool JsonArray::Fail(std::string_view what) {
   return false;
 }
 
-// The next character that is no blank, at which the window then starts; NUL at the file's end.
+// The next character that is no blank, at which the unread text then starts; NUL at the file's end.
 char JsonArray::SkipBlanks() {
   while (true) {
-    const std::string_view window = reader_->window();
-    const size_t n = std::min(window.find_first_not_of(" \t\r\n"), window.size());
-    reader_->Consume(n, std::count(window.begin(), window.begin() + n, '\n'));
-    if (n < window.size()) return window[n];
+    const std::string_view unread = reader_->unread();
+    const size_t n = std::min(unread.find_first_not_of(" \t\r\n"), unread.size());
+    reader_->Consume(n, std::count(unread.begin(), unread.begin() + n, '\n'));
+    if (n < unread.size()) return unread[n];
     if (!reader_->Extend()) {
       status_ = reader_->status();
       return '\0';
@@ -94,7 +94,7 @@ bool JsonArray::Next(Element* element) {
     }
     if (next != '[') {
       return Fail(fmt::format("{} where an array of objects is wanted",
-                              Excerpt(reader_->window().substr(0, 20))));
+                              Excerpt(reader_->unread().substr(0, 20))));
     }
     reader_->Consume(1, 0);
     next = SkipBlanks();
@@ -104,7 +104,7 @@ bool JsonArray::Next(Element* element) {
     if (next == ']') return Fail("a comma, and then the array ends");
   } else if (next != ']' && next != '\0') {
     return Fail(fmt::format("{} after an element, where a comma or the array's end is expected",
-                            Excerpt(reader_->window().substr(0, 20))));
+                            Excerpt(reader_->unread().substr(0, 20))));
   }
   if (!status_.ok()) return false;
   if (next == '\0') return Fail("the file ends before the array does; is it cut?");
@@ -112,18 +112,18 @@ bool JsonArray::Next(Element* element) {
     reader_->Consume(1, 0);
     if (SkipBlanks() != '\0') {
       return Fail(fmt::format("{} after the array's end; is it several arrays?",
-                              Excerpt(reader_->window().substr(0, 20))));
+                              Excerpt(reader_->unread().substr(0, 20))));
     }
     return false;
   }
   size_t size;
-  while ((size = ValueSize(reader_->window())) == std::string_view::npos) {
+  while ((size = ValueSize(reader_->unread())) == std::string_view::npos) {
     if (reader_->Extend()) continue;
     status_ = reader_->status();
     if (!status_.ok()) return false;
     return Fail("an element starts here, and the file ends before it does; is it cut?");
   }
-  element->text = reader_->window().substr(0, size);
+  element->text = reader_->unread().substr(0, size);
   element->line = reader_->line();
   if (size == 0) return Fail("a comma, where an element is expected");
   reader_->Consume(size, std::count(element->text.begin(), element->text.end(), '\n'));

@@ -119,7 +119,7 @@ bool TextReader::Extend() {
 }
 
 absl::Status TextReader::CheckStart() {
-  std::string_view text = window();
+  std::string_view text = unread();
   if (text.starts_with("\xef\xbb\xbf"sv)) {
     Consume(3, 0);
     checked_ = begin_;
@@ -147,7 +147,7 @@ absl::Status TextReader::CheckText(size_t from) {
   if (IsText(text)) return absl::OkStatus();
 
   // Characters do not reach over line breaks, so the first bad line can be found by itself.
-  uint64_t line = line_ + std::count(window().data(), text.data(), '\n');
+  uint64_t line = line_ + std::count(unread().data(), text.data(), '\n');
   while (true) {
     const std::string_view one = text.substr(0, text.find('\n'));
     const size_t nul = one.find('\0');
@@ -182,7 +182,7 @@ bool TextReader::NextLine(Line* line) {
   if (!status_.ok()) return false;
   size_t searched = 0;
   while (true) {
-    const std::string_view text = window();
+    const std::string_view text = unread();
     const size_t line_break = text.find('\n', searched);
     if (line_break != std::string_view::npos) {
       line->text = text.substr(0, line_break);
@@ -194,8 +194,8 @@ bool TextReader::NextLine(Line* line) {
     searched = text.size();
     if (!Extend()) break;
   }
-  if (!status_.ok() || window().empty()) return false;
-  line->text = window();
+  if (!status_.ok() || unread().empty()) return false;
+  line->text = unread();
   line->number = line_;
   Consume(line->text.size(), 0);
   return true;

@@ -37,7 +37,7 @@ struct TextReaderOptions {
 // Whether `text` is UTF-8 without NUL.
 bool IsText(std::string_view text);
 
-// A file seen through a window that slides over it, and on top of it lines. A byte order mark of
+// A file of which a part that moves on is in memory, and on top of it lines. A byte order mark of
 // UTF-8 is skipped. Not thread safe.
 //
 // Reading returns false at the end and after a failure; status() tells which. DataLoss: not UTF-8
@@ -57,28 +57,28 @@ class TextReader {
   // The last line need not have a line break.
   bool NextLine(Line* line);
 
-  // The window: text read and not yet consumed. Views of it live until Extend or NextLine.
-  std::string_view window() const { return {buffer_->data() + begin_, end_ - begin_}; }
-  // 1-based line where the window starts.
+  // Text read and not yet consumed. Views of it live until Extend or NextLine.
+  std::string_view unread() const { return {buffer_->data() + begin_, end_ - begin_}; }
+  // 1-based line where the unread text starts.
   uint64_t line() const { return line_; }
-  // Where the window starts in the file, in bytes.
+  // Where the unread text starts in the file, in bytes.
   uint64_t offset() const { return source_.position() - (end_ - begin_); }
-  // True when the window reaches to the end of the file.
+  // True when the unread text reaches to the end of the file.
   bool at_end() const { return at_end_; }
-  // Moves the window's start forward over `bytes` that hold `line_breaks`.
+  // Moves the unread text's start forward over `bytes` that hold `line_breaks`.
   void Consume(size_t bytes, uint64_t line_breaks) {
     begin_ += bytes;
     line_ += line_breaks;
   }
-  // Reads on, so that the window grows at its end by at least a byte. False at the end of the file
-  // (the window is then all that is left) and after a failure. The window at least doubles between
-  // two calls that do not consume, so it may be looked through anew each time.
+  // Reads on, so that the unread text grows at its end by at least a byte. False at the end of the
+  // file (the unread text is then all that is left) and after a failure. The unread text at least
+  // doubles between two calls that do not consume, so it may be looked through anew each time.
   bool Extend();
 
   // Not OK once reading has failed.
   const absl::Status& status() const { return status_; }
 
-  // This many bytes after each line and after the window may be read, whatever they are.
+  // This many bytes after each line and after the unread text may be read, whatever they are.
   static constexpr size_t kPadding = 64;
 
  private:

@@ -130,23 +130,23 @@ absl::Status ItemSorter::ForEach(const std::function<absl::Status(const Item&)>&
     const bool equal = depth_ + kBucketBits >= kMaxDepth;
     ItemSorter part(directory_, memory_bytes_, depth_ + kBucketBits);
     // Items are read in large pieces; one that is larger gets a buffer of its size.
-    std::string window;
-    uint64_t offset = 0;  // of the window in the file
+    std::string buffer;
+    uint64_t offset = 0;  // of the buffer in the file
     size_t at = 0;
     while (offset + at < file.size()) {
       const auto need = [&](size_t bytes) -> absl::Status {
-        if (window.size() - at >= bytes) return absl::OkStatus();
+        if (buffer.size() - at >= bytes) return absl::OkStatus();
         offset += at;
         at = 0;
-        window.resize(std::min<uint64_t>(std::max(bytes, kReadBytes), file.size() - offset));
-        return file.ReadExactlyAt(offset, absl::MakeSpan(window));
+        buffer.resize(std::min<uint64_t>(std::max(bytes, kReadBytes), file.size() - offset));
+        return file.ReadExactlyAt(offset, absl::MakeSpan(buffer));
       };
       absl::Status status = need(kItemHeader);
       if (!status.ok()) return status;
-      const uint64_t size = kItemHeader + LoadLittleEndian<uint64_t>(window.data() + at + 20);
+      const uint64_t size = kItemHeader + LoadLittleEndian<uint64_t>(buffer.data() + at + 20);
       status = need(size);
       if (!status.ok()) return status;
-      const std::string_view encoded(window.data() + at, size);
+      const std::string_view encoded(buffer.data() + at, size);
       status = equal ? sink(Decode(encoded.data()))
                      : part.Put(LoadLittleEndian<uint64_t>(encoded.data()), encoded);
       if (!status.ok()) return status;

@@ -73,12 +73,12 @@ class CsvSource : public Source {
     absl::Status defect;
   };
 
-  // Reads the next row of file `file` and splits it; `cells` are views of the reader's window.
+  // Reads the next row of file `file` and splits it; `cells` are views of the reader's text.
   // False at the end and after a failure of the reader.
   bool NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells) const;
   // The same without splitting, where the text is known to be sound.
   bool NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const;
-  // What is wrong with the row that the window starts with.
+  // What is wrong with the row that the unread text starts with.
   absl::Status SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const;
   void TakeRow(TextReader& reader, size_t bytes, Row* row) const;
 
@@ -103,7 +103,7 @@ class CsvSource : public Source {
 Remedy NoQuotes() { return {"no_quotes", "", "take quotes as they are"}; }
 
 absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const {
-  const std::string_view before = reader.window().substr(0, split.bytes);
+  const std::string_view before = reader.unread().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
   if (split.result == CsvSplit::kOpenQuote) {
     return WithRemedy(files_.ErrorAt(file, line, "a quote opens here and is never closed"),
@@ -119,13 +119,13 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
           file, line,
           fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the "
                       "row is expected; a quote inside quotes is written twice",
-                      Excerpt(reader.window().substr(split.bytes, 10)),
+                      Excerpt(reader.unread().substr(split.bytes, 10)),
                       Excerpt({&options_.dialect.delimiter, 1}))),
       NoQuotes());
 }
 
 void CsvSource::TakeRow(TextReader& reader, size_t bytes, Row* row) const {
-  row->text = reader.window().substr(0, bytes);
+  row->text = reader.unread().substr(0, bytes);
   row->line = reader.line();
   // Few rows hold more line breaks than the one at their end, and those have quotes.
   uint64_t line_breaks = row->text.ends_with('\n') ? 1 : 0;
@@ -139,21 +139,21 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
                         std::vector<CsvCell>* cells) const {
   row->defect = absl::OkStatus();
   while (true) {
-    const std::string_view window = reader.window();
-    if (window.empty()) {
+    const std::string_view unread = reader.unread();
+    if (unread.empty()) {
       if (!reader.Extend()) return false;
       continue;
     }
-    const CsvSplit split = SplitCsvRow(window, reader.at_end(), options_.dialect, cells);
+    const CsvSplit split = SplitCsvRow(unread, reader.at_end(), options_.dialect, cells);
     if (split.result == CsvSplit::kRow) {
-      const bool blank = IsBlank(*cells, window.substr(0, split.bytes));
+      const bool blank = IsBlank(*cells, unread.substr(0, split.bytes));
       TakeRow(reader, split.bytes, row);
       if (!blank) return true;
       continue;
     }
     if (split.result == CsvSplit::kIncomplete) {
-      const size_t quote = options_.dialect.quotes ? window.find('"') : window.npos;
-      if (window.size() <= options_.max_row_bytes || quote == window.npos) {
+      const size_t quote = options_.dialect.quotes ? unread.find('"') : unread.npos;
+      if (unread.size() <= options_.max_row_bytes || quote == unread.npos) {
         if (!reader.Extend() && !reader.status().ok()) return false;
         continue;
       }
@@ -166,20 +166,20 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
       row->defect = SplitError(file, reader, split);
     }
     if (!skips_defects()) return true;
-    const size_t line_break = window.find('\n');
-    TakeRow(reader, line_break == window.npos ? window.size() : line_break + 1, row);
+    const size_t line_break = unread.find('\n');
+    TakeRow(reader, line_break == unread.npos ? unread.size() : line_break + 1, row);
     return true;
   }
 }
 
 bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const {
   while (true) {
-    const std::string_view window = reader.window();
+    const std::string_view unread = reader.unread();
     row->line = reader.line();
-    const size_t line_break = window.find('\n');
+    const size_t line_break = unread.find('\n');
     if (line_break != std::string_view::npos &&
-        (!options_.dialect.quotes || std::memchr(window.data(), '"', line_break) == nullptr)) {
-      row->text = window.substr(0, line_break + 1);
+        (!options_.dialect.quotes || std::memchr(unread.data(), '"', line_break) == nullptr)) {
+      row->text = unread.substr(0, line_break + 1);
       reader.Consume(line_break + 1, 1);
       if (!WithoutLineBreak(row->text).empty()) return true;
       continue;

@@ -65,7 +65,7 @@ void CheckBetween(Compression compression, std::string_view bytes, const std::st
   std::string room = std::string(kInflateRoomBefore, 'x') +
                      std::string(bytes.substr(begin, to.file_offset - begin)) +
                      std::string(kInflateRoomBehind, 'x');
-  std::string found(from.window.size() + to.stream_offset - from.stream_offset, '\0');
+  std::string found(from.dictionary.size() + to.stream_offset - from.stream_offset, '\0');
   std::vector<DeflateBlock> between;
   for (const DeflateBlock& block : blocks) {
     if (block.offset > from.stream_offset && block.offset < to.stream_offset) {
@@ -78,7 +78,7 @@ void CheckBetween(Compression compression, std::string_view bytes, const std::st
   FUZZ_EXPECT(status.ok() || compression == Compression::kGzip);
   if (!status.ok()) return;
   FUZZ_EXPECT(
-      std::string_view(found).substr(from.window.size()) ==
+      std::string_view(found).substr(from.dictionary.size()) ==
       std::string_view(content).substr(from.stream_offset, to.stream_offset - from.stream_offset));
 }
 

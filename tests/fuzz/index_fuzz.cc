@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint64_t points = std::min<uint64_t>((*index)->num_restart_points(), 20);
   for (uint64_t i = 0; i < points; ++i) {
     FUZZ_EXPECT((*index)->PointAt(i).stream_offset <= stream_bytes);
-    FUZZ_EXPECT((*index)->WindowAt(i).size() <= 32 << 10);
+    FUZZ_EXPECT((*index)->DictionaryAt(i).size() <= 32 << 10);
     (void)(*index)->BlocksBehind(i);
   }
   // The index agrees with what it says itself, and with nothing that is one byte off.

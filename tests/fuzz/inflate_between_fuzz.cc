@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   to.at_header = data[0] & 4;
   if (!from.at_header) {
     from.bits = data[1] & 7;
-    from.window.assign(data[4] * 128, 'w');
+    from.dictionary.assign(data[4] * 128, 'w');
   }
   if (!to.at_header) to.bits = data[1] >> 4 & 7;
   to.stream_offset =
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string room = std::string(kInflateRoomBefore, 'x') + std::string(file) +
                        std::string(kInflateRoomBehind, 'x');
     room.shrink_to_fit();
-    content->assign(from.window.size() + to.stream_offset - from.stream_offset, '\0');
+    content->assign(from.dictionary.size() + to.stream_offset - from.stream_offset, '\0');
     return InflateBetween(compression, from, to, told, absl::MakeSpan(room),
                           absl::MakeSpan(*content))
         .ok();
@@ -53,8 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string without;
   if (inflate(blocks, &with_blocks)) {
     FUZZ_EXPECT(inflate({}, &without));
-    FUZZ_EXPECT(std::string_view(with_blocks).substr(from.window.size()) ==
-                std::string_view(without).substr(from.window.size()));
+    FUZZ_EXPECT(std::string_view(with_blocks).substr(from.dictionary.size()) ==
+                std::string_view(without).substr(from.dictionary.size()));
   }
   return 0;
 }

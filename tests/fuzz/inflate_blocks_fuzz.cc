@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   slack.append(kInflateBlocksSlack, '\xff');
   std::string found(expected.size(), '\0');
   const bool ok = InflateBlocks(std::string_view(slack).substr(0, used), blocks,
-                                /*ends_stream=*/true, absl::MakeSpan(found), /*window=*/0);
+                                /*ends_stream=*/true, absl::MakeSpan(found), /*dictionary=*/0);
   // From another bit than the first, these bytes may be another sound stream.
   if (!ok || blocks[0].bit != 0) return 0;
   FUZZ_EXPECT(sound);

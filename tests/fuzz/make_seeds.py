@@ -88,7 +88,7 @@ def sized_member(content):
 
 def index(compression, sizes, points=(), shard_bytes=None):
     """An index after docs/index.md, without its CRCs, which the target makes right. `points` are
-    tuples: file_offset, stream_offset, window, bits, at_header, blocks."""
+    tuples: file_offset, stream_offset, dictionary, bits, at_header, blocks."""
     offsets = [sum(sizes[:i]) for i in range(len(sizes))]
     body = b""
     directory = b""
@@ -105,14 +105,14 @@ def index(compression, sizes, points=(), shard_bytes=None):
     directory_offset = 88 + len(body)
     body += directory
     restarts = 88 + len(body)
-    windows = b""
+    dictionaries = b""
     rows = b""
-    for file_offset, stream_offset, window, bits, at_header, blocks in points:
-        window = zlib.compress(window) if window else b""
-        rows += struct.pack("<QQQIBBH", file_offset, stream_offset, len(windows), len(window),
+    for file_offset, stream_offset, dictionary, bits, at_header, blocks in points:
+        dictionary = zlib.compress(dictionary) if dictionary else b""
+        rows += struct.pack("<QQQIBBH", file_offset, stream_offset, len(dictionaries), len(dictionary),
                             bits, at_header, len(blocks))
-        windows += window + b"".join(struct.pack("<II", *block) for block in blocks)
-    body += rows + windows
+        dictionaries += dictionary + b"".join(struct.pack("<II", *block) for block in blocks)
+    body += rows + dictionaries
     stream = sum(sizes)
     return b"SFINDEX1" + struct.pack(
         "<II8Q", compression, 0, stream if shard_bytes is None else shard_bytes, stream,
@@ -241,10 +241,10 @@ def main():
     sizes = [16 + i % 50 for i in range(300)]
     write("index", "groups", index(0, sizes))
     write("index", "one_size", index(0, [116] * 200))
-    window = text[:600]
+    dictionary = text[:600]
     write("index", "gzip_restarts", index(1, sizes, [
-        (0, 0, b"", 0, 1, [(800, 8192), (9000, 17000)]), (2000, 3000, window, 3, 0, []),
-        (4000, 8000, window, 0, 0, [(77, 9000)])], 5000))
+        (0, 0, b"", 0, 1, [(800, 8192), (9000, 17000)]), (2000, 3000, dictionary, 3, 0, []),
+        (4000, 8000, dictionary, 0, 0, [(77, 9000)])], 5000))
     write("index", "zlib_members", index(2, sizes, [(0, 0, b"", 0, 1, []),
                                                     (900, 5000, b"", 0, 1, [])], 1000))
     write("index", "snappy_blocks", index(3, sizes, [(0, 0, b"", 0, 1, []),

@@ -84,7 +84,7 @@ TEST(ShardIndex, FindsTheRestartPointBefore) {
                       .stream_offset = 1000 * i,
                       .bits = static_cast<int>(i),
                       .at_header = i == 0,
-                      .window = std::string(i * 100, static_cast<char>('a' + i))});
+                      .dictionary = std::string(i * 100, static_cast<char>('a' + i))});
   }
   const auto index = IndexOf({5000}, points);
   EXPECT_EQ(index->num_restart_points(), 5);
@@ -95,7 +95,7 @@ TEST(ShardIndex, FindsTheRestartPointBefore) {
       EXPECT_EQ(found.stream_offset, 1000 * i);
       EXPECT_EQ(found.bits, i);
       EXPECT_EQ(found.at_header, i == 0);
-      EXPECT_EQ(found.window, points[i].window);
+      EXPECT_EQ(found.dictionary, points[i].dictionary);
     }
   }
 }
@@ -105,7 +105,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   IndexBuilder builder;
   EXPECT_OK(builder.AddFrame(5 * kMillion));
   builder.AddDeflateBlock({5, 5});  // of no point
-  builder.AddRestartPoint({.window = "window"});
+  builder.AddRestartPoint({.dictionary = "window"});
   builder.AddDeflateBlock({1003, 10'000});
   builder.AddDeflateBlock({2004, 20'000});
   builder.AddRestartPoint(
@@ -129,7 +129,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   const Pairs first = {{1003, 10'000}, {2004, 20'000}};
   Pairs all = first;
   all.insert(all.end(), {{7997, kMillion}, {9000, kMillion + 10'000}});
-  EXPECT_EQ(index.RestartBefore(0).window, "window");
+  EXPECT_EQ(index.RestartBefore(0).dictionary, "window");
   EXPECT_EQ(between(0, kMillion), first);
   EXPECT_EQ(between(0, 2 * kMillion), all);
   EXPECT_EQ(between(kMillion, 2 * kMillion), (Pairs{{9000, kMillion + 10'000}}));
@@ -184,7 +184,7 @@ TEST(ShardIndex, ContradictionsAreFound) {
                                         .stream_offset = 900,
                                         .bits = 3,
                                         .at_header = false,
-                                        .window = "window"}});
+                                        .dictionary = "window"}});
   const auto put = [](uint64_t at, uint64_t value) {
     return [=](std::string& bytes) { StoreLittleEndian(value, bytes.data() + at); };
   };
@@ -215,7 +215,7 @@ TEST(ShardIndex, ContradictionsAreFound) {
   refused(Changed(*points, put(entries + 40, 901)));      // nor does the content
   refused(Changed(*points, put(entries + 64, 1 << 30)));  // behind the file
   refused(Changed(*points, put(entries + 72, 1 << 30)));  // behind the content
-  refused(Changed(*points, put(entries + 80, 1 << 30)));  // a window behind the index
+  refused(Changed(*points, put(entries + 80, 1 << 30)));  // a dictionary behind the index
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 92] = 8; }));
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 93] = 2; }));
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 60] = 1; }));

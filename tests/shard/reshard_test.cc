@@ -180,7 +180,7 @@ TEST_F(ReshardTest, CopyingGivesWhatEncodingGives) {
   }
 }
 
-TEST_F(ReshardTest, OneRecordThatIsLargerThanTheWindow) {
+TEST_F(ReshardTest, OneRecordThatIsLargerThanTheBuffer) {
   // Small on average, so that the shard is read through.
   const OutputSpec spec = *ParseOutputSpec(folder_ / "a@1");
   auto writer = DatasetWriter::Create(spec, {});

@@ -75,7 +75,7 @@ inline std::string LyingIndex(std::string bytes, std::mt19937_64& random) {
         put(point + 8);  // place in the content
         break;
       case 10:
-        put(point + 16);  // window
+        put(point + 16);  // dictionary
         break;
       case 11:
         put_byte(point + 24 + random() % 8);  // its size, bits, header, blocks

@@ -193,11 +193,11 @@ absl::StatusOr<std::string> Between(Compression compression, std::string_view by
   std::string room = std::string(kInflateRoomBefore, 'x') +
                      std::string(bytes.substr(begin, to.file_offset - begin)) +
                      std::string(kInflateRoomBehind, 'x');
-  std::string content(from.window.size() + to.stream_offset - from.stream_offset, '\0');
+  std::string content(from.dictionary.size() + to.stream_offset - from.stream_offset, '\0');
   const absl::Status status =
       InflateBetween(compression, from, to, blocks, absl::MakeSpan(room), absl::MakeSpan(content));
   if (!status.ok()) return status;
-  return content.substr(from.window.size());
+  return content.substr(from.dictionary.size());
 }
 
 TEST_P(EveryForm, InflatesBetweenPointsOrSaysNo) {

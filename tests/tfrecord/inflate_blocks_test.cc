@@ -70,15 +70,15 @@ std::vector<DeflateBlock> BlocksOf(std::string_view data) {
 
 // What InflateBlocks makes of it; "bad" if nothing.
 std::string Inflate(std::string_view data, absl::Span<const DeflateBlock> blocks, size_t size,
-                    bool ends_stream = true, std::string_view window = "") {
+                    bool ends_stream = true, std::string_view dictionary = "") {
   const std::string with_slack = std::string(data) + std::string(kInflateBlocksSlack, '\xff');
-  std::string content(window);
-  content.resize(window.size() + size, 'x');
+  std::string content(dictionary);
+  content.resize(dictionary.size() + size, 'x');
   if (!InflateBlocks(std::string_view(with_slack).substr(0, data.size()), blocks, ends_stream,
-                     absl::MakeSpan(content), window.size())) {
+                     absl::MakeSpan(content), dictionary.size())) {
     return "bad";
   }
-  return content.substr(window.size());
+  return content.substr(dictionary.size());
 }
 
 struct Data {
@@ -134,7 +134,7 @@ TEST(InflateBlocks, GivesUpWhereMuchRepeats) {
   EXPECT_TRUE(Inflate(data, BlocksOf(data), content.size()) == content);
 }
 
-// From one block to another, with the content before as the window.
+// From one block to another, with the content before as the dictionary.
 TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
   const std::string content = GetParam().content();
   const std::string data = Deflate(content, kRaw, GetParam().memory_level, GetParam().strategy);
@@ -148,7 +148,7 @@ TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
     for (size_t i = from; i <= to; ++i) {
       some.push_back({blocks[i].bit - 8 * byte, blocks[i].offset - blocks[from].offset});
     }
-    const size_t before = std::min<uint64_t>(blocks[from].offset, kDeflateWindowBytes);
+    const size_t before = std::min<uint64_t>(blocks[from].offset, kDictionaryBytes);
     const std::string_view all = content;
     const std::string_view expected =
         all.substr(blocks[from].offset, blocks[to].offset - blocks[from].offset);
@@ -272,14 +272,14 @@ TEST(InflateBlocks, IncompleteCodesAreBad) {
   }
 }
 
-// A copy may reach back to the first byte of the window and no further.
-TEST(InflateBlocks, CopiesFromTheWindow) {
-  const std::string window = Noise(32'000, 0);  // zlib's deflate goes back 32,506 bytes at most
-  const std::string all = window + window.substr(0, 200) + Noise(5000, 0).substr(4000);
+// A copy may reach back to the first byte of the dictionary and no further.
+TEST(InflateBlocks, CopiesFromTheDictionary) {
+  const std::string dictionary = Noise(32'000, 0);  // zlib's deflate goes back 32,506 bytes at most
+  const std::string all = dictionary + dictionary.substr(0, 200) + Noise(5000, 0).substr(4000);
   const std::string data = Deflate(all, kRaw, 1);
   const std::vector<DeflateBlock> blocks = BlocksOf(data);
-  size_t last = 0;  // block that starts inside the window
-  while (blocks[last + 1].offset <= window.size()) ++last;
+  size_t last = 0;  // block that starts inside the dictionary
+  while (blocks[last + 1].offset <= dictionary.size()) ++last;
   const uint64_t byte = blocks[last].bit / 8;
   std::vector<DeflateBlock> rest;
   for (size_t i = last; i < blocks.size(); ++i) {

@@ -1,7 +1,7 @@
-// A growing window over a ByteSource, for decoders that must see some bytes together.
+// A growing buffer over a ByteSource, for decoders that must see some bytes together.
 
-#ifndef SHARDFEED_TFRECORD_INPUT_WINDOW_H_
-#define SHARDFEED_TFRECORD_INPUT_WINDOW_H_
+#ifndef SHARDFEED_TFRECORD_INPUT_BUFFER_H_
+#define SHARDFEED_TFRECORD_INPUT_BUFFER_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace shardfeed {
 
-// Not thread safe. `source` must outlive the window.
-class InputWindow {
+// Not thread safe. `source` must outlive the buffer.
+class InputBuffer {
  public:
   static constexpr size_t kReadBytes = 256 << 10;
 
   // `offset` is where `source` stands in the file.
-  InputWindow(ByteSource* source, uint64_t offset) : source_(source), offset_(offset) {}
+  InputBuffer(ByteSource* source, uint64_t offset) : source_(source), offset_(offset) {}
 
   // The bytes at hand, valid until the next call of Ensure.
   std::string_view view() const { return std::string_view(bytes_).substr(begin_, end_ - begin_); }
@@ -66,4 +66,4 @@ class InputWindow {
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_TFRECORD_INPUT_WINDOW_H_
+#endif  // SHARDFEED_TFRECORD_INPUT_BUFFER_H_

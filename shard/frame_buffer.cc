@@ -1,4 +1,4 @@
-#include "shard/frame_window.h"
+#include "shard/frame_buffer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ constexpr size_t kChainBytes = 64 << 10;
 
 }  // namespace
 
-absl::StatusOr<bool> FrameWindow::Ensure(uint64_t size) {
+absl::StatusOr<bool> FrameBuffer::Ensure(uint64_t size) {
   if (end_ - begin_ >= size) return true;
   if (ended_) return false;
   if (begin_ < end_) std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
@@ -39,41 +39,41 @@ absl::StatusOr<bool> FrameWindow::Ensure(uint64_t size) {
   return end_ >= size;
 }
 
-absl::StatusOr<bool> FrameWindow::EnsureFrame(size_t at, uint64_t length) {
+absl::StatusOr<bool> FrameBuffer::EnsureFrame(size_t at, uint64_t length) {
   if (length > UINT64_MAX / 2 || length + kFrameBytes > most_frame_bytes_) return false;
   return Ensure(at + kFrameBytes + length);
 }
 
-void FrameWindow::Restart(uint64_t offset) {
+void FrameBuffer::Restart(uint64_t offset) {
   begin_ = end_ = 0;
   ended_ = false;
   offset_ = offset;
 }
 
-bool FrameWindow::ReadHeaderAt(size_t at, uint64_t* length) const {
+bool FrameBuffer::ReadHeaderAt(size_t at, uint64_t* length) const {
   return at + kHeaderBytes <= size() && ReadHeader(view().data() + at, length) &&
          *length <= UINT64_MAX / 2;
 }
 
-absl::StatusOr<bool> FrameWindow::HeaderAt(size_t at) {
+absl::StatusOr<bool> FrameBuffer::HeaderAt(size_t at) {
   absl::StatusOr<bool> there = Ensure(at + kHeaderBytes);
   if (!there.ok() || !*there) return there;
   uint64_t length;
   return ReadHeaderAt(at, &length);
 }
 
-absl::StatusOr<bool> FrameWindow::EndsAt(size_t at) {
+absl::StatusOr<bool> FrameBuffer::EndsAt(size_t at) {
   absl::StatusOr<bool> more = Ensure(at + 1);
   if (!more.ok()) return more.status();
   return !*more && size() == at;
 }
 
-bool FrameWindow::PayloadFits(size_t at, uint64_t length) const {
+bool FrameBuffer::PayloadFits(size_t at, uint64_t length) const {
   const std::string_view payload = view().substr(at + kHeaderBytes, length);
   return LoadLittleEndian<uint32_t>(payload.data() + length) == MaskCrc(Crc32c(payload));
 }
 
-absl::StatusOr<bool> FrameWindow::MendHeaderAt(size_t at, std::optional<uint64_t> frame_bytes) {
+absl::StatusOr<bool> FrameBuffer::MendHeaderAt(size_t at, std::optional<uint64_t> frame_bytes) {
   absl::StatusOr<bool> there = Ensure(at + kFrameBytes);
   if (!there.ok() || !*there) return there;
   const auto try_length = [&](uint64_t length) -> absl::StatusOr<bool> {
@@ -107,7 +107,7 @@ absl::StatusOr<bool> FrameWindow::MendHeaderAt(size_t at, std::optional<uint64_t
   return false;
 }
 
-absl::StatusOr<FrameWindow::Chain> FrameWindow::FollowChain(size_t at, size_t* end) {
+absl::StatusOr<FrameBuffer::Chain> FrameBuffer::FollowChain(size_t at, size_t* end) {
   size_t z = at;
   uint64_t length;
   while (z - at < kChainBytes) {

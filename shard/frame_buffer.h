@@ -1,7 +1,7 @@
 // The bytes of a damaged shard's frames.
 
-#ifndef SHARDFEED_SHARD_FRAME_WINDOW_H_
-#define SHARDFEED_SHARD_FRAME_WINDOW_H_
+#ifndef SHARDFEED_SHARD_FRAME_BUFFER_H_
+#define SHARDFEED_SHARD_FRAME_BUFFER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace shardfeed {
 
-// A growing window over a source, whose bytes can be mended. Places in it are counted from its
+// A growing buffer over a source, whose bytes can be mended. Places in it are counted from its
 // first byte. Errors are those of the source. Not thread safe.
-class FrameWindow {
+class FrameBuffer {
  public:
   // `offset`: of the source's first byte in the stream. No frame is larger than `most_frame_bytes`.
-  FrameWindow(ByteSource* source, uint64_t offset, uint64_t most_frame_bytes)
+  FrameBuffer(ByteSource* source, uint64_t offset, uint64_t most_frame_bytes)
       : source_(source), offset_(offset), most_frame_bytes_(most_frame_bytes) {}
 
   // Reads until there are `size` bytes, and returns whether there are. Memory grows with what was
@@ -69,4 +69,4 @@ class FrameWindow {
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_SHARD_FRAME_WINDOW_H_
+#endif  // SHARDFEED_SHARD_FRAME_BUFFER_H_
