@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/mutex.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "io/remedy.h"
@@ -108,20 +109,21 @@ ProgressDisplay::ProgressDisplay(const CommandOptions& options, std::function<St
 ProgressDisplay::~ProgressDisplay() {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ended_ = true;
   }
-  ended_changed_.notify_all();
+  ended_changed_.NotifyAll();
   thread_.join();
   if (terminal_) fmt::print(stderr, "\r\033[K");
 }
 
 void ProgressDisplay::Run() {
   using std::chrono::milliseconds;
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // Work that is over at once shows nothing.
   milliseconds wait(terminal_ ? 200 : 5000);
-  while (!ended_changed_.wait_for(lock, wait, [this] { return ended_; })) {
+  while (!ended_changed_.WaitFor(
+      lock, wait, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; })) {
     const State state = state_();
     if (state.what != what_) {
       what_ = state.what;

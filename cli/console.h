@@ -4,15 +4,14 @@
 #define SHARDFEED_CLI_CONSOLE_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 
 namespace shardfeed {
 
@@ -70,9 +69,9 @@ class ProgressDisplay {
   const std::chrono::steady_clock::time_point start_;
   std::string what_;  // of the line before
   std::chrono::steady_clock::time_point what_start_;
-  std::mutex mutex_;
-  std::condition_variable ended_changed_;
-  bool ended_ = false;
+  Mutex mutex_;
+  CondVar ended_changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // none if quiet
 };
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/thread.h"
 
@@ -77,7 +78,7 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
   StartThread();
   Item item;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     AwaitItem(lock, std::nullopt);
     item = std::move(queue_.front());
     queue_.pop_front();
@@ -98,20 +99,19 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
 bool DeviceIterator::Await(std::chrono::milliseconds most) {
   if (!error_.ok() || ended_) return true;
   StartThread();
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return AwaitItem(lock, most);
 }
 
-bool DeviceIterator::AwaitItem(std::unique_lock<std::mutex>& lock,
-                               std::optional<std::chrono::milliseconds> most) {
-  const auto there = [this] { return !queue_.empty(); };
+bool DeviceIterator::AwaitItem(MutexLock& lock, std::optional<std::chrono::milliseconds> most) {
+  const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); };
   if (there()) return true;
   const uint64_t start = NowNs();
   ring_->SetConsumerWaits(true);
   if (most) {
-    ready_.wait_for(lock, *most, there);
+    ready_.WaitFor(lock, *most, there);
   } else {
-    ready_.wait(lock, there);
+    ready_.Wait(lock, there);
   }
   const uint64_t end = NowNs();
   const Pull& pull = there() ? queue_.front().pull : pull_;
@@ -171,7 +171,7 @@ void DeviceIterator::StartThread() {
     thread_ = *std::move(thread);
     return;
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   queue_.emplace_back().status = thread.status();
 }
 
@@ -179,16 +179,17 @@ void DeviceIterator::StartThread() {
 void DeviceIterator::StopThread() {
   if (thread_.joinable()) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
     ring_->Stop();
     thread_.join();
     ring_->Resume();
   }
-  stopping_ = false;
   ended_ = false;
   waited_ns_ = pulled_ns_ = 0;
+  MutexLock lock(mutex_);
+  stopping_ = false;
   pull_ = {};
   queue_.clear();
 }
@@ -196,7 +197,7 @@ void DeviceIterator::StopThread() {
 void DeviceIterator::Work() {
   while (true) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (stopping_) return;
       pull_ = {NowNs(), 0};
     }
@@ -204,7 +205,7 @@ void DeviceIterator::Work() {
     Batch host;
     item.status = CatchAll([&] { return iterator_->Next(&host); });
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       pull_.end_ns = NowNs();
       item.pull = pull_;
     }
@@ -216,11 +217,11 @@ void DeviceIterator::Work() {
     }
     const bool last = !item.status.ok() || item.batch.empty();
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       queue_.push_back(std::move(item));
       ring_->SetConsumerWaits(false);
     }
-    ready_.notify_one();
+    ready_.NotifyOne();
     if (last) return;
   }
 }

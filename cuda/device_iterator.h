@@ -13,12 +13,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "cuda/device.h"
 #include "cuda/normalize.h"
 #include "cuda/pinned_pool.h"
@@ -117,7 +116,8 @@ class DeviceIterator {
   };
 
   DeviceIterator() = default;
-  bool AwaitItem(std::unique_lock<std::mutex>& lock, std::optional<std::chrono::milliseconds> most);
+  bool AwaitItem(MutexLock& lock, std::optional<std::chrono::milliseconds> most)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartThread();
   void StopThread();
   void Work();
@@ -134,11 +134,11 @@ class DeviceIterator {
   uint64_t pulled_ns_ = 0;
   std::thread thread_;
 
-  mutable std::mutex mutex_;  // guards the four below
-  std::condition_variable ready_;
-  std::deque<Item> queue_;
-  Pull pull_;  // the last
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar ready_;
+  std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
+  Pull pull_ ABSL_GUARDED_BY(mutex_);  // the last
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::atomic<uint64_t> start_ns_ = 0;
   std::atomic<uint64_t> batches_ = 0;

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -126,11 +126,11 @@ absl::Status CudaDriver::Check(CuResult result, std::string_view call) const {
 
 absl::StatusOr<const CudaDriver*> CudaDriver::Load() {
   // Drivers stay loaded: their threads may run until the process ends.
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto* const drivers = new std::map<std::string, std::unique_ptr<CudaDriver>>();
   const char* named = std::getenv(kPathVariable);
   const std::string path = named != nullptr && *named != '\0' ? named : kLibrary;
-  std::lock_guard<std::mutex> lock(mutex);
+  MutexLock lock(mutex);
   std::unique_ptr<CudaDriver>& driver = (*drivers)[path];
   if (driver == nullptr) {
     absl::StatusOr<std::unique_ptr<CudaDriver>> opened = Open(path, path != kLibrary);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 
@@ -77,7 +78,7 @@ std::shared_ptr<char> PinnedPool::Allocate(size_t size) {
   std::vector<std::pair<char*, size_t>> surplus;
   {
     // What is idle in other sizes makes room.
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (stats_.bytes - stats_.idle_bytes + block <= max_bytes_) {
       while (stats_.bytes + block > max_bytes_) {
         const auto it = idle_.begin();
@@ -98,7 +99,7 @@ std::shared_ptr<char> PinnedPool::Allocate(size_t size) {
     if (pinned.ok()) return *std::move(pinned);
   }
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ++stats_.refused;
     if (fits) stats_.bytes -= block;
   }
@@ -111,12 +112,12 @@ absl::StatusOr<std::shared_ptr<char>> PinnedPool::AllocatePinned(size_t size) {
   const size_t block = BlockSize(size);
   if (std::shared_ptr<char> idle = TakeIdle(block)) return idle;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.bytes += block;
   }
   absl::StatusOr<std::shared_ptr<char>> pinned = Pin(block);
   if (!pinned.ok()) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.bytes -= block;
   }
   return pinned;
@@ -124,7 +125,7 @@ absl::StatusOr<std::shared_ptr<char>> PinnedPool::AllocatePinned(size_t size) {
 
 bool PinnedPool::Contains(const void* data, size_t size) const {
   const char* begin = static_cast<const char*>(data);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   auto it = pinned_.upper_bound(begin);
   if (it == pinned_.begin()) return false;
   --it;
@@ -133,14 +134,14 @@ bool PinnedPool::Contains(const void* data, size_t size) const {
 }
 
 PinnedPoolStats PinnedPool::stats() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return stats_;
 }
 
 std::shared_ptr<char> PinnedPool::TakeIdle(size_t size) {
   char* data;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto it = idle_.find(size);
     if (it == idle_.end()) return nullptr;
     data = it->second.back();
@@ -169,7 +170,7 @@ absl::StatusOr<std::shared_ptr<char>> PinnedPool::Pin(size_t size) {
                     std::string(status.message())));
   }
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     pinned_[data] = size;
   }
   return Share(data, size);
@@ -181,7 +182,7 @@ std::shared_ptr<char> PinnedPool::Share(char* data, size_t size) {
 
 void PinnedPool::Return(char* data, size_t size) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (stats_.bytes <= max_bytes_) {
       idle_[size].push_back(data);
       stats_.idle_bytes += size;

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "cuda/device.h"
 
 namespace shardfeed {
@@ -58,10 +58,10 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   const std::shared_ptr<const CudaDevice> device_;
   const uint64_t max_bytes_;
 
-  mutable std::mutex mutex_;                   // guards all below
-  std::map<size_t, std::vector<char*>> idle_;  // by size
-  std::map<const char*, size_t> pinned_;       // all, by place
-  PinnedPoolStats stats_;
+  mutable Mutex mutex_;
+  std::map<size_t, std::vector<char*>> idle_ ABSL_GUARDED_BY(mutex_);  // by size
+  std::map<const char*, size_t> pinned_ ABSL_GUARDED_BY(mutex_);       // all, by place
+  PinnedPoolStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

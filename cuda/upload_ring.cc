@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -117,7 +118,7 @@ UploadRing::~UploadRing() {
 
 absl::StatusOr<std::unique_ptr<UploadFlight>> UploadRing::NewFlight() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!spare_flights_.empty()) {
       std::unique_ptr<Flight> flight = std::move(spare_flights_.back());
       spare_flights_.pop_back();
@@ -137,7 +138,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   if (!buffer.ok()) return buffer.status();
   absl::StatusOr<std::unique_ptr<Flight>> made = NewFlight();
   if (!made.ok()) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     Fail(made.status());
     return made.status();
   }
@@ -160,7 +161,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   for (size_t c : host_columns_) out->host.columns.push_back(host.columns[c]);
   if (!host_columns_.empty()) out->host.memory = host.memory;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (status.ok()) {
       flight->host.push_back(std::move(host));
     } else {
@@ -188,7 +189,7 @@ absl::Status UploadRing::LimitCopies() {
     std::vector<Batch> copied;
     CuEvent oldest = nullptr;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       Reap(&copied);
       if (!error_.ok()) return error_;
       size_t waiting = 0;
@@ -201,7 +202,7 @@ absl::Status UploadRing::LimitCopies() {
     const uint64_t start = NowNs();
     absl::Status status = driver.Check(driver.EventSynchronize(oldest), "cuEventSynchronize");
     if (!status.ok()) return status;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.ring_full_seconds += static_cast<double>(NowNs() - start) * 1e-9;
   }
 }
@@ -212,7 +213,7 @@ absl::Status UploadRing::FreeSurplus() {
   while (true) {
     Buffer* buffer;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (free_.size() <= depth_) return absl::OkStatus();
       buffer = free_.front();
       free_.pop_front();
@@ -221,7 +222,7 @@ absl::Status UploadRing::FreeSurplus() {
     }
     absl::Status status = driver.Check(driver.StreamSynchronize(copying_), "cuStreamSynchronize");
     if (status.ok()) status = driver.Check(driver.MemFree(buffer->memory), "cuMemFree");
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.device_bytes -= buffer->size;
     std::erase_if(buffers_, [&](const auto& b) { return b.get() == buffer; });
     stats_.buffers = buffers_.size();
@@ -230,14 +231,14 @@ absl::Status UploadRing::FreeSurplus() {
 }
 
 absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto may = [&] {
+  MutexLock lock(mutex_);
+  const auto may = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopped_ || !error_.ok() || !free_.empty() || buffers_.size() < depth_ ||
            consumer_waits_;
   };
   if (!may()) {
     const uint64_t start = NowNs();
-    freed_.wait(lock, may);
+    freed_.Wait(lock, may);
     stats_.ring_full_seconds += static_cast<double>(NowNs() - start) * 1e-9;
   }
   if (stopped_) return absl::CancelledError("the run was cancelled");
@@ -288,7 +289,7 @@ absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
     size = 0;
   }
   buffer->size = size;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   stats_.device_bytes += size;
   stats_.device_bytes -= had;
   return status;
@@ -412,7 +413,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
   status = driver.Check(driver.EventRecord(flight->ready, launches.empty() ? copying_ : working_),
                         "cuEventRecord");
   if (!status.ok()) return status;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   stats_.bytes += flight->bytes;
   stats_.staged_bytes += staged_bytes;
   return absl::OkStatus();
@@ -423,7 +424,7 @@ absl::Status UploadRing::Deliver(DeviceBatch* batch, CuStream stream, bool late)
   const CudaDriver& driver = device_->driver();
   Flight* const flight = batch->lease_->flight;
   std::vector<Batch> copied;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Reap(&copied);
   if (!error_.ok()) return error_;
   batch->stream_ = stream;
@@ -442,7 +443,7 @@ absl::Status UploadRing::Deliver(DeviceBatch* batch, CuStream stream, bool late)
 
 absl::Status UploadRing::Use(Flight* flight, CuStream stream) {
   const CudaContextScope scope(*device_);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return UseLocked(flight, stream);
 }
 
@@ -473,7 +474,7 @@ void UploadRing::Release(Flight* flight, Buffer* buffer) {
   const CudaDriver& driver = device_->driver();
   std::vector<Batch> copied;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (CuStream stream : flight->users) {
       CuEvent event = nullptr;
       absl::Status status;
@@ -501,34 +502,34 @@ void UploadRing::Release(Flight* flight, Buffer* buffer) {
     free_.push_back(buffer);
     Reap(&copied);
   }
-  freed_.notify_all();
+  freed_.NotifyAll();
 }
 
 void UploadRing::SetConsumerWaits(bool waits) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     consumer_waits_ = waits;
   }
-  if (waits) freed_.notify_all();
+  if (waits) freed_.NotifyAll();
 }
 
 void UploadRing::Stop() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stopped_ = true;
   }
-  freed_.notify_all();
+  freed_.NotifyAll();
 }
 
 void UploadRing::Resume() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   stopped_ = false;
 }
 
 UploadStats UploadRing::stats() {
   const CudaContextScope scope(*device_);
   std::vector<Batch> copied;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Reap(&copied);
   return stats_;
 }
@@ -537,7 +538,7 @@ UploadStats UploadRing::stats() {
 // lock: what they keep alive may be anything.
 void UploadRing::Reap(std::vector<Batch>* copied) {
   if (!error_.ok()) return;
-  const auto passed = [&](CuEvent event) {
+  const auto passed = [&](CuEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     absl::StatusOr<bool> result = EventPassed(device_->driver(), event);
     if (!result.ok()) Fail(result.status());
     return result.ok() && *result;
@@ -584,7 +585,7 @@ void UploadRing::Measure(const Flight& flight) {
 
 void UploadRing::Fail(const absl::Status& status) {
   if (error_.ok()) error_ = status;
-  freed_.notify_all();
+  freed_.NotifyAll();
 }
 
 }  // namespace shardfeed

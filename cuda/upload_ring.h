@@ -3,18 +3,17 @@
 #ifndef SHARDFEED_CUDA_UPLOAD_RING_H_
 #define SHARDFEED_CUDA_UPLOAD_RING_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "cuda/device.h"
 #include "cuda/normalize.h"
 #include "cuda/pinned_pool.h"
@@ -159,11 +158,10 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   absl::Status Enqueue(const Batch& host, Buffer* buffer, Flight* flight, DeviceBatch* out);
   absl::Status Use(Flight* flight, CuStream stream);
   void Release(Flight* flight, Buffer* buffer);
-  // These are called with mutex_ held.
-  absl::Status UseLocked(Flight* flight, CuStream stream);
-  void Reap(std::vector<Batch>* copied);
-  void Measure(const Flight& flight);
-  void Fail(const absl::Status& status);
+  absl::Status UseLocked(Flight* flight, CuStream stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reap(std::vector<Batch>* copied) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Measure(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<const CudaDevice> device_;
   const std::shared_ptr<PinnedPool> pool_;
@@ -177,18 +175,19 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   CuStream copying_ = nullptr;
   CuStream working_ = nullptr;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable freed_;
-  std::vector<std::unique_ptr<Buffer>> buffers_;
-  std::deque<Buffer*> free_;                      // the longest free first
-  std::vector<std::unique_ptr<Flight>> flights_;  // in order of their copies
-  std::vector<std::unique_ptr<Flight>> spare_flights_;
-  std::vector<CuEvent> spare_events_;
-  absl::Status error_;
-  bool stopped_ = false;
-  bool consumer_waits_ = false;
-  bool first_measured_ = false;
-  UploadStats stats_;
+  mutable Mutex mutex_;
+  CondVar freed_;
+  std::vector<std::unique_ptr<Buffer>> buffers_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Buffer*> free_ ABSL_GUARDED_BY(mutex_);  // the longest free first
+  std::vector<std::unique_ptr<Flight>> flights_
+      ABSL_GUARDED_BY(mutex_);  // in order of their copies
+  std::vector<std::unique_ptr<Flight>> spare_flights_ ABSL_GUARDED_BY(mutex_);
+  std::vector<CuEvent> spare_events_ ABSL_GUARDED_BY(mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool consumer_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  bool first_measured_ ABSL_GUARDED_BY(mutex_) = false;
+  UploadStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace shardfeed {
 
 bool ByteBudget::TryReserve(uint64_t bytes) {
@@ -18,12 +20,12 @@ void ByteBudget::ForceReserve(uint64_t bytes) { NotePeak(used_.fetch_add(bytes) 
 void ByteBudget::Release(uint64_t bytes) {
   used_.fetch_sub(bytes);
   if (!notify_.load() || !notify_.exchange(false)) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (on_room_) on_room_();
 }
 
 void ByteBudget::SetOnRoom(std::function<void()> on_room) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   on_room_ = std::move(on_room);
 }
 

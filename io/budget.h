@@ -6,7 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace shardfeed {
 
@@ -40,8 +41,8 @@ class ByteBudget {
   std::atomic<uint64_t> used_ = 0;
   std::atomic<uint64_t> peak_ = 0;
   std::atomic<bool> notify_ = false;
-  std::mutex mutex_;
-  std::function<void()> on_room_;
+  Mutex mutex_;
+  std::function<void()> on_room_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

@@ -8,6 +8,8 @@
 #include <new>
 #include <optional>
 
+#include "base/mutex.h"
+
 namespace shardfeed {
 namespace {
 
@@ -72,7 +74,7 @@ std::shared_ptr<Buffer> BufferPool::Allocate(size_t size) {
   } else {
     size = SizeClass(size);
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       // One that is up to twice as large will do: where hardly two requests are alike, each size
       // would come to keep buffers of its own.
       const auto idle = idle_.lower_bound(size);
@@ -92,7 +94,7 @@ std::shared_ptr<Buffer> BufferPool::Allocate(size_t size) {
 Buffer* BufferPool::CutFromSlab(size_t size) {
   static_assert(Slab::kPage == Buffer::kAlignment);
   const size_t pages = std::max<size_t>(1, (size + Slab::kPage - 1) / Slab::kPage);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // Those that have been in use for longest first, so that the others become free.
   for (const std::shared_ptr<Slab>& slab : slabs_) {
     if (const std::optional<size_t> first = slab->Take(pages)) {
@@ -109,13 +111,13 @@ void BufferPool::Return(Buffer* buffer) {
     const size_t first = (buffer->data_ - slab->data()) / Slab::kPage;
     const size_t pages = buffer->size_ / Slab::kPage;
     delete buffer;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     slab->GiveBack(first, pages);
     if (slab->empty()) idle = TakeIdleSlabs();
     return;
   }
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!closed_ && idle_bytes_ + buffer->size() <= max_idle_bytes_) {
       idle_[buffer->size()].push_back(buffer);
       idle_bytes_ += buffer->size();
@@ -129,7 +131,7 @@ void BufferPool::Close() {
   std::map<size_t, std::vector<Buffer*>> buffers;
   std::vector<std::shared_ptr<Slab>> slabs;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     closed_ = true;
     idle_bytes_ = 0;
     buffers = std::exchange(idle_, {});

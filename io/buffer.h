@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/slab.h"
 
 namespace shardfeed {
@@ -79,15 +79,15 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   Buffer* CutFromSlab(size_t size);
   void Return(Buffer* buffer);
   // Those that need not stay. mutex_.
-  std::vector<std::shared_ptr<Slab>> TakeIdleSlabs();
+  std::vector<std::shared_ptr<Slab>> TakeIdleSlabs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Memory memory_;
   const uint64_t max_idle_bytes_;
-  std::mutex mutex_;
-  bool closed_ = false;
-  uint64_t idle_bytes_ = 0;                      // of the buffers in idle_
-  std::map<size_t, std::vector<Buffer*>> idle_;  // by size
-  std::vector<std::shared_ptr<Slab>> slabs_;
+  Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;                      // of the buffers in idle_
+  std::map<size_t, std::vector<Buffer*>> idle_ ABSL_GUARDED_BY(mutex_);  // by size
+  std::vector<std::shared_ptr<Slab>> slabs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

@@ -7,10 +7,10 @@
 #include <climits>
 #include <cstdint>
 #include <fstream>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/thread.h"
 
 namespace shardfeed {
@@ -19,7 +19,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
                          const std::function<absl::Status(size_t)>& work) {
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
-  std::mutex mutex;
+  Mutex mutex;
   absl::Status first_failure;
   size_t first_index = count;
   auto run = [&] {
@@ -28,7 +28,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
       if (index >= count) return;
       absl::Status status = CatchAll([&] { return work(index); });
       if (status.ok()) continue;
-      std::lock_guard<std::mutex> lock(mutex);
+      MutexLock lock(mutex);
       failed = true;
       if (index < first_index) {
         first_index = index;

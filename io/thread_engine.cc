@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/thread.h"
@@ -127,16 +126,16 @@ class ThreadEngine : public Engine {
 
   ~ThreadEngine() override {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
-    work_.notify_all();
+    work_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
   }
 
   void Submit(absl::Span<const ReadRequest> requests) override {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       // The threads find room for their results.
       done_.reserve(outstanding_ + requests.size());
       queue_.insert(queue_.end(), requests.begin(), requests.end());
@@ -145,9 +144,11 @@ class ThreadEngine : public Engine {
     threads_.reserve(depth_);
     while (threads_.size() < std::min(depth_, outstanding_)) {
       absl::StatusOr<std::thread> thread = StartThread([this] {
-        std::unique_lock<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         while (true) {
-          work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+          work_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            return stopping_ || !queue_.empty();
+          });
           if (stopping_) return;
           ReadFirst(lock);
         }
@@ -157,17 +158,19 @@ class ThreadEngine : public Engine {
     }
     if (threads_.empty()) {
       // The system has no threads left.
-      std::unique_lock<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       while (!queue_.empty()) ReadFirst(lock);
       return;
     }
-    work_.notify_all();
+    work_.NotifyAll();
   }
 
   void Wait(size_t min_results, std::vector<ReadResult>* results) override {
     min_results = std::min(min_results, outstanding_);
-    std::unique_lock<std::mutex> lock(mutex_);
-    done_changed_.wait(lock, [&] { return done_.size() >= min_results || woken_; });
+    MutexLock lock(mutex_);
+    done_changed_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return done_.size() >= min_results || woken_;
+    });
     woken_ = false;
     outstanding_ -= done_.size();
     for (ReadResult& result : done_) results->push_back(std::move(result));
@@ -176,26 +179,28 @@ class ThreadEngine : public Engine {
 
   void Wake() override {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       woken_ = true;
     }
-    done_changed_.notify_all();
+    done_changed_.NotifyAll();
   }
 
   size_t outstanding() const override { return outstanding_; }
   size_t depth() const override { return depth_; }
   EngineStats stats() const override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return stats_;
   }
 
  private:
-  // Reads the first request of the queue; `lock` is let go meanwhile.
-  void ReadFirst(std::unique_lock<std::mutex>& lock) {
+  // Reads the first request of the queue; `lock` is let go meanwhile, which the analysis cannot
+  // follow.
+  void ReadFirst(MutexLock& lock)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const ReadRequest request = std::move(queue_.front());
     queue_.pop_front();
     stats_.max_depth = std::max(stats_.max_depth, ++reading_);
-    lock.unlock();
+    lock.Unlock();
     uint64_t bytes = 0;
     ReadResult result;
     const absl::Status status =
@@ -204,12 +209,12 @@ class ThreadEngine : public Engine {
       result.tag = request.tag;
       result.status = status;
     }
-    lock.lock();
+    lock.Lock();
     --reading_;
     ++stats_.requests;
     stats_.bytes_read += bytes;
     done_.push_back(std::move(result));
-    done_changed_.notify_one();
+    done_changed_.NotifyOne();
   }
 
   const std::shared_ptr<BufferPool> pool_;
@@ -217,15 +222,15 @@ class ThreadEngine : public Engine {
   const size_t depth_;
   size_t outstanding_ = 0;  // of the caller's thread
 
-  mutable std::mutex mutex_;
-  std::condition_variable work_;
-  std::condition_variable done_changed_;
-  std::deque<ReadRequest> queue_;
-  std::vector<ReadResult> done_;
-  uint64_t reading_ = 0;
-  bool woken_ = false;
-  bool stopping_ = false;
-  EngineStats stats_;
+  mutable Mutex mutex_;
+  CondVar work_;
+  CondVar done_changed_;
+  std::deque<ReadRequest> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ReadResult> done_ ABSL_GUARDED_BY(mutex_);
+  uint64_t reading_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

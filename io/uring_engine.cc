@@ -11,9 +11,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/slab.h"
@@ -61,16 +61,16 @@ std::string WhyNotRegistered(int error) {
 
 // Held while a ring is set up and torn down. A kernel has its own order for these; the mutex makes
 // it known to ThreadSanitizer, which does not see the system calls that map and unmap rings.
-std::mutex& RingMutex() {
-  static std::mutex* const mutex = new std::mutex;
+Mutex& RingMutex() {
+  static Mutex* const mutex = new Mutex;
   return *mutex;
 }
 
 // Keeps the buffers that a kernel may still write into for as long as the process lives.
 void KeepForEver(std::shared_ptr<Buffer> buffer) {
-  static std::mutex* const mutex = new std::mutex;
+  static Mutex* const mutex = new Mutex;
   static auto* const kept = new std::vector<std::shared_ptr<Buffer>>;
-  std::lock_guard<std::mutex> lock(*mutex);
+  MutexLock lock(*mutex);
   kept->push_back(std::move(buffer));
 }
 
@@ -87,7 +87,7 @@ class UringEngine : public Engine {
   absl::Status Start() {
     // One entry more, for the wake-up.
     const int error = [this] {
-      std::lock_guard<std::mutex> lock(RingMutex());
+      MutexLock lock(RingMutex());
       return ::io_uring_queue_init(depth_ + 1, &ring_, 0);
     }();
     if (error < 0) return absl::UnavailableError(WhyNot(-error));
@@ -132,7 +132,7 @@ class UringEngine : public Engine {
       }
     }
     if (ring_open_) {
-      std::lock_guard<std::mutex> lock(RingMutex());
+      MutexLock lock(RingMutex());
       ::io_uring_queue_exit(&ring_);
     }
     if (wake_fd_ >= 0) ::close(wake_fd_);

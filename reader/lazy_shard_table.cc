@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace shardfeed {
 
 LazyShardTable::LazyShardTable(ShardSet set, ShardTableOptions options)
@@ -44,7 +46,7 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> LazyShardTable::Get(std::stop_
     if (making_.compare_exchange_strong(making, fresh.get())) making = fresh.release();
   }
   if (making->made) return making->table;
-  std::lock_guard<std::mutex> lock(making->mutex);
+  MutexLock lock(making->mutex);
   if (making->made) return making->table;
   ShardTableOptions opening = options_;
   opening.stop = std::move(stop);

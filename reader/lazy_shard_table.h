@@ -6,10 +6,10 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "reader/shard_table.h"
 #include "shard/spec.h"
 
@@ -43,7 +43,7 @@ class LazyShardTable {
     explicit Making(int by) : process(by) {}
 
     const int process;
-    std::mutex mutex;
+    Mutex mutex;
     std::atomic<bool> made = false;
     absl::StatusOr<std::shared_ptr<const ShardTable>> table;
   };

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "base/mutex.h"
 #include "io/budget.h"
 #include "io/buffer.h"
 #include "io/engine.h"
@@ -75,11 +74,11 @@ class ThreadedRun : public ReadRun {
 
   ~ThreadedRun() override {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
     for (const std::unique_ptr<Engine>& engine : engines_) engine->Wake();
-    work_.notify_all();
+    work_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
     budget_->SetOnRoom(nullptr);
     engines_.clear();
@@ -100,10 +99,10 @@ class ThreadedRun : public ReadRun {
     }
     budget_->SetOnRoom([this] {
       {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         plan_stuck_ = false;
       }
-      work_.notify_one();
+      work_.NotifyOne();
     });
     threads_.reserve(thread_count_);
     for (int i = 0; i < thread_count_; ++i) {
@@ -111,10 +110,10 @@ class ThreadedRun : public ReadRun {
         absl::Status status = CatchAll([&] { Work(*engines_[i]); });
         if (status.ok()) return;
         {
-          std::lock_guard<std::mutex> lock(mutex_);
+          MutexLock lock(mutex_);
           fatal_ = std::move(status);
         }
-        delivery_.notify_all();
+        delivery_.NotifyAll();
       });
       if (!thread.ok()) return i == 0 ? thread.status() : absl::OkStatus();
       threads_.push_back(*std::move(thread));
@@ -125,15 +124,15 @@ class ThreadedRun : public ReadRun {
   absl::Status Next(ReadBlock* out) override {
     std::shared_ptr<Block> block;
     {
-      std::unique_lock<std::mutex> lock(mutex_);
-      const auto ready = [this] { return Ready(); };
+      MutexLock lock(mutex_);
+      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ready(); };
       consumer_waits_ = true;
       if (!ready()) {
         const auto start = std::chrono::steady_clock::now();
         // The block that is now at the head is planned whatever the budget says.
         plan_stuck_ = false;
-        work_.notify_one();
-        delivery_.wait(lock, ready);
+        work_.NotifyOne();
+        delivery_.Wait(lock, ready);
         ++stats_.stalls;
         stats_.stall_seconds +=
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -142,7 +141,7 @@ class ThreadedRun : public ReadRun {
       if (!fatal_.ok()) return fatal_;
       if (blocks_.empty()) {
         const absl::Status failure = failure_;
-        lock.unlock();
+        lock.Unlock();
         if (failure.ok()) *out = ReadBlock();
         return failure;
       }
@@ -156,7 +155,7 @@ class ThreadedRun : public ReadRun {
       }
       plan_stuck_ = false;
     }
-    work_.notify_one();
+    work_.NotifyOne();
     if (!block->status.ok()) return block->status;
     for (const auto& [index, damaged] : block->damaged) {
       absl::Status skipped = skips_.Add(block->out.epoch, *damaged);
@@ -164,7 +163,7 @@ class ThreadedRun : public ReadRun {
       block->out.damaged.push_back(index);
     }
     *out = std::move(block->out);
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.records += out->records.size() - out->damaged.size();
     stats_.bytes += block->frame_bytes;
     stats_.skipped = skips_.count();
@@ -172,15 +171,15 @@ class ThreadedRun : public ReadRun {
   }
 
   ReaderStats stats() const override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ReaderStats stats = stats_;
     stats.peak_buffer_bytes = budget_->peak();
     return stats;
   }
 
  private:
-  // Whether the consumer has something to take. mutex_.
-  bool Ready() const {
+  // Whether the consumer has something to take.
+  bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!fatal_.ok()) return true;
     if (blocks_.empty()) return planned_all_;
     return options_.deterministic ? blocks_.front()->done : !done_.empty();
@@ -188,8 +187,8 @@ class ThreadedRun : public ReadRun {
 
   // Whether to wake a consumer that waits. Waking costs a tenth of reading a block from the page
   // cache, so there several are awaited. (Those of a shuffle are complete in bursts. A thread that
-  // has nothing to do wakes it for any.) mutex_.
-  bool ReadyEnough() const {
+  // has nothing to do wakes it for any.)
+  bool ReadyEnough() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!Ready()) return false;
     const bool shuffled = order_->spec().kind == OrderSpec::Kind::kShuffle;
     if (!choice_.engine.inline_reads || shuffled || !options_.deterministic) return true;
@@ -263,7 +262,7 @@ class ThreadedRun : public ReadRun {
     while (true) {
       if (pending_ == nullptr) {
         {
-          std::lock_guard<std::mutex> lock(mutex_);
+          MutexLock lock(mutex_);
           if (stopping_) return false;
           if (blocks_.size() >= max_blocks_) {
             plan_stuck_ = true;
@@ -274,11 +273,11 @@ class ThreadedRun : public ReadRun {
         const absl::StatusOr<bool> planned = planner_.Next(block.get());
         if (!planned.ok() || !*planned) {
           {
-            std::lock_guard<std::mutex> lock(mutex_);
+            MutexLock lock(mutex_);
             planned_all_ = true;
             if (!planned.ok()) failure_ = planned.status();
           }
-          delivery_.notify_all();
+          delivery_.NotifyAll();
           return false;
         }
         block->out.epoch = block->epoch;
@@ -289,7 +288,7 @@ class ThreadedRun : public ReadRun {
         pending_ = std::move(block);
       }
       if (!budget_->TryReserve(pending_->new_memory)) {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         if (stopping_) return false;
         if (blocks_.empty() && consumer_waits_) {
           budget_->ForceReserve(pending_->new_memory);
@@ -309,7 +308,7 @@ class ThreadedRun : public ReadRun {
       const std::shared_ptr<Block> block = std::move(pending_);
       std::shared_ptr<Block> ready;
       {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         for (const std::shared_ptr<PlannedUnit>& planned : block->units) {
           Unit& unit = UnitOf(planned);
           if (unit.ready) continue;
@@ -349,7 +348,7 @@ class ThreadedRun : public ReadRun {
                                     : engine.outstanding() + to_submit.size() < depth) {
         std::shared_ptr<Unit> unit;
         {
-          std::lock_guard<std::mutex> lock(mutex_);
+          MutexLock lock(mutex_);
           if (stopping_) return;
           if (to_read_.empty()) break;
           unit = std::move(to_read_.front());
@@ -419,29 +418,33 @@ class ThreadedRun : public ReadRun {
       results.clear();
       if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
       // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
-      std::unique_lock<std::mutex> lock(mutex_);
-      const auto any_work = [&] { return stopping_ || !to_read_.empty() || MayPlan(); };
-      if (consumer_waits_ && Ready() && !any_work()) delivery_.notify_one();
-      work_.wait(lock, any_work);
+      MutexLock lock(mutex_);
+      const auto any_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !to_read_.empty() || MayPlan();
+      };
+      if (consumer_waits_ && Ready() && !any_work()) delivery_.NotifyOne();
+      work_.Wait(lock, any_work);
       if (stopping_) return;
     }
   }
 
-  bool MayPlan() const { return !planning_ && !planned_all_ && !plan_stuck_; }
+  bool MayPlan() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !planning_ && !planned_all_ && !plan_stuck_;
+  }
 
   // Plans, if nobody does and fewer than `enough` units wait to be read.
   bool TryPlan(size_t enough = SIZE_MAX) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (!MayPlan() || to_read_.size() >= enough) return false;
       planning_ = true;
     }
     const bool queued = Plan();
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       planning_ = false;
     }
-    work_.notify_all();
+    work_.NotifyAll();
     return queued;
   }
 
@@ -488,7 +491,7 @@ class ThreadedRun : public ReadRun {
     unit.any_damaged = !payloads.damaged.empty();
     std::vector<Block*> complete;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       unit.ready = true;
       unit.status = status;
       stats_.bytes_read += inflated;
@@ -533,7 +536,7 @@ class ThreadedRun : public ReadRun {
     block.units.clear();
     bool wake = false;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       block.done = true;
       if (!options_.deterministic) {
         const auto same = [&](const std::shared_ptr<Block>& b) { return b.get() == &block; };
@@ -541,7 +544,7 @@ class ThreadedRun : public ReadRun {
       }
       wake = consumer_waits_ && ReadyEnough();
     }
-    if (wake) delivery_.notify_one();
+    if (wake) delivery_.NotifyOne();
   }
 
   // Marks the damaged records of a slice, which begins at `at` in the block.
@@ -558,7 +561,7 @@ class ThreadedRun : public ReadRun {
   // `last`: what was counted of this engine before.
   void UpdateStats(const Engine& engine, EngineStats& last) {
     EngineStats now = engine.stats();
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stats_.bytes_read += now.bytes_read - last.bytes_read;
     stats_.reads += now.requests - last.requests;
     stats_.max_queue_depth += now.max_depth - last.max_depth;
@@ -584,20 +587,22 @@ class ThreadedRun : public ReadRun {
   SkipCount skips_;
   SalvagedShards salvaged_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable work_;      // for the threads
-  std::condition_variable delivery_;  // for the consumer
-  bool stopping_ = false;
-  bool planned_all_ = false;
-  bool consumer_waits_ = false;
-  bool planning_ = false;                      // a thread is in Plan
-  bool plan_stuck_ = false;                    // it found no room, and nothing has changed since
-  absl::Status failure_;                       // of planning: behind the blocks that are planned
-  absl::Status fatal_;                         // of a thread: now
-  std::deque<std::shared_ptr<Block>> blocks_;  // planned and not delivered, in their order
-  std::deque<std::shared_ptr<Block>> done_;    // if not deterministic
-  std::deque<std::shared_ptr<Unit>> to_read_;
-  ReaderStats stats_;
+  mutable Mutex mutex_;
+  CondVar work_;      // for the threads
+  CondVar delivery_;  // for the consumer
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool planned_all_ ABSL_GUARDED_BY(mutex_) = false;
+  bool consumer_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  bool planning_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Plan
+  bool plan_stuck_ ABSL_GUARDED_BY(mutex_) =
+      false;                                      // it found no room, and nothing has changed since
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of planning: behind the blocks that are planned
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);    // of a thread: now
+  std::deque<std::shared_ptr<Block>> blocks_
+      ABSL_GUARDED_BY(mutex_);  // planned and not delivered, in their order
+  std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);  // if not deterministic
+  std::deque<std::shared_ptr<Unit>> to_read_ ABSL_GUARDED_BY(mutex_);
+  ReaderStats stats_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::unique_ptr<Engine>> engines_;  // one for each thread
   std::vector<std::thread> threads_;

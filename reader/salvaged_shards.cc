@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "tfrecord/crc32c.h"
@@ -153,7 +154,7 @@ absl::Status SalvagedShards::Salvage(const ShardTable& table, const Extent& exte
     }
     return absl::OkStatus();
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   auto known = shards_.find(extent.shard);
   if (known == shards_.end()) {
     Shard found;

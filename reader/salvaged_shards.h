@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "reader/shard_table.h"
 #include "reader/unit.h"
 #include "shard/salvage.h"
@@ -52,14 +52,16 @@ class SalvagedShards {
     std::vector<RecordBlock> blocks;
   };
 
-  absl::Status Pass(const ShardTable& table, const Extent& extent, CrcCheck check, Shard* found);
+  absl::Status Pass(const ShardTable& table, const Extent& extent, CrcCheck check, Shard* found)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::string_view> Payload(const ShardTable& table, const Extent& extent,
                                            uint64_t record, CrcCheck check, const Shard& shard,
-                                           BufferRefs* buffers);
+                                           BufferRefs* buffers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::map<size_t, Shard> shards_;
-  Kept kept_;
+  Mutex mutex_;
+  std::map<size_t, Shard> shards_ ABSL_GUARDED_BY(mutex_);
+  Kept kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

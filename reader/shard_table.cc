@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/parallel.h"
@@ -37,7 +38,10 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   std::shared_ptr<ShardTable> table(new ShardTable());
   table->shards_.resize(set.paths.size());
   for (size_t i = 0; i < set.paths.size(); ++i) table->shards_[i].path = set.paths[i];
-  table->opened_.resize(set.paths.size());
+  {
+    MutexLock lock(table->mutex_);
+    table->opened_.resize(set.paths.size());
+  }
   table->max_open_ = FileLimit();
   table->version_ = set.version;
   absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
@@ -181,7 +185,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
   const Shard& known = shards_[shard];
   if (known.built != nullptr) return known.built;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (opened_[shard].index != nullptr) return opened_[shard].index;
   }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(known.path));
@@ -193,7 +197,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
         fmt::format("{}: describes other records than when the dataset was opened; open it again",
                     IndexPath(known.path))));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (opened_[shard].index == nullptr) {
     opened_[shard].index = *index;
     indexes_.push_back(shard);
@@ -208,7 +212,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
 absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) const {
   if (const SoundCopy* sound = copy(shard)) return sound->file;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (opened_[shard].file != nullptr) return opened_[shard].file;
   }
   const Shard& known = shards_[shard];
@@ -227,7 +231,7 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
         "{}: another file has taken its place since the dataset was opened; open it again",
         known.path)));
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (opened_[shard].file == nullptr) {
     opened_[shard].file = *file;
     files_.push_back(shard);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "io/file.h"
 #include "reader/selection.h"
 #include "reader/sound_copy.h"
@@ -133,11 +133,11 @@ class ShardTable {
   DatasetVersion version_;
   size_t max_open_ = 0;
 
-  mutable std::mutex mutex_;
-  mutable std::vector<Opened> opened_;
+  mutable Mutex mutex_;
+  mutable std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);
   // The order in which they were opened: the oldest are let go.
-  mutable std::deque<size_t> files_;
-  mutable std::deque<size_t> indexes_;
+  mutable std::deque<size_t> files_ ABSL_GUARDED_BY(mutex_);
+  mutable std::deque<size_t> indexes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

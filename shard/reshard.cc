@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/output_file.h"
@@ -81,11 +82,12 @@ class WholeDigests {
   // Thread safe.
   void Add(const Piece& piece, uint32_t digest) {
     if (!whole_[piece.shard]) return;
-    const std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     parts_[piece.shard][piece.begin] = {piece.end, digest};
   }
   // When all records were reported.
   absl::Status Compare() const {
+    MutexLock lock(mutex_);
     for (size_t shard = 0; shard < parts_.size(); ++shard) {
       const IndexSummary& summary = input_.index(shard).summary();
       if (!whole_[shard] || summary.compression != Compression::kNone) continue;
@@ -105,9 +107,9 @@ class WholeDigests {
  private:
   const ReshardInput& input_;
   std::vector<bool> whole_;
-  std::mutex mutex_;
+  mutable Mutex mutex_;
   // By shard and first record: the record after the last one, and the digest.
-  std::vector<std::map<uint64_t, std::pair<uint64_t, uint32_t>>> parts_;
+  std::vector<std::map<uint64_t, std::pair<uint64_t, uint32_t>>> parts_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Splits a run at the ends of the shards.

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "shard/index_build.h"
@@ -280,14 +280,14 @@ uint64_t VerifyReport::num_bytes() const {
 absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
   VerifyReport report;
   report.shards.resize(set.paths.size());
-  std::mutex schema_mutex;
+  Mutex schema_mutex;
   Schema schema;  // of all shards
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
         if (shard.ok()) {
           report.shards[i] = *std::move(shard);
-          std::lock_guard<std::mutex> lock(schema_mutex);
+          MutexLock lock(schema_mutex);
           schema.Merge(std::exchange(report.shards[i].schema, Schema()));
           return absl::OkStatus();
         }

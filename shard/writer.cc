@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/errno_status.h"
@@ -70,11 +71,11 @@ struct DatasetWriter::Shard {
   RecordBatch pending;
   uint64_t submitted = 0;
 
-  std::mutex mutex;  // guards the next three
-  uint64_t next = 0;
-  bool appending = false;
+  Mutex mutex;
+  uint64_t next ABSL_GUARDED_BY(mutex) = 0;
+  bool appending ABSL_GUARDED_BY(mutex) = false;
   // Blocks that wait for those before them; no block: close.
-  std::map<uint64_t, std::optional<EncodedBlock>> ready;
+  std::map<uint64_t, std::optional<EncodedBlock>> ready ABSL_GUARDED_BY(mutex);
 
   // Used by the one thread that set `appending`.
   std::unique_ptr<OutputFile> file;
@@ -285,11 +286,11 @@ size_t DatasetWriter::NumDone() const {
 
 DatasetWriter::~DatasetWriter() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
     tasks_.clear();
   }
-  work_or_stop_.notify_all();
+  work_or_stop_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
   if (staging_ == nullptr || staging_->committed()) return;
   staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
@@ -312,22 +313,24 @@ void DatasetWriter::Fail(uint64_t number, absl::Status status) {
 }
 
 void DatasetWriter::Work() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    work_or_stop_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+    work_or_stop_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return stopping_ || !tasks_.empty();
+    });
     if (stopping_) return;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     if (failure_.ok()) {
       ++running_;
       const uint64_t number = task.number;
-      lock.unlock();
+      lock.Unlock();
       absl::Status status = CatchAll([&] { return Run(task); });
-      lock.lock();
+      lock.Lock();
       --running_;
       if (!status.ok()) Fail(number, std::move(status));
     }
-    progress_.notify_all();
+    progress_.NotifyAll();
   }
 }
 
@@ -344,7 +347,7 @@ absl::Status DatasetWriter::Run(Task& task) {
         EncodeBlock(std::move(batch), options_.encode, compressed ? TakeSpare() : std::string());
   }
   // Whoever finds the next block in line ready appends it, and those after it that wait.
-  std::unique_lock<std::mutex> lock(shard.mutex);
+  MutexLock lock(shard.mutex);
   shard.ready.emplace(task.sequence, std::move(block));
   if (shard.appending) return absl::OkStatus();
   shard.appending = true;
@@ -352,7 +355,7 @@ absl::Status DatasetWriter::Run(Task& task) {
   while (status.ok() && !shard.ready.empty() && shard.ready.begin()->first == shard.next) {
     auto node = shard.ready.extract(shard.ready.begin());
     ++shard.next;
-    lock.unlock();
+    lock.Unlock();
     status = node.mapped() ? Append(shard, *node.mapped()) : Close(shard);
     if (node.mapped()) {
       Recycle(std::move(node.mapped()->bytes));
@@ -361,11 +364,11 @@ absl::Status DatasetWriter::Run(Task& task) {
     node = {};
     {
       // Told at once: whoever waits to submit need not wait until this thread finds nothing more.
-      std::lock_guard<std::mutex> all(mutex_);
+      MutexLock all(mutex_);
       --in_flight_;
     }
-    progress_.notify_all();
-    lock.lock();
+    progress_.NotifyAll();
+    lock.Lock();
   }
   shard.appending = false;
   return status;
@@ -457,25 +460,29 @@ absl::Status DatasetWriter::Interrupted() const {
 }
 
 absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  progress_.wait(lock, [this] { return in_flight_ < max_in_flight_ || !failure_.ok(); });
+  MutexLock lock(mutex_);
+  progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return in_flight_ < max_in_flight_ || !failure_.ok();
+  });
   if (failure_.ok() && options_.stop.stop_requested()) {
     Fail(next_number_, Interrupted());
   }
   if (!failure_.ok()) {
     // What was started before may still fail, and would then be the earlier failure.
-    progress_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+    progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return tasks_.empty() && running_ == 0;
+    });
     return failure_;
   }
   tasks_.push_back({next_number_++, shard, shards_[shard]->submitted++, std::move(fill)});
   ++in_flight_;
-  lock.unlock();
-  work_or_stop_.notify_one();
+  lock.Unlock();
+  work_or_stop_.NotifyOne();
   return absl::OkStatus();
 }
 
 std::string DatasetWriter::TakeSpare() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (spares_.empty()) return std::string();
   std::string spare = std::move(spares_.back());
   spares_.pop_back();
@@ -485,7 +492,7 @@ std::string DatasetWriter::TakeSpare() {
 void DatasetWriter::Recycle(std::string memory) {
   // Neither what is too small to matter, nor what one huge record took.
   if (memory.capacity() < kMinBatchBytes || memory.capacity() > 4 * kBatchBytes) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (spares_.size() < max_in_flight_) spares_.push_back(std::move(memory));
 }
 
@@ -526,9 +533,11 @@ void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
 }
 
 absl::Status DatasetWriter::WaitForAll() {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // After a failure, blocks may be left that wait for one that will never come.
-  progress_.wait(lock, [this] { return tasks_.empty() && running_ == 0; });
+  progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return tasks_.empty() && running_ == 0;
+  });
   return failure_;
 }
 

@@ -4,13 +4,11 @@
 #define SHARDFEED_SHARD_WRITER_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -19,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
@@ -124,7 +123,7 @@ class DatasetWriter {
   absl::StatusOr<std::vector<std::string>> OldShards() const;
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
   absl::Status Commit(const Manifest& manifest);
-  void Fail(uint64_t number, absl::Status status);
+  void Fail(uint64_t number, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const OutputSpec spec_;
   const DatasetWriterOptions options_;
@@ -139,18 +138,18 @@ class DatasetWriter {
   std::atomic<uint64_t> records_written_{0};
   std::atomic<uint64_t> records_skipped_{0};
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable work_or_stop_;
-  std::condition_variable progress_;
-  std::deque<Task> tasks_;
-  std::vector<std::string> spares_;  // memory of blocks that were appended
-  size_t running_ = 0;               // tasks that threads work on
-  size_t in_flight_ = 0;             // submitted and not yet appended
+  Mutex mutex_;  // guards all below
+  CondVar work_or_stop_;
+  CondVar progress_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> spares_ ABSL_GUARDED_BY(mutex_);  // memory of blocks that were appended
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;               // tasks that threads work on
+  size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;             // submitted and not yet appended
   size_t max_in_flight_;
-  uint64_t next_number_ = 0;
-  bool stopping_ = false;
-  absl::Status failure_;
-  uint64_t failure_number_ = 0;
+  uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  uint64_t failure_number_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/mutex.h"
 #include "decode/images/jpeg/jpeg_resize.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "fmt/format.h"
@@ -25,7 +26,7 @@ absl::StatusOr<StoredImage> ImageRewriter::Rewrite(std::string_view name, const 
                          std::min(header.width, header.height) > options_.resize_shorter;
   if (header.format != "jpeg") {
     if (too_large) {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       ++counts_.not_resized;
     }
     return StoredImage{bytes, header};
@@ -45,7 +46,7 @@ absl::StatusOr<StoredImage> ImageRewriter::Resize(std::string_view name, const I
   resizing.seekable = options_.jpeg == JpegMode::kSeekable;
   const absl::StatusOr<ResizedJpeg> size = ResizeJpeg(bytes, resizing, &resized);
   if (size.ok() && size->width > 0) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ++counts_.resized;
     StoredImage stored{resized, header};
     stored.header.width = size->width;
@@ -56,7 +57,7 @@ absl::StatusOr<StoredImage> ImageRewriter::Resize(std::string_view name, const I
   if (absl::IsDataLoss(size.status())) {
     CountDamaged(name, std::string(size.status().message()));
   } else if (absl::IsUnimplemented(size.status())) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ++counts_.kept["cannot be resized: " + std::string(size.status().message())];
   } else if (!size.ok()) {
     return absl::Status(size.status().code(),
@@ -66,7 +67,7 @@ absl::StatusOr<StoredImage> ImageRewriter::Resize(std::string_view name, const I
 }
 
 void ImageRewriter::CountDamaged(std::string_view name, std::string what) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ++counts_.damaged;
   auto& names = counts_.damaged_names;
   names.emplace(name, std::move(what));
@@ -87,7 +88,7 @@ absl::StatusOr<StoredImage> ImageRewriter::MakeSeekable(std::string_view name,
     CountDamaged(name, std::move(result->reason));
     return StoredImage{bytes, header};
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (result->outcome == SeekableJpeg::Outcome::kRewritten) {
     ++counts_.rewritten;
     return StoredImage{seekable, header};
@@ -109,12 +110,12 @@ absl::StatusOr<std::string_view> ImageRewriter::RewriteJpeg(std::string_view nam
 }
 
 void ImageRewriter::Reset() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   counts_ = {};
 }
 
 std::vector<std::string> ImageRewriter::notes() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<std::string> notes;
   if (counts_.resized > 0) {
     notes.push_back(fmt::format("{} {} shrunk to a shorter side of {} pixels, quality {}",

@@ -7,12 +7,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "decode/images/image_header.h"
 
 namespace shardfeed {
@@ -88,8 +88,8 @@ class ImageRewriter {
   void CountDamaged(std::string_view name, std::string what) const;
 
   const ImageOptions options_;
-  mutable std::mutex mutex_;
-  mutable Counts counts_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  mutable Counts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

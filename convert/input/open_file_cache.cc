@@ -2,17 +2,19 @@
 
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace shardfeed {
 
 absl::StatusOr<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto it = open_.find(path);
     if (it != open_.end()) return it->second;
   }
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
   if (!file.ok()) return file.status();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   // In order or in random order, no file is a better one to close than another.
   if (open_.size() >= max_open_) open_.erase(open_.begin());
   open_.emplace(path, *file);

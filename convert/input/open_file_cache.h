@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "io/file.h"
 
 namespace shardfeed {
@@ -24,8 +24,8 @@ class FileCache {
 
  private:
   const size_t max_open_;
-  std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const File>> open_;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<const File>> open_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "decode/images/codecs.h"
 #include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
@@ -48,7 +49,7 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
 }  // namespace
 
 void ImageCheck::CountNotDecoded(const std::string& why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ++counts_.not_decoded[why];
 }
 
@@ -69,7 +70,7 @@ void ImageCheck::CheckValue(std::string_view feature, std::string_view value,
   if (!status.ok()) {
     defects->push_back(fmt::format("{}: {}", feature, std::string(status.message())));
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ++(status.ok() ? counts_.sound : counts_.broken);
 }
 
@@ -80,7 +81,7 @@ void ImageCheck::CheckRecord(std::string_view record, std::vector<std::string>* 
 }
 
 ImageCheck::Counts ImageCheck::counts() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return counts_;
 }
 

@@ -5,12 +5,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 
 namespace shardfeed {
 
@@ -41,8 +41,8 @@ class ImageCheck {
                   std::vector<std::string>* defects);
   void CountNotDecoded(const std::string& why);
 
-  mutable std::mutex mutex_;
-  Counts counts_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  Counts counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

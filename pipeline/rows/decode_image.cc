@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <stop_token>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "pipeline/data/work_stop.h"
@@ -122,7 +122,7 @@ class DecodeImageStep : public RowStep {
   // as ranges that wait for their batch.
   std::unique_ptr<ImageDecoder> Take() const {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       if (!idle_.empty()) {
         std::unique_ptr<ImageDecoder> decoder = std::move(idle_.back());
         idle_.pop_back();
@@ -134,14 +134,14 @@ class DecodeImageStep : public RowStep {
   void Return(std::unique_ptr<ImageDecoder> decoder) const {
     constexpr size_t kMaxKept = 64 << 20;  // after a huge image
     if (decoder->kept_bytes() > kMaxKept) return;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     idle_.push_back(std::move(decoder));
   }
 
   const std::string feature_;
   const DecodeImageOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<ImageDecoder>> idle_;
+  mutable Mutex mutex_;
+  mutable std::vector<std::unique_ptr<ImageDecoder>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status Check(const DecodeImageOptions& options) {

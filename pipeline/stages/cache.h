@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "pipeline/data/element_store.h"
 #include "pipeline/stages/stage.h"
 
@@ -19,17 +19,17 @@ class ElementCache {
  public:
   // Null until they are complete.
   std::shared_ptr<const StoredElements> stored() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return stored_;
   }
   void Publish(std::shared_ptr<const StoredElements> stored) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     stored_ = std::move(stored);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<const StoredElements> stored_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const StoredElements> stored_ ABSL_GUARDED_BY(mutex_);
 };
 
 struct CachePlan {

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "io/thread.h"
 #include "pipeline/data/work_stop.h"
 #include "pipeline/stages/stretch_size.h"
@@ -56,17 +55,18 @@ class ParallelStage : public Stage {
   absl::Status Next(Batch* out) override {
     *out = Batch();
     Start();
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!AwaitDone(lock, Clock::time_point::max())) {
       return absl::CancelledError("the run was cancelled");
     }
     if (!fatal_.ok()) return fatal_;
     if (jobs_.empty()) return input_status_;
-    const std::unique_ptr<Job> job = TakeDone(lock);
+    const Taken taken = TakeDone();
+    const std::unique_ptr<Job>& job = taken.job;
+    if (!job->status.ok()) fatal_ = job->status;
+    lock.Unlock();
+    WakeAfter(taken);
     if (!job->status.ok()) {
-      lock.lock();
-      fatal_ = job->status;
-      lock.unlock();
       if (job->output.empty()) return job->status;
       // The rows before the one that failed; the error follows them.
     }
@@ -80,7 +80,7 @@ class ParallelStage : public Stage {
     Start();
     const Clock::time_point deadline =
         most.count() > 0 ? Clock::now() + most : Clock::time_point::min();
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return AwaitDone(lock, deadline) || context_->stop.stop_requested();
   }
 
@@ -92,6 +92,7 @@ class ParallelStage : public Stage {
 
   absl::Status Load(StateReader* words) override {
     Stop();
+    MutexLock lock(mutex_);
     jobs_.clear();
     open_.clear();
     num_done_ = tasks_ahead_ = rows_ahead_ = rows_taken_ = 0;
@@ -150,10 +151,13 @@ class ParallelStage : public Stage {
 
   void Start() {
     if (!threads_.empty()) return;
-    stopping_ = false;
+    {
+      MutexLock lock(mutex_);
+      stopping_ = false;
+      workers_seen_ = counters_->workers;
+    }
     work_stop_ = std::stop_source();
     stop_with_run_.emplace(context_->stop.get_token(), [this] { work_stop_.request_stop(); });
-    workers_seen_ = counters_->workers;
     threads_.reserve(counters_->threads);
     for (int i = 0; i < counters_->threads; ++i) {
       absl::StatusOr<std::thread> thread = StartThread([this, i] {
@@ -170,12 +174,12 @@ class ParallelStage : public Stage {
 
   void Stop() {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       stopping_ = true;
     }
     work_stop_.request_stop();
-    work_.notify_all();
-    parked_.notify_all();
+    work_.NotifyAll();
+    parked_.NotifyAll();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     stop_with_run_.reset();
@@ -184,14 +188,14 @@ class ParallelStage : public Stage {
   // A thread ended with jobs in its hands, or none can start: nothing more is delivered.
   void Abandon(absl::Status status) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       fatal_ = std::move(status);
     }
-    done_.notify_all();
+    done_.NotifyAll();
   }
 
-  // Called with mutex_ held. A job that is to be delivered now, if it is done; else the end.
-  Jobs::iterator FindDone() {
+  // A job that is to be delivered now, if it is done; else the end.
+  Jobs::iterator FindDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (context_->deterministic) {
       return !jobs_.empty() && jobs_.front()->done ? jobs_.begin() : jobs_.end();
     }
@@ -201,8 +205,10 @@ class ParallelStage : public Stage {
 
   // Waits until there is such a job with a batch or an error, or an end without jobs. Those of
   // which filters left nothing are passed. False: not before `deadline`, or the run was cancelled.
-  bool AwaitDone(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
-    const auto ready = [&] {
+  // (`lock` is let go meanwhile, which the analysis cannot follow.)
+  bool AwaitDone(MutexLock& lock, Clock::time_point deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto ready = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return !fatal_.ok() || (jobs_.empty() ? ended_ : FindDone() != jobs_.end());
     };
     // Whoever asks may be a thread of another stage, which is stopped before the run is.
@@ -212,20 +218,29 @@ class ParallelStage : public Stage {
       if (!ready()) {
         const Clock::time_point start = Clock::now();
         if (start >= deadline) return false;
-        const bool in_time = done_.wait_until(lock, stop, deadline, ready);
+        const bool in_time = done_.WaitUntil(lock, stop, deadline, ready);
         counters_->wait_out_ns += (Clock::now() - start).count();
         if (!in_time) return false;
       }
       if (!fatal_.ok() || jobs_.empty()) return true;
       const Job& job = **FindDone();
       if (!job.status.ok() || !job.output.empty()) return true;
-      TakeDone(lock);
-      lock.lock();
+      const Taken passed = TakeDone();
+      lock.Unlock();
+      WakeAfter(passed);
+      lock.Lock();
     }
   }
 
-  // Takes that job, and lets go of the lock: there may be room for more.
-  std::unique_ptr<Job> TakeDone(std::unique_lock<std::mutex>& lock) {
+  // A job that was taken, and for whom there is work then: see WakeAfter.
+  struct Taken {
+    std::unique_ptr<Job> job;
+    bool room = false;
+    bool more_work = false;
+  };
+
+  // Takes the job that FindDone finds.
+  Taken TakeDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto it = FindDone();
     std::unique_ptr<Job> job = std::move(*it);
     jobs_.erase(it);
@@ -247,26 +262,29 @@ class ParallelStage : public Stage {
     }
     const bool room = job->ends_task || jobs_.size() < 2;
     Recycle(*job);
-    lock.unlock();
-    if (room) work_.notify_one();
-    if (more_work) parked_.notify_all();
-    return job;
+    return {std::move(job), room, more_work};
+  }
+
+  // Wakes threads, best without the lock.
+  void WakeAfter(const Taken& taken) {
+    if (taken.room) work_.NotifyOne();
+    if (taken.more_work) parked_.NotifyAll();
   }
 
   // Whether more may be begun: what is ahead of the consumer is within the budget, and not too
-  // much for it. Called with mutex_ held.
-  bool MayGoAhead(size_t rows) const {
+  // much for it.
+  bool MayGoAhead(size_t rows) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (context_->ahead_bytes >= context_->budget_bytes) return false;
     return tasks_ahead_ < counters_->read_ahead ||
            (!steps_.input_may_await && rows < kRowsAheadPerThread * counters_->workers);
   }
   // What comes next for the consumer may always be worked on.
-  bool MayPull() const {
+  bool MayPull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (pulling_ || ended_) return false;
     if (jobs_.empty()) return true;
     return jobs_.size() < kMaxBatchesAhead && MayGoAhead(rows_ahead_);
   }
-  bool MayTake() const {
+  bool MayTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (open_.empty()) return false;
     const Job& job = *open_.front()->get();
     if (&job == jobs_.front().get()) return true;
@@ -274,15 +292,15 @@ class ParallelStage : public Stage {
     return MayGoAhead(rows_taken_);
   }
 
-  // The rows of `job` that a thread takes next. Called with mutex_ held.
-  size_t StretchRows(const Job& job) const {
+  // The rows of `job` that a thread takes next.
+  size_t StretchRows(const Job& job) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const size_t left = job.rows - job.taken;
     if (job.whole && steps_.rows == nullptr) return left;
     return size_.Rows(left, job.whole, context_->budget_bytes / kBudgetShare / context_->threads);
   }
 
-  // Called with mutex_ held, and MayTake().
-  Task TakeTask() {
+  // MayTake() holds.
+  Task TakeTask() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const typename Jobs::iterator at = open_.front();
     Job* job = at->get();
     if (job->next != nullptr) {
@@ -333,39 +351,43 @@ class ParallelStage : public Stage {
   // Thread `number` of the stage.
   void Work(int number) {
     const WorkStop stop(work_stop_.get_token());
-    const auto parked = [&] { return number >= counters_->workers; };
+    const auto parked = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return number >= counters_->workers;
+    };
     // Once the run is cancelled, nothing more is begun.
     const auto wanted = [&] { return !WorkStop::Token().stop_requested(); };
     std::vector<std::unique_ptr<Job>> pulled;
     std::vector<std::unique_ptr<RangeMemory>> memories;
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      work_.wait(lock,
-                 [&] { return stopping_ || parked() || (wanted() && (MayTake() || MayPull())); });
+      work_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || parked() || (wanted() && (MayTake() || MayPull()));
+      });
       if (stopping_) return;
       if (parked()) {
         // What woke this thread is for another one.
-        work_.notify_one();
-        parked_.wait(lock, [&] { return stopping_ || !parked(); });
+        work_.NotifyOne();
+        parked_.Wait(
+            lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !parked(); });
         continue;
       }
       if (MayTake()) {
         const Task task = TakeTask();
         for (Job* job = task.job; job != nullptr; job = job->next) memories.push_back(TakeMemory());
-        lock.unlock();
+        lock.Unlock();
         context_->gate.Enter();
         absl::Status status = CatchAll([&] { RunTask(task, &memories); });
         context_->gate.Leave();
         if (!status.ok()) return Abandon(std::move(status));
         memories.clear();
-        lock.lock();
+        lock.Lock();
         continue;
       }
       pulling_ = true;
-      lock.unlock();
+      lock.Unlock();
       bool ended = false;
       absl::Status status = PullTask(&pulled, &ended);
-      lock.lock();
+      lock.Lock();
       pulling_ = false;
       if (ended) {
         ended_ = true;
@@ -386,25 +408,24 @@ class ParallelStage : public Stage {
         NoteLevel();
       }
       // This thread takes a task itself; one more may pull the next one.
-      lock.unlock();
-      if (ended) done_.notify_all();
+      lock.Unlock();
+      if (ended) done_.NotifyAll();
       if (ended || shared) {
-        work_.notify_all();
+        work_.NotifyAll();
       } else {
-        work_.notify_one();
+        work_.NotifyOne();
       }
-      lock.lock();
+      lock.Lock();
     }
   }
 
-  // Called with mutex_ held.
-  void AddBytesAhead(int64_t bytes) {
+  void AddBytesAhead(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     bytes_ahead_ += bytes;
     context_->ahead_bytes += bytes;
     counters_->ahead_bytes = bytes_ahead_;
     counters_->peak_bytes = std::max<uint64_t>(counters_->peak_bytes, bytes_ahead_);
   }
-  void NoteLevel() {
+  void NoteLevel() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     counters_->ahead = jobs_.size();
     if (context_->trace) context_->trace->AddLevel(counters_->name, NowNs(), jobs_.size());
   }
@@ -460,14 +481,13 @@ class ParallelStage : public Stage {
     return status;
   }
 
-  // Called with mutex_ held.
-  std::unique_ptr<RangeMemory> TakeMemory() {
+  std::unique_ptr<RangeMemory> TakeMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (spares_.empty()) return nullptr;
     std::unique_ptr<RangeMemory> memory = std::move(spares_.back());
     spares_.pop_back();
     return memory;
   }
-  void Recycle(Job& job) {
+  void Recycle(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (auto& memory : job.ranges) {
       if (memory != nullptr && spares_.size() < 4 * threads_.size()) {
         spares_.push_back(std::move(memory));
@@ -495,7 +515,7 @@ class ParallelStage : public Stage {
       }
       const uint64_t end = NowNs();
       if (!whole) {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(mutex_);
         size_.Learn(own.end - own.begin, whole, end - begin, job->made_bytes);
       }
       if (context_->trace) context_->trace->Add(counters_->name, begin, end, own.end - own.begin);
@@ -504,7 +524,7 @@ class ParallelStage : public Stage {
     counters_->busy_ns += NowNs() - start;
     if (num_finished == 0) return;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       for (Job* job = task.job; job != nullptr; job = job->next) {
         AddBytesAhead(static_cast<int64_t>(job->made_bytes) - static_cast<int64_t>(job->bytes));
         job->bytes = job->made_bytes;
@@ -513,9 +533,9 @@ class ParallelStage : public Stage {
       num_done_ += num_finished;
       counters_->ready = num_done_;
     }
-    done_.notify_all();
+    done_.NotifyAll();
     // What was reserved and not needed may be room for another one.
-    work_.notify_one();
+    work_.NotifyOne();
   }
 
   // True: no rows of the job are left, and none in the hands of others.
@@ -532,7 +552,7 @@ class ParallelStage : public Stage {
       ns = NowNs() - start;
       bytes = steps_.rows->VariableBytes(*memory);
     }
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (job.whole) size_.Learn(task.end - task.begin, true, ns, bytes);
     if (bytes != task.reserved) {
       job.bytes += bytes - task.reserved;
@@ -565,25 +585,26 @@ class ParallelStage : public Stage {
   std::stop_source work_stop_;
   std::optional<std::stop_callback<std::function<void()>>> stop_with_run_;
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable work_;
-  std::condition_variable parked_;  // threads that are not to work
-  std::condition_variable_any done_;
-  Jobs jobs_;                        // in order
-  std::deque<Jobs::iterator> open_;  // those with rows that no thread has taken, in order
-  StretchSize size_;                 // of which a part is read without it
-  std::vector<std::unique_ptr<RangeMemory>> spares_;
-  int workers_seen_ = 0;  // by the consumer
-  size_t num_done_ = 0;
-  size_t tasks_ahead_ = 0;  // not delivered to their last job
-  size_t rows_ahead_ = 0;
-  size_t rows_taken_ = 0;  // of these
-  uint64_t bytes_ahead_ = 0;
-  bool pulling_ = false;
-  bool ended_ = false;
-  absl::Status input_status_;
-  bool stopping_ = false;
-  absl::Status fatal_;  // see Abandon
+  Mutex mutex_;
+  CondVar work_;
+  CondVar parked_;  // threads that are not to work
+  StopCondVar done_;
+  Jobs jobs_ ABSL_GUARDED_BY(mutex_);  // in order
+  std::deque<Jobs::iterator> open_
+      ABSL_GUARDED_BY(mutex_);  // those with rows that no thread has taken, in order
+  StretchSize size_;            // changed under mutex_; row_ns() is read without it
+  std::vector<std::unique_ptr<RangeMemory>> spares_ ABSL_GUARDED_BY(mutex_);
+  int workers_seen_ ABSL_GUARDED_BY(mutex_) = 0;  // by the consumer
+  size_t num_done_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t tasks_ahead_ ABSL_GUARDED_BY(mutex_) = 0;  // not delivered to their last job
+  size_t rows_ahead_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t rows_taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  uint64_t bytes_ahead_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool pulling_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status input_status_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);  // see Abandon
 };
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
 
 void RunContext::SetDescriber(uint32_t source, std::function<std::string(uint64_t, uint64_t)> f) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   describe_[source] = std::move(f);
 }
 
@@ -17,7 +18,7 @@ std::string RunContext::Prefix(const Batch& batch, size_t row) const {
   if (!batch.OriginOf(row, &origin)) return "";
   std::function<std::string(uint64_t, uint64_t)> describe;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     const auto it = describe_.find(origin.source);
     if (it != describe_.end()) describe = it->second;
   }
@@ -27,7 +28,7 @@ std::string RunContext::Prefix(const Batch& batch, size_t row) const {
 
 std::shared_ptr<StageCounters> RunContext::Counters(
     const void* key, const std::string& name, const std::function<void(StageCounters&)>& start) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   for (const auto& [k, counters] : counters_) {
     if (k == key) return counters;
   }
@@ -43,31 +44,31 @@ std::shared_ptr<StageCounters> RunContext::Counters(
 }
 
 std::vector<std::shared_ptr<StageCounters>> RunContext::AllCounters() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<std::shared_ptr<StageCounters>> all;
   for (const auto& entry : counters_) all.push_back(entry.second);
   return all;
 }
 
 void RunContext::AddIgnored(std::string what) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ignored_.Add(std::move(what));
 }
 
 SkippedRecords RunContext::Ignored() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return ignored_;
 }
 
 void RunContext::AddDecision(std::string text) {
   constexpr size_t kKept = 100;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (decisions_.size() == kKept) decisions_.pop_front();
   decisions_.push_back(std::move(text));
 }
 
 std::vector<std::string> RunContext::Decisions() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   return {decisions_.begin(), decisions_.end()};
 }
 

@@ -4,18 +4,17 @@
 #define SHARDFEED_PIPELINE_STAGES_RUN_CONTEXT_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "pipeline/data/batch.h"
 #include "pipeline/stages/pipeline_state.h"
 #include "pipeline/stages/trace.h"
@@ -57,23 +56,23 @@ class WorkGate {
  public:
   void SetLimit(int limit) { limit_ = limit; }
   void Enter() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    room_.wait(lock, [this] { return inside_ < limit_; });
+    MutexLock lock(mutex_);
+    room_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return inside_ < limit_; });
     ++inside_;
   }
   void Leave() {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       --inside_;
     }
-    room_.notify_one();
+    room_.NotifyOne();
   }
 
  private:
   int limit_ = 1;
-  std::mutex mutex_;
-  std::condition_variable room_;
-  int inside_ = 0;
+  Mutex mutex_;
+  CondVar room_;
+  int inside_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 struct RunContext {
@@ -124,19 +123,21 @@ struct RunContext {
   // What the step `key` keeps from one epoch to the next; made by the first call.
   template <typename T>
   std::shared_ptr<T> Kept(const void* key) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     std::shared_ptr<void>& kept = kept_[key];
     if (kept == nullptr) kept = std::make_shared<T>();
     return std::static_pointer_cast<T>(kept);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_;
-  std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_;
-  std::map<const void*, std::shared_ptr<void>> kept_;
-  std::deque<std::string> decisions_;
-  SkippedRecords ignored_;
+  mutable Mutex mutex_;
+  std::map<uint32_t, std::function<std::string(uint64_t, uint64_t)>> describe_
+      ABSL_GUARDED_BY(mutex_);
+  std::vector<std::pair<const void*, std::shared_ptr<StageCounters>>> counters_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, std::shared_ptr<void>> kept_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> decisions_ ABSL_GUARDED_BY(mutex_);
+  SkippedRecords ignored_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

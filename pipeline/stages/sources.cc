@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/thread.h"
@@ -242,9 +242,9 @@ class GeneratorFeed {
         StartThread([shared = feed->shared_, make = std::move(make)]() mutable {
           Work(*shared, std::move(make));
           // The functions have been dropped. After this, nothing of the stage's is touched.
-          std::lock_guard<std::mutex> lock(shared->mutex);
+          MutexLock lock(shared->mutex);
           shared->finished = true;
-          shared->changed.notify_all();
+          shared->changed.NotifyAll();
         });
     if (!thread.ok()) return thread.status();
     feed->thread_ = *std::move(thread);
@@ -257,10 +257,12 @@ class GeneratorFeed {
     if (!thread_.joinable()) return;
     bool finished = false;
     {
-      std::unique_lock<std::mutex> lock(shared_->mutex);
+      MutexLock lock(shared_->mutex);
       shared_->stopping = true;
-      shared_->changed.notify_all();
-      finished = shared_->changed.wait_for(lock, kPatience, [&] { return shared_->finished; });
+      shared_->changed.NotifyAll();
+      finished = shared_->changed.WaitFor(
+          lock, kPatience,
+          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) { return shared_->finished; });
     }
     if (finished) {
       thread_.join();
@@ -274,20 +276,24 @@ class GeneratorFeed {
   // False: nothing came until then.
   bool Await(uint64_t rows, std::chrono::steady_clock::time_point deadline,
              const std::stop_token& stop) {
-    std::unique_lock<std::mutex> lock(shared_->mutex);
-    const auto there = [&] { return !shared_->made.empty() || shared_->ended; };
+    MutexLock lock(shared_->mutex);
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
+      return !shared_->made.empty() || shared_->ended;
+    };
     if (there()) return true;
     shared_->wanted = rows;
-    shared_->changed.notify_all();
-    if (!shared_->changed.wait_until(lock, stop, deadline, there)) return false;
-    shared_->changed.wait_for(lock, stop, kMoment,
-                              [&] { return shared_->wanted == 0 || shared_->ended; });
+    shared_->changed.NotifyAll();
+    if (!shared_->changed.WaitUntil(lock, stop, deadline, there)) return false;
+    shared_->changed.WaitFor(lock, stop, kMoment,
+                             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
+                               return shared_->wanted == 0 || shared_->ended;
+                             });
     return true;
   }
 
   // What was made. None: the end, or the error of `status`.
   std::vector<Batch> Take(absl::Status* status) {
-    std::lock_guard<std::mutex> lock(shared_->mutex);
+    MutexLock lock(shared_->mutex);
     // The thread ends its call, and makes no more until it is asked again.
     shared_->wanted = 0;
     if (shared_->made.empty()) *status = shared_->status;
@@ -300,29 +306,29 @@ class GeneratorFeed {
   static constexpr auto kMoment = std::chrono::microseconds(200);
 
   struct Shared {
-    std::mutex mutex;
-    std::condition_variable_any changed;
-    uint64_t wanted = 0;  // rows that may still be made
-    std::vector<Batch> made;
-    bool ended = false;
-    absl::Status status;
-    bool stopping = false;
-    bool finished = false;
+    Mutex mutex;
+    StopCondVar changed;
+    uint64_t wanted ABSL_GUARDED_BY(mutex) = 0;  // rows that may still be made
+    std::vector<Batch> made ABSL_GUARDED_BY(mutex);
+    bool ended ABSL_GUARDED_BY(mutex) = false;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    bool stopping ABSL_GUARDED_BY(mutex) = false;
+    bool finished ABSL_GUARDED_BY(mutex) = false;
   };
 
   GeneratorFeed() : shared_(std::make_shared<Shared>()) {}
 
   static void Work(Shared& shared, std::function<Generator()> make) {
     Generator generator;
-    std::unique_lock<std::mutex> lock(shared.mutex);
+    MutexLock lock(shared.mutex);
     while (!shared.stopping && !shared.ended) {
       if (shared.wanted == 0) {
-        shared.changed.wait(lock);
+        shared.changed.Wait(lock);
         continue;
       }
-      lock.unlock();
+      lock.Unlock();
       absl::StatusOr<Batch> rows = Call(make, generator);
-      lock.lock();
+      lock.Lock();
       if (rows.ok() && !rows->empty()) {
         shared.wanted -= std::min<uint64_t>(shared.wanted, rows->rows);
         if (!shared.stopping) shared.made.push_back(*std::move(rows));
@@ -331,10 +337,10 @@ class GeneratorFeed {
         shared.status = rows.status();
       }
       if (shared.made.size() <= 1 || shared.wanted == 0 || shared.ended) {
-        shared.changed.notify_all();
+        shared.changed.NotifyAll();
       }
     }
-    lock.unlock();
+    lock.Unlock();
   }
 
   static absl::StatusOr<Batch> Call(const std::function<Generator()>& make, Generator& generator) {

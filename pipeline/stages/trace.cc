@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/output_file.h"
 
@@ -20,7 +21,7 @@ void Trace::AddLevel(const std::string& name, uint64_t at_ns, uint64_t batches) 
 
 void Trace::Add(const std::string& name, Event event) {
   constexpr size_t kMaxEvents = 1'000'000;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (events_.size() == kMaxEvents) return;
   event.name = &*names_.insert(name).first;
   events_.push_back(event);
@@ -29,7 +30,7 @@ void Trace::Add(const std::string& name, Event event) {
 absl::Status Trace::Write(const std::string& path) const {
   absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   std::string text = "{\"traceEvents\":[\n";
   absl::Status status;
   // A thread is called by what it did first.

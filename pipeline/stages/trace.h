@@ -4,12 +4,12 @@
 #define SHARDFEED_PIPELINE_STAGES_TRACE_H_
 
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/mutex.h"
 
 namespace shardfeed {
 
@@ -36,9 +36,9 @@ class Trace {
   };
   void Add(const std::string& name, Event event);
 
-  mutable std::mutex mutex_;
-  std::set<std::string> names_;
-  std::vector<Event> events_;
+  mutable Mutex mutex_;
+  std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardfeed

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/mutex.h"
 #include "io/thread.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
@@ -52,26 +53,27 @@ struct PyIterator::Run {
   explicit Run(std::unique_ptr<Iterator> it) : iterator(std::move(it)) {}
 
   void Work() {
-    std::unique_lock<std::mutex> lock(mutex);
+    MutexLock lock(mutex);
     while (true) {
-      changed.wait(lock, [this] { return stopping || work; });
+      changed.Wait(lock,
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return stopping || work; });
       if (stopping) {
         status = absl::CancelledError("the iterator was closed");
         busy = false;
-        changed.notify_all();
+        changed.NotifyAll();
         return;
       }
       const std::function<absl::Status(Iterator&)> now = std::move(work);
       work = nullptr;
-      lock.unlock();
+      lock.Unlock();
       absl::Status result = CatchAll([&] { return now(*iterator); });
-      lock.lock();
+      lock.Lock();
       status = std::move(result);
       busy = false;
       // Who is woken finds the mutex free.
-      lock.unlock();
-      changed.notify_all();
-      lock.lock();
+      lock.Unlock();
+      changed.NotifyAll();
+      lock.Lock();
     }
   }
 
@@ -82,7 +84,7 @@ struct PyIterator::Run {
       if (absl::Status status = it.Peek(&next.batch); !status.ok()) return status;
       next.found = true;
       if (next.batch.empty()) {
-        std::lock_guard<std::mutex> lock(mutex);
+        MutexLock lock(mutex);
         ended = true;
         return absl::OkStatus();
       }
@@ -98,11 +100,11 @@ struct PyIterator::Run {
       }
       const bool more = next.passed && passes;
       {
-        std::lock_guard<std::mutex> lock(mutex);
+        MutexLock lock(mutex);
         elements.push_back(std::move(next));
         if (!more || stopping || elements.size() >= kElementsAhead) return absl::OkStatus();
       }
-      changed.notify_all();
+      changed.NotifyAll();
     }
   }
 
@@ -112,14 +114,14 @@ struct PyIterator::Run {
   // iterator stays at each element until it is delivered.
   bool passes = true;
 
-  std::mutex mutex;              // guards all below
-  std::deque<Element> elements;  // that were found
-  bool ended = false;            // behind them there are none
-  std::condition_variable changed;
-  std::function<absl::Status(Iterator&)> work;
-  bool busy = false;  // work is there or being done
-  bool stopping = false;
-  absl::Status status;  // of the work that was done
+  Mutex mutex;
+  std::deque<Element> elements ABSL_GUARDED_BY(mutex);  // that were found
+  bool ended ABSL_GUARDED_BY(mutex) = false;            // behind them there are none
+  CondVar changed;
+  std::function<absl::Status(Iterator&)> work ABSL_GUARDED_BY(mutex);
+  bool busy ABSL_GUARDED_BY(mutex) = false;  // work is there or being done
+  bool stopping ABSL_GUARDED_BY(mutex) = false;
+  absl::Status status ABSL_GUARDED_BY(mutex);  // of the work that was done
   std::thread thread;
 };
 
@@ -148,14 +150,17 @@ void PyIterator::CheckCall(const absl::Status& status) const {
 void PyIterator::Settle() {
   {
     // Nobody holds it for long, or waits for the GIL meanwhile.
-    std::lock_guard<std::mutex> lock(run_->mutex);
+    MutexLock lock(run_->mutex);
     if (!run_->busy) return;
   }
   while (true) {
     {
       const GilRelease release;
-      std::unique_lock<std::mutex> lock(run_->mutex);
-      if (run_->changed.wait_for(lock, kSignalInterval, [this] { return !run_->busy; })) return;
+      MutexLock lock(run_->mutex);
+      if (run_->changed.WaitFor(
+              lock, kSignalInterval,
+              [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(run_->mutex) { return !run_->busy; }))
+        return;
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
@@ -163,7 +168,7 @@ void PyIterator::Settle() {
 
 void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
   {
-    std::lock_guard<std::mutex> lock(run_->mutex);
+    MutexLock lock(run_->mutex);
     if (run_->stopping) {
       // Closed by another thread meanwhile, which has waited for the thread that is asked.
       run_->status = absl::CancelledError("the iterator was closed");
@@ -180,12 +185,17 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
     run_->work = std::move(work);
     run_->busy = true;
   }
-  run_->changed.notify_all();
+  run_->changed.NotifyAll();
 }
 
 void PyIterator::Ask() {
   // The run may go on, and a signal end the call, before the first element is delivered.
-  if (state_.empty() && run_->passes && run_->elements.empty() && run_->iterator->StateAtHand()) {
+  bool none_found = false;
+  {
+    MutexLock lock(run_->mutex);
+    none_found = run_->elements.empty();
+  }
+  if (state_.empty() && run_->passes && none_found && run_->iterator->StateAtHand()) {
     if (absl::StatusOr<std::string> state = run_->iterator->StateDict(); state.ok()) {
       state_ = *std::move(state);
     }
@@ -195,10 +205,10 @@ void PyIterator::Ask() {
 
 void PyIterator::AskAhead() {
   {
-    std::lock_guard<std::mutex> lock(run_->mutex);
-    const auto& found = run_->elements;
-    if (run_->busy || run_->ended || !run_->status.ok() || found.size() > kElementsAhead / 2 ||
-        (!found.empty() && !found.back().passed)) {
+    MutexLock lock(run_->mutex);
+    const size_t found = run_->elements.size();
+    if (run_->busy || run_->ended || !run_->status.ok() || found > kElementsAhead / 2 ||
+        (found > 0 && !run_->elements.back().passed)) {
       return;
     }
   }
@@ -216,7 +226,7 @@ PyIterator::Element PyIterator::Take() {
     absl::Status status;
     bool busy = false;
     {
-      std::lock_guard<std::mutex> lock(run_->mutex);
+      MutexLock lock(run_->mutex);
       if (!run_->elements.empty()) {
         Element element = std::move(run_->elements.front());
         run_->elements.pop_front();
@@ -231,9 +241,11 @@ PyIterator::Element PyIterator::Take() {
     CheckCall(status);
     if (busy) {
       const GilRelease release;
-      std::unique_lock<std::mutex> lock(run_->mutex);
-      run_->changed.wait_for(lock, kSignalInterval,
-                             [this] { return !run_->busy || !run_->elements.empty(); });
+      MutexLock lock(run_->mutex);
+      run_->changed.WaitFor(lock, kSignalInterval,
+                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(run_->mutex) {
+                              return !run_->busy || !run_->elements.empty();
+                            });
     } else {
       std::optional<bool> there = run_->iterator->Await(std::chrono::nanoseconds(0));
       if (there == false) {
@@ -290,7 +302,7 @@ nb::object PyIterator::NextBatch(Element element, nb::handle convert) {
     CheckOpen();
   } catch (...) {
     if (element.found) {
-      std::lock_guard<std::mutex> lock(run_->mutex);
+      MutexLock lock(run_->mutex);
       run_->elements.push_front(std::move(element));
     }
     throw;
@@ -332,14 +344,17 @@ void PyIterator::Load(const std::string& state) {
   state_.clear();
   Begin([run = run.get(), state](Iterator& it) {
     {
-      std::lock_guard<std::mutex> lock(run->mutex);
+      MutexLock lock(run->mutex);
       run->elements.clear();
       run->ended = false;
     }
     return it.LoadStateDict(state);
   });
   Settle();
-  CheckCall(run->status);
+  MutexLock lock(run->mutex);
+  const absl::Status status = run->status;
+  lock.Unlock();
+  CheckCall(status);
 }
 
 uint64_t PyIterator::Epoch() {
@@ -423,14 +438,15 @@ void PyIterator::Close() {
     const GilRelease release;
     run->iterator->Cancel();
     {
-      std::lock_guard<std::mutex> lock(run->mutex);
+      MutexLock lock(run->mutex);
       run->stopping = true;
-      run->changed.notify_all();
+      run->changed.NotifyAll();
     }
     if (run->thread.joinable()) run->thread.join();
     // Another thread's call ends now, with an error.
     std::lock_guard<std::timed_mutex> turn(run->use);
     run->iterator.reset();
+    MutexLock lock(run->mutex);
     run->elements.clear();
   }
   DropObjects();

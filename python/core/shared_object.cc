@@ -1,15 +1,16 @@
 #include "python/core/shared_object.h"
 
 #include <atomic>
-#include <mutex>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace shardfeed::python {
 namespace {
 
 struct Dropped {
-  std::mutex mutex;
-  std::vector<PyObject*> objects;
+  Mutex mutex;
+  std::vector<PyObject*> objects ABSL_GUARDED_BY(mutex);
   std::atomic<bool> any = false;
 };
 
@@ -24,7 +25,7 @@ Dropped& AllDropped() {
 std::shared_ptr<PyObject> ShareObject(nanobind::object object) {
   return {object.release().ptr(), [](PyObject* o) {
             Dropped& dropped = AllDropped();
-            std::lock_guard<std::mutex> lock(dropped.mutex);
+            MutexLock lock(dropped.mutex);
             dropped.objects.push_back(o);
             dropped.any = true;
           }};
@@ -35,7 +36,7 @@ void DropObjects() {
   if (!dropped.any) return;
   std::vector<PyObject*> objects;
   {
-    std::lock_guard<std::mutex> lock(dropped.mutex);
+    MutexLock lock(dropped.mutex);
     objects.swap(dropped.objects);
     dropped.any = false;
   }
