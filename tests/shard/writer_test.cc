@@ -155,7 +155,7 @@ TEST_F(WriterTest, ExistingDatasetIsRefused) {
   const auto before = Files();
   EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there is a dataset of this name");
   EXPECT_FAILS(Write("d@3", 5), kAlreadyExists, "there is a dataset of this name");
-  EXPECT_EQ(RemedyOf(Write("d@3", 5)).value_or(Remedy()).option, "overwrite");
+  EXPECT_EQ(RemedyOf(Write("d@3", 5).status()).value_or(Remedy()).option, "overwrite");
   EXPECT_EQ(Files(), before);
 }
 
