@@ -67,7 +67,7 @@ def checked(fn: F) -> F:
         bound = facts["signature"].bind(*args, **kwargs)
         for name, value in bound.arguments.items():
             hint = facts["hints"].get(name, Any)
-            if hint is Any:
+            if hint is Any or name == "self":
                 continue
             kind = facts["signature"].parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:

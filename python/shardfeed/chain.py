@@ -104,55 +104,65 @@ class Chain:
               headspace: Optional[bool] = None, trace: Optional[Trace] = None,
               cpu_share: Optional[float] = None, autotune: Optional[bool] = None,
               tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> iterator.Iterator:
-        """An iterator; options as with_options. epoch: which one it is, for orders and random
-        numbers; without it, the one behind that of the dataset's last iterator, the first being 0.
-        A chain that repeats its source E times has the epochs from E * epoch on."""
+        """Starts a run and returns its iterator. The options are those of with_options.
+
+        `epoch`: which epoch it is, for orders and random numbers. By default it is the one
+        after that of the dataset's last iterator, starting with 0. A chain that repeats its
+        source E times has the epochs from E * epoch on."""
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
                  "autotune": autotune, "tuning": tuning}
         return self._start(epoch=epoch, **step_arguments.given(given))
 
     def set_epoch(self, epoch: Count) -> None:
-        """The dataset's next iterator takes this epoch."""
+        """Sets the epoch of the dataset's next iterator."""
         self._epochs.next = epoch
 
     def blocks(self) -> View:
-        """Rows in the pieces in which they come, of any size: records as BytesArrays, parsed rows as
-        dicts of arrays. The quickest way to all."""
+        """Returns an iterable of rows in the pieces in which they are read, of any size:
+        records as BytesArrays, parsed rows as dicts of arrays. It is the fastest way to all
+        rows."""
         if self._core.batched():
             raise ValueError("blocks: the elements here are batches")
         return View(self, None, blocks=True)
 
     def numpy(self) -> View:
+        """Returns an iterable whose iterators yield NumPy arrays, as those of the dataset do."""
         return View(self, None)
 
     def torch(self) -> View:
-        """Iterators that give torch.Tensors, of the same memory."""
+        """Returns an iterable whose iterators yield torch.Tensors, of the same memory."""
         return View(self, "torch")
 
     def jax(self) -> View:
-        """Iterators that give jax.Arrays."""
+        """Returns an iterable whose iterators yield jax.Arrays."""
         return View(self, "jax")
 
     def tf(self) -> View:
-        """Iterators that give eager tf.Tensors."""
+        """Returns an iterable whose iterators yield eager tf.Tensors."""
         return View(self, "tf")
 
     def cuda(self, device: Device = 0, *, normalize: Optional[Mapping[str, Any]] = None,
              depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
-        """Batches on a GPU, copied there while earlier ones are in use: dicts of DeviceArrays
-        (__dlpack__, __cuda_array_interface__), Raggeds of such, and of bytes BytesArrays, which stay
-        with the host. `.torch()` of it gives torch.Tensors, `.jax()` jax.Arrays.
+        """Returns an iterable of batches on a GPU, copied there while earlier ones are in use:
+        dicts of DeviceArrays (__dlpack__, __cuda_array_interface__) and Raggeds of them.
+        Columns of bytes are BytesArrays, which stay on the host. Its `.torch()` yields
+        torch.Tensors, its `.jax()` jax.Arrays.
 
-        device: as the driver counts; CUDA_VISIBLE_DEVICES and MIG are respected.
-        normalize: {column: sf.Normalize(mean, std, ...)} of images that become float on the device.
-        depth: buffers there; one more than batches that are kept, and at least 2 to overlap.
-        pinned_bytes: of page-locked host memory for batches, at the most; 0: the run's budget_bytes.
-        stream: of torch, CuPy or Numba, or its handle: on which the values are in place. Without it
-        the legacy default stream, behind torch() torch's current one.
+        - `device`: its number, as the driver counts. CUDA_VISIBLE_DEVICES and MIG are
+          respected.
+        - `normalize`: {column: sf.Normalize(mean, std, ...)} for images that become floats on
+          the device.
+        - `depth`: the number of buffers on the device: one more than the batches that are kept,
+          and at least 2 to overlap.
+        - `pinned_bytes`: the limit of page-locked host memory for batches; 0 is the run's
+          budget_bytes.
+        - `stream`: the stream of torch, CuPy or Numba, or its handle, on which the values are
+          in place. The default is the legacy default stream, and for torch() torch's current
+          one.
 
-        ValueError: the elements are rows, or an option cannot be. OSError: there is no GPU; the
-        message tells what was looked for."""
+        ValueError: the elements are rows, or an option is invalid. OSError: there is no GPU;
+        the message says what was looked for."""
         if not self._core.batched():
             raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
                              "batch first")
@@ -168,10 +178,12 @@ class Chain:
 
     @property
     def batched(self) -> bool:
+        """Whether the elements are batches."""
         return self._core.batched()
 
     def __len__(self) -> int:
-        """Elements, exactly. TypeError: that cannot be known without running it."""
+        """Returns the exact number of elements. TypeError: it cannot be known without running
+        the chain."""
         length = self._core.length()
         if isinstance(length, str):
             raise TypeError(f"the length of {self!r} cannot be known: {length}")
@@ -217,7 +229,8 @@ class Chain:
         return (first[which] + chosen - begins[which]).tolist()
 
     def __getitem__(self, key: Any) -> Any:
-        """ds[7], ds[-1]: the element of that record; ds[2:9], ds[[5, 3]]: several, at once."""
+        """Returns elements by the number of their record: ds[7] and ds[-1] one, ds[2:9] and
+        ds[[5, 3]] several at once."""
         n = len(self)
         if isinstance(key, slice):
             return self._by_number(range(*key.indices(n)))
@@ -226,8 +239,8 @@ class Chain:
         return self._by_number([_number(key, n)])[0]
 
     def place(self, number: Count) -> Tuple[str, int, int]:
-        """Where the record of element `number` is: (path of the shard, number in it, byte of its
-        frame)."""
+        """Returns where the record of element `number` is: (path of the shard, number in it,
+        byte of its frame)."""
         source = self
         while len(source._inputs) == 1:
             source = source._inputs[0]
@@ -237,7 +250,8 @@ class Chain:
         return self._records.place(number)
 
     def draw(self) -> Drawing:
-        """The chain as an image: shown by notebooks, `str` of it is Mermaid, `.svg` an SVG."""
+        """Returns the chain as a drawing: notebooks show it, its `str` is Mermaid, its `.svg`
+        an SVG."""
         return Drawing(self)
 
 

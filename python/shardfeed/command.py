@@ -82,27 +82,32 @@ def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
 
 @checked
 def set_max_record_bytes(size: Size) -> None:
-    """The longest record that is read from a compressed shard, by this process from now on and by
-    the functions convert, index, verify and inspect; 2 GiB unless set. A longer one is an OSError:
-    a few megabytes can inflate to a record that fills any memory."""
+    """Sets the longest record that may be read from a compressed shard, for this process from
+    now on and for the functions convert, index, verify and inspect. The default is 2 GiB. A
+    longer record is an OSError: a few megabytes can inflate to a record that fills any
+    memory."""
     _core.set_max_record_bytes(size)
 
 
 @checked
 def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLike,
             **options: Any) -> Dict[str, Any]:
-    """Raw data to a dataset: convert("imagefolder", "photos/", "out/train@16", shuffle=1). kind and
-    options are those of `shardfeed convert` (docs/convert.md), with _ for -; flags are True.
+    """Converts raw data to a dataset: convert("imagefolder", "photos/", "out/train@16",
+    shuffle=1).
 
-    Gives {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}. ValueError: wrong use,
-    or the dataset exists. DataLossError: broken input, named with its place."""
+    The kind and the options are those of `shardfeed convert`, with _ for -; flags are True.
+    Returns {"dataset", "shards", "records", "bytes", "notes", "skipped", ...}.
+
+    ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
+    its place."""
     return _run("convert", kind, *_specs(source), os.fspath(out), *_options(options))
 
 
 @checked
 def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal["dali", "tfindex"]] = None,
           threads: Optional[Threads] = None) -> Dict[str, Any]:
-    """Writes an index beside each shard; export="dali" or "tfindex" also those of others."""
+    """Writes an index beside each shard. export="dali" or "tfindex" also writes the indexes of
+    these tools."""
     return _run("index", *_specs(spec), *_options({"export": export, "threads": threads}))
 
 
@@ -120,7 +125,7 @@ def _table(head: List[str], rows: List[List[str]]) -> str:
 
 
 class Defect(NamedTuple):
-    """Where what is wrong; offset in bytes."""
+    """A defect and its place; the offset is in bytes."""
 
     shard: str
     kind: str
@@ -130,7 +135,8 @@ class Defect(NamedTuple):
 
 
 class VerifyReport(NamedTuple):
-    """True when nothing is wrong. defects: the first 100 of each shard."""
+    """The result of verify: true if nothing is wrong. `defects` has the first 100 of each
+    shard."""
 
     shards: int
     records: int
@@ -142,6 +148,7 @@ class VerifyReport(NamedTuple):
         return self.num_defects == 0
 
     def raise_if_damaged(self) -> None:
+        """Raises DataLossError if there are defects."""
         if self.defects:
             raise DataLossError(self.defects[0].detail)
 
@@ -160,7 +167,7 @@ class VerifyReport(NamedTuple):
 def verify(spec: Union[PathLike, Sequence[PathLike]], *,
            level: Literal["headers", "payload", "examples", "images"] = "payload",
            threads: Optional[Threads] = None) -> VerifyReport:
-    """Checks every byte. level: "headers", "payload", "examples", or "images", which decodes them."""
+    """Checks every byte. `level` is "headers", "payload", "examples" or "images"."""
     report = _run("verify", *_specs(spec), *_options({"level": level, "threads": threads}),
                   defects_are_fine=True)
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
@@ -230,6 +237,6 @@ class Inspection:
 
 @checked
 def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2) -> Inspection:
-    """Schema, counts, record sizes, and the first records."""
+    """Returns the schema, counts, record sizes and first records of a dataset."""
     specs = _specs(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records)))

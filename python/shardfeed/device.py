@@ -15,14 +15,17 @@ from .ragged import Ragged, Sparse
 
 
 class Normalize(NamedTuple):
-    """What becomes of a column of uint8 images [height, width, channels] on the device, so that they
-    cross the bus as bytes: (x / 255 - mean[c]) / std[c].
+    """How a column of uint8 images [height, width, channels] is normalized on the device, so
+    that only bytes cross the bus: (x / 255 - mean[c]) / std[c].
 
-    mean, std: one number, or one for each channel. dtype: float16, bfloat16 or float32. layout:
-    "NCHW" or "NHWC". flip: the share of rows that are mirrored. mixing: "none", "mixup" or "cutmix" of
-    row i with row i - 1, by one lambda a batch from Beta(mix_alpha, mix_alpha): `.lam` of the array
-    tells it, so that labels can be mixed, too. What is random depends on the seed and the rows'
-    places in the epoch."""
+    - `mean`, `std`: one number, or one for each channel.
+    - `dtype`: float16, bfloat16 or float32.
+    - `layout`: "NCHW" or "NHWC".
+    - `flip`: the probability of a horizontal flip.
+    - `mixing`: "none", "mixup" or "cutmix" of row i with row i - 1, by one lambda per batch
+      from Beta(mix_alpha, mix_alpha). The array's `.lam` has it, for mixing the labels.
+
+    Everything random depends on the seed and the rows' places in the epoch."""
 
     mean: Union[float, Sequence[float], None] = None
     std: Union[float, Sequence[float], None] = None
@@ -58,11 +61,12 @@ def _handle(stream: Any) -> int:
 
 
 class DeviceIterator(_core.DeviceIterator):
-    """One run with batches on a device: as Iterator.
+    """One run with batches on a device; it is used as an Iterator.
 
-    What a batch has in place is there for work that is enqueued on the stream of this iterator, or on
-    the one that a consumer of __dlpack__ names. Its memory on the device is used again once the last
-    of its arrays is gone, and the work that these streams had got by then is done: no thread waits."""
+    The values of a batch are in place for work that is enqueued on the stream of this iterator,
+    or on the one that a consumer of __dlpack__ names. Its device memory is reused once the last
+    of its arrays is gone and the work that these streams had by then is done, without blocking
+    a thread."""
 
     structure: Any
     stream: Callable[[], int]
@@ -82,11 +86,12 @@ class DeviceIterator(_core.DeviceIterator):
         self.close()
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where the iterator stands, in batches delivered; also for an Iterator of the same chain."""
+        """Returns where the iterator is, in delivered batches; an Iterator of the same chain
+        can load it too."""
         return {"state": self.state()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes to a saved place, of an Iterator's state, too."""
+        """Goes to a saved place, which may be that of an Iterator."""
         self.load(checked_state(state))
 
     def __repr__(self) -> str:

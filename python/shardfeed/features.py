@@ -67,7 +67,7 @@ def numpy_dtype(name: str) -> np.dtype:
 
 
 class Feature(NamedTuple):
-    """One feature: made by `fixed`, `ragged` and `var`."""
+    """A declared feature: the result of `fixed`, `ragged`, `var` and `sparse`."""
 
     dtype: str
     shape: Tuple[int, ...] = ()
@@ -94,13 +94,12 @@ def as_shape(shape: Union[int, Sequence[int]]) -> Tuple[int, ...]:
 @checked
 def fixed(shape: Union[int, Sequence[int]] = (), dtype: DTypeLike = float32, default: Any = None,
           raw: bool = False) -> Feature:
-    """Every row has the same shape: a batch's column is [rows, *shape].
+    """Declares rows of one shape: a batch's column is [rows, *shape].
 
-    default: what a row becomes whose record lacks the feature: one value, or as many as the shape
-    has. Without it, that is an error.
-    raw: the feature is a string of bytes that is the row's values as they stand in memory,
-    little-endian.
-    """
+    - `default`: the value of a row whose record lacks the feature: one value, or as many as the
+      shape has. Without it, a missing feature is an error.
+    - `raw`: the feature is a string of bytes that holds the row's values in memory order,
+      little-endian."""
     name = _value_type(dtype, raw)
     return Feature(name, as_shape(shape), False, _defaults(default, name), raw)
 
@@ -123,21 +122,21 @@ def _defaults(default: Any, dtype: str) -> Optional[Tuple[Any, ...]]:
 @checked
 def ragged(dtype: DTypeLike = int64, shape: Union[int, Sequence[int]] = (),
            raw: bool = False) -> Feature:
-    """Rows of any number of elements, each of `shape`: a batch's column is a `Ragged`.
-
-    A record without the feature is a row without elements."""
+    """Declares rows with any number of elements, each of `shape`: a batch's column is a
+    `Ragged`. A record without the feature is a row without elements."""
     return Feature(_value_type(dtype, raw), as_shape(shape), True, None, raw)
 
 
 @checked
 def var(dtype: DTypeLike = int64) -> Feature:
-    """Rows of any number of single values: `ragged(dtype)`."""
+    """Declares rows with any number of single values: `ragged(dtype)`."""
     return ragged(dtype)
 
 
 @checked
 def sparse(dtype: DTypeLike = int64) -> Feature:
-    """As `var`, but a batch's column is a `Sparse`, as tf.io.VarLenFeature: values, indices, shape."""
+    """Declares rows as `var` does, but a batch's column is a `Sparse`, as for
+    tf.io.VarLenFeature: values, indices, shape."""
     return Feature(_value_type(dtype, False), (), True, None, False, True)
 
 

@@ -36,36 +36,35 @@ def checked_state(state: Any) -> str:
 
 
 def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
-    """One state_dict(), good for any number of ranks, from those that all ranks of a run have saved:
-    what none of them has delivered comes next, every record once.
+    """Merges the state_dict()s of all ranks of a run into one that serves any number of ranks.
+    What no rank has delivered comes next, every record once.
 
-    For chains whose ranks advance unevenly, since filter drops records or flat_map makes several of
-    one: a rank's own state is good for the same rank of as many alone. Of other chains, the states
-    of all ranks are the same, and so is this one. Ranks may have delivered unequal numbers of
-    elements, but of one epoch.
+    It is for chains whose ranks advance unevenly, because filter drops records or flat_map
+    makes several of one: a rank's own state then serves only the same rank of the same number
+    of ranks. In other chains the states of all ranks are equal, and so is this one. Ranks may
+    have delivered different numbers of elements, but of one epoch.
 
         states = [it.state_dict() for each rank]            # gathered, or saved to files
         it = ds.shard(new_rank, new_world).filter(f).batch(32).start()
         it.load_state_dict(sf.merge_states(states))         # the same on each new rank
 
-    ValueError: these are no states. RuntimeError: not those of all ranks of one run; of more than
-    one epoch; or of a chain in which a step that is named holds rows back or counts those of its
-    rank, such as shuffle with a window, pack, take or unique."""
+    ValueError: these are not states. RuntimeError: they are not those of all ranks of one run,
+    or are of more than one epoch; or a step, which is named, counts the rows of its rank or has
+    several inputs, such as take, unique or mix."""
     if isinstance(states, dict):
         raise ValueError("merge_states: a list with the state of each rank is wanted, not one state")
     return {"state": _core.merge_states([checked_state(state) for state in states])}
 
 
 class Iterator(_core.Iterator):
-    """One run of a dataset: iterate over it, close it (or use it in a `with`), save and load where
-    it stands. Dropping it closes it.
+    """One run of a dataset. Iterate over it, close it (or use it in a `with`), save and load
+    its place. Dropping it closes it.
 
-    `padded` is how many of the last element's rows are there only because `end="pad"` gives all
-    ranks as many: the last rows of a batch; 1 or 0 of a row.
+    `padded` is how many of the last element's rows exist only because `end="pad"` gives all
+    ranks the same number: the last rows of a batch; for a row, 1 or 0.
 
-    It may be used from several threads, one call at a time. While it waits the GIL is free, and
-    Ctrl-C is seen. A child after fork makes its own.
-    """
+    Several threads may use it, with one call at a time. It waits without the GIL and answers
+    Ctrl-C. After a fork, a child creates its own iterator."""
 
     epochs: Optional[Epochs] = None  # of the dataset
 
@@ -76,13 +75,14 @@ class Iterator(_core.Iterator):
         self.close()
 
     def state_dict(self) -> Dict[str, Any]:
-        """Where the iterator stands, in elements delivered: some hundred bytes, to be saved with a
-        checkpoint. RuntimeError: the run is not deterministic."""
+        """Returns where the iterator is, in delivered elements: a few hundred bytes, to be
+        saved with a checkpoint. RuntimeError: the run is not deterministic."""
         return {"state": self.state()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Goes to a saved place; the dataset's next iterator takes the epoch behind it. RuntimeError:
-        the state is of another chain or other data, or of another rank whose place is its own."""
+        """Goes to a saved place. The dataset's next iterator takes the epoch after it.
+        RuntimeError: the state belongs to another chain or other data, or to another rank
+        and serves only that one."""
         self.load(checked_state(state))
         if self.epochs is not None:
             self.epochs.next = self.epoch() + 1

@@ -8,9 +8,8 @@ from typing import Any, Iterator, List, Optional, Tuple
 class Ragged:
     """The elements of all rows end to end, and where each row ends.
 
-    values: [elements, shape...], an array (or BytesArray, or a framework's tensor)
-    row_splits: int64 [rows + 1]; row r is values[row_splits[r]:row_splits[r + 1]]
-    """
+    - `values`: [elements, shape...], an array (or BytesArray, or a framework's tensor)
+    - `row_splits`: int64 [rows + 1]; row r is values[row_splits[r]:row_splits[r + 1]]"""
 
     __slots__ = ("values", "row_splits")
 
@@ -32,15 +31,16 @@ class Ragged:
         return (self[row] for row in range(len(self)))
 
     def lengths(self) -> Any:
-        """Elements of each row: int64 [rows]."""
+        """Returns the number of elements of each row: int64 [rows]."""
         return self.row_splits[1:] - self.row_splits[:-1]
 
     def tolist(self) -> List[Any]:
         return [row.tolist() for row in self]
 
     def padded(self, value: Any = 0, length: Optional[int] = None) -> Any:
-        """[rows, length, shape...], filled up with `value`; length: by default the longest row's.
-        Of numbers in NumPy arrays. `Dataset.padded_batch` does it on the library's threads."""
+        """Returns [rows, length, shape...], filled up with `value`; the default length is that
+        of the longest row. It works on numbers in NumPy arrays. `Dataset.padded_batch` does
+        the same on the library's threads."""
         import numpy as np
         lengths = np.asarray(self.lengths())
         longest = int(lengths.max()) if len(lengths) else 0
@@ -60,13 +60,12 @@ class Ragged:
 
 
 class Sparse:
-    """A sparse tensor (COO) of [rows, longest row]: what rows of any length are in a batch when
-    they are asked for by `sf.sparse`, or `Dataset.sparse`.
+    """A sparse tensor (COO) of [rows, longest row]: what rows of any length become in a batch
+    when `sf.sparse` or `Dataset.sparse` requests it.
 
-    values: [values], an array (or BytesArray, or a framework's tensor), row by row
-    indices: int64 [values, 2]: of each value, the row and the place in it
-    row_splits: int64 [rows + 1]; row r has the values [row_splits[r], row_splits[r + 1])
-    """
+    - `values`: [values], an array (or BytesArray, or a framework's tensor), row by row
+    - `indices`: int64 [values, 2]: the row of each value and the place in it
+    - `row_splits`: int64 [rows + 1]; row r has the values [row_splits[r], row_splits[r + 1])"""
 
     __slots__ = ("values", "indices", "row_splits")
 

@@ -17,12 +17,12 @@ _VARIABLES = (
 
 
 def rank_and_world() -> Tuple[int, int]:
-    """(rank, number of ranks) of this process, by the first of these that tells: torch.distributed,
-    where it is initialised; a Ray Train worker's context; JAX's processes, where
-    jax.distributed is initialised; the variables of torchrun, Open MPI, MPICH, MVAPICH and srun; TF_CONFIG.
-    Else (0, 1).
+    """Returns (rank, number of ranks) of this process, from the first of these that says it:
+    torch.distributed, if it is initialized; a Ray Train worker's context; JAX's processes,
+    if jax.distributed is initialized; the variables of torchrun, Open MPI, MPICH, MVAPICH
+    and srun; TF_CONFIG. Otherwise (0, 1).
 
-    ValueError: a launcher's variables are no rank below its number of ranks."""
+    ValueError: a launcher's variables are not a rank below its number of ranks."""
     for find in (_of_torch, _of_ray, _of_jax, _of_variables, _of_tf_config):
         found = find()
         if found is not None:

@@ -41,21 +41,25 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
          records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
          skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
          threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
-    """The records of shards, as bytes. spec: "out/train@16", "out/train@*", a folder, a glob, files,
-    or a list of these (docs/specs.md). Whoever wrote them; indexes that are missing are built.
+    """Reads the records of shards, as bytes.
 
-    records: ranges of record numbers, "0-99,200" or [(first, count)].
-    batch, end: every rank gets the same number of whole batches of `batch` records; what is left of
-    an epoch is dropped ("drop"), or the epoch's first records fill it up: "pad", whose rows the
-    iterator tells of (Iterator.padded), or "wrap".
-    skip_damaged: damaged records do not end the run: they keep their rows, of no bytes, and the
-    iterator's stats()["damaged"] counts them. max_skipped: DataLossError where more records of an
-    epoch than this, or than this share ("5%"), are damaged; by default 1 %, and 10 at least.
-    io: "auto", "uring", "threads" or "mmap". budget_bytes: of what is read ahead; 0: half of the
-    run's (with_options).
+    `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these. The
+    shards may come from any writer; missing indexes are built.
 
-    FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards are
-    missing."""
+    - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
+    - `batch`, `end`: every rank gets the same number of whole batches of `batch` records. The
+      rest of an epoch is dropped ("drop"), or filled up with the epoch's first records: with
+      "pad" the iterator counts these rows (Iterator.padded), with "wrap" it does not.
+    - `check_crc`: checks both CRCs of each record.
+    - `skip_damaged`: damaged records do not end the run. They keep their rows, without bytes,
+      and the iterator's stats()["damaged"] counts them.
+    - `max_skipped`: raises DataLossError if more records of an epoch are damaged than this
+      number or share ("5%"). The default is 1 %, and at least 10.
+    - `io`: "auto", "uring", "threads" or "mmap".
+    - `budget_bytes`: limits what is read ahead; 0 is half of the run's (with_options).
+
+    FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards
+    are missing."""
     if max_skipped is not None and not skip_damaged:
         raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
     ceiling = None if max_skipped is None else str(max_skipped)
@@ -69,7 +73,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
 @checked
 def range_(start: int, stop: Optional[int] = None, step: int = 1,
            name: str = "value") -> Dataset:
-    """A column of int64."""
+    """Makes a column of int64, as Python's range."""
     if stop is None:
         start, stop = 0, start
     return Dataset("range", (start, stop, step, name), [], f"range({start}, {stop}, {step})")
@@ -77,7 +81,8 @@ def range_(start: int, stop: Optional[int] = None, step: int = 1,
 
 @checked
 def from_arrays(columns: Mapping[str, Any]) -> Dataset:
-    """The rows of arrays in memory: {name: array [rows, ...] | Ragged | list of bytes}."""
+    """Delivers the rows of arrays in memory: {name: array [rows, ...] | Ragged | list of
+    bytes}."""
     specs: List[ColumnSpec] = []
     values = []
     rows = 0
@@ -98,9 +103,11 @@ def from_arrays(columns: Mapping[str, Any]) -> Dataset:
 def from_generator(make: Callable[[], Iterable[Any]],
                    output: Optional[Mapping[str, FeatureLike]] = None,
                    version: str = "") -> Dataset:
-    """What make() gives, as tf.data's from_generator: each run calls it and iterates over that, on a
-    thread of the library; to go to a saved state, from the start. output: the columns, as for map;
-    without it the first element tells. version: as for map."""
+    """Delivers the elements of make(), as tf.data's from_generator.
+
+    Each run calls make and iterates over the result on a thread of the library; loading a saved
+    state starts it again. `output` declares the columns, as for map; without it they are
+    learned from the first element. `version`: as for map."""
     name = getattr(make, "__name__", type(make).__name__)
     if output is not None:
         outputs, structure = functions.declared(output), None
@@ -126,14 +133,14 @@ def _several(given: Tuple[Any, ...]) -> Tuple[Any, Tuple[Any, ...]]:
 
 
 def concatenate(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
-    """One after another: concatenate(a, b), or of a list."""
+    """Delivers one dataset after another: concatenate(a, b), or a list of them."""
     several, rest = _several(datasets)
     return _concatenate(several, *rest)
 
 
 def zip_(*datasets: Union[Dataset, Sequence[Dataset]]) -> Dataset:
-    """Side by side: the columns of all, which must have different names. Ends with the shortest.
-    zip(a, b), or of a list."""
+    """Puts datasets side by side: rows have the columns of all, which must have different
+    names. It ends with the shortest one. zip(a, b), or a list of them."""
     several, rest = _several(datasets)
     return _zip(several, *rest)
 
@@ -158,10 +165,12 @@ def mix(*datasets: Dataset, weights: Optional[Sequence[float]] = None, seed: int
         exhausted: Union[Exhausted, Sequence[Exhausted]] = "drop",
         exact: bool = False) -> Dataset: ...
 def mix(*datasets: Any, **options: Any) -> Dataset:
-    """Each element from a dataset drawn by weight: mix(a, b, weights=[3, 1]), or of a list.
-    exhausted, for all or for each: where one ends, "drop" it, "stop", or "repeat" it.
-    exact: nothing is drawn, and seed has no part in it; each element is of the dataset that lacks
-    most of its share so far. So weights [3, 1] are met in each four elements."""
+    """Takes each element from a dataset that is drawn by weight: mix(a, b, weights=[3, 1]), or
+    a list of them.
+
+    - `exhausted`: for all or for each dataset: "drop" it when it ends, "stop", or "repeat" it.
+    - `exact`: draws nothing and ignores seed; each element comes from the dataset that lacks
+      most of its share so far, so weights [3, 1] are met in every four elements."""
     several, rest = _taken(datasets, options)
     return _mix(several, *rest, **options)
 
@@ -181,13 +190,15 @@ def _interleave(datasets: Sequence[Dataset], cycle: Size, block: Size = 1) -> Da
 @checked
 def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
            exhausted: Union[Exhausted, Sequence[Exhausted]] = "stop") -> Dataset:
-    """Each element from the dataset whose number comes next in `choice`, as tf.data's
-    choose_from_datasets. choice: numbers from 0 on, which are repeated without end; or a dataset
-    whose rows have one int64 alone, with which it ends. exhausted, for all or for each, where a
-    dataset is chosen that has ended: "stop", "drop" it and pass such numbers, or "repeat" it. It
-    ends once all have.
+    """Takes each element from the dataset whose number comes next in `choice`, as tf.data's
+    choose_from_datasets.
 
-    ValueError: a number that no dataset has, from iterators where the choice is a dataset."""
+    - `choice`: numbers from 0 on, which are repeated without end; or a dataset whose rows have
+      a single int64, with which it ends.
+    - `exhausted`: for all or for each, what happens when an ended dataset is chosen: "stop",
+      "drop" it and skip its numbers, or "repeat" it. It ends once all have ended.
+
+    ValueError: a number that no dataset has; from iterators if the choice is a dataset."""
     policies = [exhausted] if isinstance(exhausted, str) else list(exhausted)
     if isinstance(choice, Dataset):
         return Dataset("choose", (policies,), [*datasets, choice], "choose()", _alike(datasets))

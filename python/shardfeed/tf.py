@@ -25,8 +25,8 @@ def _spec(dtype: str, shape: Any, is_ragged: bool, batched: bool, is_sparse: boo
 
 
 def dataset(ds: Dataset) -> tf.data.Dataset:
-    """A tf.data.Dataset of the same elements, with their element_spec. Each run of it is a run of
-    the chain; tf.data copies the values once."""
+    """Returns a tf.data.Dataset of the same elements, with their element_spec. Each run of it
+    is a run of the chain; tf.data copies the values once."""
     sparse = {leaf.column for leaf in leaves(ds._structure) if isinstance(leaf, SparseOf)}
     signature = build(without_sparse(ds._structure),
                       {name: _spec(*column, ds.batched, name in sparse)

@@ -21,9 +21,10 @@ from .ranks import rank_and_world
 
 
 class MapDataset(TorchDataset):
-    """Records by number: for a DataLoader with a sampler (DistributedSampler, say). The dataset is
-    sf.read, and parse, map and select behind it. A batch of numbers is read at once. Can be pickled;
-    workers may be forked or spawned."""
+    """Records by number, for a DataLoader with a sampler such as DistributedSampler.
+
+    The dataset is sf.read, optionally followed by parse, decoders, map and select. A batch of
+    numbers is read at once. It can be pickled; workers may be forked or spawned."""
 
     def __init__(self, dataset: Dataset, transform: Optional[Callable[[Any], Any]] = None):
         self.dataset = dataset
@@ -43,11 +44,12 @@ class MapDataset(TorchDataset):
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """For a MapDataset: gives the numbers that torch's DistributedSampler gives, in its order, and
-    is used as that is (set_epoch). It needs no process group: rank and world are found as by shard().
+    """A sampler for a MapDataset that yields the numbers of torch's DistributedSampler in its
+    order, and is used in the same way (set_epoch). It needs no process group: it finds rank
+    and world as shard() does.
 
-    state_dict() tells where an epoch stands, and from there any number of ranks can go on: together
-    they give the numbers that were not given yet. StatefulDataLoader calls it; a plain DataLoader with
+    state_dict() says where an epoch is, and any number of ranks can resume from it: together
+    they yield the remaining numbers. StatefulDataLoader calls it; a plain DataLoader with
     workers asks for numbers ahead of what it delivers."""
 
     def __init__(self, dataset: Any, num_replicas: Optional[int] = None,
@@ -108,15 +110,16 @@ def _shared_out_by_accelerate() -> bool:
 
 
 class IterableDataset(TorchIterableDataset):
-    """The elements of a chain, shared out among ranks and, within each, among workers: nothing comes
-    twice, and nothing is left out but what `end` of sf.read says. The chain must not shard itself.
-    What counts elements (take, skip, enumerate) counts those of all. To a loader that Accelerate
-    prepares, which shares out among the ranks itself, it gives what all ranks have together.
+    """The elements of a chain, shared out among ranks and, within each, among workers. Nothing
+    comes twice, and nothing is left out except what `end` of sf.read says. The chain must
+    not contain shard(). Steps that count elements (take, skip, enumerate) count those of all
+    parts. A loader that Accelerate prepares shares out among the ranks itself, so it gets
+    the elements of all ranks.
 
-    Use DataLoader(batch_size=None) for a chain that batches. rank and world: by default those of the
-    process that iterates, when it begins to, see ranks.py. Each run takes the next epoch, in workers
-    too, unless set_epoch says which. state_dict and load_state_dict are those of the iterator that
-    runs (of one worker): StatefulDataLoader calls them."""
+    Use DataLoader(batch_size=None) for a chain that batches. Rank and world are by default
+    found when iteration begins: see rank_and_world. Each run takes the next epoch, in workers
+    too, unless set_epoch says otherwise. state_dict and load_state_dict are those of the
+    running iterator (of one worker); StatefulDataLoader calls them."""
 
     def __init__(self, dataset: Dataset, rank: Optional[int] = None, world: Optional[int] = None):
         if (rank is None) != (world is None):

@@ -42,11 +42,12 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class Writer:
-    """Writes a dataset: in a `with`, at whose end it becomes visible, whole; if an exception leaves
-    it, nothing remains. Record i goes to shard i mod N. The files depend on the records alone.
+    """Writes a dataset. Use it in a `with`: at its end the dataset becomes visible as a whole;
+    after an exception nothing remains. Record i goes to shard i mod N. The files depend only
+    on the records.
 
-    One thread at a time. In a child after fork it cannot be used: write and close are a
-    RuntimeError there, and dropping it does nothing."""
+    One thread at a time may use it. After a fork, it cannot be used in the child: write and
+    close raise a RuntimeError there, and dropping it does nothing."""
 
     def __init__(self, core: _core.Writer):
         self._writer = core
@@ -54,12 +55,12 @@ class Writer:
         self.report: Optional[Dict[str, int]] = None
 
     def write(self, record: Union[bytes, Mapping[str, Any]]) -> None:
-        """A record: bytes as they are; or a tf.train.Example of the features: bytes and str, ints
-        (and arrays of integers and bools: int64), floats (float32), lists of these. Arrays lose
-        their shape.
+        """Writes a record: bytes unchanged, or a dict of features as a tf.train.Example. Values
+        are bytes and str, ints (and arrays of integers and bools: int64), floats (float32),
+        and lists of these. Arrays lose their shape.
 
-        An empty list tells no type: it is of the type that write(features=) declares, and without
-        one the record goes without the feature, which readers, TensorFlow's too, take for no
+        An empty list has no type: it takes the one that write(features=) declares. Without one
+        the record goes without the feature, which readers, including TensorFlow, take as no
         elements."""
         if isinstance(record, bytes):
             self._writer.write_bytes(record)
@@ -73,13 +74,13 @@ class Writer:
             raise TypeError(f"write: record must be bytes or a dict of features, not {shown(record)}")
 
     def close(self) -> Dict[str, int]:
-        """Completes the dataset: {"shards", "records", "bytes"}."""
+        """Completes the dataset and returns {"shards", "records", "bytes"}."""
         if self.report is None:
             self.report = self._writer.finish()
         return self.report
 
     def abort(self) -> None:
-        """Removes what was written; nothing in a child after fork."""
+        """Removes what was written. In a child after a fork it does nothing."""
         self._writer.abort()
 
     @property
@@ -107,12 +108,14 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
           member_bytes: Count = 256 << 10, threads: Threads = 0, overwrite: bool = False,
           sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
           made_by: Optional[Mapping[str, str]] = None) -> Writer:
-    """Begins a dataset: write("out/train@16"). compression: "none", "gzip" or "zlib". features:
-    types of features, as for parse: ints are then written as floats where floats are declared, empty
-    lists have a type, and other values are a TypeError. made_by: what the manifest is to say of where
-    it comes from.
+    """Starts a dataset and returns its writer: write("out/train@16").
 
-    FileExistsError: there is a dataset of that name, and not overwrite."""
+    - `compression`: "none", "gzip" or "zlib".
+    - `features`: types of features, as for parse: ints are then written as floats if floats are
+      declared, empty lists have a type, and other values are a TypeError.
+    - `made_by`: what the manifest says about the origin.
+
+    FileExistsError: a dataset of that name exists, and overwrite is false."""
     return Writer(_core.Writer(os.fspath(spec), compression, level, member_bytes, threads,
                                overwrite, sync, {"tool": "shardfeed (Python)", **(made_by or {})},
                                {name: "bytes" if feature.raw else feature.dtype for name, feature in

@@ -1,0 +1,306 @@
+"""The steps on rows: parsing, functions, and decoders of what columns hold."""
+
+from __future__ import annotations
+
+import functools
+from typing import (Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple, TypeVar,
+                    Union)
+
+from . import functions, step_arguments
+from . import structure as structures
+from .arguments import Count, Seed, Threads, checked_methods
+from .augment import Augmentation
+from .chain import Chain
+from .choices import Crop, Interpolation, Layout, OnDamage
+from .features import DTypeLike, FeatureLike, as_features, as_shape, dtype_name
+
+Self = TypeVar("Self", bound="RowSteps")
+
+
+@checked_methods
+class RowSteps(Chain):
+    """What `Dataset` has for rows."""
+
+    def _then(self: Self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> Self:
+        return type(self)(method, arguments, [self], text,
+                          self._structure if structure == "keep" else structure)
+
+    # ---- Steps on rows
+
+    def parse(self: Self, features: Optional[Mapping[str, FeatureLike]] = None,
+              feature_lists: Optional[Mapping[str, FeatureLike]] = None) -> Self:
+        """Parses Examples to columns.
+
+        - `features`: {name: sf.fixed(...) | sf.ragged(...) | dtype}. A dtype stands for one
+          value; it can be called, as in sf.int64(default=-1).
+        - `feature_lists`: those of SequenceExamples.
+
+        Without both, all features are parsed that the manifest or, without one, the first
+        records have."""
+        if features is None and feature_lists is None:
+            return self._then("parse_all", text="parse()", structure=None)
+        wanted = as_features(features or {}, "parse")
+        lists = as_features(feature_lists or {}, "parse: feature_lists")
+        if any(f.is_sparse for f in lists.values()):
+            raise ValueError("parse: feature lists are ragged, not sparse")
+        return self._then("parse", [f.core(name) for name, f in wanted.items()],
+                          [f.core(name) for name, f in lists.items()],
+                          tuple(name for name, f in wanted.items() if f.is_sparse),
+                          text=f"parse({', '.join([*wanted, *lists])})", structure=None)
+
+    def decode_image(self: Self, feature: str = "image/encoded",
+                     size: Union[int, Sequence[int]] = 224, *, crop: Crop = "none",
+                     center_fraction: float = 0.875, scale: Sequence[float] = (0.08, 1.0),
+                     ratio: Sequence[float] = (3 / 4, 4 / 3), flip: float = 0.0, channels: int = 3,
+                     interpolation: Interpolation = "bilinear", antialias: bool = True, layout: Layout = "NHWC",
+                     dtype: DTypeLike = "uint8", mean: Union[float, Sequence[float], None] = None,
+                     std: Union[float, Sequence[float], None] = None, orient: bool = False,
+                     on_damage: OnDamage = "fail", max_pixels: Optional[int] = None,
+                     max_scans: Optional[int] = None, seed: Seed = 0,
+                     output: str = "") -> Self:
+        """Decodes the encoded images (JPEG, PNG, WebP, TIFF, BMP, GIF) of the column `feature`.
+
+        The pixels replace it as the column `output` (by default its name without "/encoded"):
+        an array [height, width, channels], or [channels, height, width] with layout="NCHW".
+        They are decoded directly into the batch, so the array is a view of its memory. Records
+        that are not parsed yet are parsed as by parse().
+
+        - `size`: of the result in pixels: one number, or (height, width).
+        - `crop`: the part that becomes the result. "none" is the whole image, stretched;
+          "center" is the middle, in the result's shape, `center_fraction` of the largest such
+          part (0.875 is 224 of 256); "random" is torchvision's RandomResizedCrop, by `scale`
+          (shares of the area) and `ratio` (width over height).
+        - `flip`: the probability of a horizontal flip. Random numbers depend only on `seed`,
+          the epoch and the record's position.
+        - `channels`: 3 (RGB) or 1 (gray).
+        - `interpolation`: "bilinear", "bicubic", "area" or "nearest". `antialias`: resizes as
+          Pillow and torchvision do; otherwise as OpenCV and TensorFlow do.
+        - `dtype`: uint8, or float16, bfloat16 or float32 values (level / 255 - mean) / std,
+          where mean and std are one number or one for each channel.
+        - `orient`: turns images upright by their Exif data.
+        - `on_damage`: what happens to an image that cannot be decoded. "fail" ends the run with
+          an error that names the record; "replace" uses another row of the batch; "zero" leaves
+          zeros; "accept" uses what can be decoded of a damaged JPEG. "replace" and "zero" add a
+          uint8 column OUTPUT/valid, which is 1 for each decoded image.
+        - `max_pixels`, `max_scans`: images with more are an error before they take memory and
+          time.
+
+        ValueError: an option is invalid and named, or there is no such column. From iterators,
+        DataLossError: the bytes are not an image; OSError: it has more pixels than max_pixels.
+        """
+        if self._structure == "record" and feature != "record":
+            return self.parse().decode_image(
+                feature, size, crop=crop, center_fraction=center_fraction, scale=scale, ratio=ratio,
+                flip=flip, channels=channels, interpolation=interpolation, antialias=antialias,
+                layout=layout, dtype=dtype, mean=mean, std=std, orient=orient, on_damage=on_damage,
+                max_pixels=max_pixels, max_scans=max_scans, seed=seed, output=output)
+        height, width = step_arguments.size(size)
+        fields: Dict[str, Any] = {
+            "height": height, "width": width, "crop": crop, "channels": int(channels),
+            "center_fraction": float(center_fraction), "scale": step_arguments.two("scale", scale),
+            "ratio": step_arguments.two("ratio", ratio), "flip": float(flip),
+            "interpolation": interpolation,
+            "antialias": bool(antialias), "layout": layout, "dtype": dtype_name(dtype),
+            "mean": step_arguments.channels(mean, channels),
+            "std": step_arguments.channels(std, channels),
+            "orient": bool(orient), "on_damage": on_damage, "seed": seed, "output": output}
+        fields.update({name: limit for name, limit in [("max_pixels", max_pixels),
+                                                       ("max_scans", max_scans)] if limit})
+        text = f"decode_image({feature!r}, {size!r}"
+        for name, value, default in [("crop", crop, "none"), ("flip", flip, 0.0),
+                                     ("layout", layout, "NHWC"),
+                                     ("dtype", fields["dtype"], "uint8"),
+                                     ("on_damage", on_damage, "fail"), ("output", output, "")]:
+            if value != default:
+                text += f", {name}={value!r}"
+        return self._then("decode_image", feature, fields, text=text + ")", structure=None)
+
+    def map(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
+            output: Optional[Mapping[str, FeatureLike]] = None, processes: Threads = 0,
+            seed: Optional[Seed] = None, with_index: bool = False, version: str = "") -> Self:
+        """Replaces each element by fn(element), on the library's threads.
+
+        - `batched`: elements are batches, whose columns fn takes and returns as arrays;
+          otherwise they are rows.
+        - `output`: the columns that fn returns, as for parse. Without it fn is called once,
+          here, with the first element: numbers and arrays become columns of that type and
+          shape, and lists become rows of any length. Python floats become float32, bools uint8.
+        - `processes`: runs fn on up to this many spawned processes, as many as the stage has
+          threads (start, with_options). fn must be importable. Arrays pass through shared
+          memory.
+        - `with_index`, `seed`: for rows. They call fn(row, index), where index is the row's
+          place in the epoch; fn(row, rng) with a numpy.random.Generator of the row's own, which
+          depends only on seed, epoch and place; or fn(row, index, rng).
+        - `version`: of fn, a part of the chain's fingerprint. With another version, earlier
+          snapshots and states of the chain are refused; what fn does is not known otherwise.
+
+        An exception of fn comes out of the iterator with its traceback and a note that names
+        the record."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if batched != self._core.batched():
+            raise ValueError(f"map({name}): " + (
+                "the elements here are rows: batch first, or leave out batched=True" if batched else
+                "the elements here are batches: say batched=True, or unbatch first"))
+        by_place = with_index or seed is not None
+        if by_place and (batched or processes):
+            raise ValueError(f"map({name}): with_index and seed are for functions of rows, on threads; "
+                             f"leave out {'batched=True' if batched else 'processes'}")
+        if processes:
+            from .processes import ProcessFunction  # takes what few need
+            fn = ProcessFunction(fn, processes)
+        if output is not None:
+            outputs, structure = functions.declared(output), None
+            if any(isinstance(value, str) and value == "" for value in output):
+                raise ValueError("output: a column has no name")
+        else:
+            tried = fn
+            if by_place:
+                place = functions.place_arguments((0, 0, 0), with_index, seed is not None)
+                tried = functools.partial(functions.with_more, fn, place)
+            outputs, structure = self._learn(tried, name, batched)
+        if batched:
+            call: Any = functions.BatchFunction(fn, self._structure, outputs, structure)
+            return self._then("map_batch", outputs, call, not self._shared(), version,
+                              text=f"map({name}, batched=True)", structure=structure)
+        given = {column[0] for column in outputs}
+        drops = [column[0] for column in self._core.spec() if column[0] not in given]
+        if by_place:
+            call = functions.PlacedFunction(fn, self._structure, outputs, structure, with_index,
+                                            seed is not None)
+        else:
+            call = functions.RowFunction(fn, self._structure, outputs, structure)
+        return self._then("map", outputs, call, drops, version, seed or 0, by_place,
+                          text=f"map({name})", structure=structure)
+
+    def flat_map(self: Self, fn: Callable[[Any], Iterable[Any]], *,
+                 output: Optional[Mapping[str, FeatureLike]] = None,
+                 version: str = "") -> Self:
+        """Replaces each row by the elements of fn(row), of which there may be any number; on
+        the library's threads.
+
+        `output` declares their columns, as for map; without it they are learned from the first
+        element of the first row. `version`: as for map."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if output is not None:
+            outputs, structure = functions.declared(output), None
+        else:
+            with self._start(epoch=0, threads=1) as it:
+                first = next((element for row in it for element in functions.called(fn, row)), None)
+            if first is None:
+                raise ValueError(f"flat_map({name}): there are no elements from which to learn what "
+                                 "it gives; declare output=")
+            structure, values = structures.flatten(first)
+            outputs = [functions.infer_row(k, v) for k, v in values.items()]
+        call = functions.FlatFunction(fn, self._structure, outputs, structure)
+        return self._then("flat_map", outputs, call, version, text=f"flat_map({name})",
+                          structure=structure)
+
+    def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool,
+               step: str = "map") -> Tuple[Any, Any]:
+        """The columns and the structure that fn gives for the first element."""
+        with self._start(epoch=0, threads=1) as it:
+            first = next(it, None)
+        if first is None:
+            raise ValueError(f"{step}({name}): there are no elements from which to learn what it "
+                             "gives; declare output=")
+        return functions.learnt(fn, first, self._core.spec() if batched else None)
+
+    def filter(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
+               version: str = "") -> Self:
+        """Keeps the elements for which fn is true.
+
+        `batched`: fn takes a batch and returns an array of bools, one for each row. `version`:
+        as for map."""
+        name = getattr(fn, "__name__", type(fn).__name__)
+        if batched != self._core.batched():
+            raise ValueError(f"filter({name}): the elements here are "
+                             f"{'rows' if batched else 'batches'}")
+        if batched:
+            return self._then("filter_batch", functions.BatchPredicate(fn, self._structure),
+                              version, text=f"filter({name}, batched=True)")
+        return self._then("filter", functions.RowPredicate(fn, self._structure), version,
+                          text=f"filter({name})")
+
+    def scan(self: Self, initial_state: Any, fn: Callable[[Any, Any], Tuple[Any, Any]], *,
+             output: Optional[Mapping[str, FeatureLike]] = None, version: str = "") -> Self:
+        """Calls fn(state, row), which returns (state, row): the state for the next row, and the
+        row that is delivered. Rows are processed one after another, in their order, on one
+        thread.
+
+        - `initial_state`: passed with the first row of each epoch, as a copy (copy.deepcopy).
+        - `output`, `version`: as for map.
+
+        A saved state of the iterator does not contain fn's state: load_state_dict calls fn
+        again for all preceding rows of the epoch. An exception of fn comes out of the iterator
+        with a note that names the record. TypeError: fn does not return a pair."""
+        name = functions.name_of(fn)
+        if self.batched:
+            raise ValueError(f"scan({name}): works on rows, but the elements here are batches: put "
+                             "it before batch, or unbatch first")
+        if output is not None:
+            outputs, structure = functions.declared(output), None
+        else:
+            tried = functools.partial(functions.first_scanned, fn, initial_state)
+            outputs, structure = self._learn(tried, name, False, "scan")
+        call = functions.ScanFunction(fn, initial_state, self._structure, outputs, structure)
+        return self._then("scan", outputs, call, version, text=f"scan({name})", structure=structure)
+
+    def ignore_errors(self: Self, max_ignored: Union[Count, str, None] = None) -> Self:
+        """Leaves out the rows on which the row steps directly before it fail: parse,
+        decode_image and the like, map, filter.
+
+        The iterator's stats()["ignored"] counts them, including those ahead of the consumer;
+        "first_ignored" says what was wrong with the first hundred. A saved state has both
+        counts.
+
+        `max_ignored`: raises DataLossError, which says what was wrong, if more rows fail than
+        this number or this share of the epoch's rows so far ("5%", but at least 10). The
+        default is 1 %, and at least 10.
+
+        ValueError: the step before it does not work on rows. A function of flat_map can catch
+        its own errors and return no rows; for damaged records, see sf.read(skip_damaged=)."""
+        ceiling = None if max_ignored is None else str(max_ignored)
+        return self._then("ignore_errors", ceiling, text=(
+            "ignore_errors()" if max_ignored is None else f"ignore_errors({max_ignored!r})"))
+
+    def select(self: Self, *names: str) -> Self:
+        """Keeps only these columns, in this order."""
+        return self._then("select", list(names), text=f"select({', '.join(names)})", structure=None)
+
+    # ---- Rows' bytes and images
+
+    def decode_raw(self: Self, column: str, dtype: DTypeLike,
+                   shape: Union[int, Sequence[int]] = ()) -> Self:
+        """Reads bytes that are values in memory order, little-endian, as an array of `shape` in
+        their column. A first size of -1 accepts any number of elements and makes the column
+        ragged. From iterators, ValueError: bytes of another size."""
+        return self._then("decode_raw", column, dtype_name(dtype), list(as_shape(shape)),
+                          text=f"decode_raw({column!r}, {dtype_name(dtype)!r}, {shape!r})")
+
+    def decode_npy(self: Self, column: str, dtype: DTypeLike,
+                   shape: Union[int, Sequence[int]] = ()) -> Self:
+        """Reads the bytes of .npy files, which must hold this dtype and shape."""
+        return self._then("decode_npy", column, dtype_name(dtype), list(as_shape(shape)),
+                          text=f"decode_npy({column!r}, {dtype_name(dtype)!r}, {shape!r})")
+
+    def decode_text(self: Self, column: str) -> Self:
+        """Checks that bytes are UTF-8. From iterators, DataLossError: they are not."""
+        return self._then("decode_text", column, text=f"decode_text({column!r})")
+
+    def decode_wav(self: Self, column: str, channels: int = 1, rate: str = "sample_rate") -> Self:
+        """Decodes the audio of WAV files to ragged float32 in [-1, 1), with one element
+        [channels] per frame, and adds an int32 column `rate` with the frames per second.
+        From iterators, ValueError: another number of channels; DataLossError: not a WAV
+        file."""
+        return self._then("decode_wav", column, channels, rate,
+                          text=f"decode_wav({column!r}, channels={channels})", structure=None)
+
+    def augment(self: Self, column: str, steps: Sequence[Augmentation], seed: Seed = 0) -> Self:
+        """Changes images at random (uint8 [height, width, 1 or 3]): see sf.augment.
+
+        The changes depend only on the seed, the epoch and the record's position; two such steps
+        of a chain need different seeds. ValueError: a parameter is out of its range, and named.
+        """
+        steps = list(steps)
+        return self._then("augment", column, steps, seed,
+                          text=f"augment({column!r}, {steps!r}, seed={seed})")
