@@ -40,7 +40,7 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
-std::string ErrorText(const absl::Status& status) {
+std::string DescribeError(const absl::Status& status) {
   std::string text(status.message());
   if (const std::optional<Remedy> remedy = RemedyOf(status)) {
     std::string flag = remedy->option;
@@ -52,7 +52,7 @@ std::string ErrorText(const absl::Status& status) {
 }
 
 int ReportError(const absl::Status& status) {
-  fmt::print(stderr, "shardfeed: {}\n", OneLine(ErrorText(status)));
+  fmt::print(stderr, "shardfeed: {}\n", OneLine(DescribeError(status)));
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitDone;

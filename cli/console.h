@@ -34,7 +34,7 @@ struct CommandOptions {
 std::string OneLine(std::string_view text);
 
 // The error's message and, where an option helps, which one: "...; pass --overwrite to replace it".
-std::string ErrorText(const absl::Status& status);
+std::string DescribeError(const absl::Status& status);
 
 // Prints "shardfeed: MESSAGE" to standard error and returns the exit status that fits.
 int ReportError(const absl::Status& status);
