@@ -24,14 +24,15 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/device_iterator.h"
 #include "fmt/format.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed {
 namespace {
 
 constexpr char kSpinPtx[] =
 #include "benchmarks/spin.ptx.inc"
+#include "cuda/device.h"
     ;
 
 constexpr int kRounds = 5;

@@ -27,8 +27,8 @@
 
 #include "decode/features/example_parser.h"
 #include "fmt/format.h"
+#include "shardfeed/examples.h"
 #include "tfrecord/example.pb.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

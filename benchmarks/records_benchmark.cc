@@ -40,9 +40,9 @@
 #include "reader/shard_table.h"
 #include "shard/index_build.h"
 #include "shard/spec.h"
-#include "shard/verify.h"
 #include "shard/writer.h"
-#include "tfrecord/example_builder.h"
+#include "shardfeed/examples.h"
+#include "shardfeed/verify.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

@@ -4,8 +4,8 @@
 #include "cli/commands.h"
 #include "cli/units.h"
 #include "fmt/format.h"
-#include "reader/random_access.h"
 #include "shard/spec.h"
+#include "shardfeed/index.h"
 #include "tfrecord/example_text.h"
 
 namespace shardfeed {

@@ -53,8 +53,6 @@ CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
       names);
 }
 
-inline constexpr char kVersion[] = "0.1.0";
-
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_CLI_COMMANDS_H_

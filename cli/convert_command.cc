@@ -18,6 +18,7 @@
 #include "nlohmann/json.hpp"
 #include "shard/skipped_records.h"
 #include "shard/tfds_info.h"
+#include "shardfeed/version.h"
 
 namespace shardfeed {
 namespace {
@@ -172,7 +173,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   if (!flags.no_shuffle) converting.shuffle_seed = flags.shuffle;
   // What the result depends on, and nothing else: the number of threads is not told.
   converting.made_by = {
-      {"tool", std::string("shardfeed ") + kVersion},
+      {"tool", std::string("shardfeed " SHARDFEED_VERSION)},
       {"command", "convert " + kind.name},
       {"source", fmt::format("{}", fmt::join(sources, " "))},
       {"shuffle",

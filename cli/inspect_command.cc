@@ -13,10 +13,11 @@
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "reader/random_access.h"
 #include "reader/scan.h"
+#include "reader/shard_table.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
+#include "shardfeed/index.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
 

@@ -11,6 +11,7 @@
 #include "cli/units.h"
 #include "cli/wrong_use.h"
 #include "fmt/format.h"
+#include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"
 
 namespace shardfeed {
@@ -70,7 +71,7 @@ int Run(int argc, char** argv) {
 #else
   const std::string build = " (debug build)";  // benchmarks refuse it
 #endif
-  app.set_version_flag("--version", std::string("shardfeed ") + kVersion + build);
+  app.set_version_flag("--version", std::string("shardfeed " SHARDFEED_VERSION) + build);
   app.require_subcommand(1);
   app.failure_message(
       [](const CLI::App* all, const CLI::Error& error) { return ExplainWrongUse(*all, error); });

@@ -8,8 +8,9 @@
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "shard/repair.h"
 #include "shard/spec.h"
+#include "shardfeed/verify.h"
+#include "shardfeed/version.h"
 
 namespace shardfeed {
 namespace {
@@ -94,7 +95,7 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
   repairing.overwrite = flags.overwrite;
   repairing.sync = !flags.no_sync;
   repairing.stop = InterruptToken();
-  repairing.made_by = {{"tool", std::string("shardfeed ") + kVersion},
+  repairing.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)},
                        {"command", "repair"},
                        {"source", flags.dataset}};
   std::atomic<uint64_t> passed{0};

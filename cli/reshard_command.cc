@@ -13,6 +13,7 @@
 #include "shard/reshard.h"
 #include "shard/spec.h"
 #include "shard/tfds_info.h"
+#include "shardfeed/version.h"
 
 namespace shardfeed {
 namespace {
@@ -193,7 +194,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     resharding.sync = !flags.no_sync;
     resharding.stop = InterruptToken();
     resharding.records_written = &written;
-    resharding.made_by = {{"tool", std::string("shardfeed ") + kVersion},
+    resharding.made_by = {{"tool", std::string("shardfeed " SHARDFEED_VERSION)},
                           {"command", command.name},
                           {"source", fmt::format("{}", fmt::join(specs, " "))}};
     if (!flags.shares.empty()) resharding.made_by["split"] = flags.shares;

@@ -8,6 +8,7 @@
 #include "cli/completion.h"
 #include "cli/man_page.h"
 #include "fmt/format.h"
+#include "shardfeed/version.h"
 
 namespace shardfeed {
 
@@ -29,7 +30,7 @@ void AddShellCommands(CLI::App& app) {
   CLI::App* man = app.add_subcommand("man", "Print the manual page");
   man->group("");
   man->footer("Example:\n  shardfeed man | man -l -\n");
-  man->callback([&app] { fmt::print("{}", ManPage(DescribeCommand(app), kVersion)); });
+  man->callback([&app] { fmt::print("{}", ManPage(DescribeCommand(app), SHARDFEED_VERSION)); });
 }
 
 }  // namespace shardfeed

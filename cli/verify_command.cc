@@ -7,7 +7,7 @@
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "shard/spec.h"
-#include "shard/verify.h"
+#include "shardfeed/verify.h"
 
 namespace shardfeed {
 namespace {

@@ -1,12 +1,18 @@
-#include "cuda/device_iterator.h"
-
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <deque>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/mutex.h"
+#include "cuda/device.h"
+#include "cuda/pinned_pool.h"
+#include "cuda/upload_ring.h"
 #include "fmt/format.h"
 #include "io/thread.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed {
 namespace {
@@ -38,9 +44,68 @@ std::string Verdict(const DeviceStats& stats) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Dataset& dataset,
-                                                                      DeviceOptions options,
-                                                                      RunOptions run) {
+// What a DeviceIterator does; the functions are those of DeviceIterator.
+class DeviceIterator::Run {
+ public:
+  static absl::StatusOr<std::unique_ptr<Run>> Start(const Dataset& dataset, DeviceOptions options,
+                                                    RunOptions run);
+  ~Run();
+
+  absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
+  bool Await(std::chrono::milliseconds most);
+  const RowSpec& spec() const { return ring_->spec(); }
+  const std::shared_ptr<const CudaDevice>& device() const { return device_; }
+  absl::StatusOr<std::string> StateDict() const { return state_; }
+  absl::Status LoadStateDict(std::string_view state);
+  void Cancel();
+  DeviceStats stats() const;
+
+ private:
+  // When the pipeline was asked for a batch, and when it gave it; 0: not yet.
+  struct Pull {
+    uint64_t begin_ns = 0;
+    uint64_t end_ns = 0;
+  };
+  struct Item {
+    DeviceBatch batch;  // empty: the end, or an error
+    absl::Status status;
+    absl::StatusOr<std::string> state;  // behind the batch
+    Pull pull;
+  };
+
+  bool AwaitItem(MutexLock& lock, std::optional<std::chrono::milliseconds> most)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartThread();
+  void StopThread();
+  void Work();
+
+  std::shared_ptr<const CudaDevice> device_;
+  std::shared_ptr<PinnedPool> pool_;
+  std::shared_ptr<UploadRing> ring_;
+  std::unique_ptr<Iterator> iterator_;
+  absl::StatusOr<std::string> state_ = std::string();
+  absl::Status error_;
+  bool ended_ = false;
+  // How long the next batch was waited for, and how much of it for the pipeline.
+  uint64_t waited_ns_ = 0;
+  uint64_t pulled_ns_ = 0;
+  std::thread thread_;
+
+  mutable Mutex mutex_;
+  CondVar ready_;
+  std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
+  Pull pull_ ABSL_GUARDED_BY(mutex_);  // the last
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::atomic<uint64_t> start_ns_ = 0;
+  std::atomic<uint64_t> batches_ = 0;
+  std::atomic<uint64_t> rows_ = 0;
+  std::atomic<uint64_t> wait_ns_ = 0;
+  std::atomic<uint64_t> pipeline_wait_ns_ = 0;
+};
+
+absl::StatusOr<std::unique_ptr<DeviceIterator::Run>> DeviceIterator::Run::Start(
+    const Dataset& dataset, DeviceOptions options, RunOptions run) {
   if (!dataset.status().ok()) return dataset.status();
   if (!dataset.batched()) {
     return absl::InvalidArgumentError(
@@ -49,7 +114,7 @@ absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Data
   }
   absl::StatusOr<std::shared_ptr<const CudaDevice>> device = CudaDevice::Open(options.device);
   if (!device.ok()) return device.status();
-  std::unique_ptr<DeviceIterator> it(new DeviceIterator());
+  auto it = std::make_unique<Run>();
   it->device_ = *std::move(device);
   if (run.budget_bytes == 0) run.budget_bytes = DefaultBudgetBytes();
   it->pool_ = PinnedPool::Create(
@@ -67,12 +132,12 @@ absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Data
   return it;
 }
 
-DeviceIterator::~DeviceIterator() {
+DeviceIterator::Run::~Run() {
   if (iterator_ != nullptr) iterator_->Cancel();
   StopThread();
 }
 
-absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
+absl::Status DeviceIterator::Run::Next(DeviceBatch* out, CuStream stream) {
   *out = DeviceBatch();
   if (!error_.ok() || ended_) return error_;
   StartThread();
@@ -96,14 +161,15 @@ absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
   return absl::OkStatus();
 }
 
-bool DeviceIterator::Await(std::chrono::milliseconds most) {
+bool DeviceIterator::Run::Await(std::chrono::milliseconds most) {
   if (!error_.ok() || ended_) return true;
   StartThread();
   MutexLock lock(mutex_);
   return AwaitItem(lock, most);
 }
 
-bool DeviceIterator::AwaitItem(MutexLock& lock, std::optional<std::chrono::milliseconds> most) {
+bool DeviceIterator::Run::AwaitItem(MutexLock& lock,
+                                    std::optional<std::chrono::milliseconds> most) {
   const auto there = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !queue_.empty(); };
   if (there()) return true;
   const uint64_t start = NowNs();
@@ -125,19 +191,19 @@ bool DeviceIterator::AwaitItem(MutexLock& lock, std::optional<std::chrono::milli
   return there();
 }
 
-absl::Status DeviceIterator::LoadStateDict(std::string_view state) {
+absl::Status DeviceIterator::Run::LoadStateDict(std::string_view state) {
   StopThread();
   error_ = iterator_->LoadStateDict(state);
   if (error_.ok()) state_ = iterator_->StateDict();
   return error_;
 }
 
-void DeviceIterator::Cancel() {
+void DeviceIterator::Run::Cancel() {
   iterator_->Cancel();
   ring_->Stop();
 }
 
-DeviceStats DeviceIterator::stats() const {
+DeviceStats DeviceIterator::Run::stats() const {
   DeviceStats stats;
   const UploadStats upload = ring_->stats();
   const uint64_t start = start_ns_;
@@ -162,7 +228,7 @@ DeviceStats DeviceIterator::stats() const {
   return stats;
 }
 
-void DeviceIterator::StartThread() {
+void DeviceIterator::Run::StartThread() {
   if (thread_.joinable()) return;
   uint64_t never = 0;
   start_ns_.compare_exchange_strong(never, NowNs());
@@ -176,7 +242,7 @@ void DeviceIterator::StartThread() {
 }
 
 // What is in the queue is gone then, and the pipeline stands anywhere.
-void DeviceIterator::StopThread() {
+void DeviceIterator::Run::StopThread() {
   if (thread_.joinable()) {
     {
       MutexLock lock(mutex_);
@@ -194,7 +260,7 @@ void DeviceIterator::StopThread() {
   queue_.clear();
 }
 
-void DeviceIterator::Work() {
+void DeviceIterator::Run::Work() {
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -225,5 +291,30 @@ void DeviceIterator::Work() {
     if (last) return;
   }
 }
+
+absl::StatusOr<std::unique_ptr<DeviceIterator>> DeviceIterator::Start(const Dataset& dataset,
+                                                                      DeviceOptions options,
+                                                                      RunOptions run) {
+  absl::StatusOr<std::unique_ptr<Run>> started =
+      Run::Start(dataset, std::move(options), std::move(run));
+  if (!started.ok()) return started.status();
+  return std::unique_ptr<DeviceIterator>(new DeviceIterator(*std::move(started)));
+}
+
+DeviceIterator::DeviceIterator(std::unique_ptr<Run> run) : run_(std::move(run)) {}
+DeviceIterator::~DeviceIterator() = default;
+
+absl::Status DeviceIterator::Next(DeviceBatch* out, CuStream stream) {
+  return run_->Next(out, stream);
+}
+bool DeviceIterator::Await(std::chrono::milliseconds most) { return run_->Await(most); }
+const RowSpec& DeviceIterator::spec() const { return run_->spec(); }
+const std::shared_ptr<const CudaDevice>& DeviceIterator::device() const { return run_->device(); }
+absl::StatusOr<std::string> DeviceIterator::StateDict() const { return run_->StateDict(); }
+absl::Status DeviceIterator::LoadStateDict(std::string_view state) {
+  return run_->LoadStateDict(state);
+}
+void DeviceIterator::Cancel() { run_->Cancel(); }
+DeviceStats DeviceIterator::stats() const { return run_->stats(); }
 
 }  // namespace shardfeed

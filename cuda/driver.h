@@ -14,15 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed {
 
 using CuResult = int;
 using CuDevice = int;
-using CuDevicePtr = uint64_t;
 using CuContext = struct CuContextObject*;
-using CuStream = struct CuStreamObject*;  // null: the legacy default stream
-using CuEvent = struct CuEventObject*;
 using CuModule = struct CuModuleObject*;
 using CuFunction = struct CuFunctionObject*;
 
@@ -41,10 +39,6 @@ constexpr unsigned kCuStreamNonBlocking = 1;
 constexpr unsigned kCuEventBlockingSync = 1;
 constexpr unsigned kCuEventDisableTiming = 2;
 constexpr unsigned kCuMemHostRegisterPortable = 1;
-
-// Values of CuStream that stand for a stream.
-inline CuStream CuStreamLegacy() { return reinterpret_cast<CuStream>(1); }
-inline CuStream CuStreamPerThread() { return reinterpret_cast<CuStream>(2); }
 
 // The calls, under their names without "cu" and version. Thread safe, as CUDA's are.
 struct CudaDriver {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "fmt/format.h"
-#include "pipeline/data/random.h"
 #include "pipeline/stages/mixup.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 namespace {

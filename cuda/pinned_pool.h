@@ -14,16 +14,9 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "cuda/device.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed {
-
-struct PinnedPoolStats {
-  uint64_t bytes = 0;       // pinned, in use or idle
-  uint64_t idle_bytes = 0;  // of these
-  // Blocks that were asked for and given from ordinary memory: the limit was reached, or the system
-  // refused to pin more.
-  uint64_t refused = 0;
-};
 
 // Blocks that are used again, since pinning takes about a millisecond for each ten megabytes. They
 // are in huge pages where the kernel has them, on the NUMA node of the device, and pinned for all

@@ -18,64 +18,10 @@
 #include "cuda/normalize.h"
 #include "cuda/pinned_pool.h"
 #include "cuda/upload_flight.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed {
-
-class UploadRing;
-
-// A column on the device, in C order.
-struct DeviceTensor {
-  std::string name;
-  DType dtype = DType::kFloat32;
-  // [rows, ...]. Ragged: [elements of all rows, ...].
-  std::vector<int64_t> shape;
-  CuDevicePtr data = 0;
-  // Ragged: int64 [rows + 1] on the device; row r is the elements [splits[r], splits[r + 1]), and
-  // splits[0] is 0. Else 0.
-  CuDevicePtr splits = 0;
-  // By Normalize's mixing: the share of a row's own image.
-  float lambda = 1;
-};
-
-// A batch whose columns are on a device. Copies share its memory, which lives until the last of
-// them is gone; it may then be written to once the work is done that the streams had got by that
-// time. One object is used by one thread at a time; different ones by any.
-class DeviceBatch {
- public:
-  size_t rows = 0;
-  size_t padded = 0;  // as Batch::padded
-  std::vector<DeviceTensor> tensors;
-  // The columns of bytes, which stay here, and where the rows came from. While it has columns, it
-  // keeps the memory of the whole batch.
-  Batch host;
-
-  bool empty() const { return rows == 0; }
-  // Null when empty.
-  const std::shared_ptr<const CudaDevice>& device() const { return device_; }
-  // The stream that it was asked for on. Work enqueued there finds the values in place.
-  CuStream stream() const { return stream_; }
-  // The values are in place when it has passed. Lives as long as the batch.
-  CuEvent ready() const { return ready_; }
-  // Keeps the memory, for tensors that are handed on.
-  std::shared_ptr<const void> owner() const { return lease_; }
-
-  // For work on a further stream, before it is enqueued there: the stream waits until the values
-  // are in place, and the memory is not written to before what the stream has got by the time when
-  // the batch's last copy goes. Does not block. InvalidArgument: the stream is of another device's
-  // context. A stream must live as long as the batch; CuStreamPerThread stands for the calling
-  // thread's.
-  absl::Status Use(CuStream stream) const;
-
- private:
-  friend class UploadRing;
-  struct Lease;
-
-  std::shared_ptr<const CudaDevice> device_;
-  CuStream stream_ = nullptr;
-  CuEvent ready_ = nullptr;
-  std::shared_ptr<Lease> lease_;
-};
 
 struct UploadStats {
   uint64_t bytes = 0;         // that crossed the bus

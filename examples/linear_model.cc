@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <string>
 
-#include "shardfeed.h"
+#include "shardfeed/shardfeed.h"
 
 using shardfeed::Batch;
 using shardfeed::Dataset;

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "io/buffer.h"
 #include "io/file.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 
@@ -69,13 +70,6 @@ class Engine {
   // Wait reads by itself, so that nothing goes on meanwhile.
   virtual bool reads_in_wait() const { return false; }
   virtual EngineStats stats() const = 0;
-};
-
-enum class EngineKind {
-  kAuto,     // io_uring where it may be used, else threads; the environment may say otherwise
-  kUring,    // Unavailable where io_uring may not be used
-  kThreads,  // pread
-  kMmap,     // views of the page cache itself; a file that is cut meanwhile is the end (SIGBUS)
 };
 
 struct EngineOptions {

@@ -1,6 +1,7 @@
-#include "pipeline/iterator.h"
+#include "shardfeed/iterator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "fmt/format.h"
@@ -13,7 +14,12 @@
 #include "pipeline/plan/fingerprint.h"
 #include "pipeline/plan/length.h"
 #include "pipeline/plan/sharing.h"
+#include "pipeline/plan/step.h"
+#include "pipeline/stages/autotune.h"
 #include "pipeline/stages/pipeline_state.h"
+#include "pipeline/stages/reordered_rows.h"
+#include "pipeline/stages/run_context.h"
+#include "pipeline/stages/stage.h"
 #include "pipeline/stages/verdict.h"
 
 namespace shardfeed {
@@ -40,7 +46,64 @@ uint64_t DefaultBudgetBytes() {
   return std::clamp<uint64_t>(FreeMemoryBytes() / 4, uint64_t{128} << 20, uint64_t{2} << 30);
 }
 
-absl::StatusOr<std::shared_ptr<RunContext>> Iterator::MakeContext() const {
+// What an Iterator does; the functions are those of Iterator.
+class Iterator::Run {
+ public:
+  Run(StepPtr recipe, RunOptions options)
+      : recipe_(std::move(recipe)), options_(std::move(options)), start_ns_(NowNs()) {}
+  ~Run();
+
+  absl::Status Open();
+  absl::Status Next(Batch* out);
+  absl::Status Peek(Batch* out);
+  void Advance(size_t elements);
+  std::optional<bool> Await(std::chrono::nanoseconds most);
+  const RowSpec& spec() const { return *recipe_->spec; }
+  bool batched() const { return recipe_->batched; }
+  uint64_t epoch() const { return options_.epoch; }
+  absl::StatusOr<std::string> StateDict() const;
+  bool StateAtHand() const;
+  absl::Status LoadStateDict(std::string_view state);
+  void Cancel();
+  IteratorStats stats() const;
+
+ private:
+  absl::StatusOr<std::shared_ptr<RunContext>> MakeContext() const;
+  // In a child after fork.
+  bool Forked() const;
+  void Abandon();
+  absl::Status OpenAgain();
+  // The recipe's fingerprint, as states have it.
+  absl::StatusOr<std::string> Chain() const;
+  // Counts a wait of the consumer, which is over now, for so many rows; gives the time.
+  uint64_t EndWait(uint64_t start_ns, size_t rows);
+  void NoteDelivered(const Batch& batch, size_t row);
+  // Makes `work` ask the queue, with what Next and Peek have in common.
+  absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
+
+  const StepPtr recipe_;  // whose steps are keys in context_
+  RunOptions options_;
+  std::shared_ptr<RunContext> context_;
+  std::unique_ptr<Autotuner> tuner_;
+  std::unique_ptr<ElementQueue> queue_;  // null where Load has failed, as error_ says
+  uint64_t forks_ = 0;
+  mutable std::string chain_;  // once it was asked for
+  // Where the run began, if not at the beginning of its epoch.
+  std::optional<MergedPlace> merged_;
+  bool notes_delivered_ = false;
+  // Where they are noted: what was delivered before the run or Load, and the last row since.
+  std::optional<Delivered> delivered_;
+  std::optional<LastRow> last_row_;
+  Batch repeated_;
+  absl::Status error_;
+  std::atomic<uint64_t> elements_ = 0;
+  std::atomic<uint64_t> rows_ = 0;
+  std::atomic<uint64_t> damaged_ = 0;
+  std::atomic<uint64_t> wait_ns_ = 0;
+  uint64_t start_ns_ = 0;
+};
+
+absl::StatusOr<std::shared_ptr<RunContext>> Iterator::Run::MakeContext() const {
   const RunOptions& options = options_;
   if (!(options.cpu_share > 0 && options.cpu_share <= 1)) {
     return absl::InvalidArgumentError(
@@ -74,17 +137,7 @@ absl::StatusOr<std::shared_ptr<RunContext>> Iterator::MakeContext() const {
   return context;
 }
 
-absl::StatusOr<std::unique_ptr<Iterator>> Iterator::Start(StepPtr recipe,
-                                                          const RunOptions& options) {
-  std::unique_ptr<Iterator> iterator(new Iterator(std::move(recipe), options));
-  if (absl::Status status = iterator->Open(); !status.ok()) return status;
-  return iterator;
-}
-
-Iterator::Iterator(StepPtr recipe, RunOptions options)
-    : recipe_(std::move(recipe)), options_(std::move(options)), start_ns_(NowNs()) {}
-
-absl::Status Iterator::Open() {
+absl::Status Iterator::Run::Open() {
   forks_ = ForkCount();
   absl::StatusOr<std::shared_ptr<RunContext>> context = MakeContext();
   if (!context.ok()) return context.status();
@@ -97,7 +150,7 @@ absl::Status Iterator::Open() {
   return absl::OkStatus();
 }
 
-Iterator::~Iterator() {
+Iterator::Run::~Run() {
   if (Forked()) {
     Abandon();
   } else if (context_ != nullptr) {  // it was opened
@@ -105,17 +158,17 @@ Iterator::~Iterator() {
   }
 }
 
-bool Iterator::Forked() const { return ForkCount() != forks_; }
+bool Iterator::Run::Forked() const { return ForkCount() != forks_; }
 
 // The stages' threads are the parent's, and their locks may be held for ever: nothing of them is
 // touched.
-void Iterator::Abandon() {
+void Iterator::Run::Abandon() {
   tuner_ = nullptr;
   new std::shared_ptr<RunContext>(std::move(context_));
   static_cast<void>(queue_.release());
 }
 
-absl::Status Iterator::OpenAgain() {
+absl::Status Iterator::Run::OpenAgain() {
   if (!options_.deterministic) {
     Abandon();
     return absl::FailedPreconditionError(
@@ -133,7 +186,7 @@ absl::Status Iterator::OpenAgain() {
   return status.ok() ? reader.status() : status;
 }
 
-uint64_t Iterator::EndWait(uint64_t start_ns, size_t rows) {
+uint64_t Iterator::Run::EndWait(uint64_t start_ns, size_t rows) {
   constexpr uint64_t kTracedNs = 10'000;  // shorter waits are not traced
   const uint64_t end = NowNs();
   wait_ns_ += end - start_ns;
@@ -143,7 +196,7 @@ uint64_t Iterator::EndWait(uint64_t start_ns, size_t rows) {
   return end;
 }
 
-absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*)) {
+absl::Status Iterator::Run::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*)) {
   *out = Batch();
   if (!error_.ok()) return error_;
   if (Forked()) {
@@ -168,12 +221,12 @@ absl::Status Iterator::Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch
   return error_;
 }
 
-void Iterator::NoteDelivered(const Batch& batch, size_t row) {
+void Iterator::Run::NoteDelivered(const Batch& batch, size_t row) {
   if (!notes_delivered_) return;
   last_row_.emplace(batch, row);
 }
 
-absl::Status Iterator::Next(Batch* out) {
+absl::Status Iterator::Run::Next(Batch* out) {
   absl::Status status =
       Ask(out, [](ElementQueue& queue, Batch* taken) { return queue.Take(1, taken); });
   elements_ += out->empty() ? 0 : 1;
@@ -183,7 +236,7 @@ absl::Status Iterator::Next(Batch* out) {
   return status;
 }
 
-absl::Status Iterator::Peek(Batch* out) {
+absl::Status Iterator::Run::Peek(Batch* out) {
   return Ask(out, [](ElementQueue& queue, Batch* ready) {
     absl::Status status = queue.Fill();
     if (!status.ok() || queue.ended()) return status;
@@ -192,7 +245,7 @@ absl::Status Iterator::Peek(Batch* out) {
   });
 }
 
-std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
+std::optional<bool> Iterator::Run::Await(std::chrono::nanoseconds most) {
   if (!error_.ok() || !repeated_.empty()) return true;
   if (Forked()) return std::nullopt;
   const WorkStop wanted(context_->stop.get_token());
@@ -203,7 +256,7 @@ std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) {
   return there;
 }
 
-void Iterator::Advance(size_t elements) {
+void Iterator::Run::Advance(size_t elements) {
   if (elements == 0) return;
   elements_ += elements;
   rows_ += !repeated_.empty() ? elements : queue_->head().batched ? queue_->head().rows : elements;
@@ -218,7 +271,7 @@ void Iterator::Advance(size_t elements) {
   queue_->Advance(elements);
 }
 
-absl::StatusOr<std::string> Iterator::Chain() const {
+absl::StatusOr<std::string> Iterator::Run::Chain() const {
   if (chain_.empty()) {
     const absl::StatusOr<uint64_t> fingerprint = FingerprintOf(*recipe_, Coverage::kSequence);
     if (!fingerprint.ok()) return fingerprint.status();
@@ -227,9 +280,9 @@ absl::StatusOr<std::string> Iterator::Chain() const {
   return chain_;
 }
 
-bool Iterator::StateAtHand() const { return !chain_.empty() || IndexesMade(*recipe_); }
+bool Iterator::Run::StateAtHand() const { return !chain_.empty() || IndexesMade(*recipe_); }
 
-absl::StatusOr<std::string> Iterator::StateDict() const {
+absl::StatusOr<std::string> Iterator::Run::StateDict() const {
   if (!context_->deterministic) {
     return absl::FailedPreconditionError(
         "batches are delivered as they are ready (deterministic = false), so there is no place to "
@@ -267,7 +320,7 @@ absl::StatusOr<std::string> Iterator::StateDict() const {
   return state.Format();
 }
 
-absl::Status Iterator::LoadStateDict(std::string_view text) {
+absl::Status Iterator::Run::LoadStateDict(std::string_view text) {
   const absl::StatusOr<PipelineState> state = PipelineState::Parse(text);
   if (!state.ok()) return state.status();
   const absl::StatusOr<std::string> chain = Chain();
@@ -326,9 +379,9 @@ absl::Status Iterator::LoadStateDict(std::string_view text) {
   return status;
 }
 
-void Iterator::Cancel() { context_->stop.request_stop(); }
+void Iterator::Run::Cancel() { context_->stop.request_stop(); }
 
-IteratorStats Iterator::stats() const {
+IteratorStats Iterator::Run::stats() const {
   IteratorStats stats;
   stats.seconds = static_cast<double>(NowNs() - start_ns_) * 1e-9;
   stats.elements = elements_;
@@ -366,5 +419,28 @@ IteratorStats Iterator::stats() const {
   stats.verdict = verdict.text;
   return stats;
 }
+
+absl::StatusOr<std::unique_ptr<Iterator>> Iterator::Start(StepPtr recipe,
+                                                          const RunOptions& options) {
+  auto run = std::make_unique<Run>(std::move(recipe), options);
+  if (absl::Status status = run->Open(); !status.ok()) return status;
+  return std::unique_ptr<Iterator>(new Iterator(std::move(run)));
+}
+
+Iterator::Iterator(std::unique_ptr<Run> run) : run_(std::move(run)) {}
+Iterator::~Iterator() = default;
+
+absl::Status Iterator::Next(Batch* out) { return run_->Next(out); }
+absl::Status Iterator::Peek(Batch* out) { return run_->Peek(out); }
+void Iterator::Advance(size_t elements) { run_->Advance(elements); }
+std::optional<bool> Iterator::Await(std::chrono::nanoseconds most) { return run_->Await(most); }
+const RowSpec& Iterator::spec() const { return run_->spec(); }
+bool Iterator::batched() const { return run_->batched(); }
+uint64_t Iterator::epoch() const { return run_->epoch(); }
+absl::StatusOr<std::string> Iterator::StateDict() const { return run_->StateDict(); }
+bool Iterator::StateAtHand() const { return run_->StateAtHand(); }
+absl::Status Iterator::LoadStateDict(std::string_view state) { return run_->LoadStateDict(state); }
+void Iterator::Cancel() { run_->Cancel(); }
+IteratorStats Iterator::stats() const { return run_->stats(); }
 
 }  // namespace shardfeed

@@ -7,15 +7,9 @@
 
 #include "io/engine.h"
 #include "reader/shard_table.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
-
-// Whether files are read through the page cache.
-enum class CacheUse {
-  kAuto,
-  kUse,     // through it, whatever is in it
-  kBypass,  // past it (O_DIRECT), where the file system can
-};
 
 struct IoChoice {
   EngineOptions engine;  // depth: of all threads together

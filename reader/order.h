@@ -15,29 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
-
-struct OrderSpec {
-  enum class Kind { kSequential, kInterleave, kShuffle };
-  Kind kind = Kind::kSequential;
-
-  // Interleave: as tf.data's interleave over the shards orders elements.
-  uint64_t cycle_length = 16;
-  uint64_t block_length = 1;
-
-  // Shuffle, by a key of its own for each epoch.
-  uint64_t seed = 0;
-  // A record comes within a window of so many positions; 0: a default from the records' mean size
-  // (about 256 MiB). At least the number of items: any place of the epoch is equally likely, and
-  // records are read one by one.
-  uint64_t window = 0;
-  static constexpr uint64_t kAll = UINT64_MAX;
-  // Records that stand, and are read, together; 0: about 1 MiB of them.
-  uint64_t chunk = 0;
-  // Parts of the epoch that advance side by side; ranks get whole lanes when W divides the number.
-  uint64_t lanes = 64;
-};
 
 // Items that are best read together, for they come within one window; and the least and the
 // greatest position that any of them has.

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "reader/reader_options.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

@@ -1,13 +1,14 @@
-#include "reader/random_access.h"
-
 #include <algorithm>
+#include <utility>
 
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/file.h"
 #include "io/parallel.h"
+#include "reader/shard_table.h"
 #include "reader/unit.h"
 #include "shard/shard_reader.h"
+#include "shardfeed/index.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
@@ -19,6 +20,11 @@ namespace {
 constexpr uint64_t kMergeGapBytes = 32 << 10;
 
 }  // namespace
+
+RandomAccess::RandomAccess(std::shared_ptr<const ShardTable> table) : table_(std::move(table)) {}
+RandomAccess::~RandomAccess() = default;
+
+uint64_t RandomAccess::num_records() const { return table_->num_records(); }
 
 absl::StatusOr<std::unique_ptr<RandomAccess>> RandomAccess::Open(const ShardSet& set, int threads) {
   ShardTableOptions options;

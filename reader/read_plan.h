@@ -16,13 +16,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "io/engine.h"
 #include "reader/divider.h"
+#include "reader/leftover.h"
 #include "reader/order.h"
 #include "reader/place.h"
-#include "reader/reader_options.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
 #include "reader/unit.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

@@ -10,6 +10,7 @@
 #include "io/bounded_json.h"
 #include "io/page_cache.h"
 #include "nlohmann/json.hpp"
+#include "reader/leftover.h"
 #include "reader/permutation.h"
 #include "reader/read_plan.h"
 
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   reader->place_.world = reader->options_.world;
   reader->place_.position = reader->options_.rank;
   if (auto& leftover = reader->options_.leftover) {
-    leftover = leftover->Within(size);
+    leftover = std::make_shared<const Leftover>(leftover->Within(size));
     reader->Seek(leftover->epoch, 0);
   }
   return reader;

@@ -12,10 +12,10 @@
 #include "absl/status/statusor.h"
 #include "reader/order.h"
 #include "reader/place.h"
-#include "reader/reader_options.h"
 #include "reader/run.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

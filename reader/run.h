@@ -10,9 +10,9 @@
 #include "absl/status/statusor.h"
 #include "reader/order.h"
 #include "reader/place.h"
-#include "reader/reader_options.h"
 #include "reader/selection.h"
 #include "reader/shard_table.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

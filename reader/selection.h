@@ -7,15 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
-
-struct RecordRange {
-  uint64_t first;
-  uint64_t count;
-
-  bool operator==(const RecordRange&) const = default;
-};
 
 // A list of records without repetition, kept as ranges. Item i of it is RecordAt(i); memory is per
 // range, time per call is the logarithm of their number. Immutable; thread safe.

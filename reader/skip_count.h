@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "reader/reader_options.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

@@ -15,21 +15,10 @@
 #include "io/buffer.h"
 #include "reader/shard_table.h"
 #include "shard/index.h"
+#include "shardfeed/reader.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
-
-// A record that could not be read whole.
-struct DamagedRecord {
-  uint64_t record = 0;  // in the dataset
-  std::string path;     // of the shard
-  uint64_t shard_record = 0;
-  uint64_t offset = 0;  // of its frame in the (decompressed) shard
-  std::string what;     // "payload CRC", "cut payload" ...
-
-  // "PATH: record R at byte B: WHAT"
-  std::string Message() const;
-};
 
 // Consecutive records of one shard that are read at once.
 struct Extent {

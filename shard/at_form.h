@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "shard/folder_listing.h"
-#include "shard/shard_set.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 

@@ -11,19 +11,12 @@
 
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
+#include "shardfeed/writer.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/zlib_stream.h"
 
 namespace shardfeed {
-
-struct EncodeOptions {
-  Compression compression = Compression::kNone;  // not kSnappy
-  // 1 (fast) to 9 (small); 6 gives the size that TensorFlow's writer gives.
-  int compression_level = 6;
-  // Frames per GZIP member or ZLIB segment: where a reader can start. At least one record.
-  size_t member_bytes = 256 << 10;
-};
 
 // Records being gathered, in frames that still lack the payloads' CRCs. Not thread safe.
 class RecordBatch {

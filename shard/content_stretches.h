@@ -17,7 +17,7 @@
 #include "io/byte_source.h"
 #include "io/file.h"
 #include "shard/index.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 
 namespace shardfeed {

@@ -1,11 +1,10 @@
-#include "shard/dataset_version.h"
-
 #include <sys/stat.h>
 
 #include <utility>
 
 #include "fmt/format.h"
 #include "shard/names.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "absl/status/statusor.h"
 #include "shard/names.h"
-#include "shard/shard_set.h"
 #include "shard/spark_names.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "shard/dataset_version.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 

@@ -17,20 +17,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "io/output_file.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/index.h"
+#include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {
-
-// What an index says of its shard as a whole.
-struct IndexSummary {
-  Compression compression = Compression::kNone;
-  uint32_t records_digest = 0;
-  uint64_t shard_bytes = 0;   // size of the file
-  uint64_t stream_bytes = 0;  // of all frames, before compression
-  uint64_t records = 0;
-};
 
 // An open index. Immutable, thread safe.
 class ShardIndex {
@@ -101,10 +93,6 @@ class ShardIndex {
   uint64_t restart_offset_ = 0;
   uint64_t num_restart_points_ = 0;
 };
-
-// What the index at `path` says of its shard, from its head alone: a few microseconds. Errors as
-// ShardIndex::Open; damage behind the head is not seen.
-absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path);
 
 // Writes an index, record after record. Not thread safe.
 class IndexBuilder {

@@ -12,30 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/index.h"
+#include "shardfeed/index.h"
 
 namespace shardfeed {
 
-struct IndexBuildOptions {
-  // Threads for one raw shard; more than one pays from some hundred MiB on.
-  int threads = 1;
-  // Content between two restart points of a compressed shard: what a random access inflates at
-  // most. Each point in foreign data costs up to 32 KiB (compressed) in the index.
-  uint64_t restart_interval = 4 << 20;
-  std::stop_token stop;
-  // Adds up bytes of the shard that were passed (not all are read): for progress.
-  std::atomic<uint64_t>* bytes_passed = nullptr;
-  // Adds up bytes that were really read.
-  std::atomic<uint64_t>* bytes_read = nullptr;
-};
-
-// Walks the headers of the shard at `path` and writes its index to IndexPath(path), replacing what
-// is there in one step. Of raw shards only headers and footers are read where records are large;
-// payloads are not checked. Compressed shards are inflated, and get restart points.
-//
-// DataLoss, and no index: damage that keeps records from being told apart, with record and byte.
-absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options);
-
-// The same index, in memory.
+// The index that WriteIndex writes, in memory.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
                                                              const IndexBuildOptions& options);
 

@@ -15,7 +15,7 @@
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
 #include "shard/spec.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 

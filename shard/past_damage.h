@@ -17,27 +17,11 @@
 #include "shard/content_stretches.h"
 #include "shard/frame_buffer.h"
 #include "shard/index.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
+#include "shardfeed/verify.h"
 #include "tfrecord/record_stream.h"
 
 namespace shardfeed {
-
-// One damaged place, and what is lost there. Places that follow each other without a sound record
-// between them are one where the framing does not tell them apart.
-struct DamagedPlace {
-  // As Defect::kind in shard/verify.h.
-  std::string kind;
-  std::string detail;  // one line for a person; names the file
-  // Number in the shard of the first record that is lost; of the record itself where a damaged
-  // length was mended and nothing is lost.
-  uint64_t record = 0;
-  bool record_exact = true;         // false: records may have been lost before, uncounted
-  std::optional<uint64_t> records;  // how many are lost; nullopt: unknown
-  uint64_t offset = 0;              // in the (decompressed) stream, as far as it is known
-  uint64_t bytes = 0;               // of the stream that were read and belong to no sound record
-  uint64_t file_begin = 0;          // in the file, half open
-  uint64_t file_end = 0;
-};
 
 // Where a shard is damaged first, and what is known of it.
 struct FirstDamage {

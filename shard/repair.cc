@@ -1,5 +1,3 @@
-#include "shard/repair.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -7,7 +5,11 @@
 
 #include "fmt/format.h"
 #include "io/parallel.h"
+#include "shard/block.h"
+#include "shard/manifest.h"
+#include "shard/salvage.h"
 #include "shard/writer.h"
+#include "shardfeed/verify.h"
 
 namespace shardfeed {
 namespace {

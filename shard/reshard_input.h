@@ -14,11 +14,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "shard/dataset_version.h"
 #include "shard/index.h"
 #include "shard/schema.h"
-#include "shard/shard_set.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 

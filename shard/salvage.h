@@ -15,7 +15,7 @@
 #include "io/file.h"
 #include "shard/past_damage.h"
 #include "shard/shard_reader.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/record_stream.h"
 

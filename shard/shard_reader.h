@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "io/file.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/record_stream.h"
 

@@ -3,7 +3,6 @@
 #ifndef SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 #define SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "fmt/format.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 
@@ -38,17 +38,6 @@ struct SkippedRecords {
   }
 
   friend bool operator==(const SkippedRecords&, const SkippedRecords&) = default;
-};
-
-// How many records may be left out before that is an error of its own: a source of another kind, or
-// a wrong schema, breaks most of them.
-struct SkipCeiling {
-  double share = 0.01;  // of all records
-  uint64_t at_least = 10;
-
-  uint64_t Of(uint64_t records) const {
-    return std::max(at_least, static_cast<uint64_t>(share * static_cast<double>(records)));
-  }
 };
 
 // "100" or "5%". nullopt: neither.

@@ -1,4 +1,4 @@
-#include "shard/verify.h"
+#include "shardfeed/verify.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +12,9 @@
 #include "io/parallel.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
+#include "shard/manifest.h"
 #include "shard/salvage.h"
+#include "shard/schema.h"
 #include "shard/shard_reader.h"
 #include "shard/staging.h"
 
@@ -23,6 +25,7 @@ class ShardVerifier {
  public:
   ShardVerifier(const std::string& path, const VerifyOptions& options) : options_(options) {
     report_.shard = path;
+    report_.schema = schema_;
   }
 
   // One record that memory is too small for must not lose what other shards hold.
@@ -148,7 +151,7 @@ class ShardVerifier {
 
   void CheckExamples(const RecordBlock& block) {
     for (size_t i = 0; i < block.records.size(); ++i) {
-      absl::Status status = report_.schema.AddRecord(block.records[i].payload);
+      absl::Status status = schema_->AddRecord(block.records[i].payload);
       const auto add = [&](const char* kind, std::string_view what) {
         const uint64_t number = block.first_record + i;
         Add(kind, number, block.records[i].offset,
@@ -185,6 +188,7 @@ class ShardVerifier {
 
   const VerifyOptions& options_;
   ShardReport report_;
+  const std::shared_ptr<Schema> schema_ = std::make_shared<Schema>();  // of report_
   uint64_t next_record_ = 0;  // in the shard; what is read next
   uint64_t next_offset_ = 0;
   bool index_opened_ = false;
@@ -288,7 +292,8 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         if (shard.ok()) {
           report.shards[i] = *std::move(shard);
           MutexLock lock(schema_mutex);
-          schema.Merge(std::exchange(report.shards[i].schema, Schema()));
+          schema.Merge(*report.shards[i].schema);
+          report.shards[i].schema = nullptr;
           return absl::OkStatus();
         }
         if (absl::IsCancelled(shard.status())) return shard.status();

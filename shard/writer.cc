@@ -20,7 +20,7 @@
 #include "nlohmann/json.hpp"
 #include "shard/index.h"
 #include "shard/output_folder.h"
-#include "shard/verify.h"
+#include "shardfeed/verify.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {

@@ -1,4 +1,4 @@
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 

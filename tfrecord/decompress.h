@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/byte_source.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 

@@ -1,8 +1,8 @@
-#include "tfrecord/example_builder.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "shardfeed/examples.h"
 
 namespace shardfeed {
 namespace {

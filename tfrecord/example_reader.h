@@ -11,14 +11,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "shardfeed/schema.h"
 
 namespace shardfeed {
-
-// kNone: a Feature without a list, which stands for a missing value.
-enum class FeatureKind : uint8_t { kNone, kBytes, kFloat, kInt64 };
-
-// "none", "bytes", "float", "int64".
-std::string_view FeatureKindName(FeatureKind kind);
 
 // What one feature of one record holds. For a feature list of a SequenceExample, all its steps
 // together.

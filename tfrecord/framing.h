@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardfeed/options.h"
 #include "tfrecord/crc32c.h"
 #include "tfrecord/little_endian.h"
 
@@ -26,9 +27,6 @@ inline constexpr size_t kHeaderBytes = 12;
 inline constexpr size_t kFooterBytes = 4;
 // What framing adds to each payload.
 inline constexpr size_t kFrameBytes = kHeaderBytes + kFooterBytes;
-
-// Which of a frame's two CRCs are checked.
-enum class CrcCheck { kNone, kHeader, kAll };
 
 // A payload, and where its frame starts in the (decompressed) stream. Borrowed: lives as long as
 // the bytes that were scanned.

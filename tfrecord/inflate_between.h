@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 #include "tfrecord/decompress.h"
 
 namespace shardfeed {

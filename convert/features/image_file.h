@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "convert/features/image_rewriter.h"
-#include "tfrecord/example_builder.h"
+#include "shardfeed/examples.h"
 
 namespace shardfeed {
 

@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "convert/features/column.h"
 #include "convert/features/feature_choice.h"
+#include "shardfeed/examples.h"
 #include "simdjson.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 

@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "fmt/format.h"
-#include "tfrecord/compression.h"
+#include "shardfeed/options.h"
 
 namespace shardfeed {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tfrecord/example_builder.h"
+#include "shardfeed/examples.h"
 
 namespace shardfeed {
 

@@ -1,4 +1,4 @@
-#include "decode/features/dtype.h"
+#include "shardfeed/schema.h"
 
 namespace shardfeed {
 namespace {

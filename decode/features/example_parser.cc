@@ -7,7 +7,7 @@
 
 #include "decode/features/float16.h"
 #include "fmt/format.h"
-#include "tfrecord/example_builder.h"
+#include "shardfeed/examples.h"
 #include "tfrecord/little_endian.h"
 #include "tfrecord/wire.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "decode/features/dtype.h"
+#include "shardfeed/schema.h"
 
 namespace shardfeed {
 

@@ -11,12 +11,9 @@
 #include <optional>
 
 #include "decode/images/image_view.h"
+#include "shardfeed/images.h"
 
 namespace shardfeed::augment {
-
-// Where a pixel comes from between pixels.
-enum class Sampling { kNearest, kBilinear };
-enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
 
 // A value for each channel; of 1 channel the first counts.
 using Color = std::array<float, 3>;

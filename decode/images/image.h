@@ -10,31 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "decode/features/dtype.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/normalize.h"
 #include "decode/images/resample.h"
+#include "shardfeed/images.h"
 
 namespace shardfeed {
-
-struct ImageOptions {
-  // Of the result, in pixels.
-  uint32_t width = 224;
-  uint32_t height = 224;
-  int channels = 3;  // 3: RGB, 1: grey
-  Interpolation interpolation = Interpolation::kBilinear;
-  bool antialias = true;
-  PixelLayout layout = PixelLayout::kHwc;
-  // kUInt8, or kFloat16, kBFloat16 and kFloat32 with values (level / 255 - mean) / std.
-  DType dtype = DType::kUInt8;
-  // One for each channel; empty: 0 and 1.
-  std::vector<float> mean;
-  std::vector<float> std;
-  // Whether images whose Exif data says how the camera was held are turned upright.
-  bool orient = false;
-  // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.
-  JpegDecoderOptions jpeg;
-};
 
 // InvalidArgument: an option that makes no sense; the message names it.
 absl::Status CheckImageOptions(const ImageOptions& options);

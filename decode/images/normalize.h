@@ -7,15 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "decode/features/dtype.h"
 #include "decode/images/resample.h"
+#include "shardfeed/images.h"
+#include "shardfeed/schema.h"
 
 namespace shardfeed {
-
-enum class PixelLayout {
-  kHwc,  // height, width, channels: the channels of a pixel beside each other
-  kChw,  // a plane for each channel
-};
 
 // Turns levels v of channel c into (v / 255 - mean[c]) / std[c], or keeps them, as kUInt8. Keeps
 // the memory it works in: have one for each thread. Not thread safe.

@@ -13,15 +13,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace shardfeed {
+#include "shardfeed/images.h"
 
-enum class Interpolation {
-  kNearest,   // the pixel under the middle of the output pixel
-  kBilinear,  // a triangle, one pixel to each side
-  kBicubic,   // Keys' cubic, two pixels to each side: a = -0.5 antialiased (Pillow), else -0.75
-              // (OpenCV)
-  kArea,      // the mean of what the output pixel covers (OpenCV's INTER_AREA when shrinking)
-};
+namespace shardfeed {
 
 // Rows of interleaved 8-bit channels.
 struct PixelRows {

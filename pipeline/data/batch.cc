@@ -1,4 +1,4 @@
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 #include <pthread.h>
 
@@ -9,15 +9,10 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "pipeline/data/batch_builder.h"
 
 namespace shardfeed {
 namespace {
-
-constexpr size_t kColumnAlignment = 64;
-
-size_t RoundUp(size_t n) {
-  return (n + kColumnAlignment - 1) / kColumnAlignment * kColumnAlignment;
-}
 
 // Batches come and go in like sizes: their memory is used again, so that the kernel need not clear
 // pages for each.
@@ -184,7 +179,7 @@ std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator
 void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator) {
   size_t size = 0;
   for (const ColumnSpec& s : *batch->spec) {
-    if (!s.ragged) size += RoundUp(s.bytes() * batch->rows);
+    if (!s.ragged) size += AlignedColumnBytes(s.bytes() * batch->rows);
   }
   batch->columns.resize(batch->spec->size());
   if (size == 0) return;
@@ -194,108 +189,9 @@ void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator) {
     const ColumnSpec& s = (*batch->spec)[c];
     if (s.ragged) continue;
     batch->columns[c].data = at;
-    at += RoundUp(s.bytes() * batch->rows);
+    at += AlignedColumnBytes(s.bytes() * batch->rows);
   }
   batch->memory.push_back(std::move(memory));
-}
-
-BatchBuilder::BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator)
-    : spec_(std::move(spec)), allocator_(std::move(allocator)) {}
-
-void BatchBuilder::Append(const Batch& batch, size_t begin, size_t count) {
-  AppendOf(Add(batch), begin, count);
-}
-
-size_t BatchBuilder::Add(const Batch& batch) {
-  batches_.push_back(batch);
-  return batches_.size() - 1;
-}
-
-void BatchBuilder::AppendOf(size_t batch, size_t begin, size_t count) {
-  if (count == 0) return;
-  rows_ += count;
-  if (!pieces_.empty()) {
-    Piece& last = pieces_.back();
-    if (last.batch == batch && last.begin + last.count == begin) {
-      last.count += count;
-      return;
-    }
-  }
-  pieces_.push_back({batch, begin, count});
-}
-
-Batch BatchBuilder::Finish(bool batched) {
-  Batch out;
-  const std::vector<Batch> batches = std::exchange(batches_, {});
-  const std::vector<Piece> pieces = std::exchange(pieces_, {});
-  const size_t rows = std::exchange(rows_, 0);
-  if (pieces.size() == 1) {
-    // Nothing to put together.
-    out = batches[pieces[0].batch].Slice(pieces[0].begin, pieces[0].count);
-    out.batched = batched;
-    return out;
-  }
-  out.rows = rows;
-  out.batched = batched;
-  out.spec = spec_;
-  if (out.rows == 0) return out;
-  AllocateFixedColumns(&out, allocator_);
-  for (size_t c = 0; c < spec_->size(); ++c) {
-    const ColumnSpec& s = (*spec_)[c];
-    Column& column = out.columns[c];
-    const size_t bytes = s.bytes();
-    if (!s.ragged) {
-      char* at = column.data;
-      for (const Piece& piece : pieces) {
-        const size_t n = piece.count * bytes;
-        if (n > 0) std::memcpy(at, batches[piece.batch].columns[c].data + piece.begin * bytes, n);
-        at += n;
-      }
-      continue;
-    }
-    size_t elements = 0;
-    for (const Piece& piece : pieces) {
-      const int64_t* splits = batches[piece.batch].columns[c].splits + piece.begin;
-      elements += splits[piece.count] - splits[0];
-    }
-    const size_t splits_bytes = RoundUp((out.rows + 1) * sizeof(int64_t));
-    std::shared_ptr<char> memory = AllocateValues(splits_bytes + elements * bytes + 1, allocator_);
-    int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
-    column.splits = splits;
-    column.data = memory.get() + splits_bytes;
-    char* at = column.data;
-    *splits = 0;
-    for (const Piece& piece : pieces) {
-      const Column& from = batches[piece.batch].columns[c];
-      const int64_t* theirs = from.splits + piece.begin;
-      const size_t n = (theirs[piece.count] - theirs[0]) * bytes;
-      if (n > 0) std::memcpy(at, from.data + theirs[0] * bytes, n);
-      at += n;
-      const int64_t shift = *splits - theirs[0];
-      for (size_t i = 1; i <= piece.count; ++i) *++splits = theirs[i] + shift;
-    }
-    out.memory.push_back(std::move(memory));
-  }
-  const bool shares = std::any_of(spec_->begin(), spec_->end(),
-                                  [](const ColumnSpec& s) { return s.dtype == DType::kBytes; });
-  if (shares) {
-    for (const Batch& batch : batches) {
-      out.memory.insert(out.memory.end(), batch.memory.begin(), batch.memory.end());
-    }
-    std::sort(out.memory.begin(), out.memory.end());
-    out.memory.erase(std::unique(out.memory.begin(), out.memory.end()), out.memory.end());
-  }
-  size_t row = 0;
-  for (const Piece& piece : pieces) {
-    const Batch& batch = batches[piece.batch];
-    batch.CopyOrigins(piece.begin, piece.count, row, &out);
-    batch.CopyDamaged(piece.begin, piece.count, row, &out.damaged);
-    const size_t real = batch.rows - batch.padded;
-    const size_t end = piece.begin + piece.count;
-    if (end > real) out.padded += std::min(piece.count, end - real);
-    row += piece.count;
-  }
-  return out;
 }
 
 }  // namespace shardfeed

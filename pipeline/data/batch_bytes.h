@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "io/buffer.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

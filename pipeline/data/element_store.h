@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

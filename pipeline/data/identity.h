@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

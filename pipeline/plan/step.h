@@ -13,32 +13,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
 #include "pipeline/data/identity.h"
 #include "pipeline/rows/row_step.h"
 #include "pipeline/stages/parallel_stage.h"
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
 #include "reader/lazy_shard_table.h"
-#include "reader/reader_options.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/dataset.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
-
-// How many elements there are in one epoch.
-struct Length {
-  enum class Kind { kKnown, kEndless, kUnknown };
-
-  static Length Of(uint64_t elements) { return {Kind::kKnown, elements, {}}; }
-  static Length Endless() { return {Kind::kEndless, 0, "it has no end"}; }
-  // Why that is not known: "filter drops elements".
-  static Length Unknown(std::string why) { return {Kind::kUnknown, 0, std::move(why)}; }
-
-  bool known() const { return kind == Kind::kKnown; }
-
-  Kind kind = Kind::kKnown;
-  uint64_t elements = 0;  // kKnown
-  std::string why;        // not kKnown
-};
 
 // Of inputs one after another, whatever the order.
 Length SumOfLengths(const std::vector<Length>& inputs);

@@ -8,6 +8,7 @@
 
 #include "decode/images/augment_color.h"
 #include "decode/images/augment_filter.h"
+#include "decode/images/augment_geometry.h"
 #include "pipeline/data/work_stop.h"
 
 namespace shardfeed {

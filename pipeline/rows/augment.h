@@ -11,9 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "decode/images/image_view.h"
-#include "pipeline/data/random.h"
 #include "pipeline/rows/augmentations.h"
 #include "pipeline/rows/row_step.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 

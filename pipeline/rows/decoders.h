@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "pipeline/data/batch.h"
 #include "pipeline/rows/row_step.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/data/batch_builder.h"
 
 namespace shardfeed {
 

@@ -34,6 +34,18 @@ void RowContext::Throw(const ColumnSpec& spec, std::string_view what) {
   throw std::invalid_argument(fmt::format("column '{}' {}", spec.name, what));
 }
 
+const char* RowContext::InVariable(const Slot& slot, size_t* elements) const {
+  const absl::Span<const int64_t> ends = slot.variable->row_ends();
+  const size_t row = row_ - range_->begin;
+  const int64_t begin = row > 0 ? ends[row - 1] : 0;
+  *elements = static_cast<size_t>(ends[row] - begin);
+  return slot.variable->elements() + begin * slot.spec->bytes();
+}
+
+char* RowContext::OutVariable(const Slot& slot, size_t output, size_t elements) {
+  return ExtendColumn(*slot.spec, elements, variable_[output]);
+}
+
 void RowContext::FindOrigin() {
   if (has_origin_) return;
   has_origin_ = true;
@@ -231,6 +243,7 @@ class MapStep : public RowStep {
                    StepMemory* memory) const override {
     RowContext context;
     context.range_ = range;
+    context.slots_ = range->slots.data();
     context.visible_ = visible;
     context.first_output_ = first_output;
     context.seed_ = seed_;
@@ -272,6 +285,7 @@ class FilterStep : public RowStep {
                    StepMemory*) const override {
     RowContext context;
     context.range_ = range;
+    context.slots_ = range->slots.data();
     context.visible_ = visible;
     context.first_output_ = first_output;
     context.seed_ = seed_;

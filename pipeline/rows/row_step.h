@@ -20,19 +20,10 @@
 #include "absl/types/span.h"
 #include "decode/features/columns.h"
 #include "decode/features/example_parser.h"
-#include "pipeline/data/batch.h"
-#include "pipeline/data/random.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
-
-// Where the rows of one column are while steps run. The columns of the batch that comes in and
-// those that the steps add are numbered through as slots.
-struct Slot {
-  const ColumnSpec* spec = nullptr;
-  char* data = nullptr;
-  const int64_t* splits = nullptr;           // ragged, of the batch that came in
-  const VariableColumn* variable = nullptr;  // ragged, of this range: its row 0 is row `begin`
-};
 
 // Rows [begin, end) of a batch, on their way through the steps.
 struct RowRange {
@@ -135,93 +126,11 @@ class RowStep {
   std::vector<std::string> drops_;
 };
 
-// One row, as a function of the user's sees it. Columns are numbered as in the spec of the chain
-// before the step, outputs as they were declared.
-class RowContext {
- public:
-  // As Batch::Row.
-  template <typename T>
-  absl::Span<const T> In(size_t column) const {
-    const Slot& slot = range_->slots[visible_[column]];
-    Check(*slot.spec, Batch::DTypeOf<T>());
-    const size_t values = slot.spec->num_values();
-    const T* data = reinterpret_cast<const T*>(slot.data);
-    if (slot.variable != nullptr) {
-      const auto ends = slot.variable->row_ends();
-      const size_t r = row_ - range_->begin;
-      const int64_t begin = r > 0 ? ends[r - 1] : 0;
-      const T* elements = reinterpret_cast<const T*>(slot.variable->elements());
-      return {elements + begin * values, (ends[r] - begin) * values};
-    }
-    if (slot.splits != nullptr) {
-      return {data + slot.splits[row_] * values,
-              (slot.splits[row_ + 1] - slot.splits[row_]) * values};
-    }
-    return {data + row_ * values, values};
-  }
-
-  // Of an output that is not ragged: its row's values, to be written; they are not initialised.
-  template <typename T>
-  absl::Span<T> Out(size_t output) {
-    const Slot& slot = range_->slots[first_output_ + output];
-    Check(*slot.spec, Batch::DTypeOf<T>());
-    if (slot.spec->ragged) Throw(*slot.spec, "is ragged: use Extend");
-    const size_t values = slot.spec->num_values();
-    return {reinterpret_cast<T*>(slot.data) + row_ * values, values};
-  }
-  // Of a ragged output: so many elements more at the end of its row. Valid until the next call.
-  template <typename T>
-  absl::Span<T> Extend(size_t output, size_t elements) {
-    const Slot& slot = range_->slots[first_output_ + output];
-    Check(*slot.spec, Batch::DTypeOf<T>());
-    if (!slot.spec->ragged) Throw(*slot.spec, "is not ragged: use Out");
-    return {reinterpret_cast<T*>(ExtendColumn(*slot.spec, elements, variable_[output])),
-            elements * slot.spec->num_values()};
-  }
-
-  // A string of bytes that lives as long as the batch, for outputs of bytes that are not in the
-  // row. In a filter, as long as the call.
-  std::string_view Keep(std::string bytes) {
-    return kept_->emplace_back(std::make_unique<std::string>(std::move(bytes))).operator*();
-  }
-
-  // Numbers that depend on the seed of the step, the epoch and the row's position alone.
-  Random& random();
-  uint64_t epoch();
-  // In the epoch; for rows that come from no source, their number in the batch.
-  uint64_t position();
-
- private:
-  friend class MapStep;
-  friend class FilterStep;
-
-  static void Check(const ColumnSpec& spec, DType asked);
-  [[noreturn]] static void Throw(const ColumnSpec& spec, std::string_view what);
-  void FindOrigin();
-
-  RowRange* range_ = nullptr;
-  absl::Span<const int> visible_;
-  size_t first_output_ = 0;
-  std::vector<VariableColumn*> variable_;
-  std::vector<std::unique_ptr<std::string>>* kept_ = nullptr;
-  uint64_t seed_ = 0;
-  size_t row_ = 0;
-  bool has_origin_ = false;
-  bool has_random_ = false;
-  RowOrigin origin_;
-  Random random_{0};
-};
-
-using MapFn = std::function<absl::Status(RowContext&)>;
-using FilterFn = std::function<bool(RowContext&)>;
-
 std::shared_ptr<const RowStep> MakeParseStep(std::shared_ptr<const ExampleParser> parser);
 std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::string> drops,
                                            MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
-// What is to be kept of a row's error: nothing where it is none to be passed over.
-using ErrorText = std::function<std::optional<std::string>(const absl::Status&)>;
 // Adds a column of bytes `column`: of a row on which a step before this one failed, the error by
 // `text` (empty: its message), else nothing. What else the steps have made of such a row is not to
 // be looked at. Cancelled is never caught.

@@ -9,6 +9,7 @@
 #include "decode/features/float16.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "pipeline/data/batch_builder.h"
 #include "pipeline/stages/pending_rows.h"
 
 namespace shardfeed {

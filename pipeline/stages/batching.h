@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "pipeline/stages/parallel_stage.h"
 #include "pipeline/stages/stage.h"
+#include "shardfeed/dataset.h"
 
 namespace shardfeed {
 
@@ -26,14 +27,6 @@ std::unique_ptr<Stage> MakeBatchStage(std::unique_ptr<Stage> input,
 
 // The rows of batches, one by one.
 std::unique_ptr<Stage> MakeUnbatchStage(std::unique_ptr<Stage> input);
-
-// How a ragged column becomes [rows, length, shape...].
-struct Padding {
-  // 0: the longest row of the batch. A longer row is an error.
-  int64_t length = 0;
-  // What rows are filled up with. Of bytes a string, or 0, which stands for the empty one.
-  std::variant<int64_t, double, std::string> value = int64_t{0};
-};
 
 // InvalidArgument: the column's type cannot hold the value. A double is rounded to the precision of
 // a column of floats; nothing else is changed.

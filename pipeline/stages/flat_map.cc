@@ -5,72 +5,86 @@
 #include <stdexcept>
 #include <utility>
 
+#include "decode/features/columns.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "pipeline/data/work_stop.h"
+#include "pipeline/rows/row_step.h"
+#include "pipeline/stages/parallel_steps.h"
 
 namespace shardfeed {
 
-void RowEmitter::Begin() {
-  EndRow();
-  ++rows_;
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    if ((*spec_)[i].ragged) continue;
-    fixed_[i] = columns_[i].Extend(1);
-    std::memset(fixed_[i], 0, columns_[i].element_bytes());
+struct RowEmitter::Rows {
+  explicit Rows(std::shared_ptr<const RowSpec> outputs)
+      : spec(std::move(outputs)), fixed(spec->size()) {
+    for (const ColumnSpec& s : *spec) columns.emplace_back(s.bytes(), false);
   }
-}
 
-void RowEmitter::EndRow() {
-  if (rows_ == 0) return;
-  for (VariableColumn& column : columns_) column.EndRow();
-}
+  void EndRow() {
+    if (count == 0) return;
+    for (VariableColumn& column : columns) column.EndRow();
+  }
+  void Truncate(size_t rows) {
+    EndRow();
+    for (VariableColumn& column : columns) column.Truncate(std::min(rows, column.num_rows()));
+    count = rows;
+  }
 
-void RowEmitter::Truncate(size_t rows) {
-  EndRow();
-  for (VariableColumn& column : columns_) column.Truncate(std::min(rows, column.num_rows()));
-  rows_ = rows;
+  const std::shared_ptr<const RowSpec> spec;
+  std::vector<VariableColumn> columns;
+  std::vector<char*> fixed;  // of the row that was begun
+  std::shared_ptr<std::vector<std::unique_ptr<std::string>>> kept =
+      std::make_shared<std::vector<std::unique_ptr<std::string>>>();
+  size_t count = 0;
+};
+
+void RowEmitter::Begin() {
+  rows_->EndRow();
+  ++rows_->count;
+  for (size_t i = 0; i < rows_->columns.size(); ++i) {
+    if (spec_[i].ragged) continue;
+    VariableColumn& column = rows_->columns[i];
+    rows_->fixed[i] = column.Extend(1);
+    std::memset(rows_->fixed[i], 0, column.element_bytes());
+  }
 }
 
 char* RowEmitter::Fixed(size_t output, DType asked) {
-  const ColumnSpec& s = (*spec_)[output];
-  if (s.dtype != asked || s.ragged || rows_ == 0) {
-    throw std::invalid_argument(
-        fmt::format("column '{}' {}", s.name,
-                    rows_ == 0 ? "has no row: call Begin first" : "is of another type, or ragged"));
+  const ColumnSpec& s = spec_[output];
+  if (s.dtype != asked || s.ragged || rows_->count == 0) {
+    throw std::invalid_argument(fmt::format(
+        "column '{}' {}", s.name,
+        rows_->count == 0 ? "has no row: call Begin first" : "is of another type, or ragged"));
   }
-  return fixed_[output];
+  return rows_->fixed[output];
 }
 
 char* RowEmitter::Ragged(size_t output, DType asked, size_t elements) {
-  const ColumnSpec& s = (*spec_)[output];
-  if (s.dtype != asked || !s.ragged || rows_ == 0) {
+  const ColumnSpec& s = spec_[output];
+  if (s.dtype != asked || !s.ragged || rows_->count == 0) {
     throw std::invalid_argument(fmt::format(
         "column '{}' {}", s.name,
-        rows_ == 0 ? "has no row: call Begin first" : "is of another type, or not ragged"));
+        rows_->count == 0 ? "has no row: call Begin first" : "is of another type, or not ragged"));
   }
-  return ExtendColumn(s, elements, &columns_[output]);
+  return ExtendColumn(s, elements, &rows_->columns[output]);
 }
 
 std::string_view RowEmitter::Keep(std::string bytes) {
-  kept_->push_back(std::make_unique<std::string>(std::move(bytes)));
-  return *kept_->back();
+  rows_->kept->push_back(std::make_unique<std::string>(std::move(bytes)));
+  return *rows_->kept->back();
 }
 
 BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
   return [outputs = std::move(outputs), fn = std::move(fn)](Batch& batch) -> absl::Status {
-    RowEmitter emitter;
-    emitter.spec_ = outputs;
-    for (const ColumnSpec& s : *outputs) emitter.columns_.emplace_back(s.bytes(), false);
-    emitter.fixed_.resize(outputs->size());
-    emitter.kept_ = std::make_shared<std::vector<std::unique_ptr<std::string>>>();
+    RowEmitter::Rows rows(outputs);
+    RowEmitter emitter(*outputs, &rows);
     std::vector<RowOrigin> origins;
     std::vector<Reordered> reordered;
     absl::Status status;
     const std::stop_token& stop = WorkStop::Token();
     for (size_t row = 0; row < batch.rows; ++row) {
       if (stop.stop_requested()) return absl::CancelledError();
-      const size_t first = emitter.rows_;
+      const size_t first = rows.count;
       if (std::binary_search(batch.damaged.begin(), batch.damaged.end(), row)) continue;
       try {
         status = fn(batch, row, emitter);
@@ -81,26 +95,26 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
       }
       if (!status.ok()) {
         // The rows of those before it are delivered.
-        emitter.Truncate(first);
+        rows.Truncate(first);
         SetFailedRow(row, &status);
         break;
       }
       RowOrigin origin;
-      if (emitter.rows_ > first && batch.OriginOf(row, &origin)) {
+      if (rows.count > first && batch.OriginOf(row, &origin)) {
         origin.first = first;
         origin.stride = 0;  // all of them came from there
         origin.part = 0;
         origins.push_back(origin);
       }
-      if (emitter.rows_ > first && !batch.reordered.empty()) {
+      if (rows.count > first && !batch.reordered.empty()) {
         reordered.push_back(batch.ReorderedOf(row));
         reordered.back().first = first;
         reordered.back().stride = 0;
       }
     }
-    if (status.ok()) emitter.EndRow();
+    if (status.ok()) rows.EndRow();
     Batch out;
-    out.rows = emitter.rows_;
+    out.rows = rows.count;
     out.spec = outputs;
     out.origins = std::move(origins);
     out.reordered = std::move(reordered);
@@ -110,7 +124,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
     }
     AllocateFixedColumns(&out);
     for (size_t c = 0; c < outputs->size(); ++c) {
-      const VariableColumn* pieces[] = {&emitter.columns_[c]};
+      const VariableColumn* pieces[] = {&rows.columns[c]};
       if (!(*outputs)[c].ragged) {
         FillElements(pieces, out.columns[c].data);
         continue;
@@ -125,7 +139,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
       FillElements(pieces, out.columns[c].data);
       out.memory.push_back(std::move(buffer));
     }
-    out.memory.push_back(std::move(emitter.kept_));
+    out.memory.push_back(std::move(rows.kept));
     // Views of bytes may point into what came in.
     out.memory.insert(out.memory.end(), batch.memory.begin(), batch.memory.end());
     batch = std::move(out);

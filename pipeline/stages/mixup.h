@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "pipeline/data/batch.h"
-#include "pipeline/data/random.h"
 #include "pipeline/stages/parallel_stage.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 

@@ -8,18 +8,9 @@
 
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
+#include "shardfeed/dataset.h"
 
 namespace shardfeed {
-
-struct PackOptions {
-  int64_t length = 0;  // of a packed row
-  // Packed rows that are open at a time: a sequence goes into the first that has room (first fit).
-  // Where none has, the oldest is delivered.
-  size_t open = 16;
-  int64_t pad = 0;
-  // false: a sequence longer than a row is an error; true: what does not fit is cut off.
-  bool truncate = false;
-};
 
 // Of a ragged column of int64 or int32: rows of the columns NAME [length], NAME_segment_ids (int32:
 // 1, 2 ... for the sequences in a row, 0 where it is padding) and NAME_positions (int32: in the

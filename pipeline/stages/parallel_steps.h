@@ -17,10 +17,7 @@
 
 namespace shardfeed {
 
-// Work on a whole batch, which it may change or replace; or on some rows, where rows are the
-// elements. May throw.
-using BatchFn = std::function<absl::Status(Batch&)>;
-// For one that fails on rows: tells which row of those that came in. What it made of the rows
+// For a BatchFn that fails on rows: tells which row of those that came in. What it made of the rows
 // before is left in the batch, and delivered.
 void SetFailedRow(size_t row, absl::Status* status);
 

@@ -7,6 +7,7 @@
 #include "fmt/ranges.h"
 #include "io/bounded_json.h"
 #include "nlohmann/json.hpp"
+#include "pipeline/data/batch_builder.h"
 
 namespace shardfeed {
 namespace {

@@ -17,9 +17,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
 #include "pipeline/stages/stage.h"
 #include "reader/leftover.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/iterator.h"
 
 namespace shardfeed {
 
@@ -87,14 +88,6 @@ struct PipelineState {
 
 // "rank 0 of 2, rank 1 of 4"
 std::string RanksText(const StateWords& ranks);
-
-// One state, good for any number of ranks, from those that all ranks of a run saved: what they have
-// not delivered comes next. Ranks may have delivered unequal numbers of elements, though of one
-// epoch.
-//
-// InvalidArgument: no states of iterators. FailedPrecondition: not those of all ranks of one run;
-// or those of a chain with a step that holds rows back, or counts its rank's own.
-absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& states);
 
 }  // namespace shardfeed
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "pipeline/data/batch.h"
 #include "pipeline/stages/pipeline_state.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

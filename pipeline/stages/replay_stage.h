@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
 #include "pipeline/stages/stage.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "pipeline/data/batch.h"
 #include "pipeline/stages/pipeline_state.h"
-#include "pipeline/stages/trace.h"
 #include "shard/skipped_records.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/iterator.h"
 
 namespace shardfeed {
 
@@ -42,13 +42,6 @@ struct StageCounters {
   std::atomic<uint64_t> read_ahead = 0;
   bool tunable = false;  // these two may be changed by another thread
   bool reads = false;    // a reader's
-};
-
-// The two for a stage, by its name in the statistics.
-struct StageTuning {
-  std::string stage;
-  int workers = 0;
-  uint64_t read_ahead = 0;
 };
 
 // Lets in so many threads at a time: the stages of a run share the processors. Thread safe.

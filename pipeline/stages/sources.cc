@@ -15,8 +15,10 @@
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/thread.h"
+#include "pipeline/data/batch_builder.h"
 #include "pipeline/data/work_stop.h"
 #include "pipeline/rows/row_step.h"
+#include "reader/leftover.h"
 #include "reader/place.h"
 #include "reader/reader.h"
 #include "reader/unindexed_reader.h"
@@ -472,7 +474,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
   }
   if (options.epochs) *options.epochs += epoch;
   if (context->merged && context->merged->leftover.epoch >= epoch) {
-    options.leftover = context->merged->leftover;
+    options.leftover = std::make_shared<const Leftover>(context->merged->leftover);
   }
   const std::shared_ptr<StageCounters> counters =
       context->Counters(key, "read", [&](StageCounters& c) {

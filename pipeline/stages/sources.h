@@ -12,7 +12,8 @@
 #include "pipeline/stages/run_context.h"
 #include "pipeline/stages/stage.h"
 #include "reader/lazy_shard_table.h"
-#include "reader/reader_options.h"
+#include "shardfeed/functions.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 
@@ -41,8 +42,6 @@ std::unique_ptr<Stage> MakeRangeStage(int64_t start, int64_t stop, int64_t step,
 // The rows of `rows`, which is not `batched`.
 std::unique_ptr<Stage> MakeRowsStage(Batch rows, uint64_t epoch, uint32_t source);
 
-// Each call gives the next rows, none at the end. Called by one thread at a time. May throw.
-using Generator = std::function<absl::StatusOr<Batch>()>;
 // The generator is called on a thread of its own, and rows are delivered as they are there. It is
 // asked for few rows ahead of the consumer: one at first, 64 at the most. When the stage goes while
 // a call of it does not return, the thread is left behind: so the function must hold, or outlive by

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

@@ -1,33 +1,56 @@
-#include "pipeline/stages/trace.h"
-
 #include <unistd.h>
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/output_file.h"
+#include "shardfeed/iterator.h"
 
 namespace shardfeed {
 
+class Trace::Events {
+ public:
+  struct Event {
+    const std::string* name;
+    uint64_t thread;
+    uint64_t begin_ns;
+    uint64_t end_ns;
+    uint64_t count;  // rows; of a level, batches
+    bool level;
+  };
+
+  void Add(const std::string& name, Event event) {
+    constexpr size_t kMaxEvents = 1'000'000;
+    MutexLock lock(mutex_);
+    if (events_.size() == kMaxEvents) return;
+    event.name = &*names_.insert(name).first;
+    events_.push_back(event);
+  }
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::set<std::string> names_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+};
+
+Trace::Trace() : events_(std::make_unique<Events>()) {}
+Trace::~Trace() = default;
+
 void Trace::Add(const std::string& name, uint64_t begin_ns, uint64_t end_ns, uint64_t rows) {
-  Add(name, {nullptr, static_cast<uint64_t>(::gettid()), begin_ns, end_ns, rows, false});
+  events_->Add(name, {nullptr, static_cast<uint64_t>(::gettid()), begin_ns, end_ns, rows, false});
 }
 
 void Trace::AddLevel(const std::string& name, uint64_t at_ns, uint64_t batches) {
-  Add(name, {nullptr, 0, at_ns, at_ns, batches, true});
+  events_->Add(name, {nullptr, 0, at_ns, at_ns, batches, true});
 }
 
-void Trace::Add(const std::string& name, Event event) {
-  constexpr size_t kMaxEvents = 1'000'000;
-  MutexLock lock(mutex_);
-  if (events_.size() == kMaxEvents) return;
-  event.name = &*names_.insert(name).first;
-  events_.push_back(event);
-}
+absl::Status Trace::Write(const std::string& path) const { return events_->Write(path); }
 
-absl::Status Trace::Write(const std::string& path) const {
+absl::Status Trace::Events::Write(const std::string& path) const {
   absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
   MutexLock lock(mutex_);

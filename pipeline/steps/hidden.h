@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/data/batch.h"
 #include "pipeline/stages/stage.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

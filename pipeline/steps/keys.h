@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 

@@ -3,9 +3,9 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/mixing.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/hidden.h"
 #include "pipeline/steps/keys.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 namespace {

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "fmt/format.h"
-#include "pipeline/data/random.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/reordered_rows.h"
 #include "reader/order.h"
+#include "shardfeed/functions.h"
 
 namespace shardfeed {
 namespace {

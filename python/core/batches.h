@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nanobind/nanobind.h"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed::python {
 

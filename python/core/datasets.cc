@@ -23,8 +23,9 @@
 #include "python/core/gil.h"
 #include "python/core/images.h"
 #include "python/core/iterator.h"
-#include "reader/random_access.h"
+#include "reader/shard_table.h"
 #include "shard/spec.h"
+#include "shardfeed/index.h"
 
 namespace shardfeed::python {
 namespace {

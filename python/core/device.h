@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cuda/device_iterator.h"
+#include "cuda/device.h"
 #include "nanobind/nanobind.h"
+#include "shardfeed/cuda.h"
 
 namespace shardfeed::python {
 

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "nanobind/stl/vector.h"
+#include "pipeline/data/batch_builder.h"
 #include "python/core/batches.h"
 #include "python/core/errors.h"
 #include "python/core/shared_object.h"

@@ -15,7 +15,7 @@
 #include "python/core/errors.h"
 #include "python/core/gil.h"
 #include "shard/writer.h"
-#include "tfrecord/example_builder.h"
+#include "shardfeed/examples.h"
 
 namespace shardfeed::python {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <map>
 
-#include "reader/random_access.h"
-#include "shard/verify.h"
+#include "shard/manifest.h"
+#include "shardfeed/index.h"
+#include "shardfeed/verify.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example.pb.h"
 

@@ -6,9 +6,9 @@
 #include "decode/images/jpeg/seekable_jpeg.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "shardfeed/examples.h"
 #include "tests/decode/jpeg_images.h"
 #include "tfrecord/example.pb.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

@@ -15,8 +15,8 @@
 #include "convert/items/source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "shardfeed/examples.h"
 #include "tfrecord/example.pb.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 

@@ -1,5 +1,3 @@
-#include "cuda/device_iterator.h"
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -8,9 +6,11 @@
 #include <set>
 #include <thread>
 
+#include "cuda/device.h"
 #include "decode/features/float16.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "shardfeed/cuda.h"
 #include "tests/cuda/cuda_fixture.h"
 
 namespace shardfeed::testing {

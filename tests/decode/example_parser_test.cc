@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "decode/features/float16.h"
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

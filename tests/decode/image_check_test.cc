@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "shardfeed/examples.h"
 #include "tests/decode/jpeg_images.h"
-#include "tfrecord/example_builder.h"
 
 // GDAL, which OpenCV asks about bytes that are no image it knows, takes two of its locks in
 // either order.

@@ -2,8 +2,8 @@
 #include <new>
 
 #include "decode/features/example_parser.h"
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 
 namespace {
 

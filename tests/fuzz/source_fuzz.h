@@ -6,8 +6,8 @@
 #include <string>
 
 #include "convert/items/source.h"
+#include "shardfeed/examples.h"
 #include "tests/fuzz/fuzz.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed::testing {
 

@@ -14,10 +14,10 @@
 #include "gtest/gtest.h"
 #include "io/engine_choice.h"
 #include "pipeline/dataset.h"
+#include "shardfeed/examples.h"
 #include "tests/pipeline/dataset_chains.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

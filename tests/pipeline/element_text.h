@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nlohmann/json.hpp"
-#include "pipeline/data/batch.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed::testing {
 

@@ -65,7 +65,7 @@ TEST(LeftoverTest, ReadersShareOutWhatIsLeftAndThenTheRest) {
           options.rank = rank;
           options.world = world;
           options.epochs = 3;
-          options.leftover = OfThreeRanks();
+          options.leftover = std::make_shared<const Leftover>(OfThreeRanks());
           const auto opened = Reader::Open(table, options);
           ASSERT_OK(opened);
           const std::unique_ptr<Reader>& reader = *opened;

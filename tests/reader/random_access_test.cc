@@ -1,11 +1,11 @@
-#include "reader/random_access.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "reader/shard_table.h"
+#include "shardfeed/index.h"
 #include "tests/reader/dataset_fixture.h"
 #include "tests/testing/files.h"
 

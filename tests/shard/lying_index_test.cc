@@ -4,15 +4,15 @@
 #include <random>
 
 #include "gtest/gtest.h"
-#include "reader/random_access.h"
 #include "shard/index.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
 #include "shard/reshard.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
-#include "shard/verify.h"
 #include "shard/writer.h"
+#include "shardfeed/index.h"
+#include "shardfeed/verify.h"
 #include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
 #include "tests/testing/index_lies.h"

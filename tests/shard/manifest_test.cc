@@ -4,9 +4,9 @@
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
 #include "shard/spec.h"
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

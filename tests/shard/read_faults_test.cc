@@ -12,10 +12,10 @@
 #include "reader/shard_table.h"
 #include "shard/index_build.h"
 #include "shard/manifest.h"
-#include "shard/verify.h"
 #include "shard/writer.h"
+#include "shardfeed/examples.h"
+#include "shardfeed/verify.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 
 namespace {
 

@@ -5,10 +5,10 @@
 
 #include "fmt/format.h"
 #include "shard/shard_reader.h"
-#include "shard/verify.h"
 #include "shard/writer.h"
+#include "shardfeed/examples.h"
+#include "shardfeed/verify.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

@@ -1,8 +1,8 @@
 #include "shard/schema.h"
 
 #include "nlohmann/json.hpp"
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 
 namespace shardfeed {
 namespace {

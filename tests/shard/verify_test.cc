@@ -1,10 +1,10 @@
-#include "shard/verify.h"
+#include "shardfeed/verify.h"
 
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
 #include "shard/writer.h"
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
-#include "tfrecord/example_builder.h"
 #include "tfrecord/framing.h"
 
 namespace shardfeed {

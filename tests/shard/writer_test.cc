@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "io/remedy.h"
-#include "reader/random_access.h"
 #include "reader/scan.h"
 #include "shard/index.h"
-#include "shard/verify.h"
+#include "shardfeed/index.h"
+#include "shardfeed/verify.h"
 #include "tests/testing/files.h"
 
 namespace shardfeed {

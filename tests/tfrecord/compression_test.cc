@@ -1,11 +1,10 @@
-#include "tfrecord/compression.h"
-
 #include <snappy.h>
 
 #include <random>
 #include <set>
 #include <utility>
 
+#include "shardfeed/options.h"
 #include "tests/testing/deflate.h"
 #include "tests/testing/files.h"
 #include "tfrecord/decompress.h"

@@ -3,9 +3,9 @@
 
 #include <random>
 
+#include "shardfeed/examples.h"
 #include "tests/testing/files.h"
 #include "tfrecord/example.pb.h"
-#include "tfrecord/example_builder.h"
 #include "tfrecord/example_reader.h"
 #include "tfrecord/example_text.h"
 

@@ -12,19 +12,9 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "shardfeed/images.h"
 
 namespace shardfeed {
-
-struct JpegDecoderOptions {
-  // More pixels than this in the whole image are an error. A progressive image takes up to 6
-  // bytes of memory for each, any other next to none.
-  uint64_t max_pixels = uint64_t{128} << 20;
-  // More scans than this are an error: each may take as long as the whole of an ordinary image.
-  int max_scans = 500;
-  // False: damage that is met is an error. True: what is damaged or missing is filled in, as
-  // libjpeg does it, and only an image of which nothing can be decoded is an error.
-  bool accept_damaged = false;
-};
 
 struct JpegCrop {
   // The image is scaled by 1/1, 1/2, 1/4 or 1/8 first, in its transform, which is cheaper than to

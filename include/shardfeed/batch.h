@@ -1,7 +1,7 @@
 // A batch in memory: named columns, each with one entry a row.
 
-#ifndef SHARDFEED_PIPELINE_DATA_BATCH_H_
-#define SHARDFEED_PIPELINE_DATA_BATCH_H_
+#ifndef SHARDFEED_BATCH_H_
+#define SHARDFEED_BATCH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +9,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "decode/features/dtype.h"
+#include "shardfeed/schema.h"
 
 namespace shardfeed {
 
@@ -161,43 +162,10 @@ constexpr DType Batch::DTypeOf() {
   if constexpr (std::is_same_v<T, std::string_view>) return DType::kBytes;
 }
 
-// Rows of batches put together in new memory. Not thread safe.
-class BatchBuilder {
- public:
-  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator = {});
-
-  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
-  // are not copied: their memory is shared.
-  void Append(const Batch& batch, size_t begin, size_t count);
-  // The same, of the batch that was appended last.
-  void AppendMore(size_t begin, size_t count) { AppendOf(batches_.size() - 1, begin, count); }
-  // For many rows of a few batches: Add gives a number to a batch, until Finish.
-  size_t Add(const Batch& batch);
-  void AppendOf(size_t batch, size_t begin, size_t count);
-  size_t rows() const { return rows_; }
-  // The rows so far, in order; the builder is empty again.
-  Batch Finish(bool batched);
-
- private:
-  struct Piece {
-    size_t batch;  // of batches_
-    size_t begin;
-    size_t count;
-  };
-  std::shared_ptr<const RowSpec> spec_;
-  HostAllocator allocator_;
-  std::vector<Batch> batches_;
-  std::vector<Piece> pieces_;
-  size_t rows_ = 0;
-};
-
-// Memory by `allocator`, as it says.
-std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator);
-
 // Memory for `columns` of fixed size with `rows` rows, each column at a multiple of 64 bytes.
 // Appends the owner to `batch->memory` and sets the columns' data; ragged columns are left alone.
 void AllocateFixedColumns(Batch* batch, const HostAllocator& allocator = {});
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_PIPELINE_DATA_BATCH_H_
+#endif  // SHARDFEED_BATCH_H_

@@ -6,8 +6,8 @@
 // TensorFlow's own copy of it. Wire format: protobuf.dev/programming-guides/encoding; messages:
 // example.proto.
 
-#ifndef SHARDFEED_TFRECORD_EXAMPLE_BUILDER_H_
-#define SHARDFEED_TFRECORD_EXAMPLE_BUILDER_H_
+#ifndef SHARDFEED_EXAMPLES_H_
+#define SHARDFEED_EXAMPLES_H_
 
 #include <cstdint>
 #include <string>
@@ -78,4 +78,4 @@ class ExampleBuilder {
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_TFRECORD_EXAMPLE_BUILDER_H_
+#endif  // SHARDFEED_EXAMPLES_H_

@@ -1,10 +1,10 @@
-// One run of a chain.
+// One run of a dataset: its options, its batches, its state and its statistics.
 
-#ifndef SHARDFEED_PIPELINE_ITERATOR_H_
-#define SHARDFEED_PIPELINE_ITERATOR_H_
+#ifndef SHARDFEED_ITERATOR_H_
+#define SHARDFEED_ITERATOR_H_
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,39 +14,64 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "pipeline/data/batch.h"
-#include "pipeline/plan/step.h"
-#include "pipeline/stages/autotune.h"
-#include "pipeline/stages/pipeline_state.h"
-#include "pipeline/stages/reordered_rows.h"
-#include "pipeline/stages/run_context.h"
-#include "pipeline/stages/stage.h"
-#include "pipeline/stages/trace.h"
+#include "shardfeed/batch.h"
 
 namespace shardfeed {
 
+struct Step;
+
+// How many threads of a stage work and how many batches it begins ahead of its consumer, by the
+// stage's name in the statistics.
+struct StageTuning {
+  std::string stage;
+  int workers = 0;
+  uint64_t read_ahead = 0;
+};
+
+// Records what each thread of a run does when, as a file for Perfetto or chrome://tracing. Keeps
+// the first million events. Thread-safe. Times are those of std::chrono::steady_clock.
+class Trace {
+ public:
+  Trace();
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // Adds what the calling thread did.
+  void Add(const std::string& name, uint64_t begin_ns, uint64_t end_ns, uint64_t rows);
+  // Adds how many batches a stage has begun, from `at_ns` on.
+  void AddLevel(const std::string& name, uint64_t at_ns, uint64_t batches);
+
+  // Writes all events in Chrome's Trace Event Format (JSON).
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  class Events;
+  const std::unique_ptr<Events> events_;
+};
+
 struct RunOptions {
-  // That work at a time on rows and batches, and at the most for each stage; 0: one for each
-  // processor that the process may use, by its affinity and control group.
+  // Maximum number of worker threads, of the run and of each stage; 0: one for each processor that
+  // the process may use, by its affinity and control group.
   int threads = 0;
-  // Of these threads, those that are used: at least one.
+  // The share of these threads that is used: at least one thread.
   double cpu_share = 1;
   // What may be held ahead of the consumer. Half is for readers that have no budget of their own,
   // the rest for batches; what comes next is always worked on. 0: a quarter of the memory that is
   // free for the process, by its control group too, but from 128 MiB to 2 GiB.
   uint64_t budget_bytes = 0;
-  // Finds how many threads of each stage work and how far it reads ahead: see StageTuner. The
-  // decisions are in the statistics.
+  // Adjusts how many threads of each stage work and how far it reads ahead while the run goes on.
+  // The decisions are in the statistics.
   bool autotune = true;
-  // Stages that have these values for good: IteratorStats::tuning of a run before.
+  // Fixed values for these stages: IteratorStats::tuning of an earlier run.
   std::vector<StageTuning> tuning;
-  // Of what parallel stages and Batch write; other steps' memory is the process's.
+  // Where batches are allocated that parallel stages and Batch write; empty: in ordinary memory.
   HostAllocator allocator;
   // false: batches come as they are ready; there is no state then.
   bool deterministic = true;
   // Delivers the first element over and over: what remains is the consumer's own time.
   bool headspace = false;
-  // Gathers what each thread does when; to be written once the run is over.
+  // Records what each thread does when; call Trace::Write once the run is over.
   std::shared_ptr<Trace> trace;
   // The first epoch, which keys orders and random numbers. A chain that repeats its input E times
   // has the epochs from epoch * E on.
@@ -90,7 +115,8 @@ struct IteratorStats {
   // What autotune changed, when, and why: "1.5 s: parse+batch: 2 -> 1 threads: the consumer does
   // not wait, and 0.3 of 2 are busy". The last hundred.
   std::vector<std::string> decisions;
-  std::string limit;  // see Verdict
+  // "the consumer", "reading", the name of a stage, "the input of STAGE", or "nothing".
+  std::string limit;
   // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
   std::string verdict;
 };
@@ -102,9 +128,9 @@ struct IteratorStats {
 // which the run must be deterministic. The parent's goes on as well.
 class Iterator {
  public:
-  // InvalidArgument: an option that makes no sense. Others as what the chain's sources say.
-  static absl::StatusOr<std::unique_ptr<Iterator>> Start(StepPtr recipe, const RunOptions& options);
   ~Iterator();
+  Iterator(const Iterator&) = delete;
+  Iterator& operator=(const Iterator&) = delete;
 
   // The next element, a batch or a row; one without rows at the end. After an error each further
   // call returns it again. Cancelled: Cancel was called.
@@ -117,10 +143,12 @@ class Iterator {
   // Waits until Next and Peek need not wait: for elements, the end or an error. False: not within
   // `most`. Nothing, and at once: the chain's last step cannot tell.
   std::optional<bool> Await(std::chrono::nanoseconds most);
-  const RowSpec& spec() const { return *recipe_->spec; }
-  bool batched() const { return recipe_->batched; }
+  // The columns of its elements.
+  const RowSpec& spec() const;
+  // Whether its elements are batches.
+  bool batched() const;
   // The epoch that the run began with, or the run whose state was loaded.
-  uint64_t epoch() const { return options_.epoch; }
+  uint64_t epoch() const;
 
   // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
   // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic. Of
@@ -135,43 +163,24 @@ class Iterator {
   IteratorStats stats() const;
 
  private:
-  Iterator(StepPtr recipe, RunOptions options);
-  absl::Status Open();
-  absl::StatusOr<std::shared_ptr<RunContext>> MakeContext() const;
-  // In a child after fork.
-  bool Forked() const;
-  void Abandon();
-  absl::Status OpenAgain();
-  // The recipe's fingerprint, as states have it.
-  absl::StatusOr<std::string> Chain() const;
-  // Counts a wait of the consumer, which is over now, for so many rows; gives the time.
-  uint64_t EndWait(uint64_t start_ns, size_t rows);
-  void NoteDelivered(const Batch& batch, size_t row);
-  // Makes `work` ask the queue, with what Next and Peek have in common.
-  absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
+  friend class Dataset;
+  class Run;
+  explicit Iterator(std::unique_ptr<Run> run);
+  // InvalidArgument: an option is out of range. Other errors are those of the dataset's sources.
+  static absl::StatusOr<std::unique_ptr<Iterator>> Start(std::shared_ptr<const Step> recipe,
+                                                         const RunOptions& options);
 
-  const StepPtr recipe_;  // whose steps are keys in context_
-  RunOptions options_;
-  std::shared_ptr<RunContext> context_;
-  std::unique_ptr<Autotuner> tuner_;
-  std::unique_ptr<ElementQueue> queue_;  // null where Load has failed, as error_ says
-  uint64_t forks_ = 0;
-  mutable std::string chain_;  // once it was asked for
-  // Where the run began, if not at the beginning of its epoch.
-  std::optional<MergedPlace> merged_;
-  bool notes_delivered_ = false;
-  // Where they are noted: what was delivered before the run or Load, and the last row since.
-  std::optional<Delivered> delivered_;
-  std::optional<LastRow> last_row_;
-  Batch repeated_;
-  absl::Status error_;
-  std::atomic<uint64_t> elements_ = 0;
-  std::atomic<uint64_t> rows_ = 0;
-  std::atomic<uint64_t> damaged_ = 0;
-  std::atomic<uint64_t> wait_ns_ = 0;
-  uint64_t start_ns_ = 0;
+  const std::unique_ptr<Run> run_;
 };
+
+// One state, good for any number of ranks, from those that all ranks of a run saved: what they have
+// not delivered comes next. Ranks may have delivered unequal numbers of elements, though of one
+// epoch.
+//
+// InvalidArgument: no states of iterators. FailedPrecondition: not those of all ranks of one run;
+// or those of a chain with a step that holds rows back, or counts its rank's own.
+absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& states);
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_PIPELINE_ITERATOR_H_
+#endif  // SHARDFEED_ITERATOR_H_

@@ -1,0 +1,215 @@
+// Batches on a GPU: a run of a dataset whose batches are copied to a device while earlier ones are
+// in use.
+//
+//   absl::StatusOr<std::unique_ptr<DeviceIterator>> it = DeviceIterator::Start(
+//       ds, {.normalize = {{"image", {.mean = {0.485f, 0.456f, 0.406f},
+//                                     .std = {0.229f, 0.224f, 0.225f}}}}});
+//   for (DeviceBatch batch; (*it)->Next(&batch, stream).ok() && !batch.empty();) {
+//     // enqueue work on `stream` that reads batch.tensors
+//   }
+
+#ifndef SHARDFEED_CUDA_H_
+#define SHARDFEED_CUDA_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shardfeed/batch.h"
+#include "shardfeed/dataset.h"
+#include "shardfeed/iterator.h"
+#include "shardfeed/schema.h"
+
+namespace shardfeed {
+
+class CudaDevice;
+class UploadRing;
+
+// The driver's handles: the same pointers as cudaStream_t and cudaEvent_t, CUstream and CUevent.
+using CuDevicePtr = uint64_t;
+using CuStream = struct CuStreamObject*;  // null: the legacy default stream
+using CuEvent = struct CuEventObject*;
+
+// Values of CuStream that stand for a stream.
+inline CuStream CuStreamLegacy() { return reinterpret_cast<CuStream>(1); }
+inline CuStream CuStreamPerThread() { return reinterpret_cast<CuStream>(2); }
+
+enum class ImageLayout {
+  kNCHW,
+  kNHWC,  // channels last
+};
+
+enum class Mixing {
+  kNone,
+  kMixup,   // each value is lambda of its own image and 1 - lambda of its partner's
+  kCutmix,  // a box of 1 - lambda of the area comes from the partner
+};
+
+// What becomes of a column of uint8 images [height, width, channels], of up to four channels:
+//
+//   (x / 255 - mean[c]) / std[c]
+//
+// Random choices depend on the seed and the rows' places in the epoch alone: they are the same
+// after a resume and, but for mixing, for any batch size.
+struct Normalize {
+  DType dtype = DType::kFloat16;  // or kBFloat16, kFloat32
+  ImageLayout layout = ImageLayout::kNCHW;
+  // One for each channel, or one for all; empty: 0, and 1.
+  std::vector<float> mean;
+  std::vector<float> std;
+  // The share of rows that are mirrored left to right, in [0, 1].
+  double flip = 0;
+  // Row i is mixed with row i - 1, the first with the last, by one lambda a batch, from
+  // Beta(mix_alpha, mix_alpha). DeviceTensor::lambda tells it, so that labels can be mixed, too.
+  Mixing mixing = Mixing::kNone;
+  double mix_alpha = 1;  // above 0
+  uint64_t seed = 0;
+};
+
+// A column on the device, in C order.
+struct DeviceTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  // [rows, ...]. Ragged: [elements of all rows, ...].
+  std::vector<int64_t> shape;
+  CuDevicePtr data = 0;
+  // Ragged: int64 [rows + 1] on the device; row r is the elements [splits[r], splits[r + 1]), and
+  // splits[0] is 0. Else 0.
+  CuDevicePtr splits = 0;
+  // By Normalize's mixing: the share of a row's own image.
+  float lambda = 1;
+};
+
+// A batch whose columns are on a device. Copies share its memory, which lives until the last of
+// them is gone; it may then be written to once the work is done that the streams had got by that
+// time. One object is used by one thread at a time; different ones by any.
+class DeviceBatch {
+ public:
+  size_t rows = 0;
+  size_t padded = 0;  // as Batch::padded
+  std::vector<DeviceTensor> tensors;
+  // The columns of bytes, which stay here, and where the rows came from. While it has columns, it
+  // keeps the memory of the whole batch.
+  Batch host;
+
+  bool empty() const { return rows == 0; }
+  // Null when empty.
+  const std::shared_ptr<const CudaDevice>& device() const { return device_; }
+  // The stream that it was asked for on. Work enqueued there finds the values in place.
+  CuStream stream() const { return stream_; }
+  // The values are in place when it has passed. Lives as long as the batch.
+  CuEvent ready() const { return ready_; }
+  // Keeps the memory, for tensors that are handed on.
+  std::shared_ptr<const void> owner() const { return lease_; }
+
+  // For work on a further stream, before it is enqueued there: the stream waits until the values
+  // are in place, and the memory is not written to before what the stream has got by the time when
+  // the batch's last copy goes. Does not block. InvalidArgument: the stream is of another device's
+  // context. A stream must live as long as the batch; CuStreamPerThread stands for the calling
+  // thread's.
+  absl::Status Use(CuStream stream) const;
+
+ private:
+  friend class UploadRing;
+  struct Lease;
+
+  std::shared_ptr<const CudaDevice> device_;
+  CuStream stream_ = nullptr;
+  CuEvent ready_ = nullptr;
+  std::shared_ptr<Lease> lease_;
+};
+
+// Page-locked memory of the host.
+struct PinnedPoolStats {
+  uint64_t bytes = 0;       // pinned, in use or idle
+  uint64_t idle_bytes = 0;  // of these
+  // Blocks that were asked for and given from ordinary memory: the limit was reached, or the system
+  // refused to pin more.
+  uint64_t refused = 0;
+};
+
+struct DeviceOptions {
+  // As the driver counts: CUDA_VISIBLE_DEVICES and MIG are respected.
+  int device = 0;
+  // Buffers on the device. One is filled while another is in use; each batch that the consumer
+  // keeps beyond that takes one more.
+  int depth = 2;
+  // Pinned memory for batches, at the most; 0: RunOptions::budget_bytes, of which a quarter is for
+  // batches on their way to the device. What does not fit is copied once more.
+  uint64_t pinned_bytes = 0;
+  // Columns of images that become floating point on the device, by name.
+  std::map<std::string, Normalize> normalize;
+};
+
+struct DeviceStats {
+  double seconds = 0;  // since the first Next
+  uint64_t batches = 0;
+  uint64_t rows = 0;
+  uint64_t bytes = 0;           // that crossed the bus
+  uint64_t staged_bytes = 0;    // of these, from memory that was not pinned
+  double bytes_per_second = 0;  // of the copies, while they ran
+  // Of the time that copies and kernels took on the device, the share in which the consumer's
+  // stream had no need to wait for them: it was at work, or the pipeline was late.
+  double hidden = 1;
+  double exposed_seconds = 0;        // the rest
+  double wait_seconds = 0;           // of Next, on the host
+  double pipeline_wait_seconds = 0;  // of these, because the pipeline was late
+  // All buffers were filled or in use: the consumer, or the bus, is slower than the pipeline.
+  double ring_full_seconds = 0;
+  uint64_t buffers = 0;
+  uint64_t device_bytes = 0;
+  PinnedPoolStats pinned;
+  IteratorStats pipeline;
+  // What limits, and what to do.
+  std::string verdict;
+};
+
+// One thread at a time calls Next, StateDict and LoadStateDict; Cancel and stats may be called from
+// any. May be destroyed at any time, batches that are out stay valid.
+class DeviceIterator {
+ public:
+  // Begins to work with the first Next. InvalidArgument: the dataset's elements are rows, an option
+  // cannot be. Unavailable: there is no GPU; the message tells what was looked for.
+  static absl::StatusOr<std::unique_ptr<DeviceIterator>> Start(const Dataset& dataset,
+                                                               DeviceOptions options = {},
+                                                               RunOptions run = {});
+  ~DeviceIterator();
+  DeviceIterator(const DeviceIterator&) = delete;
+  DeviceIterator& operator=(const DeviceIterator&) = delete;
+
+  // The next batch; one without rows at the end. What `out` had is let go of first. Work that is
+  // enqueued on `stream` afterwards finds the values: `stream` waits for them, this thread waits
+  // only until the copy is enqueued. After an error each further call returns it again.
+  absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
+  // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
+  // For those who look at something else while they wait. One thread at a time, as Next.
+  bool Await(std::chrono::milliseconds most);
+  // Of the tensors. Columns of bytes are not among them: see DeviceBatch::host.
+  const RowSpec& spec() const;
+  const std::shared_ptr<const CudaDevice>& device() const;
+
+  // Where the iterator stands, in batches delivered; a state of Iterator's, which it may also go on
+  // from, and the other way round.
+  absl::StatusOr<std::string> StateDict() const;
+  // Goes to a saved place. As Iterator::LoadStateDict.
+  absl::Status LoadStateDict(std::string_view state);
+
+  void Cancel();
+  DeviceStats stats() const;
+
+ private:
+  class Run;
+  explicit DeviceIterator(std::unique_ptr<Run> run);
+
+  const std::unique_ptr<Run> run_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_CUDA_H_

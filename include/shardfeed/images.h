@@ -1,0 +1,246 @@
+// Options for decoding images, and random augmentations.
+//
+// The augmentations are named and defined as in torchvision.transforms.v2; docs/augment.md lists
+// them in a table.
+//
+//   ds.DecodeImage("image/encoded", {.image = {.width = 224, .height = 224}})
+//       .Augment("image", {augment::RandomHorizontalFlip{},
+//                          augment::RandAugment{.magnitude = 7},
+//                          augment::RandomErasing{.p = 0.25}},
+//                /*seed=*/1)
+//
+// All types are plain values. Dataset checks them: a step whose options are out of range makes a
+// dataset whose status() is InvalidArgument and names the option.
+
+#ifndef SHARDFEED_IMAGES_H_
+#define SHARDFEED_IMAGES_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shardfeed/schema.h"
+
+namespace shardfeed {
+
+// The filter of a resize.
+enum class Interpolation {
+  kNearest,   // the pixel under the middle of the output pixel
+  kBilinear,  // a triangle, one pixel to each side
+  kBicubic,   // Keys' cubic, two pixels to each side: a = -0.5 antialiased (Pillow), else -0.75
+              // (OpenCV)
+  kArea,      // the mean of what the output pixel covers (OpenCV's INTER_AREA when shrinking)
+};
+
+// The order of an image's values in memory.
+enum class PixelLayout {
+  kHwc,  // height, width, channels: the channels of a pixel beside each other
+  kChw,  // a plane for each channel
+};
+
+// Limits of the JPEG decoder.
+struct JpegDecoderOptions {
+  // More pixels than this in the whole image are an error. A progressive image takes up to 6
+  // bytes of memory for each, any other next to none.
+  uint64_t max_pixels = uint64_t{128} << 20;
+  // More scans than this are an error: each may take as long as the whole of an ordinary image.
+  int max_scans = 500;
+  // False: damage that is met is an error. True: what is damaged or missing is filled in, as
+  // libjpeg does it, and only an image of which nothing can be decoded is an error.
+  bool accept_damaged = false;
+};
+
+// The pixels that an image becomes.
+struct ImageOptions {
+  // Of the result, in pixels.
+  uint32_t width = 224;
+  uint32_t height = 224;
+  int channels = 3;  // 3: RGB, 1: grey
+  Interpolation interpolation = Interpolation::kBilinear;
+  bool antialias = true;
+  PixelLayout layout = PixelLayout::kHwc;
+  // kUInt8, or kFloat16, kBFloat16 and kFloat32 with values (level / 255 - mean) / std.
+  DType dtype = DType::kUInt8;
+  // One for each channel; empty: 0 and 1.
+  std::vector<float> mean;
+  std::vector<float> std;
+  // Whether images whose Exif data says how the camera was held are turned upright.
+  bool orient = false;
+  // Limits, of which max_pixels holds for all formats, and whether damaged JPEGs are accepted.
+  JpegDecoderOptions jpeg;
+};
+
+// Which part of the image is taken.
+enum class CropKind {
+  kNone,    // the whole image, squeezed into the size
+  kCenter,  // the middle, of the result's shape
+  kRandom,  // see RandomResizedCrop
+};
+
+// What to do with an image that cannot be decoded.
+enum class OnDamage {
+  kFail,     // the run ends with an error that names the record
+  kReplace,  // another row of the same batch stands in its place, with all its columns
+  kZero,     // its pixels are 0 (float: the value 0)
+  kAccept,   // of a damaged JPEG what can be decoded is taken, the rest is grey; else as kFail
+};
+
+struct DecodeImageOptions {
+  ImageOptions image;
+  CropKind crop = CropKind::kNone;
+  // kCenter: how much of the largest part of that shape. 0.875 is 224 of 256.
+  double center_fraction = 0.875;
+  // kRandom: parts of the image's area, and widths over heights.
+  double scale[2] = {0.08, 1};
+  double ratio[2] = {3.0 / 4, 4.0 / 3};
+  // How likely left and right change places.
+  double flip = 0;
+  OnDamage on_damage = OnDamage::kFail;
+  uint64_t seed = 0;  // of the crop and of the flip
+  // Of the column of pixels. Empty: that of the encoded images, without "/encoded" at its end.
+  std::string output;
+};
+
+namespace augment {
+
+// Where a pixel comes from between pixels.
+enum class Sampling { kNearest, kBilinear };
+enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
+
+// Numbers are drawn evenly from [min, max].
+struct Range {
+  double min = 0;
+  double max = 0;
+};
+
+// A value for all channels, or one for each, 0 to 255.
+using Fill = std::vector<double>;
+
+// Brightness, contrast, saturation and hue, in random order. A `brightness` of torchvision that is
+// a number b is the range {max(0, 1 - b), 1 + b} here, a `hue` h is {-h, h}. What is left as it is,
+// is not changed.
+struct ColorJitter {
+  Range brightness = {1, 1};  // factors, not negative
+  Range contrast = {1, 1};
+  Range saturation = {1, 1};
+  Range hue = {0, 0};  // within [-0.5, 0.5]
+};
+struct RandomGrayscale {
+  double p = 0.1;
+};
+struct GaussianBlur {
+  std::array<int, 2> kernel_size = {3, 3};  // width, height in pixels, odd
+  Range sigma = {0.1, 2};                   // in pixels
+};
+// A rectangle of `scale` times the image's area and a ratio of height to width within `ratio`,
+// whose logarithm is drawn evenly.
+struct RandomErasing {
+  double p = 0.5;
+  Range scale = {0.02, 0.33};
+  Range ratio = {0.3, 3.3};
+  Fill value = {0};
+  // Each value is drawn by itself from 0 to 255. (torchvision's are normal, for images that are
+  // normalised before.)
+  bool random_value = false;
+};
+struct RandomHorizontalFlip {
+  double p = 0.5;
+};
+struct RandomVerticalFlip {
+  double p = 0.5;
+};
+// The image becomes larger.
+struct Pad {
+  std::array<int, 4> padding = {0, 0, 0, 0};  // left, top, right, bottom, in pixels
+  Fill fill = {0};
+  PaddingMode padding_mode = PaddingMode::kConstant;
+};
+struct RandomRotation {
+  Range degrees;  // counter-clockwise
+  Sampling interpolation = Sampling::kNearest;
+  std::optional<std::array<double, 2>> center;  // x, y; none: the middle
+  Fill fill = {0};                              // empty: torchvision's None
+};
+struct RandomAffine {
+  Range degrees;                             // clockwise
+  std::array<double, 2> translate = {0, 0};  // at most, of the width and of the height
+  Range scale = {1, 1};
+  std::array<Range, 2> shear = {};  // degrees along x and along y
+  Sampling interpolation = Sampling::kNearest;
+  Fill fill = {0};
+  std::optional<std::array<double, 2>> center;
+};
+struct RandomPerspective {
+  double distortion_scale = 0.5;  // 0 to 1
+  double p = 0.5;
+  Sampling interpolation = Sampling::kBilinear;
+  Fill fill = {0};
+};
+struct RandomInvert {
+  double p = 0.5;
+};
+struct RandomPosterize {
+  int bits = 4;
+  double p = 0.5;
+};
+struct RandomSolarize {
+  double threshold = 128;
+  double p = 0.5;
+};
+struct RandomAutocontrast {
+  double p = 0.5;
+};
+struct RandomEqualize {
+  double p = 0.5;
+};
+struct RandomAdjustSharpness {
+  double sharpness_factor = 2;
+  double p = 0.5;
+};
+// `num_ops` of 14 operations, each drawn anew, at `magnitude` of `num_magnitude_bins` (from 0).
+struct RandAugment {
+  int num_ops = 2;
+  int magnitude = 9;
+  int num_magnitude_bins = 31;
+  Sampling interpolation = Sampling::kNearest;
+  Fill fill;
+};
+// One of 14 operations, its magnitude drawn too.
+struct TrivialAugmentWide {
+  int num_magnitude_bins = 31;
+  Sampling interpolation = Sampling::kNearest;
+  Fill fill;
+};
+
+struct Augmentation;
+// All of `transforms`, or none.
+struct RandomApply {
+  std::vector<Augmentation> transforms;
+  double p = 0.5;
+};
+
+struct Augmentation
+    : std::variant<ColorJitter, RandomGrayscale, GaussianBlur, RandomErasing, RandomHorizontalFlip,
+                   RandomVerticalFlip, Pad, RandomRotation, RandomAffine, RandomPerspective,
+                   RandomInvert, RandomPosterize, RandomSolarize, RandomAutocontrast,
+                   RandomEqualize, RandomAdjustSharpness, RandAugment, TrivialAugmentWide,
+                   RandomApply> {
+  using variant::variant;
+  // Out of line: as the type contains itself, compilers would take them far into their callers.
+  Augmentation(const Augmentation&);
+  Augmentation(Augmentation&&) noexcept;
+  Augmentation& operator=(const Augmentation&);
+  Augmentation& operator=(Augmentation&&) noexcept;
+  ~Augmentation();
+};
+
+}  // namespace augment
+
+using augment::Augmentation;
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_IMAGES_H_

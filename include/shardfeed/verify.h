@@ -1,0 +1,162 @@
+// Checks every byte of a dataset and reports where it is wrong; and repairs it: writes what is left
+// of a damaged dataset as a new one. docs/repair.md has the rules.
+//
+// All functions are thread-safe and use threads of their own.
+
+#ifndef SHARDFEED_VERIFY_H_
+#define SHARDFEED_VERIFY_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "shardfeed/options.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed {
+
+class Schema;
+
+// How deep to look; each level includes the ones before it.
+enum class VerifyLevel {
+  kHeaders,   // lengths and their CRCs, and that nothing is cut; raw payloads are not read
+  kPayload,   // the payloads' CRCs, compressed data and its trailers
+  kExamples,  // every record is a tf.train.Example or SequenceExample
+  kImages,    // what VerifyOptions::check_images says of each record
+};
+
+struct Defect {
+  std::string shard;  // path; of the manifest or index for defects of those
+  // "length CRC", "payload CRC", "cut header", "cut payload", "cut footer" (FrameDefectName);
+  // "compressed data", "not an Example", "image", "not a TFRecord", "unreadable";
+  // "index", "manifest".
+  std::string kind;
+  uint64_t record = 0;  // number in the shard
+  uint64_t offset = 0;  // byte in the shard, or in its decompressed content
+  std::string detail;   // one line for a person; names the file
+};
+
+struct ShardReport {
+  std::string shard;
+  bool was_read = true;  // false: what kept it from being read is the only defect
+  Compression compression = Compression::kNone;
+  uint64_t bytes = 0;                        // of the file
+  uint64_t records = 0;                      // sound ones
+  uint64_t skipped_bytes = 0;                // of the stream, in no sound record
+  std::optional<uint64_t> records_lost = 0;  // nullopt: unknown
+  std::optional<uint32_t> records_digest;    // of a shard whose data has no defects
+  uint64_t num_defects = 0;
+  std::vector<Defect> defects;  // the first VerifyOptions::max_defects
+  // Internal: the schema of the records, from level kExamples on; null in a VerifyReport.
+  std::shared_ptr<const Schema> schema;
+};
+
+struct VerifyOptions {
+  VerifyLevel level = VerifyLevel::kPayload;
+  int threads = 0;
+  // Of level kImages: appends a text for each broken image of a record. Called from several
+  // threads.
+  std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
+  size_t max_defects = 100;  // kept per shard; all are counted
+  std::stop_token stop;
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // for progress
+};
+
+// Reads one shard to its end, past all damage, as Repair does. An index beside the shard is
+// compared with what was found.
+//
+// Damage is in the report; an error is only what kept the shard from being read (and Cancelled).
+absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options);
+
+struct VerifyReport {
+  std::vector<ShardReport> shards;  // in the order of the set
+  // Defects of the manifest: counts, sizes and digests that are not those of the shards and, from
+  // level kExamples on, features that are not those of the records. Kind "unreadable" where it
+  // could not be read.
+  std::vector<Defect> manifest_defects;
+  bool has_manifest = false;
+
+  uint64_t num_defects() const;
+  uint64_t num_records() const;
+  uint64_t num_bytes() const;
+};
+
+// All shards in parallel, then the manifest if the set has one. A shard that cannot be read is a
+// defect of kind "unreadable", and so is an index; the others are read all the same. The schemas of
+// the shards are merged and not kept. Aborted: the dataset was replaced meanwhile.
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options);
+
+// One damaged place, and what is lost there. Places that follow each other without a sound record
+// between them are one where the framing does not tell them apart.
+struct DamagedPlace {
+  // As Defect::kind.
+  std::string kind;
+  std::string detail;  // one line for a person; names the file
+  // Number in the shard of the first record that is lost; of the record itself where a damaged
+  // length was mended and nothing is lost.
+  uint64_t record = 0;
+  bool record_exact = true;         // false: records may have been lost before, uncounted
+  std::optional<uint64_t> records;  // how many are lost; nullopt: unknown
+  uint64_t offset = 0;              // in the (decompressed) stream, as far as it is known
+  uint64_t bytes = 0;               // of the stream that were read and belong to no sound record
+  uint64_t file_begin = 0;          // in the file, half open
+  uint64_t file_end = 0;
+};
+
+// What was found in one shard.
+struct ShardAccount {
+  std::string shard;  // path
+  bool missing = false;
+  uint64_t bytes = 0;    // of the file
+  uint64_t records = 0;  // kept
+  // Lost; nullopt where that cannot be known.
+  std::optional<uint64_t> records_lost = 0;
+  uint64_t bytes_skipped = 0;
+  bool numbers_exact = true;  // of the lost records
+  std::vector<DamagedPlace> damage;
+};
+
+struct RepairAccount {
+  std::vector<ShardAccount> shards;
+  uint64_t records() const;
+  std::optional<uint64_t> records_lost() const;
+  // Damage of any kind, be it that nothing was lost by it.
+  uint64_t num_damaged_places() const;
+};
+
+struct RepairOptions {
+  bool dry_run = false;  // only tells what a repair would do
+  int threads = 0;
+  bool overwrite = false;
+  bool sync = true;
+  int compression_level = 6;
+  std::stop_token stop;
+  std::map<std::string, std::string> made_by;     // for the manifest
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // of the input; for progress
+};
+
+// The shards that `spec` names, those that are missing included, where the name says how many there
+// are (stem@N) or the manifest does.
+absl::StatusOr<ShardSet> ResolveForRepair(const std::string& spec);
+
+// Reads all shards past damage and writes what is sound to `output`, records of shard i to shard i,
+// in their order, with indexes and a manifest. Never touches the input. The compression stays; an
+// output without a count gets as many shards as the input has.
+//
+// InvalidArgument: the output is the input, has another number of shards, or the input is
+// compressed by SNAPPY. Other errors: those of RecordWriter and of reading.
+absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
+                                     const RepairOptions& options);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_VERIFY_H_

@@ -1,0 +1,90 @@
+// Writes a sharded dataset: shards, their indexes and the manifest.
+//
+//   absl::StatusOr<std::unique_ptr<RecordWriter>> writer = RecordWriter::Create("out/train@64");
+//   if (!writer.ok()) return writer.status();
+//   for (const std::string& record : records) {
+//     if (absl::Status status = (*writer)->Write(record); !status.ok()) return status;
+//   }
+//   return (*writer)->Finish().status();
+
+#ifndef SHARDFEED_WRITER_H_
+#define SHARDFEED_WRITER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shardfeed/options.h"
+
+namespace shardfeed {
+
+class DatasetWriter;
+
+// How records are encoded.
+struct EncodeOptions {
+  Compression compression = Compression::kNone;  // not kSnappy
+  // 1 (fast) to 9 (small); 6 gives the size that TensorFlow's writer gives.
+  int compression_level = 6;
+  // Frames per GZIP member or ZLIB segment: where a reader can start. At least one record.
+  size_t member_bytes = 256 << 10;
+};
+
+struct WriterOptions {
+  EncodeOptions encode;
+  int threads = 0;         // 0: one per processor
+  bool overwrite = false;  // replace a dataset of the same name
+  // false: the data may be lost when the machine stops soon after Finish. A dataset is never
+  // visible in part.
+  bool sync = true;
+  // What the manifest tells about how the dataset was made, as text.
+  std::map<std::string, std::string> made_by;
+};
+
+// What was written.
+struct WriteSummary {
+  uint64_t records = 0;
+  uint64_t bytes = 0;  // of all shards
+};
+
+// Writes all shards at once, on threads of its own. The files depend on the records and their order
+// alone, never on the number of threads.
+//
+// The dataset is written to a staging folder and committed by Finish: at every moment its name
+// means either the old dataset or the new one, whole. A writer that is destroyed before Finish
+// removes what it wrote; what a killed process left is removed by the next writer of the same name.
+//
+// Not thread-safe.
+class RecordWriter {
+ public:
+  // `spec` is stem@N or stem@N.suffix, with a folder in front or not (docs/specs.md).
+  //
+  // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
+  // FailedPrecondition: another process is writing it. InvalidArgument: a wrong spec or option.
+  static absl::StatusOr<std::unique_ptr<RecordWriter>> Create(const std::string& spec,
+                                                              const WriterOptions& options = {});
+  ~RecordWriter();
+  RecordWriter(const RecordWriter&) = delete;
+  RecordWriter& operator=(const RecordWriter&) = delete;
+
+  // Appends the record to the next shard in turn: record i goes to shard i mod N. The bytes are
+  // copied. An error may be that of an earlier record; after one, all calls fail.
+  absl::Status Write(std::string_view record);
+
+  // Completes the dataset and makes it visible. Called once, last.
+  absl::StatusOr<WriteSummary> Finish();
+
+ private:
+  RecordWriter(std::unique_ptr<DatasetWriter> writer, std::map<std::string, std::string> made_by);
+
+  const std::unique_ptr<DatasetWriter> writer_;
+  const std::map<std::string, std::string> made_by_;
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_WRITER_H_

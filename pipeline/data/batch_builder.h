@@ -1,0 +1,53 @@
+// Rows of batches put together in new memory.
+
+#ifndef SHARDFEED_PIPELINE_DATA_BATCH_BUILDER_H_
+#define SHARDFEED_PIPELINE_DATA_BATCH_BUILDER_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "pipeline/data/batch_builder.h"
+#include "shardfeed/batch.h"
+
+namespace shardfeed {
+
+// Columns start at multiples of 64 bytes: `n` rounded up to one.
+constexpr size_t AlignedColumnBytes(size_t n) { return (n + 63) / 64 * 64; }
+
+// Puts rows of batches together in new memory. Not thread-safe.
+class BatchBuilder {
+ public:
+  explicit BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator = {});
+
+  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
+  // are not copied: their memory is shared.
+  void Append(const Batch& batch, size_t begin, size_t count);
+  // The same, of the batch that was appended last.
+  void AppendMore(size_t begin, size_t count) { AppendOf(batches_.size() - 1, begin, count); }
+  // For many rows of a few batches: Add gives a number to a batch, until Finish.
+  size_t Add(const Batch& batch);
+  void AppendOf(size_t batch, size_t begin, size_t count);
+  size_t rows() const { return rows_; }
+  // The rows so far, in order; the builder is empty again.
+  Batch Finish(bool batched);
+
+ private:
+  struct Piece {
+    size_t batch;  // of batches_
+    size_t begin;
+    size_t count;
+  };
+  std::shared_ptr<const RowSpec> spec_;
+  HostAllocator allocator_;
+  std::vector<Batch> batches_;
+  std::vector<Piece> pieces_;
+  size_t rows_ = 0;
+};
+
+// Memory by `allocator`, as it says.
+std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_PIPELINE_DATA_BATCH_BUILDER_H_
