@@ -122,12 +122,9 @@ def python_reference():
 
 
 def public_headers():
-    """The headers that users include: of include/shardfeed or, without it, those of shardfeed.h."""
-    folder = REPOSITORY / "include/shardfeed"
-    if folder.exists():
-        return [(f"shardfeed/{header.name}", header) for header in sorted(folder.glob("*.h"))]
-    umbrella = (REPOSITORY / "shardfeed.h").read_text()
-    return [(name, REPOSITORY / name) for name in re.findall(r'#include "(.+)"', umbrella)]
+    """The headers that users include."""
+    headers = sorted((REPOSITORY / "include/shardfeed").glob("*.h"))
+    return [(f"shardfeed/{header.name}", header) for header in headers]
 
 
 def cpp_reference():

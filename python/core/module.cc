@@ -10,6 +10,7 @@
 #include "python/core/iterator.h"
 #include "python/core/shared_object.h"
 #include "python/core/writing.h"
+#include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"
 
 NB_MODULE(_core, m) {
@@ -21,6 +22,7 @@ NB_MODULE(_core, m) {
   BindDatasets(m);
   BindWriting(m);
   BindDevice(m);
+  m.def("version", [] { return SHARDFEED_VERSION; });
   m.def("set_max_record_bytes", &shardfeed::SetMaxRecordBytes);
   m.def("max_record_bytes", &shardfeed::MaxRecordBytes);
   m.def("close_all", [] {

@@ -16,6 +16,7 @@ import typing as _typing
 from . import augment
 from . import features as _features
 from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
+from ._core import version as _version
 from .command import (Defect, Inspection, VerifyReport, convert, index, inspect,
                       set_max_record_bytes, verify)
 from .dataset import Dataset
@@ -36,7 +37,7 @@ if _typing.TYPE_CHECKING:
 
 bytes = _features.bytes_
 
-__version__ = "0.1.0"
+__version__ = _version()
 
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",

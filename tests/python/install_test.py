@@ -5,6 +5,8 @@ import subprocess
 import pytest
 from harness import REPOSITORY, TESTDATA
 
+PUBLIC = {path.name for path in (REPOSITORY / "include/shardfeed").iterdir()}
+
 CMAKE = """
 cmake_minimum_required(VERSION 3.18)
 project(outside CXX)
@@ -57,3 +59,16 @@ def test_the_manual_page_and_completions(prefix):
                           ("zsh/site-functions/_shardfeed", ["completion", "zsh"]),
                           ("fish/vendor_completions.d/shardfeed.fish", ["completion", "fish"])]:
         assert (prefix / "share" / path).read_text() == sh(program, *command)
+
+
+def test_only_public_headers(prefix):
+    assert {path.name for path in (prefix / "include").iterdir()} == {"shardfeed"}
+    assert {path.name for path in (prefix / "include/shardfeed").iterdir()} == PUBLIC
+
+
+def test_a_program_in_c(prefix, cities, tmp_path):
+    flags = sh("pkg-config", "--cflags", "--libs", "shardfeed",
+               env={"PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig", "PATH": "/usr/bin:/bin"}).split()
+    sh("gcc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", REPOSITORY / "examples/c/mean.c",
+       *flags, "-o", tmp_path / "mean")
+    assert " values, mean 1" in sh(tmp_path / "mean", cities, "founded")

@@ -1,0 +1,52 @@
+"""The public headers: each compiles alone, and none brings more than it says."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from harness import REPOSITORY
+
+HEADERS = sorted((REPOSITORY / "include/shardfeed").glob("*.h"))
+# What users of the library have anyway.
+ABSEIL = {"absl/status/status.h", "absl/status/statusor.h", "absl/types/span.h"}
+COMPILERS = ["g++", "clang++-14"]
+
+
+def includes(header: pathlib.Path) -> list[str]:
+    return re.findall(r'^#include "([^"]+)"', header.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
+def test_includes_public_headers_alone(header):
+    public = {f"shardfeed/{other.name}" for other in HEADERS}
+    assert set(includes(header)) <= public | ABSEIL
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
+def test_compiles_alone(header, compiler, tmp_path):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is missing")
+    source = tmp_path / "alone.cc"
+    source.write_text(f'#include "shardfeed/{header.name}"\n#include "shardfeed/{header.name}"\n')
+    done = subprocess.run([compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+                           f"-I{REPOSITORY}/include", source], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_c_header_is_c():
+    done = subprocess.run(["gcc", "-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-x", "c",
+                           "-fsyntax-only", REPOSITORY / "include/shardfeed/shardfeed_c.h"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_version():
+    text = (REPOSITORY / "include/shardfeed/version.h").read_text()
+    defined = dict(re.findall(r"^#define SHARDFEED_(VERSION\w*) (\S+)$", text, re.MULTILINE))
+    version = defined["VERSION"].strip('"')
+    assert version == ".".join(defined[f"VERSION_{part}"] for part in ("MAJOR", "MINOR", "PATCH"))
+    changes = (REPOSITORY / "CHANGELOG.md").read_text()
+    assert re.search(r"^## ([0-9.]+)", changes, re.MULTILINE).group(1) == version
