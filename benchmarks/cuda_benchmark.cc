@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/device.h"
 #include "fmt/format.h"
 #include "shardfeed/cuda.h"
 
@@ -32,7 +33,6 @@ namespace {
 
 constexpr char kSpinPtx[] =
 #include "benchmarks/spin.ptx.inc"
-#include "cuda/device.h"
     ;
 
 constexpr int kRounds = 5;

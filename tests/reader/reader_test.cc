@@ -322,7 +322,7 @@ TEST_F(ReaderTest, LyingIndexesOfCompressedShards) {
       lie_about([&](RestartPoint& point) { point.file_offset += by; });
     }
     lie_about([](RestartPoint& point) { point.bits = (point.bits + 3) & 7; });
-    lie_about([](RestartPoint& point) { point.window.clear(); });
+    lie_about([](RestartPoint& point) { point.dictionary.clear(); });
     lie_about([](RestartPoint& point) { point.at_header = !point.at_header; });
   }
 }
