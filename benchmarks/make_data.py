@@ -23,7 +23,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
-from peers.protocol import FEATURES, ArrayDigest, RecordDigest  # noqa: E402
+from peers.digests import ArrayDigest, RecordDigest  # noqa: E402
+from peers.protocol import FEATURES  # noqa: E402
 
 SHIPPED = pathlib.Path(__file__).resolve().parent.parent / "testdata/images"
 SHARDS = 16

@@ -3,6 +3,8 @@
 import struct
 import zlib
 
+from peers.digests import RecordDigest
+
 
 def frames(paths):
     """(path, offset, length of the payload) of each record, from its header alone."""
@@ -33,8 +35,7 @@ def payloads(paths):
 
 
 def digest(paths):
-    """As protocol.RecordDigest's."""
-    from peers.protocol import RecordDigest
+    """As RecordDigest's."""
     found = RecordDigest()
     found.add(payloads(paths))
     return found.result()

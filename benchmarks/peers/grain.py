@@ -5,6 +5,7 @@ import json
 import sys
 
 from peers import frames, protocol
+from peers.digests import RecordDigest
 from peers.protocol import BATCH, IMAGE_BATCH, IMAGE_SIZE, SIZES, get_by_number, opencv_record
 
 NAME = "Grain + ArrayRecord"
@@ -145,7 +146,7 @@ def write(run, kind):
 
     def digest():
         from array_record.python.array_record_module import ArrayRecordReader
-        found = protocol.RecordDigest()
+        found = RecordDigest()
         for path in sorted(glob.glob(f"{folder}/*")):
             found.add(ArrayRecordReader(path).read_all())
         return found.result()

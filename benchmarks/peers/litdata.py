@@ -3,6 +3,7 @@
 import sys
 
 from peers import frames, protocol
+from peers.digests import RecordDigest
 from peers.protocol import IMAGE_BATCH, get_by_number, opencv_record
 
 NAME = "LitData"
@@ -87,7 +88,7 @@ def write(run, kind):
 
     def digest():
         from litdata import StreamingDataset
-        found = protocol.RecordDigest()
+        found = RecordDigest()
         found.add(StreamingDataset(folder))
         return found.result()
 

@@ -22,7 +22,9 @@ import resource
 import shutil
 import sys
 import time
-import zlib
+
+from peers import frames
+from peers.digests import ArrayDigest, RecordDigest
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -76,46 +78,6 @@ def memory_bytes():
         except OSError:
             pass
     return kib << 10
-
-
-class RecordDigest:
-    """Of records in any order. `order` tells orders apart."""
-
-    def __init__(self):
-        self.records = self.bytes = self.sum = self.order = 0
-
-    def add(self, records):
-        for record in records:
-            crc = zlib.crc32(record)
-            self.records += 1
-            self.bytes += len(record)
-            self.sum += crc
-            self.order = (self.order * 31 + crc) & 0xFFFFFFFFFFFF
-
-    def result(self):
-        return {"records": self.records, "bytes": self.bytes, "sum": self.sum,
-                "order": self.order}
-
-
-class ArrayDigest:
-    """Of the values of named columns."""
-
-    def __init__(self):
-        self.columns = {}
-
-    def add(self, columns):
-        import numpy as np
-        for name, values in columns.items():
-            values = np.asarray(values)
-            count, total, squares = self.columns.get(name, (0, 0.0, 0.0))
-            exact = values.astype(np.float64)
-            self.columns[name] = (count + values.size, total + float(exact.sum()),
-                                  squares + float((exact * exact).sum()))
-
-    def result(self):
-        return {name: {"count": count, "mean": total / max(count, 1),
-                       "deviation": max(squares / max(count, 1) - (total / max(count, 1)) ** 2, 0) ** 0.5}
-                for name, (count, total, squares) in self.columns.items()}
 
 
 class Run:
@@ -215,7 +177,6 @@ class Run:
         """The memory that a shuffle takes which mixes half as well as an exact one. keys_of(window): of the records of
         two epochs, key(record); windows: what may be needed for that, the smallest first."""
         key = key or record_key
-        from peers import frames
         place = {key(record): i for i, record in enumerate(frames.payloads(self.shards("large")))}
         before = memory_bytes()
         for window in windows:

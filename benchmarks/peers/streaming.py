@@ -5,6 +5,7 @@ import os
 import sys
 
 from peers import frames, protocol
+from peers.digests import RecordDigest
 from peers.protocol import IMAGE_BATCH, get_by_number, opencv_record
 
 NAME = "MosaicML Streaming"
@@ -91,7 +92,7 @@ def write(run, kind):
 
     def digest():
         import streaming
-        found = protocol.RecordDigest()
+        found = RecordDigest()
         found.add(element["record"] for element in streaming.StreamingDataset(local=folder, batch_size=1))
         return found.result()
 

@@ -4,6 +4,7 @@ import glob
 import sys
 
 from peers import frames, protocol
+from peers.digests import RecordDigest
 from peers.protocol import IMAGE_BATCH, WINDOW, opencv_record
 
 NAME = "WebDataset"
@@ -70,7 +71,7 @@ def write(run, kind):
 
     def digest():
         import tarfile
-        found = protocol.RecordDigest()
+        found = RecordDigest()
         for path in sorted(glob.glob(f"{folder}/*.tar")):
             with tarfile.open(path) as tar:
                 found.add(tar.extractfile(member).read() for member in tar)
