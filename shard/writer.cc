@@ -10,17 +10,14 @@
 
 #include "base/mutex.h"
 #include "fmt/format.h"
-#include "io/bounded_json.h"
 #include "io/errno_status.h"
-#include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
 #include "io/remedy.h"
 #include "io/thread.h"
-#include "nlohmann/json.hpp"
+#include "shard/finished_shards.h"
 #include "shard/index.h"
 #include "shard/output_folder.h"
-#include "shardfeed/verify.h"
 #include "tfrecord/gzip_members.h"
 
 namespace shardfeed {
@@ -41,12 +38,6 @@ constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kMinBatchBytes = 4 << 10;
 constexpr size_t kPendingBudget = 64 << 20;
 
-// What a writer that may be resumed puts beside the shards: what it was about to write, and for
-// each finished shard NNNNN.done.
-constexpr char kPlan[] = "plan";
-constexpr uint64_t kMaxPlanBytes = 64 << 10;
-constexpr uint64_t kMaxDoneBytes = 64 << 20;
-
 // Many shards are open at once: take as many files as the system lets us.
 void RaiseFileLimit() {
   rlimit limit;
@@ -65,7 +56,7 @@ struct DatasetWriter::Task {
   std::function<absl::Status(RecordBatch&)> fill;  // empty: close the shard
 };
 
-struct DatasetWriter::Shard {
+struct DatasetWriter::Shard : FinishedShard {
   size_t number;
   // Used by the caller's thread alone.
   RecordBatch pending;
@@ -77,20 +68,15 @@ struct DatasetWriter::Shard {
   // Blocks that wait for those before them; no block: close.
   std::map<uint64_t, std::optional<EncodedBlock>> ready ABSL_GUARDED_BY(mutex);
 
-  // Used by the one thread that set `appending`.
+  // Used by the one thread that set `appending`, as what the manifest says of the shard.
   std::unique_ptr<OutputFile> file;
   std::unique_ptr<OutputFile> index_file;
   std::unique_ptr<IndexBuilder> index;
   RecordsDigest digest;
   uint32_t adler32 = 1;
-  Schema schema;
-  SkippedRecords skipped;
-  uint64_t bytes = 0;
-  uint64_t records = 0;
   bool closed = false;
 
   std::atomic<bool> done{false};  // finished, and said so in a file
-  uint32_t taken_digest = 0;      // of a shard that was taken over
 };
 
 DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions& options)
@@ -183,64 +169,21 @@ absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept
   return absl::OkStatus();
 }
 
-// A finished shard, beside its files: what the manifest will say of it.
-absl::Status DatasetWriter::WriteDone(const Shard& shard) {
-  const nlohmann::json json = {{"bytes", shard.bytes},
-                               {"records", shard.records},
-                               {"records_digest", shard.digest.value()},
-                               {"not_examples", shard.schema.not_examples()},
-                               {"features", shard.schema.ToJson()},
-                               {"skipped", shard.skipped.count},
-                               {"skipped_first", shard.skipped.first}};
-  const std::string name = fmt::format("{:05}.done", shard.number);
-  absl::Status status = WriteStaged(
-      name + ".tmp", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  if (!status.ok()) return status;
-  return MoveFile(staging_->path() + "/" + name + ".tmp", staging_->path() + "/" + name);
-}
-
-// Takes the shards that an earlier writer of the same plan finished. Each is read through first: a
-// machine that stopped may have lost what was written, whatever the notes beside it say.
+// Takes the shards that an earlier writer of the same plan finished.
 absl::Status DatasetWriter::TakeOver() {
   const std::string plan = fmt::format(
       "{} {}\n", FormatSpec("", spec_.stem, *spec_.count, spec_.suffix), options_.fingerprint);
-  absl::StatusOr<std::string> earlier = ReadFile(staging_->path() + "/" + kPlan, kMaxPlanBytes);
-  const bool same = earlier.ok() && *earlier == plan;
   taking_over_ = true;
-  std::vector<uint8_t> sound(shards_.size(), 0);
-  const auto take = [&](size_t i) -> absl::Status {
-    Shard& shard = *shards_[i];
-    const std::string base = fmt::format("{}/{:05}", staging_->path(), i);
-    absl::StatusOr<std::string> text = ReadFile(base + ".done", kMaxDoneBytes);
-    absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
-    if (!text.ok() || !index.ok()) return absl::OkStatus();
-    uint32_t digest = 0;
-    nlohmann::json json;
-    if (!ParseBoundedJson(*text, &json).ok() || !json.is_object()) return absl::OkStatus();
-    JsonMembers members;
-    shard.bytes = members.Number(json, "bytes");
-    shard.records = members.Number(json, "records");
-    digest = static_cast<uint32_t>(members.Number(json, "records_digest", UINT32_MAX));
-    shard.skipped.count = members.Number(json, "skipped");
-    shard.skipped.first = members.Texts(json, "skipped_first");
-    const uint64_t not_examples = members.Number(json, "not_examples");
-    const nlohmann::json& features = members.Object(json, "features");
-    if (!members.status().ok() ||
-        !shard.schema.FromJson(features, shard.records, not_examples).ok()) {
+  if (PlanIs(staging_->path(), plan)) {
+    const auto take = [&](size_t i) -> absl::Status {
+      absl::StatusOr<std::optional<FinishedShard>> finished =
+          ReadFinished(staging_->path(), i, options_.stop);
+      if (!finished.ok()) return finished.status();
+      if (!*finished) return absl::OkStatus();
+      static_cast<FinishedShard&>(*shards_[i]) = **std::move(finished);
+      shards_[i]->closed = shards_[i]->done = true;
       return absl::OkStatus();
-    }
-    VerifyOptions verifying;
-    verifying.stop = options_.stop;
-    absl::StatusOr<ShardReport> report = VerifyShard(base + ".shard", verifying);
-    if (absl::IsCancelled(report.status())) return report.status();
-    sound[i] = report.ok() && report->num_defects == 0 && report->bytes == shard.bytes &&
-               report->records == shard.records && report->records_digest == digest &&
-               (*index)->summary().records_digest == digest &&
-               (*index)->summary().shard_bytes == shard.bytes;
-    shard.taken_digest = digest;
-    return absl::OkStatus();
-  };
-  if (same) {
+    };
     absl::Status status =
         ParallelFor(shards_.size(), ThreadCount(options_.threads), options_.stop, take);
     if (!status.ok()) {
@@ -248,32 +191,21 @@ absl::Status DatasetWriter::TakeOver() {
                         ToResume());
     }
   }
-  std::vector<std::string> kept = {kPlan};
+  std::vector<size_t> taken;
   for (size_t i = 0; i < shards_.size(); ++i) {
-    if (!sound[i]) {
-      shards_[i] = std::make_unique<Shard>();
-      shards_[i]->number = i;
-      continue;
-    }
-    shards_[i]->closed = shards_[i]->done = true;
+    if (!shards_[i]->done) continue;
+    taken.push_back(i);
     taken_over_[i] = true;
     records_written_ += shards_[i]->records;
     bytes_written_ += shards_[i]->bytes;
     records_skipped_ += shards_[i]->skipped.count;
-    for (const char* suffix : {"shard", "index", "done"}) {
-      kept.push_back(fmt::format("{:05}.{}", i, suffix));
-    }
   }
-  std::sort(kept.begin(), kept.end());
   taking_over_ = false;
-  absl::Status status = RemoveLeftovers(kept);
-  return status.ok() ? WriteStaged(kPlan, plan) : status;
+  absl::Status status = RemoveLeftovers(FilesOfFinished(taken));
+  return status.ok() ? WritePlan(staging_->path(), plan, options_.sync) : status;
 }
 
-bool DatasetWriter::MayBeResumed(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path + "/" + kPlan, error);
-}
+bool DatasetWriter::MayBeResumed(const std::string& path) { return HasPlan(path); }
 
 size_t DatasetWriter::num_taken_over() const {
   return std::count(taken_over_.begin(), taken_over_.end(), true);
@@ -436,7 +368,8 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   shard.bytes = shard.file->size();
   IndexSummary summary;
   summary.compression = options_.encode.compression;
-  summary.records_digest = shard.digest.value();
+  shard.records_digest = shard.digest.value();
+  summary.records_digest = shard.records_digest;
   summary.shard_bytes = shard.bytes;
   status = shard.index->Finish(summary).status();
   if (status.ok() && options_.sync) status = shard.file->Sync();
@@ -445,7 +378,7 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   if (status.ok()) status = shard.index_file->Close();
   shard.index.reset();
   if (status.ok() && options_.resume) {
-    status = WriteDone(shard);
+    status = WriteFinished(staging_->path(), shard.number, shard, options_.sync);
     shard.done = status.ok();
   }
   return status;
@@ -525,7 +458,7 @@ void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
   Shard& shard = *shards_[number];
   shard.bytes = bytes;
   shard.records = records;
-  shard.taken_digest = records_digest;
+  shard.records_digest = records_digest;
   shard.closed = true;
   taken_over_[number] = true;
   records_written_ += records;
@@ -553,9 +486,8 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   manifest.compression = options_.encode.compression;
   manifest.shards.clear();
   for (const std::unique_ptr<Shard>& shard : shards_) {
-    manifest.shards.push_back(
-        {ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix), shard->bytes,
-         shard->records, taken_over_[shard->number] ? shard->taken_digest : shard->digest.value()});
+    manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
+                               shard->bytes, shard->records, shard->records_digest});
     manifest.schema.Merge(shard->schema);
     manifest.skipped.Append(shard->skipped);
   }

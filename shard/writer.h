@@ -118,7 +118,6 @@ class DatasetWriter {
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);
   absl::Status TakeOver();
-  absl::Status WriteDone(const Shard& shard);
   size_t NumDone() const;
   absl::StatusOr<std::vector<std::string>> OldShards() const;
   absl::Status WriteStaged(const std::string& name, std::string_view bytes);
