@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "io/thread.h"
 #include "reader/io_choice.h"
 #include "reader/read_plan.h"
+#include "reader/read_unit.h"
 #include "reader/salvaged_shards.h"
 #include "reader/skip_count.h"
 #include "reader/unit.h"
@@ -199,41 +199,13 @@ class ThreadedRun : public ReadRun {
     return true;
   }
 
-  // Memory of the budget, given back when the last view is gone.
-  struct Reservation {
-    Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
-    ~Reservation() { budget->Release(bytes); }
-    Reservation(const Reservation&) = delete;
-    Reservation& operator=(const Reservation&) = delete;
-
-    std::shared_ptr<ByteBudget> budget;
-    uint64_t bytes;
-  };
-
   struct Block;
 
-  // What the views of a unit need; blocks hold it.
-  struct Payloads {
-    std::optional<Reservation> reservation;
-    std::vector<std::string_view> views;
-    BufferRefs buffers;
-    std::vector<DamagedRecord> damaged;  // in the order of the records
-  };
-
-  struct Unit : PlannedUnit {
-    // Thread that reads it only.
-    std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
-    uint64_t buffer_used = 0;
-    absl::InlinedVector<ReadResult, 1> results;  // one for each extent
-    size_t results_missing = 0;
+  struct Unit : ReadUnit {
     // mutex_.
     bool ready = false;
     absl::Status status;
     absl::InlinedVector<Block*, 4> waiting;
-    std::shared_ptr<Payloads> payloads;
-    // Of the payloads, once it is ready.
-    const std::string_view* views = nullptr;
-    bool any_damaged = false;
   };
 
   struct Block : PlannedBlock {
@@ -453,42 +425,9 @@ class ThreadedRun : public ReadRun {
     // The last block to need the unit may be delivered, and let go, before this function ends.
     const std::shared_ptr<PlannedUnit> keep = unit.shared_from_this();
     const uint64_t start = options_.on_work ? NowNs() : 0;
-    Payloads& payloads = *unit.payloads;
-    payloads.views.reserve(unit.records());
-    absl::Status status = absl::OkStatus();
     uint64_t inflated = 0;
-    for (size_t i = 0; i < unit.extents.size() && status.ok(); ++i) {
-      const Extent& extent = unit.extents[i];
-      const size_t views_before = payloads.views.size();
-      const size_t damaged_before = payloads.damaged.size();
-      if (extent.compressed()) {
-        status = InflateExtent(*table_, extent, options_.check, *pool_, &payloads.views,
-                               &payloads.buffers, &payloads.damaged, &inflated);
-      } else {
-        ReadResult& result = unit.results[i];
-        if (result.status.ok()) {
-          CheckExtent(*table_, extent, result.data, options_.check, &payloads.views,
-                      &payloads.damaged);
-          if (result.buffer != unit.buffer) payloads.buffers.push_back(std::move(result.buffer));
-        } else if (options_.damage.skip && absl::IsDataLoss(result.status)) {
-          // The shard was cut after it was opened.
-          AllDamaged(*table_, extent, std::string(result.status.message()), &payloads.views,
-                     &payloads.damaged);
-        } else {
-          status = result.status;
-        }
-      }
-      if (status.ok() && options_.damage.skip && payloads.damaged.size() > damaged_before) {
-        status = salvaged_.Salvage(*table_, extent, options_.check, views_before, damaged_before,
-                                   &payloads.views, &payloads.buffers, &payloads.damaged);
-      }
-    }
-    if (options_.on_work) options_.on_work("check", start, NowNs(), payloads.views.size());
-    if (unit.buffer != nullptr) payloads.buffers.push_back(std::move(unit.buffer));
-    unit.results = {};
-    unit.extents = {};
-    unit.views = payloads.views.data();
-    unit.any_damaged = !payloads.damaged.empty();
+    const absl::Status status = CheckUnit(*table_, options_, *pool_, salvaged_, &unit, &inflated);
+    if (options_.on_work) options_.on_work("check", start, NowNs(), unit.payloads->views.size());
     std::vector<Block*> complete;
     {
       MutexLock lock(mutex_);

@@ -1,0 +1,70 @@
+// A unit that is being read: the results of its reads, and the views that come of them.
+
+#ifndef SHARDFEED_READER_READ_UNIT_H_
+#define SHARDFEED_READER_READ_UNIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "io/budget.h"
+#include "io/buffer.h"
+#include "io/engine.h"
+#include "reader/read_plan.h"
+#include "reader/reader_options.h"
+#include "reader/salvaged_shards.h"
+#include "reader/shard_table.h"
+#include "reader/unit.h"
+
+namespace shardfeed {
+
+// Memory of a budget that is already reserved; given back with the reservation.
+struct Reservation {
+  Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
+  ~Reservation() { budget->Release(bytes); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+
+  std::shared_ptr<ByteBudget> budget;
+  uint64_t bytes;
+};
+
+// What the views of a unit need. Whoever holds the views holds it.
+struct Payloads {
+  std::optional<Reservation> reservation;
+  std::vector<std::string_view> views;
+  BufferRefs buffers;
+  std::vector<DamagedRecord> damaged;  // in the order of the records
+};
+
+// Not thread-safe: it belongs to the thread that reads it until CheckUnit has returned, and nobody
+// changes it afterwards.
+struct ReadUnit : PlannedUnit {
+  std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
+  uint64_t buffer_used = 0;
+  absl::InlinedVector<ReadResult, 1> results;  // one for each extent; unused for compressed ones
+  size_t results_missing = 0;
+  std::shared_ptr<Payloads> payloads;
+  // Of the payloads, set by CheckUnit.
+  const std::string_view* views = nullptr;
+  bool any_damaged = false;
+};
+
+// Fills the payloads of a unit whose results are all there: one view for each record, an empty one
+// for a damaged record. Compressed extents are read and inflated here, into buffers of `pool`;
+// `bytes_read` adds up what that reads. The unit keeps neither results nor extents.
+//
+// With options.damage.skip, damaged records are looked for in `salvaged`, and what is left of them
+// is no error. Errors: those of reading, of InflateExtent and of SalvagedShards::Salvage.
+absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,
+                       SalvagedShards& salvaged, ReadUnit* unit, uint64_t* bytes_read);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_READER_READ_UNIT_H_
