@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,283 +17,19 @@
 #include "cuda/driver.h"
 #include "fmt/format.h"
 #include "tests/cuda/stand_in_kernels.h"
+#include "tests/cuda/stand_in_streams.h"
 
 namespace {
 
 using namespace shardfeed;
-using Clock = std::chrono::steady_clock;
-
-// What is known to have happened: of each stream, how much of its work.
-using VectorClock = std::map<int, uint64_t>;
-
-void Join(VectorClock* to, const VectorClock& from) {
-  for (const auto& [stream, count] : from) {
-    uint64_t& own = (*to)[stream];
-    own = std::max(own, count);
-  }
-}
-
-// A piece of work that was enqueued.
-struct Work {
-  std::function<void()> run;  // may be empty
-  std::vector<std::shared_ptr<Work>> after;
-  VectorClock clock;
-  std::vector<const void*> touches;  // blocks of memory
-  bool done = false;
-  Clock::time_point time;
-};
-
-struct Context {
-  int device = 0;
-  int retained = 0;
-  std::mutex copying;  // one copy at a time
-};
-
-struct Stream {
-  Context* context = nullptr;
-  int id = 0;
-  bool blocking = false;  // ordered with the legacy stream
-  VectorClock clock;
-  std::deque<std::shared_ptr<Work>> queue;
-  std::shared_ptr<Work> last;
-  bool closing = false;
-  std::thread thread;
-};
-
-struct Event {
-  Context* context = nullptr;
-  bool timing = true;
-  std::shared_ptr<Work> recorded;
-};
-
-struct Access {
-  uint64_t begin;
-  uint64_t end;
-  int stream;
-  uint64_t number;
-  bool write;
-};
-
-struct Memory {
-  size_t size = 0;
-  Context* context = nullptr;
-  int under_way = 0;
-  std::vector<Access> accesses;
-};
-
-struct Pinned {
-  size_t size = 0;
-  Context* context = nullptr;  // null: pinned for all
-  int under_way = 0;
-};
-
-struct Function {
-  std::string name;
-};
-struct Module {
-  Context* context = nullptr;
-  std::string ptx;
-  std::map<std::string, std::unique_ptr<Function>> functions;
-};
-
-struct Driver {
-  std::mutex mutex;  // guards all below
-  std::condition_variable changed;
-  bool initialised = false;
-  double copy_bytes_per_second = 10e9;
-  double kernel_seconds = 1e-4;
-  bool work = true;
-  std::string misuses;
-  std::vector<std::unique_ptr<Context>> contexts;  // one for each device
-  std::set<Stream*> streams;
-  std::map<Context*, Stream*> legacy;
-  std::map<std::pair<Context*, std::thread::id>, Stream*> per_thread;
-  std::set<Event*> events;
-  std::set<Module*> modules;
-  std::map<uint64_t, Memory> memory;
-  std::map<const char*, Pinned> pinned;
-  VectorClock host;
-  int num_streams = 0;
-};
-
-// Outlives everything: threads may run until the process ends.
-Driver& D() {
-  static auto* const driver = new Driver();
-  return *driver;
-}
-
-thread_local std::vector<Context*> current;
-
-using Lock = std::unique_lock<std::mutex>;
-
-CuResult Misuse(CuResult result, const std::string& what) {
-  D().misuses += what + "\n";
-  return result;
-}
-
-template <typename T, typename Handle>
-T* From(const std::set<T*>& known, Handle handle) {
-  T* object = reinterpret_cast<T*>(handle);
-  return known.contains(object) ? object : nullptr;
-}
-
-Context* Current(const char* call) {
-  if (!current.empty()) return current.back();
-  Misuse(0, fmt::format("{}: no context is current", call));
-  return nullptr;
-}
+using namespace shardfeed::stand_in;
 
 void Sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
-
-// The thread of a stream.
-void Run(Stream* stream) {
-  Driver& d = D();
-  Lock lock(d.mutex);
-  while (true) {
-    d.changed.wait(lock, [&] { return !stream->queue.empty() || stream->closing; });
-    if (stream->queue.empty()) return;
-    const std::shared_ptr<Work> work = stream->queue.front();
-    d.changed.wait(lock, [&] {
-      return std::all_of(work->after.begin(), work->after.end(),
-                         [](const auto& w) { return w->done; });
-    });
-    if (work->run) {
-      lock.unlock();
-      work->run();
-      lock.lock();
-    }
-    work->after.clear();
-    work->run = nullptr;
-    work->done = true;
-    work->time = Clock::now();
-    for (const void* block : work->touches) {
-      if (auto it = d.memory.find(reinterpret_cast<uint64_t>(block)); it != d.memory.end()) {
-        --it->second.under_way;
-      }
-      if (auto it = d.pinned.find(static_cast<const char*>(block)); it != d.pinned.end()) {
-        --it->second.under_way;
-      }
-    }
-    stream->queue.pop_front();
-    d.changed.notify_all();
-  }
-}
-
-Stream* NewStream(Context* context, bool blocking) {
-  Driver& d = D();
-  auto* stream = new Stream();
-  stream->context = context;
-  stream->id = ++d.num_streams;
-  stream->blocking = blocking;
-  stream->thread = std::thread([stream] { Run(stream); });
-  d.streams.insert(stream);
-  return stream;
-}
-
-// The stream that a handle stands for, or null.
-Stream* StreamOf(CuStream handle, const char* call) {
-  Driver& d = D();
-  Context* context = Current(call);
-  if (context == nullptr) return nullptr;
-  if (handle == nullptr || handle == CuStreamLegacy()) {
-    Stream*& legacy = d.legacy[context];
-    if (legacy == nullptr) legacy = NewStream(context, false);
-    return legacy;
-  }
-  if (handle == CuStreamPerThread()) {
-    Stream*& own = d.per_thread[{context, std::this_thread::get_id()}];
-    if (own == nullptr) own = NewStream(context, true);
-    return own;
-  }
-  Stream* stream = From(d.streams, handle);
-  if (stream == nullptr) Misuse(0, fmt::format("{}: the stream is gone", call));
-  return stream;
-}
-
-std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
-  Driver& d = D();
-  // The legacy stream and those that block come after each other.
-  Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
-  for (Stream* other : d.streams) {
-    if (other == stream || other->context != stream->context || other->last == nullptr) continue;
-    if ((stream == legacy && other->blocking) || (other == legacy && stream->blocking)) {
-      work->after.push_back(other->last);
-    }
-  }
-  for (const auto& before : work->after) Join(&stream->clock, before->clock);
-  Join(&stream->clock, d.host);
-  ++stream->clock[stream->id];
-  work->clock = stream->clock;
-  stream->queue.push_back(work);
-  stream->last = work;
-  d.changed.notify_all();
-  return work;
-}
-
-// Work on `stream` will read or write device memory.
-bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call) {
-  Driver& d = D();
-  if (size == 0) return true;
-  auto it = d.memory.upper_bound(begin);
-  if (it == d.memory.begin() || begin + size > (--it)->first + it->second.size) {
-    Misuse(0, fmt::format("{}: {} bytes at {:x} are not device memory", call, size, begin));
-    return false;
-  }
-  Memory& memory = it->second;
-  if (memory.context != stream->context) {
-    Misuse(0, fmt::format("{}: memory of device {} on a stream of device {}", call,
-                          memory.context->device, stream->context->device));
-    return false;
-  }
-  // As Enqueue will have it.
-  VectorClock clock = stream->clock;
-  Join(&clock, d.host);
-  Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
-  for (Stream* other : d.streams) {
-    if (other->context != stream->context || other->last == nullptr) continue;
-    if ((stream == legacy && other->blocking) || (other == legacy && stream->blocking)) {
-      Join(&clock, other->last->clock);
-    }
-  }
-  const Access now = {begin, begin + size, stream->id, clock[stream->id] + 1, write};
-  bool told = false;
-  std::erase_if(memory.accesses, [&](const Access& was) {
-    if (was.end <= now.begin || now.end <= was.begin) return false;
-    const bool ordered = was.stream == stream->id || clock[was.stream] >= was.number;
-    if (!ordered && (was.write || write) && !std::exchange(told, true)) {
-      Misuse(0, fmt::format("{}: stream {} {} what stream {} {}, in no order", call, stream->id,
-                            write ? "overwrites" : "reads", was.stream,
-                            was.write ? "writes" : "reads"));
-    }
-    const bool covered = now.begin <= was.begin && was.end <= now.end;
-    return ordered && covered && (write || !was.write);
-  });
-  memory.accesses.push_back(now);
-  ++memory.under_way;
-  work->touches.push_back(reinterpret_cast<const void*>(it->first));
-  return true;
-}
 
 uint64_t Sum(const char* data, size_t size) {
   uint64_t sum = 0;
   for (size_t i = 0; i < size; ++i) sum = sum * 31 + static_cast<unsigned char>(data[i]);
   return sum;
-}
-
-// The block of pinned memory that holds all of it, or the end.
-std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size) {
-  Driver& d = D();
-  auto it = d.pinned.upper_bound(data);
-  if (it == d.pinned.begin()) return d.pinned.end();
-  --it;
-  return data + size <= it->first + it->second.size ? it : d.pinned.end();
-}
-
-void Await(Lock& lock, const std::shared_ptr<Work>& work) {
-  Driver& d = D();
-  if (work == nullptr) return;
-  d.changed.wait(lock, [&] { return work->done; });
-  Join(&d.host, work->clock);
 }
 
 }  // namespace
