@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "cuda/pinned_pool.h"
 #include "fmt/format.h"
 #include "shardfeed/cuda.h"
 

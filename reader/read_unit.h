@@ -17,10 +17,10 @@
 #include "io/buffer.h"
 #include "io/engine.h"
 #include "reader/read_plan.h"
-#include "reader/reader_options.h"
 #include "reader/salvaged_shards.h"
 #include "reader/shard_table.h"
 #include "reader/unit.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 

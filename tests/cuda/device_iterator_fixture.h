@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cuda/device_iterator.h"
+#include "shardfeed/cuda.h"
 #include "tests/cuda/cuda_fixture.h"
 
 namespace shardfeed::testing {

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/device_iterator.h"
 #include "decode/features/float16.h"
 #include "gtest/gtest.h"
+#include "shardfeed/cuda.h"
 #include "tests/cuda/cuda_fixture.h"
 #include "tests/cuda/device_iterator_fixture.h"
 
