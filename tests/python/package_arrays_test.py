@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from package_data import numbers, parsed, sf
+from package_data import dataset, numbers, parsed, sf
 
 
 def test_arrays_are_views_that_live_on(parsed):

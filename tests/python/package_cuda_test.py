@@ -276,7 +276,7 @@ def test_consumers_streams_wait(driver, stream, ds):
 
 
 def test_a_stream_that_does_not_wait_is_seen(driver, stream, ds):
-    driver.StandInSetSpeed(1e6, 1e-3)
+    driver.StandInSetSpeed(5e4, 1e-3)
     with iter(ds.cuda()) as it:
         consumer = Consumer(next(it)["label"], -1)
         stream.read(consumer.tensor)

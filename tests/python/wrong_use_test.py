@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize(("arguments", "said", "help_of"), [
     (["bench", "x", "--shuffle", "y"],
-     "read: --shuffle 'y': expected a whole number from 0 on, as in --shuffle 7; if 'y' is no value of it, name it "
+     "bench: --shuffle 'y': expected a whole number from 0 on, as in --shuffle 7; if 'y' is no value of it, name it "
      "before --shuffle", "bench"),
     (["bench", "x", "--epochs"], "bench: --epochs: expected a whole number", "bench"),
     (["bench", "x", "--foo"], "bench: there is no --foo", "bench"),
