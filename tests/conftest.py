@@ -1,7 +1,7 @@
 """Fixtures of the tests that run the program and compare it with TensorFlow.
 
     bazel build --config=opt //cli:shardfeed
-    python3 -m pytest tests/python
+    python3 -m pytest tests/program tests/package
 
 Needs pytest, Pillow and, for all tests to run, TensorFlow. SHARDFEED_BIN names another binary. As
 root, more is tested: full and read-only disks.
@@ -99,7 +99,7 @@ def faults(tmp_path_factory):
     if compiler is None:
         pytest.skip("no C compiler for faults.c")
     library = tmp_path_factory.mktemp("faults") / "faults.so"
-    source = pathlib.Path(__file__).with_name("faults.c")
+    source = harness.REPOSITORY / "tests/program/faults.c"
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"],
                    check=True)
     return library

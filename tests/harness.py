@@ -8,7 +8,7 @@ import struct
 import subprocess
 from dataclasses import dataclass
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TESTDATA = REPOSITORY / "testdata"
 BINARY = pathlib.Path(os.environ.get("SHARDFEED_BIN", REPOSITORY / "bazel-bin/cli/shardfeed"))
 # bazel-bin is a link that the next build may turn elsewhere.

@@ -65,7 +65,7 @@ def ddp(images):
     """Trains by ddp.py: ddp(processes, checkpoint, kill_at=STEP) gives what is printed. See
     ddp_runs.py."""
     needs("torch")
-    script = REPOSITORY / "tests/python/ddp_runs.py"
+    script = REPOSITORY / "tests/examples/ddp_runs.py"
     with subprocess.Popen([sys.executable, script], text=True, stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, env=ENVIRONMENT) as runs:
         def run(processes, checkpoint, kill_at=None):

@@ -1,4 +1,4 @@
-"""Functions for processes of package_functions_test.py and processes_test.py, which import them."""
+"""Functions for processes of functions_test.py and processes_test.py, which import them."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 """Every call on files, made to fail in every way that it can, and the process killed at it.
 
-    python3 tests/python/fault_points.py [--share 1/10] [SCENARIO ...]
+    python3 tests/program/fault_points.py [--share 1/10] [SCENARIO ...]
 
 Each scenario is a command. It is run once to count its calls (faults.c), and then once for each call
 and each fault. After each run of one that writes, the name of the dataset must mean the old dataset
