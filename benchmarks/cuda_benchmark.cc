@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "cuda/device.h"
 #include "cuda/pinned_pool.h"
 #include "fmt/format.h"
@@ -40,10 +41,6 @@ constexpr int kRounds = 5;
 constexpr int kBatches = 100;
 constexpr int64_t kRows = 256;
 constexpr size_t kBatchBytes = kRows * 224 * 224 * 3;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <typename T>
 T Value(absl::StatusOr<T> result) {
@@ -243,14 +240,14 @@ DeviceStats Overlap(Consumer& consumer, int batches, double decode, double compu
                {"value"})
           .Batch(kPerBatch);
   const auto it = Value(DeviceIterator::Start(ds, {}, {.threads = 1}));
-  const double start = Now();
+  const double start = NowSeconds();
   DeviceBatch batch;
   do {
     Check(it->Next(&batch, consumer.stream));
     if (!batch.empty()) consumer.Spin(compute);
   } while (!batch.empty());
   consumer.Ok(consumer.driver.StreamSynchronize(consumer.stream), "cuStreamSynchronize");
-  *seconds = Now() - start;
+  *seconds = NowSeconds() - start;
   return it->stats();
 }
 

@@ -8,12 +8,12 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "decode/images/image.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -25,10 +25,6 @@ namespace {
 
 constexpr int kRounds = 5;
 constexpr size_t kBatch = 256;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double CpuSeconds() {
   rusage usage;
@@ -64,12 +60,12 @@ class Timer {
  public:
   void Stop(uint64_t images, Rates* rates) const {
     const auto n = static_cast<double>(images);
-    rates->per_second.push_back(n / (Now() - start_));
+    rates->per_second.push_back(n / (NowSeconds() - start_));
     rates->cpu_seconds.push_back(1000 * (CpuSeconds() - cpu_) / n);
   }
 
  private:
-  const double start_ = Now();
+  const double start_ = NowSeconds();
   const double cpu_ = CpuSeconds();
 };
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/seekable_jpeg.h"
@@ -38,10 +38,6 @@ namespace {
 
 constexpr int kRounds = 7;
 constexpr size_t kMinDecoded = 1000;  // images a round
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 [[noreturn]] void Fail(const std::string& message) {
   fmt::print(stderr, "jpeg_benchmark: {}\n", message);
@@ -80,7 +76,7 @@ double Timed(int threads, size_t count,
   std::vector<std::function<void(size_t)>> workers;
   for (int t = 0; t < threads; ++t) workers.push_back(make_worker());
   std::atomic<size_t> next{0};
-  const double start = Now();
+  const double start = NowSeconds();
   std::vector<std::thread> running;
   for (const auto& worker : workers) {
     running.emplace_back([&] {
@@ -88,7 +84,7 @@ double Timed(int threads, size_t count,
     });
   }
   for (std::thread& thread : running) thread.join();
-  return Now() - start;
+  return NowSeconds() - start;
 }
 
 // As torchvision draws it, with its defaults.

@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/parallel.h"
@@ -32,10 +33,6 @@ namespace shardfeed {
 namespace {
 
 constexpr int kRounds = 5;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <typename T>
 T Value(absl::StatusOr<T> result) {
@@ -95,12 +92,12 @@ void Parse(const std::string& folder, int threads) {
   std::vector<double> parse;
   uint64_t rows = 0;
   for (int round = 0; round <= kRounds; ++round) {
-    double start = Now();
+    double start = NowSeconds();
     const uint64_t expected = CrcLoop(set, threads);
-    const double loop_seconds = Now() - start;
-    start = Now();
+    const double loop_seconds = NowSeconds() - start;
+    start = NowSeconds();
     rows = Drain(ds, threads);
-    const double seconds = Now() - start;
+    const double seconds = NowSeconds() - start;
     if (rows != expected) {
       fmt::print(stderr, "pipeline_benchmark: the two do not agree\n");
       std::exit(1);
@@ -138,19 +135,19 @@ void Map(int threads) {
     std::vector<double> ordered;
     std::vector<double> unordered;
     for (int round = 0; round < kRounds; ++round) {
-      double start = Now();
+      double start = NowSeconds();
       std::atomic<double> sum = 0;
       Check(ParallelFor(kElements, threads, {}, [&](size_t i) {
         sum = Arithmetic(static_cast<int64_t>(i), i % slow_every == 0 ? 20 : 1);
         return absl::OkStatus();
       }));
-      loop.push_back(Now() - start);
-      start = Now();
+      loop.push_back(NowSeconds() - start);
+      start = NowSeconds();
       if (Drain(chain(slow_every), threads) != kElements) std::exit(1);
-      ordered.push_back(Now() - start);
-      start = Now();
+      ordered.push_back(NowSeconds() - start);
+      start = NowSeconds();
       if (Drain(chain(slow_every), threads, false) != kElements) std::exit(1);
-      unordered.push_back(Now() - start);
+      unordered.push_back(NowSeconds() - start);
     }
     lines +=
         fmt::format("{}\"{}\": {{\"loop\": {}, \"ordered\": {}, \"unordered\": {}}}",
@@ -168,12 +165,12 @@ void Empty(const std::string& folder, int threads) {
   std::vector<double> with;
   uint64_t rows = 0;
   for (int round = 0; round <= kRounds; ++round) {
-    double start = Now();
+    double start = NowSeconds();
     rows = Drain(batches, threads);
-    const double a = Now() - start;
-    start = Now();
+    const double a = NowSeconds() - start;
+    start = NowSeconds();
     Drain(mapped, threads);
-    const double b = Now() - start;
+    const double b = NowSeconds() - start;
     if (round == 0) continue;
     without.push_back(a);
     with.push_back(b);
@@ -198,9 +195,9 @@ void Sleep(int workers) {
                  return absl::OkStatus();
                })
           .Batch(64);
-  const double start = Now();
+  const double start = NowSeconds();
   Drain(ds, workers);
-  const double seconds = Now() - start;
+  const double seconds = NowSeconds() - start;
   fmt::print("{{\"workers\": {}, \"most_at_once\": {}, \"mean_at_once\": {:.2f}}}\n", workers,
              most.load(), kElements * 0.005 / seconds);
 }
@@ -224,16 +221,16 @@ void State(const std::string& folder) {
   const auto it = Value(ds.Start());
   Batch batch;
   for (int i = 0; i < 10000; ++i) Check(it->Next(&batch));
-  double start = Now();
+  double start = NowSeconds();
   const std::string state = Value(it->StateDict());
-  const double save = Now() - start;
+  const double save = NowSeconds() - start;
   const auto fresh = Value(ds.Start());
-  start = Now();
+  start = NowSeconds();
   Check(fresh->LoadStateDict(state));
-  const double load = Now() - start;
+  const double load = NowSeconds() - start;
   Batch again;
   Check(fresh->Next(&again));
-  const double first = Now() - start;
+  const double first = NowSeconds() - start;
   Check(it->Next(&batch));
   const auto a = batch.Values<int64_t>(0);
   const auto b = again.Values<int64_t>(0);

@@ -30,6 +30,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/page_cache.h"
@@ -49,10 +50,6 @@ namespace shardfeed {
 namespace {
 
 constexpr int kRounds = 5;
-
-double Now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Of all threads, in the program and in the kernel for it.
 double ProcessorSeconds() {
@@ -142,18 +139,18 @@ void Write(const std::string& folder, const std::string& out) {
   std::vector<double> cp;
   for (int round = 0; round < kRounds; ++round) {
     std::filesystem::remove_all(out);
-    double start = Now();
+    double start = NowSeconds();
     auto writer = Writer(out + "/written");
     for (const std::string& record : records) Check(writer->Write(record));
     Value(writer->Finish({}));
     writer.reset();
-    write.push_back(Now() - start);
+    write.push_back(NowSeconds() - start);
     std::filesystem::create_directories(out + "/copied");
     const std::string command =
         fmt::format("cp --reflink=never {0}/written/data-* {0}/copied/", out);
-    start = Now();
+    start = NowSeconds();
     if (std::system(command.c_str()) != 0) std::exit(1);
-    cp.push_back(Now() - start);
+    cp.push_back(NowSeconds() - start);
   }
   std::filesystem::remove_all(out);
   fmt::print("{{\"records\": {}, \"write\": {}, \"cp\": {}}}\n", records.size(), List(write),
@@ -163,12 +160,12 @@ void Write(const std::string& folder, const std::string& out) {
 void WriteGzip(const std::string& folder, const std::string& out, bool keep) {
   const std::vector<std::string> records = ReadRecords(folder);
   std::filesystem::remove_all(out);
-  const double start = Now();
+  const double start = NowSeconds();
   auto writer = Writer(out, Compression::kGzip);
   for (const std::string& record : records) Check(writer->Write(record));
   const Manifest manifest = Value(writer->Finish({}));
   fmt::print("{{\"records\": {}, \"bytes\": {}, \"seconds\": {}}}\n", records.size(),
-             manifest.num_bytes(), Now() - start);
+             manifest.num_bytes(), NowSeconds() - start);
   writer.reset();
   if (!keep) std::filesystem::remove_all(out);
 }
@@ -215,12 +212,12 @@ void Verify(const std::string& folder, int threads) {
   std::vector<double> verify;
   uint64_t records = 0;
   for (int round = 0; round <= 2 * kRounds; ++round) {
-    double start = Now();
+    double start = NowSeconds();
     const uint64_t expected = CrcLoop(set, threads);
-    const double loop_seconds = Now() - start;
-    start = Now();
+    const double loop_seconds = NowSeconds() - start;
+    start = NowSeconds();
     const VerifyReport report = Value(VerifyDataset(set, {.threads = threads}));
-    const double verify_seconds = Now() - start;
+    const double verify_seconds = NowSeconds() - start;
     records = report.num_records();
     if (report.num_defects() != 0 || records != expected) {
       fmt::print(stderr, "records_benchmark: the two do not agree\n");
@@ -242,13 +239,13 @@ void Index(const std::string& folder) {
   std::atomic<uint64_t> bytes_read{0};
   for (int round = 0; round < kRounds; ++round) {
     records = bytes = bytes_read = 0;
-    const double start = Now();
+    const double start = NowSeconds();
     for (const std::string& path : set.paths) {
       const IndexSummary summary = Value(WriteIndex(path, {.bytes_read = &bytes_read}));
       records += summary.records;
       bytes += summary.shard_bytes;
     }
-    seconds.push_back(Now() - start);
+    seconds.push_back(NowSeconds() - start);
   }
   fmt::print("{{\"records\": {}, \"bytes\": {}, \"bytes_read\": {}, \"index\": {}}}\n", records,
              bytes, bytes_read.load(), List(seconds));
@@ -270,7 +267,7 @@ double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& 
   options.order = ParseOrder(order);
   options.threads = threads;
   options.cache = cache;
-  const double start = Now();
+  const double start = NowSeconds();
   const auto reader = Value(Reader::Open(table, options));
   *records = 0;
   for (ReadBlock block;;) {
@@ -278,7 +275,7 @@ double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& 
     if (block.records.empty()) break;
     *records += block.records.size();
   }
-  const double seconds = Now() - start;
+  const double seconds = NowSeconds() - start;
   *stats = reader->stats();
   return seconds;
 }
@@ -294,14 +291,14 @@ void Read(const std::string& folder, const std::string& order, int threads) {
   ReaderStats stats;
   constexpr uint64_t kEpochs = 4;
   for (int round = 0; round <= kRounds; ++round) {
-    const double start = Now();
+    const double start = NowSeconds();
     const double processor = ProcessorSeconds();
     uint64_t expected = 0;
     for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
       expected += table->summary(0).compression == Compression::kNone ? CrcLoop(set, threads)
                                                                       : table->num_records();
     }
-    const double loop_seconds = Now() - start;
+    const double loop_seconds = NowSeconds() - start;
     const double between = ProcessorSeconds();
     const double read_seconds =
         Drain(table, order, threads, CacheUse::kAuto, kEpochs, &records, &stats);
@@ -350,13 +347,13 @@ void Slow(const std::string& folder, const std::string& order, uint64_t budget) 
   options.threads = 2;
   options.budget_bytes = budget;
   const auto reader = Value(Reader::Open(table, options));
-  const double start = Now();
+  const double start = NowSeconds();
   uint64_t bytes = 0;
   for (ReadBlock block;;) {
     Check(reader->Next(&block));
     if (block.records.empty()) break;
     for (std::string_view record : block.records) bytes += record.size();
-    const double ahead = static_cast<double>(bytes) / kBytesPerSecond - (Now() - start);
+    const double ahead = static_cast<double>(bytes) / kBytesPerSecond - (NowSeconds() - start);
     if (ahead > 0) std::this_thread::sleep_for(std::chrono::duration<double>(ahead));
   }
   rusage usage;
@@ -378,13 +375,13 @@ void Open(const std::string& folder, uint64_t shards) {
   std::vector<double> open;
   std::vector<double> first;
   for (int round = 0; round < kRounds; ++round) {
-    double start = Now();
+    double start = NowSeconds();
     const auto table = Value(ShardTable::Open(Value(ResolveSpec(spec))));
-    open.push_back(Now() - start);
+    open.push_back(NowSeconds() - start);
     const auto reader = Value(Reader::Open(table, ReaderOptions()));
     ReadBlock block;
     Check(reader->Next(&block));
-    first.push_back(Now() - start);
+    first.push_back(NowSeconds() - start);
   }
   fmt::print("{{\"open\": {}, \"first_record\": {}}}\n", List(open), List(first));
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/order_flags.h"
 #include "cli/pipeline_run.h"

@@ -75,17 +75,6 @@ class ProgressDisplay {
   std::thread thread_;  // none if quiet
 };
 
-// Seconds since it was made.
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 // The most memory this process has had resident, in bytes.
 uint64_t PeakResidentBytes();
 

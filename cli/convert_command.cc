@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/convert_kinds.h"
 #include "cli/standard_input.h"

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/rounding.h"
 #include "cli/units.h"
 #include "decode/images/codecs.h"
 #include "fmt/format.h"
@@ -51,7 +53,7 @@ absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::
   constexpr size_t kMaxImages = 256;
   const size_t count = std::min(batch.rows, kMaxImages);
   const auto across = static_cast<uint32_t>(std::ceil(std::sqrt(static_cast<double>(count))));
-  const auto down = static_cast<uint32_t>((count + across - 1) / across);
+  const auto down = static_cast<uint32_t>(CeilDivide(count, across));
   const size_t row_bytes = size_t{3} * (across * (width + kGap) - kGap);
   const size_t rows = size_t{down} * (height + kGap) - kGap;
   std::vector<uint8_t> sheet(row_bytes * rows, 255);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/units.h"
 #include "fmt/format.h"

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/units.h"
 #include "convert/converter.h"

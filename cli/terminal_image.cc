@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/rounding.h"
 #include "decode/images/codecs.h"
 #include "decode/images/image_header.h"
 #include "decode/images/jpeg/jpeg.h"
@@ -41,8 +42,6 @@ std::string Base64(std::string_view bytes) {
   return text;
 }
 
-uint32_t DividedUp(uint32_t size, uint32_t by) { return (size + by - 1) / by; }
-
 // Nothing in `pixels` if it cannot be decoded.
 Rgb Decode(std::string_view bytes, const ImageHeader& header) {
   constexpr uint64_t kMaxPixels = uint64_t{1} << 24;
@@ -56,12 +55,12 @@ Rgb Decode(std::string_view bytes, const ImageHeader& header) {
   }
   JpegCrop all;
   while (all.scale_denominator < 8 &&
-         (DividedUp(header.width, all.scale_denominator) > kMaxWidth ||
-          DividedUp(header.height, all.scale_denominator) > kMaxHeight)) {
+         (CeilDivide(header.width, all.scale_denominator) > kMaxWidth ||
+          CeilDivide(header.height, all.scale_denominator) > kMaxHeight)) {
     all.scale_denominator *= 2;
   }
-  whole.width = all.width = DividedUp(header.width, all.scale_denominator);
-  whole.height = all.height = DividedUp(header.height, all.scale_denominator);
+  whole.width = all.width = CeilDivide(header.width, all.scale_denominator);
+  whole.height = all.height = CeilDivide(header.height, all.scale_denominator);
   if (uint64_t{all.width} * all.height > kMaxPixels) return whole;
   whole.pixels.resize(size_t{3} * all.width * all.height);
   JpegDecoderOptions options;
@@ -74,9 +73,9 @@ Rgb Decode(std::string_view bytes, const ImageHeader& header) {
 // What is too large is thinned out: it is only to be looked at.
 Rgb ThinOut(Rgb whole) {
   const uint32_t step =
-      std::max(DividedUp(whole.width, kMaxWidth), DividedUp(whole.height, kMaxHeight));
+      std::max(CeilDivide(whole.width, kMaxWidth), CeilDivide(whole.height, kMaxHeight));
   if (step <= 1) return whole;
-  Rgb small{DividedUp(whole.width, step), DividedUp(whole.height, step), {}};
+  Rgb small{CeilDivide(whole.width, step), CeilDivide(whole.height, step), {}};
   for (uint32_t y = 0; y < whole.height; y += step) {
     for (uint32_t x = 0; x < whole.width; x += step) {
       const uint8_t* pixel = &whole.pixels[size_t{3} * (size_t{y} * whole.width + x)];

@@ -1,6 +1,7 @@
 #include <map>
 #include <memory>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/units.h"
 #include "decode/images/image_check.h"

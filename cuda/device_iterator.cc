@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "cuda/device.h"
 #include "cuda/pinned_pool.h"
@@ -16,12 +17,6 @@
 
 namespace shardfeed {
 namespace {
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::string Verdict(const DeviceStats& stats) {
   const double seconds = std::max(stats.seconds, 1e-9);

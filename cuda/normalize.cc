@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "pipeline/stages/mixup.h"
 #include "shardfeed/functions.h"
@@ -191,7 +192,7 @@ absl::Status NormalizeKernels::Launch(const Normalize& normalize, const Normaliz
   NormalizeArgs copy = args;
   void* params[] = {&copy};
   const int layout = normalize.layout == ImageLayout::kNCHW ? 0 : 1;
-  const uint32_t blocks = (args.height * args.width + kThreads - 1) / kThreads;
+  const uint32_t blocks = CeilDivide(args.height * args.width, kThreads);
   return driver.Check(driver.LaunchKernel(functions_[TypeNumber(normalize.dtype)][layout], blocks,
                                           std::min(args.images, kMaxGridY), 1, kThreads, 1, 1, 0,
                                           stream, params, nullptr),

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 
@@ -19,8 +20,6 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = 2 << 20;
-
-size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Less than an eighth more, so that batches of about the same size find each other's blocks; whole
 // huge pages where it is that large.

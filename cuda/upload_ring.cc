@@ -1,10 +1,11 @@
 #include "cuda/upload_ring.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/mutex.h"
+#include "base/rounding.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -13,14 +14,6 @@ namespace {
 // Of tensors in a buffer: what cuMemAlloc gives, too.
 constexpr size_t kTensorAlignment = 256;
 constexpr size_t kStagingAlignment = 64;
-
-size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/mutex.h"
+#include "base/rounding.h"
 
 namespace shardfeed {
 namespace {
@@ -32,7 +33,7 @@ char* AllocateAligned(size_t size) {
 }  // namespace
 
 std::shared_ptr<Buffer> Buffer::Allocate(size_t size) {
-  const size_t rounded = size == 0 ? kAlignment : (size + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = size == 0 ? kAlignment : RoundUp(size, kAlignment);
   if (rounded < size) throw std::bad_alloc();
   return std::shared_ptr<Buffer>(new Buffer(AllocateAligned(rounded), rounded));
 }
@@ -52,7 +53,7 @@ namespace {
 size_t SizeClass(size_t size) {
   size = std::max(size, Buffer::kAlignment);
   const size_t step = std::max(std::bit_floor(size - 1) / 8, Buffer::kAlignment);
-  return (size + step - 1) / step * step;
+  return RoundUp(size, step);
 }
 
 }  // namespace

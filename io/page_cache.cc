@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rounding.h"
 #include "io/errno_status.h"
 
 namespace shardfeed {
@@ -56,7 +57,7 @@ absl::StatusOr<uint64_t> CachedBytes(const File& file, uint64_t begin, uint64_t 
   begin = begin / page * page;
   end = std::min(end, file.size());
   if (begin >= end) return 0;
-  const uint64_t pages = (end - begin + page - 1) / page;
+  const uint64_t pages = CeilDivide(end - begin, page);
   CachestatRange range = {begin, end - begin};
   Cachestat stat = {};
   if (::syscall(kCachestat, file.fd(), &range, &stat, 0) == 0) {

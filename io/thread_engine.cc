@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/thread.h"
@@ -20,9 +21,6 @@ namespace {
 constexpr size_t kInlineDepth = 32;
 
 constexpr int kMaxThreads = 16;
-
-uint64_t AlignDown(uint64_t n) { return n / Buffer::kAlignment * Buffer::kAlignment; }
-uint64_t AlignUp(uint64_t n) { return AlignDown(n + Buffer::kAlignment - 1); }
 
 // Reads [offset, end) of the file into the front of `to`, as far as it can: returns where it ended.
 absl::StatusOr<uint64_t> ReadSome(const File& file, int fd, uint64_t offset, uint64_t end,
@@ -50,10 +48,11 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
   char* to = nullptr;  // where byte `begin` goes
   uint64_t read_to = begin;
   if (direct && request.length > 0 && file.direct_fd() >= 0) {
-    begin = AlignDown(request.offset);
-    buffer = pool.Allocate(AlignUp(end) - begin);
+    begin = RoundDown(request.offset, Buffer::kAlignment);
+    buffer = pool.Allocate(RoundUp(end, Buffer::kAlignment) - begin);
     to = buffer->data();
-    absl::StatusOr<uint64_t> reached = ReadSome(file, file.direct_fd(), begin, AlignUp(end), to);
+    absl::StatusOr<uint64_t> reached =
+        ReadSome(file, file.direct_fd(), begin, RoundUp(end, Buffer::kAlignment), to);
     // A file system may refuse what open let pass; the plain descriptor will tell what is wrong.
     read_to = reached.ok() ? *reached : begin;
   } else if (request.into != nullptr) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/slab.h"
@@ -21,9 +22,6 @@
 
 namespace shardfeed {
 namespace {
-
-uint64_t AlignDown(uint64_t n) { return n / Buffer::kAlignment * Buffer::kAlignment; }
-uint64_t AlignUp(uint64_t n) { return AlignDown(n + Buffer::kAlignment - 1); }
 
 // Linux moves 0x7ffff000 bytes at most in one read.
 constexpr uint64_t kMaxRead = 1 << 30;
@@ -291,8 +289,9 @@ class UringEngine : public Engine {
       const ReadRequest& request = operation.request;
       const uint64_t end = request.offset + request.length;
       operation.direct = options_.direct && request.file->direct_fd() >= 0;
-      operation.begin = operation.direct ? AlignDown(request.offset) : request.offset;
-      operation.end = operation.direct ? AlignUp(end) : end;
+      operation.begin =
+          operation.direct ? RoundDown(request.offset, Buffer::kAlignment) : request.offset;
+      operation.end = operation.direct ? RoundUp(end, Buffer::kAlignment) : end;
       operation.next = operation.begin;
       if (request.into != nullptr && !operation.direct) {
         operation.buffer = request.into;

@@ -4,11 +4,12 @@
 #include <atomic>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/fork_count.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "io/page_cache.h"
 #include "io/parallel.h"
-#include "pipeline/data/fork_count.h"
 #include "pipeline/data/work_stop.h"
 #include "pipeline/plan/compile.h"
 #include "pipeline/plan/fingerprint.h"
@@ -24,12 +25,6 @@
 
 namespace shardfeed {
 namespace {
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 StateWords WordsOf(const std::vector<RankPart>& parts) {
   StateWords words;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/rounding.h"
 #include "reader/divider.h"
 
 namespace shardfeed {
@@ -36,7 +37,7 @@ class Permutation {
       : n_(n),
         low_(n < 2 ? 1 : static_cast<uint64_t>(std::ceil(std::sqrt(static_cast<double>(n))))) {
     const uint64_t b = low_.divisor();
-    a_ = n == 0 ? 1 : (n + b - 1) / b;
+    a_ = n == 0 ? 1 : CeilDivide(n, b);
     // A small grid needs more rounds to mix; found by the chi-square tests.
     rounds_ = n < 64 ? 10 : n < 4096 ? 4 : 3;
   }

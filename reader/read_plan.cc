@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/rounding.h"
 #include "io/buffer.h"
 #include "shard/index.h"
 
@@ -19,8 +20,6 @@ constexpr uint64_t kMinWindowBytes = 128 << 20;
 // Memory besides the records themselves.
 constexpr uint64_t kViewBytes = sizeof(std::string_view);
 constexpr uint64_t kUnitOverhead = 512;
-
-uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 // Whether each lane of the order belongs to one rank alone.
 bool LanesOwned(const OrderSpec& spec, uint64_t world) {
@@ -303,13 +302,13 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   if (ramp_ && block->number < kRampBlocks) {
     n = std::min(n, kFirstBlockRecords << block->number);
   }
-  n = std::min(n, (end_ - position_ + stride - 1) / stride);
+  n = std::min(n, CeilDivide(end_ - position_, stride));
   const uint64_t size = order_->size();
-  uint64_t real = position_ >= size ? 0 : std::min(n, (size - position_ + stride - 1) / stride);
+  uint64_t real = position_ >= size ? 0 : std::min(n, CeilDivide(size - position_, stride));
   const bool left_over = position_ < leftover_until_;
   if (left_over) {
     const PositionRun run = options_.leftover->At(position_);
-    real = n = std::min(n, (run.count + stride - 1) / stride);
+    real = n = std::min(n, CeilDivide(run.count, stride));
     block->position = run.begin;
     block->stride = run.stride * stride;
   }

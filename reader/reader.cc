@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/page_cache.h"
@@ -20,8 +21,6 @@ namespace {
 constexpr uint64_t kMinBudget = 64 << 20;
 constexpr uint64_t kMaxDefaultBudget = 1 << 30;
 constexpr int kStateVersion = 2;
-
-uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
@@ -100,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   const uint64_t round = reader->options_.batch * reader->options_.world;
   const uint64_t size = reader->order_->size();
   reader->batches_ =
-      reader->options_.end == EpochEnd::kDrop ? size / round : (size + round - 1) / round;
+      reader->options_.end == EpochEnd::kDrop ? size / round : CeilDivide(size, round);
   reader->place_.batch = reader->options_.batch;
   reader->place_.world = reader->options_.world;
   reader->place_.position = reader->options_.rank;

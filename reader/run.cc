@@ -1,7 +1,6 @@
 #include "reader/run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <string>
 #include <thread>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "io/budget.h"
 #include "io/buffer.h"
@@ -27,12 +27,6 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kWakeBlocks = 4;
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // The run works on the blocks and units of a ReadPlanner. Units that come with a block are queued
 // for reading when it is planned. Blocks are planned in their order, and only as far as the budget
@@ -128,14 +122,13 @@ class ThreadedRun : public ReadRun {
       const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ready(); };
       consumer_waits_ = true;
       if (!ready()) {
-        const auto start = std::chrono::steady_clock::now();
+        const Stopwatch wait;
         // The block that is now at the head is planned whatever the budget says.
         plan_stuck_ = false;
         work_.NotifyOne();
         delivery_.Wait(lock, ready);
         ++stats_.stalls;
-        stats_.stall_seconds +=
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        stats_.stall_seconds += wait.Seconds();
       }
       consumer_waits_ = false;
       if (!fatal_.ok()) return fatal_;

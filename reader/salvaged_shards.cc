@@ -4,11 +4,11 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "base/little_endian.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

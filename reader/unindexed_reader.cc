@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/rounding.h"
 #include "io/thread.h"
 #include "tfrecord/framing.h"
 
@@ -94,7 +95,7 @@ absl::Status UnindexedReader::Next(ReadBlock* block) {
     if (walked_.empty()) return false;
     const ReadBlock& front = walked_.front().block;
     const uint64_t end = front.position + (front.records.size() - 1) * front.stride + 1;
-    return options_.end != EpochEnd::kDrop || (end + round - 1) / round * round <= position_;
+    return options_.end != EpochEnd::kDrop || RoundUp(end, round) <= position_;
   };
   while (reader_ == nullptr && !indexed_ && options_.epochs != 0 && !certain()) {
     if (walked_bytes_ > budget_bytes_ / 2 || !Walk()) break;

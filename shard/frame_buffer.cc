@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "absl/types/span.h"
+#include "base/little_endian.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

@@ -9,11 +9,11 @@
 #include <cstring>
 
 #include "absl/types/span.h"
+#include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

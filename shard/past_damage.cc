@@ -4,10 +4,10 @@
 #include <string_view>
 #include <utility>
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

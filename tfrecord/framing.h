@@ -17,9 +17,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "shardfeed/options.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
-#include "tfrecord/little_endian.h"
 #include "tfrecord/thread_decompressor.h"
 
 namespace shardfeed {

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "tfrecord/gzip_members.h"
 #include "tfrecord/inflate_blocks.h"
-#include "tfrecord/little_endian.h"
 #include "tfrecord/thread_decompressor.h"
 
 namespace shardfeed {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tfrecord/little_endian.h"
+#include "base/little_endian.h"
 
 namespace shardfeed {
 namespace {

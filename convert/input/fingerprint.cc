@@ -1,7 +1,7 @@
 #include "convert/input/fingerprint.h"
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
-#include "tfrecord/little_endian.h"
 #include "xxhash.h"
 
 namespace shardfeed {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/rounding.h"
 #include "convert/input/excerpt.h"
 #include "fmt/format.h"
 
@@ -171,7 +172,7 @@ absl::Status TarReader::ReadExtension(char type, uint64_t size, TarMember* membe
     return ErrorAt(offset, fmt::format("a name or pax records of {} bytes; at most {} are read,",
                                        size, kMaxExtension));
   }
-  absl::StatusOr<std::string_view> bytes = reader_->Read((size + kBlock - 1) / kBlock * kBlock);
+  absl::StatusOr<std::string_view> bytes = reader_->Read(RoundUp(size, kBlock));
   if (!bytes.ok()) return bytes.status();
   if (bytes->size() < size) {
     return ErrorAt(reader_->offset(), "the archive is cut: it ends inside a header");

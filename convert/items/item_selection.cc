@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/little_endian.h"
 #include "convert/input/fingerprint.h"
 #include "convert/items/item_batch.h"
 #include "convert/items/item_sorter.h"
 #include "io/parallel.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

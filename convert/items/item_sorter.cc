@@ -6,9 +6,9 @@
 #include <atomic>
 #include <utility>
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
 #include "io/file.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/excerpt.h"
@@ -20,7 +21,6 @@
 #include "fmt/ranges.h"
 #include "io/file.h"
 #include "simdjson.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "base/little_endian.h"
 #include "convert/features/column.h"
 #include "convert/features/json_schema.h"
 #include "convert/input/checked_files.h"
@@ -24,7 +25,6 @@
 #include "convert/items/item_list.h"
 #include "fmt/format.h"
 #include "simdjson.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

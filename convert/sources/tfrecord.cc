@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/little_endian.h"
 #include "convert/features/example_images.h"
 #include "convert/input/checked_files.h"
 #include "convert/input/open_file_cache.h"
@@ -19,7 +20,6 @@
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

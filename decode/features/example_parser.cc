@@ -5,10 +5,10 @@
 #include <cstring>
 #include <set>
 
+#include "base/little_endian.h"
 #include "decode/features/float16.h"
 #include "fmt/format.h"
 #include "shardfeed/examples.h"
-#include "tfrecord/little_endian.h"
 #include "tfrecord/wire.h"
 
 namespace shardfeed {

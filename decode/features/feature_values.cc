@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/little_endian.h"
 #include "decode/features/float16.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 

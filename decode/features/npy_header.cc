@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "absl/status/status.h"
+#include "base/little_endian.h"
 #include "fmt/format.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

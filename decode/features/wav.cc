@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/little_endian.h"
 #include "fmt/format.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

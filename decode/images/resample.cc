@@ -7,6 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "decode/images/resample.cc"
 // Compiles this file once for each kind of processor.
+#include "base/rounding.h"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "hwy/highway.h"
@@ -290,7 +291,7 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
 void Resampler::SpreadWeights(int channels, uint32_t width, bool flip) {
   const uint32_t per_step = channels == 3 ? 2 : 8;
   const uint32_t max_count = *std::max_element(columns_.count.begin(), columns_.count.end());
-  steps_ = (max_count + per_step - 1) / per_step;
+  steps_ = CeilDivide(max_count, per_step);
   const uint32_t even = width + width % 2;
   starts_.resize(even);
   spread_.assign(size_t{even} / 2 * steps_ * 16, 0);

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tfrecord/little_endian.h"
+#include "base/little_endian.h"
 
 namespace shardfeed {
 namespace {

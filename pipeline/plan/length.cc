@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/rounding.h"
+
 namespace shardfeed {
 namespace {
 
@@ -24,7 +26,7 @@ absl::StatusOr<Length> OfShards(const ShardsWork& shards) {
   if (!records.ok()) return records.status();
   const uint64_t round = reader.batch * reader.world;
   const uint64_t rounds =
-      reader.end == EpochEnd::kDrop ? *records / round : (*records + round - 1) / round;
+      reader.end == EpochEnd::kDrop ? *records / round : CeilDivide(*records, round);
   return Length::Of(rounds * reader.batch * *reader.epochs);
 }
 

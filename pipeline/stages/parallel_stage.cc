@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "io/thread.h"
 #include "pipeline/data/work_stop.h"
@@ -28,11 +29,6 @@ constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
 
 using Clock = std::chrono::steady_clock;
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-      .count();
-}
 
 class ParallelStage : public Stage {
  public:

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/rounding.h"
+
 namespace shardfeed {
 
 // What a stretch of a batch's rows should take: long beside handing it out, short beside a batch.
@@ -34,8 +36,8 @@ class StretchSize {
                                      2 * longest_.load(std::memory_order_relaxed)}),
                            1);
     if (left <= most) return left;
-    const size_t stretches = (left + most - 1) / most;
-    return (left + stretches - 1) / stretches;
+    const size_t stretches = CeilDivide(left, most);
+    return CeilDivide(left, stretches);
   }
 
   // What a stretch took and made.

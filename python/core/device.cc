@@ -4,13 +4,13 @@
 #include <set>
 #include <utility>
 
+#include "base/fork_count.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nanobind/ndarray.h"
 #include "nanobind/stl/map.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
-#include "pipeline/data/fork_count.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
 #include "python/core/errors.h"

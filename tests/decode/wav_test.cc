@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "tests/testing/files.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

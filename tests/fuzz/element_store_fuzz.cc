@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "pipeline/data/batch_bytes.h"
 #include "pipeline/data/element_store.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/framing.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "shard/index.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 

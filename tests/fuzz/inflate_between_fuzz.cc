@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/little_endian.h"
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/inflate_between.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 

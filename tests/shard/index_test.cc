@@ -4,6 +4,7 @@
 #include <random>
 #include <thread>
 
+#include "base/little_endian.h"
 #include "shard/index_build.h"
 #include "shard/spec.h"
 #include "shard/text_index.h"
@@ -11,7 +12,6 @@
 #include "tests/testing/index_lies.h"
 #include "tfrecord/framing.h"
 #include "tfrecord/gzip_members.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed {
 namespace {

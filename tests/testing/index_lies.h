@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
+#include "base/little_endian.h"
 #include "tfrecord/crc32c.h"
-#include "tfrecord/little_endian.h"
 
 namespace shardfeed::testing {
 

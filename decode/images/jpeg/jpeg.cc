@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rounding.h"
 #include "decode/images/jpeg/jpeg_entropy.h"
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "decode/images/jpeg/libjpeg.h"
@@ -23,8 +24,6 @@ struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
 };
-
-uint32_t CeilDiv(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 // a * b / 255, rounded.
 uint32_t MultiplyAsFractions(uint32_t a, uint32_t b) {
@@ -147,8 +146,8 @@ absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
   if (crop_.channels != 1 && crop_.channels != 3) {
     return absl::InvalidArgumentError(fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
   }
-  const uint32_t width = CeilDiv(frame.width, denominator);
-  const uint32_t height = CeilDiv(frame.height, denominator);
+  const uint32_t width = CeilDivide(frame.width, denominator);
+  const uint32_t height = CeilDivide(frame.height, denominator);
   if (crop_.width == 0 || crop_.height == 0 || crop_.x >= width || crop_.y >= height ||
       crop_.width > width - crop_.x || crop_.height > height - crop_.y) {
     return absl::InvalidArgumentError(
@@ -195,7 +194,7 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
   const auto mcus = [&](uint32_t begin, uint32_t size, uint32_t mcu_size, uint32_t num_mcus) {
     const uint32_t first = (begin - std::min(begin, margin)) * denominator / mcu_size;
     return Range{first,
-                 std::min(CeilDiv((begin + size + margin) * denominator, mcu_size), num_mcus)};
+                 std::min(CeilDivide((begin + size + margin) * denominator, mcu_size), num_mcus)};
   };
   mcu_columns_ = mcus(crop_.x, crop_.width, layout.mcu_width, layout.mcus_per_row);
   // In an image whose chroma is less than 3 wide libjpeg upsamples in another way. One MCU may be

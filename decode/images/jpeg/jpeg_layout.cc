@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
+#include "base/rounding.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -12,8 +13,6 @@ namespace {
 constexpr uint32_t kMaxBlocksInMcu = 10;
 
 uint8_t Byte(std::string_view bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
-
-uint32_t CeilDiv(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 absl::Status Damaged(const JpegMarker& marker, std::string_view what) {
   return absl::DataLossError(
@@ -90,8 +89,8 @@ absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
   }
   layout.mcu_width = 8 * max_h;
   layout.mcu_height = 8 * max_v;
-  layout.mcus_per_row = CeilDiv(frame.width, layout.mcu_width);
-  layout.mcu_rows = CeilDiv(frame.height, layout.mcu_height);
+  layout.mcus_per_row = CeilDivide(frame.width, layout.mcu_width);
+  layout.mcu_rows = CeilDivide(frame.height, layout.mcu_height);
   layout.one_scan = frame.width > 0;
   return absl::OkStatus();
 }

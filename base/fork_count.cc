@@ -1,4 +1,4 @@
-#include "pipeline/data/fork_count.h"
+#include "base/fork_count.h"
 
 #include <pthread.h>
 

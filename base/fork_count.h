@@ -1,7 +1,7 @@
 // Whether this process is one that was forked.
 
-#ifndef SHARDFEED_PIPELINE_DATA_FORK_COUNT_H_
-#define SHARDFEED_PIPELINE_DATA_FORK_COUNT_H_
+#ifndef SHARDFEED_BASE_FORK_COUNT_H_
+#define SHARDFEED_BASE_FORK_COUNT_H_
 
 #include <cstdint>
 
@@ -12,4 +12,4 @@ uint64_t ForkCount();
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_PIPELINE_DATA_FORK_COUNT_H_
+#endif  // SHARDFEED_BASE_FORK_COUNT_H_

@@ -1,7 +1,7 @@
-// Integers as every format here stores them.
+// Little-endian integers, as every format here stores them.
 
-#ifndef SHARDFEED_TFRECORD_LITTLE_ENDIAN_H_
-#define SHARDFEED_TFRECORD_LITTLE_ENDIAN_H_
+#ifndef SHARDFEED_BASE_LITTLE_ENDIAN_H_
+#define SHARDFEED_BASE_LITTLE_ENDIAN_H_
 
 #include <bit>
 #include <cstddef>
@@ -37,4 +37,4 @@ void AppendLittleEndian(T value, std::string* out) {
 
 }  // namespace shardfeed
 
-#endif  // SHARDFEED_TFRECORD_LITTLE_ENDIAN_H_
+#endif  // SHARDFEED_BASE_LITTLE_ENDIAN_H_
