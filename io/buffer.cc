@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <optional>
 
@@ -30,21 +31,46 @@ char* AllocateAligned(size_t size) {
   return static_cast<char*>(data);
 }
 
+void FreeAligned(char* data, size_t size) {
+  if (size < kMapped) {
+    std::free(data);
+  } else {
+    ::munmap(data, size);
+  }
+}
+
+size_t WholePages(size_t size) {
+  const size_t rounded = size == 0 ? Buffer::kAlignment : RoundUp(size, Buffer::kAlignment);
+  if (rounded < size) throw std::bad_alloc();
+  return rounded;
+}
+
 }  // namespace
 
 std::shared_ptr<Buffer> Buffer::Allocate(size_t size) {
-  const size_t rounded = size == 0 ? kAlignment : RoundUp(size, kAlignment);
-  if (rounded < size) throw std::bad_alloc();
+  const size_t rounded = WholePages(size);
   return std::shared_ptr<Buffer>(new Buffer(AllocateAligned(rounded), rounded));
 }
 
-Buffer::~Buffer() {
-  if (slab_ != nullptr) return;
-  if (size_ < kMapped) {
-    std::free(data_);
+void Buffer::Resize(size_t size) {
+  const size_t rounded = WholePages(size);
+  if (rounded == size_) return;
+  if (size_ >= kMapped && rounded >= kMapped) {
+    void* data = ::mremap(data_, size_, rounded, MREMAP_MAYMOVE);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    if (rounded >= kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);
+    data_ = static_cast<char*>(data);
   } else {
-    ::munmap(data_, size_);
+    char* data = AllocateAligned(rounded);
+    std::memcpy(data, data_, std::min(size_, rounded));
+    FreeAligned(data_, size_);
+    data_ = data;
   }
+  size_ = rounded;
+}
+
+Buffer::~Buffer() {
+  if (slab_ == nullptr) FreeAligned(data_, size_);
 }
 
 namespace {

@@ -34,6 +34,10 @@ class Buffer {
   char* data() { return data_; }
   const char* data() const { return data_; }
   size_t size() const { return size_; }
+  // Makes it larger or smaller, and keeps the bytes that fit; data() may change. Large ones are
+  // remapped rather than copied, so that the old and the new memory never exist side by side. Only
+  // for a buffer of Allocate, by its only holder. Throws std::bad_alloc, and is then unchanged.
+  void Resize(size_t size);
   // The memory it is cut from; null for one that has its own.
   const std::shared_ptr<Slab>& slab() const { return slab_; }
 

@@ -66,12 +66,13 @@ void RecordStream::Fill(uint64_t frame_bytes) {
   }
   capacity = std::max(capacity, unread + 1);
   // Views of a delivered block may be in use by others: only an unshared buffer is written again.
-  if (buffer_.use_count() > 1 || buffer_->size() != capacity) {
+  if (buffer_.use_count() > 1) {
     std::shared_ptr<Buffer> next = Buffer::Allocate(capacity);
     std::memcpy(next->data(), buffer_->data() + begin_, unread);
     buffer_ = std::move(next);
   } else {
     std::memmove(buffer_->data(), buffer_->data() + begin_, unread);
+    buffer_->Resize(capacity);
   }
   begin_ = 0;
   end_ = unread;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <random>
 #include <set>
 #include <thread>
@@ -15,6 +16,27 @@
 
 namespace shardfeed {
 namespace {
+
+TEST(Buffer, KeepsItsBytesWhenItIsResized) {
+  const auto buffer = Buffer::Allocate(0);
+  size_t filled = 0;
+  // Sizes that stay within one kind of memory and sizes that change it, either way.
+  for (const size_t size : {1, 5'000, 100'000, 200'000, 9 << 20, 300'000, 90'000, 10, 3 << 20}) {
+    buffer->Resize(size);
+    ASSERT_GE(buffer->size(), size);
+    EXPECT_EQ(buffer->size() % Buffer::kAlignment, 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % Buffer::kAlignment, 0);
+    filled = std::min(filled, buffer->size());
+    for (size_t i = 0; i < filled; ++i) {
+      ASSERT_EQ(buffer->data()[i], static_cast<char>(i % 251)) << size;
+    }
+    for (; filled < buffer->size(); ++filled) {
+      buffer->data()[filled] = static_cast<char>(filled % 251);
+    }
+  }
+  EXPECT_THROW(buffer->Resize(SIZE_MAX - 5), std::bad_alloc);
+  EXPECT_EQ(buffer->data()[7], 7);
+}
 
 TEST(BufferPool, UsesBuffersAgainUpToItsBound) {
   const auto pool = BufferPool::Create(1 << 20);
