@@ -7,6 +7,7 @@
 
 #include "base/rounding.h"
 #include "fmt/format.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/stages/mixup.h"
 #include "shardfeed/functions.h"
 
@@ -19,8 +20,6 @@ constexpr char kPtx[] =
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMaxGridY = 65535;
-// So that flips and mixing draw other numbers.
-constexpr uint64_t kMixingKey = 0x6d69780000000000;
 
 // 0 ... 2, or -1.
 int TypeNumber(DType dtype) {
@@ -48,12 +47,10 @@ absl::Status CheckValues(const ColumnSpec& column, const char* field,
 }
 
 // Random numbers of a row: those of its place in the epoch.
-absl::StatusOr<Random> RandomOf(const ColumnSpec& column, const Batch& batch, size_t row,
-                                uint64_t seed) {
+absl::StatusOr<Random> RandomOfRow(const ColumnSpec& column, const Batch& batch, size_t row,
+                                   RandomStream stream, uint64_t seed) {
   RowOrigin origin;
-  if (batch.OriginOf(row, &origin)) {
-    return Random(seed, origin.source, origin.epoch + origin.later, origin.position);
-  }
+  if (batch.OriginOf(row, &origin)) return RandomOf(StreamSeed(stream, seed), origin);
   return absl::FailedPreconditionError(fmt::format(
       "normalize '{}': flip and mixing draw by the rows' places in the epoch, which are lost in "
       "this chain; do without them, or mirror in a map before",
@@ -121,14 +118,16 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
   if (normalize.flip > 0) {
     flips->resize(batch.rows);
     for (size_t row = 0; row < batch.rows; ++row) {
-      absl::StatusOr<Random> random = RandomOf(column, batch, row, normalize.seed);
+      absl::StatusOr<Random> random =
+          RandomOfRow(column, batch, row, RandomStream::kDeviceFlip, normalize.seed);
       if (!random.ok()) return random.status();
       (*flips)[row] = random->Uniform() < normalize.flip ? 1 : 0;
     }
   }
   *lambda = 1;
   if (normalize.mixing == Mixing::kNone) return args;
-  absl::StatusOr<Random> random = RandomOf(column, batch, 0, normalize.seed ^ kMixingKey);
+  absl::StatusOr<Random> random =
+      RandomOfRow(column, batch, 0, RandomStream::kDeviceMixing, normalize.seed);
   if (!random.ok()) return random.status();
   const double share = DrawBeta(normalize.mix_alpha, *random);
   if (normalize.mixing == Mixing::kMixup) {

@@ -140,7 +140,7 @@ class RowContext {
   size_t first_output_ = 0;
   std::vector<VariableColumn*> variable_;
   std::vector<std::unique_ptr<std::string>>* kept_ = nullptr;
-  uint64_t seed_ = 0;
+  uint64_t stream_seed_ = 0;
   size_t row_ = 0;
   bool has_origin_ = false;
   bool has_random_ = false;

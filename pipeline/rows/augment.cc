@@ -9,6 +9,7 @@
 #include "decode/images/augment_color.h"
 #include "decode/images/augment_filter.h"
 #include "decode/images/augment_geometry.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
@@ -17,7 +18,6 @@ namespace augment {
 namespace {
 
 // Tells the numbers of this step from those of others that have the same seed.
-constexpr uint64_t kStream = 0x6175676d656e7400;
 
 double Draw(const Range& range, Random& random) {
   return range.min + (range.max - range.min) * random.Uniform();
@@ -361,7 +361,7 @@ class AugmentStep : public RowStep {
       RowOrigin origin;
       // Rows that come from no source have their number in the batch.
       if (!range->input->OriginOf(row, &origin)) origin = {.position = row};
-      Random random(seed_ ^ kStream, origin.source, origin.epoch + origin.later, origin.position);
+      Random random = RandomOf(StreamSeed(RandomStream::kAugment, seed_), origin);
       augmenter_->Run(reinterpret_cast<const uint8_t*>(from.data) + row * from_bytes,
                       reinterpret_cast<uint8_t*>(to.data) + row * to_bytes, random,
                       &static_cast<AugmentMemory*>(memory)->memory);

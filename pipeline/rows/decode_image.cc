@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
@@ -105,7 +106,7 @@ class DecodeImageStep : public RowStep {
       if (options_.crop == CropKind::kRandom || options_.flip > 0) {
         RowOrigin origin;
         if (!batch.OriginOf(row, &origin)) origin.position = row;
-        Random random(options_.seed, origin.source, origin.epoch + origin.later, origin.position);
+        Random random = RandomOf(StreamSeed(RandomStream::kDecodeImage, options_.seed), origin);
         if (options_.crop == CropKind::kRandom) {
           box = RandomResizedCrop(*size, options_.scale, options_.ratio, random);
         }

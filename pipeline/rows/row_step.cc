@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/data/work_stop.h"
 
 namespace shardfeed {
@@ -67,7 +68,7 @@ uint64_t RowContext::position() {
 Random& RowContext::random() {
   if (!has_random_) {
     FindOrigin();
-    random_ = Random(seed_, origin_.source, origin_.epoch + origin_.later, origin_.position);
+    random_ = RandomOf(stream_seed_, origin_);
     has_random_ = true;
   }
   return random_;
@@ -246,7 +247,7 @@ class MapStep : public RowStep {
     context.slots_ = range->slots.data();
     context.visible_ = visible;
     context.first_output_ = first_output;
-    context.seed_ = seed_;
+    context.stream_seed_ = StreamSeed(RandomStream::kMap, seed_);
     auto& columns = static_cast<MapMemory*>(memory)->columns;
     for (VariableColumn& column : columns) context.variable_.push_back(&column);
     context.kept_ = static_cast<MapMemory*>(memory)->strings.get();
@@ -288,7 +289,7 @@ class FilterStep : public RowStep {
     context.slots_ = range->slots.data();
     context.visible_ = visible;
     context.first_output_ = first_output;
-    context.seed_ = seed_;
+    context.stream_seed_ = StreamSeed(RandomStream::kFilter, seed_);
     std::vector<std::unique_ptr<std::string>> strings;
     context.kept_ = &strings;
     const std::stop_token& stop = WorkStop::Token();

@@ -10,12 +10,10 @@
 
 #include "decode/features/float16.h"
 #include "fmt/format.h"
+#include "pipeline/data/random_stream.h"
 
 namespace shardfeed {
 namespace {
-
-// Tells the numbers of this step from those of others that have the same seed.
-constexpr uint64_t kStream = 0x6d69787570000000;
 
 double DrawNormal(Random& random) {
   // Box and Muller's; 1 - Uniform() is not 0.
@@ -239,8 +237,7 @@ BatchFn MakeMixFn(MixOptions options) {
     const ColumnSpec label = (*batch.spec)[options.label];
     RowOrigin origin;
     batch.OriginOf(0, &origin);
-    Random random(options.seed ^ kStream, origin.source, origin.epoch + origin.later,
-                  origin.position);
+    Random random = RandomOf(StreamSeed(RandomStream::kMixUp, options.seed), origin);
     double lambda = DrawBeta(options.alpha, random);
     Rectangle cut;
     Planes planes = {};

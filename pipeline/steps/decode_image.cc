@@ -4,10 +4,15 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
 
 namespace shardfeed {
 namespace {
+
+bool IsRandom(const DecodeImageOptions& options) {
+  return options.crop == CropKind::kRandom || options.flip > 0;
+}
 
 Identity IdentityOf(const std::string& feature, const DecodeImageOptions& options) {
   const ImageOptions& image = options.image;
@@ -34,7 +39,9 @@ Identity IdentityOf(const std::string& feature, const DecodeImageOptions& option
     identity.Add("scale", std::vector<double>(options.scale, options.scale + 2))
         .Add("ratio", std::vector<double>(options.ratio, options.ratio + 2));
   }
-  return identity.Add("seed", options.seed);
+  return identity.Add("seed", IsRandom(options)
+                                  ? StreamSeed(RandomStream::kDecodeImage, options.seed)
+                                  : options.seed);
 }
 
 }  // namespace
@@ -54,7 +61,7 @@ Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOption
   Step step = Like("decode_image");
   step.text = fmt::format("decode_image({})", DecodeImageText(feature, options));
   step.identity = IdentityOf(feature, options);
-  step.random = options.crop == CropKind::kRandom || options.flip > 0;
+  step.random = IsRandom(options);
   return ThenOnRows(std::move(step), *std::move(row_step));
 }
 

@@ -3,6 +3,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/mixing.h"
 #include "shardfeed/functions.h"
@@ -25,7 +26,7 @@ class ByChance : public InputChoice {
   absl::StatusOr<int> Next(const std::vector<bool>& gone, uint64_t number) override {
     const double total = TotalOf(weights_, gone);
     if (total <= 0) return -1;
-    double at = Random(seed_, epoch_, number).Uniform() * total;
+    double at = Random(StreamSeed(RandomStream::kMix, seed_), epoch_, number).Uniform() * total;
     int last = -1;
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (gone[i] || weights_[i] <= 0) continue;
@@ -108,7 +109,9 @@ Dataset Dataset::Mix(std::vector<Dataset> datasets, std::vector<double> weights,
   step.text = fmt::format("mix([{}], {})", fmt::join(weights, ", "),
                           exact ? "exact" : fmt::format("seed={}", seed));
   // An exact one draws nothing.
-  step.identity.Add("weights", weights).Add("seed", exact ? 0 : seed).Add("exhausted", exhausted);
+  step.identity.Add("weights", weights)
+      .Add("seed", exact ? 0 : StreamSeed(RandomStream::kMix, seed))
+      .Add("exhausted", exhausted);
   step.identity.AddIf(exact, "exact", exact);
   step.inputs = StepsOf(datasets);
   step.length = [weights, exhausted](const std::vector<Length>& inputs) {

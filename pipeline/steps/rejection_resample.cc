@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
 #include "pipeline/steps/hidden.h"
 #include "pipeline/steps/keys.h"
@@ -129,7 +130,10 @@ class ResampleStage : public Stage {
         most_ = Wanted(i);
       }
     }
-    return Random(how_.seed, epoch_, number_).Uniform() * most_ < Wanted(kind);
+    return Random(StreamSeed(RandomStream::kRejectionResample, how_.seed), epoch_, number_)
+                   .Uniform() *
+               most_ <
+           Wanted(kind);
   }
   absl::Status OutOfRange(size_t row) const {
     return absl::InvalidArgumentError(
@@ -186,7 +190,10 @@ Dataset Dataset::ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec,
   }
   Step step = Like("rejection_resample");
   step.text = fmt::format("rejection_resample({}{}seed={})", name, name.empty() ? "" : ", ", seed);
-  step.identity.Add("column", name).Add("target", target).Add("initial", initial).Add("seed", seed);
+  step.identity.Add("column", name)
+      .Add("target", target)
+      .Add("initial", initial)
+      .Add("seed", StreamSeed(RandomStream::kRejectionResample, seed));
   step.length = [](const std::vector<Length>&) {
     return Length::Unknown("rejection_resample drops elements");
   };

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "pipeline/data/random_stream.h"
 #include "pipeline/dataset.h"
 #include "pipeline/stages/reordered_rows.h"
 #include "reader/order.h"
@@ -88,7 +89,7 @@ class ShuffleStage : public Stage {
       held_.push_back(std::move(batch));
     }
     // Fisher and Yates.
-    Random random(seed_, epoch_, stretch_++);
+    Random random(StreamSeed(RandomStream::kShuffleWindow, seed_), epoch_, stretch_++);
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
     at_ = std::min<uint64_t>(at, order_.size());
     TellOrder();
@@ -148,7 +149,7 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
   }
   Step step = Like("shuffle");
   step.text = fmt::format("shuffle(seed={}, window={})", seed, window);
-  step.identity.Add("seed", seed).Add("window", window);
+  step.identity.Add("seed", StreamSeed(RandomStream::kShuffleWindow, seed)).Add("window", window);
   step.sharing = Sharing::kUneven;  // it holds back what the rank has read
   step.tells_held = true;
   step.work =

@@ -180,52 +180,52 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
     std::string place;  // of the state behind three elements
   };
   const std::map<std::string, Golden> golden = {
-      {"rows", {0x528a171fa20fe2ea, R"("place":[3,0]})"}},
-      {"batch", {0x924bff6c560d3c94, R"("place":[0,51,0]})"}},
-      {"padded", {0x11177abd5e453e0e, R"("place":[0,51,0]})"}},
-      {"unbatch", {0x18a1ff87e49a4a07, R"("place":[0,1,0,0,17,0]})"}},
-      {"shuffle", {0xc86c4c249f41a583, R"("place":[0,33,0,0,0,0]})"}},
-      {"batches", {0x14000111b1352ba7, R"("place":[0,0,3,0,0,0]})"}},
-      {"repeat", {0xa580bc4bd5f01010, R"("place":[0,39,0,0,0,0,0,300,0,0]})"}},
-      {"repeat of steps", {0x2a8841bfb4012fd5, R"("place":[0,111,0,0,0]})"}},
+      {"rows", {0x4598467ade8c5afb, R"("place":[3,0]})"}},
+      {"batch", {0x7cdfd930a36e60aa, R"("place":[0,51,0]})"}},
+      {"padded", {0xe4f0376ed8559d59, R"("place":[0,51,0]})"}},
+      {"unbatch", {0x1b7fd38d3fee9aec, R"("place":[0,1,0,0,17,0]})"}},
+      {"shuffle", {0xf1ef90d70897baf3, R"("place":[0,33,0,0,0,0]})"}},
+      {"batches", {0x479b48aa0e9d3f9b, R"("place":[0,0,3,0,0,0]})"}},
+      {"repeat", {0xd21704d7fa63d487, R"("place":[0,39,0,0,0,0,0,300,0,0]})"}},
+      {"repeat of steps", {0x4fcc53cf3e018dee, R"("place":[0,111,0,1,0]})"}},
       {"bucket",
-       {0x44c71616c01862cd,
-        R"("place":[0,44,21,0,1,3,2,3,2,3,2,3,2,3,2,1,2,2,1,2,2,1,2,2,1,0,0]})"}},
-      {"budget", {0x5b3e3f7236475661, R"("place":[0,36,0]})"}},
-      {"pack", {0xc243fdd9a8613e36, R"("place":[0,0,59,3,0,49,2,4,0,0]})"}},
-      {"zip", {0xfa9eb8924791b915, R"("place":[0,24,0,0,0,0]})"}},
-      {"concatenate", {0xec1deadea73c7802, R"("place":[0,180,0,0]})"}},
-      {"interleave", {0x2e9ab27155c58934, R"("place":[0,1,1,0,1,3,0,0]})"}},
+       {0x301c19ad78d21397,
+        R"("place":[0,44,21,1,0,3,2,3,2,3,2,3,2,3,2,1,2,2,1,2,2,1,2,2,1,1,0]})"}},
+      {"budget", {0x3156897628236490, R"("place":[0,36,0]})"}},
+      {"pack", {0x659a339fb5d49b03, R"("place":[0,0,59,3,43,6,2,4,43,0]})"}},
+      {"zip", {0x703f59fe7091a59d, R"("place":[0,1,23,0,23,0]})"}},
+      {"concatenate", {0x183d2b306fda653f, R"("place":[0,180,0,0]})"}},
+      {"interleave", {0xd232c3f8755bc694, R"("place":[0,1,1,0,1,3,0,0]})"}},
       {"mix",
-       {0x7d94ad5740297bc8, R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0]})"}},
-      {"shard", {0x8b5ea97fd2b8f2e0, R"("place":[0,24,0,0,0,0,0]})"}},
-      {"cache", {0xb66b5eb454d19336, R"("place":[0,10,0,1,4]})"}},
-      {"cache on disk", {0x34405040ed00ca7e, R"("place":[0,90,0,0,0]})"}},
+       {0x0d52a56b871e6766, R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0]})"}},
+      {"shard", {0x0eb8f96dbc12e2cc, R"("place":[0,4,20,60,59,59,0]})"}},
+      {"cache", {0x0561733bfa2d35cd, R"("place":[0,10,0,1,4]})"}},
+      {"cache on disk", {0xfb67d4be99ff58d0, R"("place":[0,31,0,1,59]})"}},
       {"generator", {0xe880fa7f46fe4a50, R"("place":[0,2,28]})"}},
-      {"flat_map", {0x2d72ad992377019c, R"("place":[0,63,0]})"}},
+      {"flat_map", {0x2537b9d1bd415d10, R"("place":[0,63,0]})"}},
       {"all",
-       {0x47c9b4e699908c8e,
-        R"("place":[0,0,1,0,111,0,111,11,2,0,100,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0]})"}},
-      {"take_while", {0x809b66f59bad4b56, R"("place":[0,12,0,1,0,15,0]})"}},
-      {"unique", {0x9d8b7f454bc5a325, R"("place":[0,6,0,1,15]})"}},
-      {"rebatch", {0x864a633095b0663f, R"("place":[0,4,17,0]})"}},
-      {"scan", {0x781b0dd58c82e284, R"("place":[0,12,0,1,15]})"}},
-      {"ignore_errors", {0x11e525056c155240, R"("place":[0,14,0,1,15,2,15,0]})"}},
+       {0x0fe2cf227cbe77ec,
+        R"("place":[0,0,1,0,110,1,100,8,0,2,0,100,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0]})"}},
+      {"take_while", {0x1ce4600746a11a08, R"("place":[0,12,0,1,0,15,0]})"}},
+      {"unique", {0x6f7950fca6b7db3b, R"("place":[0,6,0,1,15]})"}},
+      {"rebatch", {0x90c1adc025e94c2a, R"("place":[0,4,17,0]})"}},
+      {"scan", {0x14a416a1e0db6554, R"("place":[0,12,0,1,15]})"}},
+      {"ignore_errors", {0xfbb748ad561861d2, R"("place":[0,14,0,1,15,2,15,0]})"}},
       {"choose",
-       {0xf27df1ddfeedab1d,
+       {0x96f73e30295ff059,
         R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,450,0,0,0,0,0,0,0,0,0,0,0,0,0]})"}},
       {"mix exactly",
-       {0xbfa8a4c45f24fefb,
+       {0x70c1a82e24e74d2a,
         R"("place":[0,27,0,0,0,0,0,0,0,0,0,0,0,0,0,200,0,0,0,0,0,0,0,0,0,0,0,0]})"}},
-      {"window", {0xf59cea9969f81184, R"("place":[0,8,0,1,26,31,0]})"}},
-      {"whole windows", {0x956344b853ddbed0, R"("place":[0,2,63,0,0,0,0,0]})"}},
+      {"window", {0xe801db205e0c4409, R"("place":[0,8,0,1,26,31,0]})"}},
+      {"whole windows", {0x062d7ba9d781c3a2, R"("place":[0,2,63,0,0,0,0,0]})"}},
       {"group_by_window",
-       {0x3f7af6f9bd7ed654,
+       {0x8de00578c1458483,
         R"("place":[0,0,1,38,20,3,0,1,1,1,4,1,1,1,4,1,1,1,4,1,1,1,4,1,1,1,3,0]})"}},
-      {"group by function", {0x9a260afa8915cc8a, R"("place":[0,24,0,24,24,0]})"}},
-      {"bucket by function", {0x4fdec9074c200da4, R"("place":[0,22,4,7,7,4,1,1,7,0]})"}},
-      {"rejection_resample", {0x74b837f9fa095c49, R"("place":[0,5,0,1,32,0,16,0,16,32,0]})"}},
-      {"resample by shares", {0x6955fbebce83b564, R"("place":[0,8,0,1,31,31,0]})"}},
+      {"group by function", {0x7f86aae9c8d81dec, R"("place":[0,24,0,24,24,0]})"}},
+      {"bucket by function", {0xdfbdcb55d145596b, R"("place":[0,22,4,7,7,4,1,1,7,0]})"}},
+      {"rejection_resample", {0xcb8019cf18ed46bf, R"("place":[0,5,0,1,31,0,16,0,15,31,0]})"}},
+      {"resample by shares", {0x3887d10117267266, R"("place":[0,4,0,1,30,30,0]})"}},
       // GOLDEN
   };
   for (const auto& [name, ds] : Chains()) {
@@ -237,9 +237,11 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
     std::string state = *it->StateDict();
     const size_t at = state.find("\"place\":");
     const auto known = golden.find(name);
-    ASSERT_TRUE(known != golden.end() && known->second.fingerprint == *ds.Fingerprint())
-        << fmt::format("{{\"{}\", {{0x{:016x}, R\"({})\"}}}},", name, *ds.Fingerprint(),
-                       state.substr(at));
+    if (known == golden.end() || known->second.fingerprint != *ds.Fingerprint()) {
+      ADD_FAILURE() << fmt::format("{{\"{}\", {{0x{:016x}, R\"({})\"}}}},", name, *ds.Fingerprint(),
+                                   state.substr(at));
+      continue;
+    }
     // One of several texts that mean this place.
     state.replace(at, std::string::npos, known->second.place);
     ASSERT_OK(it->LoadStateDict(state));
