@@ -10,8 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Counts brackets and commas outside of strings. Up to the first place that is not JSON, these are
-// the parser's own values and levels; it goes no further than that.
+// Counts brackets and commas outside strings. Up to the first syntax error, where the parser stops,
+// the counts are upper bounds on the values and levels that it will see.
 absl::Status CheckBounds(std::string_view text, size_t max_values) {
   size_t depth = 0;
   size_t values = 1;
@@ -48,7 +48,7 @@ absl::Status CheckBounds(std::string_view text, size_t max_values) {
   }
   if (values <= max_values) return absl::OkStatus();
   return absl::DataLossError(
-      fmt::format("it holds {} values, and at most {} are expected", values, max_values));
+      fmt::format("it holds {} values, expected at most {}", values, max_values));
 }
 
 absl::Status Parse(std::string_view text, size_t max_values,
@@ -83,14 +83,18 @@ const Json* JsonMembers::Find(const Json& object, std::string_view key, std::str
   const auto member = object.find(key);
   if (member != object.end() && is_expected(*member)) return &*member;
   constexpr size_t kShown = 40;
-  std::string found = member == object.end() ? "absent" : fmt::format("an {}", member->type_name());
-  if (member != object.end() && !member->is_structured()) {
+  if (member == object.end()) {
+    Fail(fmt::format("\"{}\" is missing, expected {}", key, expected));
+    return nullptr;
+  }
+  std::string found = fmt::format("an {}", member->type_name());
+  if (!member->is_structured()) {
     found = member->dump();
-    // Cut in the middle of a character, it would not be UTF-8.
+    // A long value is not truncated, because a cut within a character would not be UTF-8.
     if (found.size() > kShown)
       found = fmt::format("a {} of {} bytes", member->type_name(), found.size());
   }
-  Fail(fmt::format("\"{}\" is {} where {} is expected", key, found, expected));
+  Fail(fmt::format("\"{}\": expected {}, got {}", key, expected, found));
   return nullptr;
 }
 
@@ -100,8 +104,8 @@ uint64_t JsonMembers::Number(const Json& object, std::string_view key, uint64_t 
     return m.is_number_integer() && !is_negative && m.get<uint64_t>() <= most;
   };
   std::string range;
-  std::string_view expected = "a whole number of 64 bits";
-  if (most != UINT64_MAX) expected = range = fmt::format("a number up to {}", most);
+  std::string_view expected = "an unsigned 64-bit integer";
+  if (most != UINT64_MAX) expected = range = fmt::format("an integer from 0 to {}", most);
   const Json* member = Find(object, key, expected, fits);
   return member != nullptr ? member->get<uint64_t>() : 0;
 }
@@ -113,7 +117,7 @@ bool JsonMembers::Flag(const Json& object, std::string_view key) {
 }
 
 std::string JsonMembers::Text(const Json& object, std::string_view key) {
-  const Json* member = Find(object, key, "a text", [](const Json& m) { return m.is_string(); });
+  const Json* member = Find(object, key, "a string", [](const Json& m) { return m.is_string(); });
   return member != nullptr ? member->get<std::string>() : std::string();
 }
 
@@ -122,7 +126,7 @@ std::vector<std::string> JsonMembers::Texts(const Json& object, std::string_view
     return m.is_array() &&
            std::all_of(m.begin(), m.end(), [](const Json& e) { return e.is_string(); });
   };
-  const Json* member = Find(object, key, "a list of texts", are_texts);
+  const Json* member = Find(object, key, "a list of strings", are_texts);
   return member != nullptr ? member->get<std::vector<std::string>>() : std::vector<std::string>();
 }
 

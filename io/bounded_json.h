@@ -1,5 +1,5 @@
-// JSON from files, of which nothing is believed: a document is bounded before anything is built
-// from it, and its members are read by their type and range.
+// JSON from untrusted files: the size and depth of a document are checked before anything is built
+// from it, and the type and range of every member are checked when it is read.
 
 #ifndef SHARDFEED_IO_BOUNDED_JSON_H_
 #define SHARDFEED_IO_BOUNDED_JSON_H_
@@ -15,40 +15,42 @@
 
 namespace shardfeed {
 
-// What is written here nests five deep, and what TFDS writes hardly deeper. The library's functions
-// recurse, so that a deep document would end the process.
+// The documents written here nest five levels deep, and those of TFDS hardly deeper. The JSON
+// library recurses, so a very deep document would overflow the stack.
 inline constexpr size_t kMaxJsonDepth = 100;
 // A manifest of a million shards has five million values. A value takes up to a hundred bytes.
 inline constexpr size_t kMaxJsonValues = size_t{1} << 23;
 
-// Parses `text` into `json`. DataLoss, with what is wrong: not JSON, or beyond one of the bounds.
+// Parses `text` into `json`. DataLoss: `text` is not JSON, or exceeds one of the bounds; the
+// message says which.
 absl::Status ParseBoundedJson(std::string_view text, nlohmann::json* json,
                               size_t max_values = kMaxJsonValues);
-// The same, but of an object, keeps only the members that are neither objects nor arrays. The
-// others are absent, or values that are of no type.
+// The same, but keeps only those members of the top-level object that are neither objects nor
+// arrays. The others are absent or have the type `discarded`.
 absl::Status ParseTopOfJson(std::string_view text, nlohmann::json* json);
 
-// Reads members of objects. The first one that is absent, or not as expected, makes status() a
-// DataLoss that names it; that one, and any other of this kind, reads as zero or empty.
+// Reads members of objects. The first member that is absent or not as expected turns status() into
+// a DataLoss that names it. Every such member reads as zero or empty.
 class JsonMembers {
  public:
   using Json = nlohmann::json;
 
-  // A whole number from 0 to `most`: not negative, not a fraction, not more than 64 bits.
+  // An unsigned 64-bit integer of at most `most`.
   uint64_t Number(const Json& object, std::string_view key, uint64_t most = UINT64_MAX);
   bool Flag(const Json& object, std::string_view key);
   std::string Text(const Json& object, std::string_view key);
   std::vector<std::string> Texts(const Json& object, std::string_view key);
-  // The reference lives as long as `object`, or for ever.
+  // The reference is valid for at least as long as `object`.
   const Json& Object(const Json& object, std::string_view key);
   const Json& Array(const Json& object, std::string_view key);
 
-  // Makes status() a DataLoss that says `what`, unless it is an error already.
+  // Sets status() to a DataLoss with the message `what`, unless it is an error already.
   void Fail(std::string_view what);
   const absl::Status& status() const { return status_; }
 
  private:
-  // The member, where is_expected(member) holds; else nullptr.
+  // Returns the member if it exists and is_expected(member) holds, otherwise fails and returns
+  // nullptr.
   template <typename IsExpected>
   const Json* Find(const Json& object, std::string_view key, std::string_view expected,
                    IsExpected is_expected);

@@ -1,4 +1,4 @@
-// A bound on memory that several parties share.
+// A memory limit shared by several users.
 
 #ifndef SHARDFEED_IO_BUDGET_H_
 #define SHARDFEED_IO_BUDGET_H_
@@ -11,27 +11,27 @@
 
 namespace shardfeed {
 
-// Counts bytes that are in use against a limit. Thread safe.
+// Counts the bytes in use against a limit. Thread-safe.
 class ByteBudget {
  public:
   explicit ByteBudget(uint64_t limit) : limit_(limit) {}
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // False, and nothing reserved, when the limit would be exceeded.
+  // Returns false and reserves nothing if the limit would be exceeded.
   bool TryReserve(uint64_t bytes);
-  // Reserves whatever the limit: for the one request that all others wait for.
+  // Reserves even beyond the limit: for the one request that all others wait for.
   void ForceReserve(uint64_t bytes);
   void Release(uint64_t bytes);
 
-  // `on_room` is called by the first Release after each call of NotifyOnRelease, on its thread.
-  // Once SetOnRoom(nullptr) has returned, the one before is not called any more.
+  // `on_room` is called by the first Release after each call of NotifyOnRelease, on the thread that
+  // releases. Once SetOnRoom(nullptr) has returned, the previous callback is not called any more.
   void SetOnRoom(std::function<void()> on_room);
   void NotifyOnRelease() { notify_.store(true); }
 
   uint64_t limit() const { return limit_; }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-  // The most that was in use at once.
+  // The largest number of bytes that were in use at the same time.
   uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
 
  private:

@@ -15,7 +15,8 @@
 namespace shardfeed {
 namespace {
 
-// Larger buffers are mappings of their own, so that what is freed goes back to the system.
+// Buffers of this size or more are mappings of their own, so that freed memory returns to the
+// system.
 constexpr size_t kMapped = 128 << 10;
 constexpr size_t kHugePage = 2 << 20;
 
@@ -75,7 +76,7 @@ Buffer::~Buffer() {
 
 namespace {
 
-// Sizes that requests are rounded up to: eight to a power of two, whole pages.
+// Rounds a size up to its class: there are eight classes per power of two, all of whole pages.
 size_t SizeClass(size_t size) {
   size = std::max(size, Buffer::kAlignment);
   const size_t step = std::max(std::bit_floor(size - 1) / 8, Buffer::kAlignment);
@@ -102,8 +103,8 @@ std::shared_ptr<Buffer> BufferPool::Allocate(size_t size) {
     size = SizeClass(size);
     {
       MutexLock lock(mutex_);
-      // One that is up to twice as large will do: where hardly two requests are alike, each size
-      // would come to keep buffers of its own.
+      // A buffer up to twice as large is accepted. Otherwise, where hardly two requests have the
+      // same size, each size would accumulate buffers of its own.
       const auto idle = idle_.lower_bound(size);
       if (idle != idle_.end() && idle->first / 2 <= size) {
         buffer = idle->second.back();
@@ -122,7 +123,7 @@ Buffer* BufferPool::CutFromSlab(size_t size) {
   static_assert(Slab::kPage == Buffer::kAlignment);
   const size_t pages = std::max<size_t>(1, (size + Slab::kPage - 1) / Slab::kPage);
   MutexLock lock(mutex_);
-  // Those that have been in use for longest first, so that the others become free.
+  // The oldest slabs are tried first, so that the newer ones become free.
   for (const std::shared_ptr<Slab>& slab : slabs_) {
     if (const std::optional<size_t> first = slab->Take(pages)) {
       return new Buffer(slab->data() + *first * Slab::kPage, pages * Slab::kPage, slab);
@@ -133,7 +134,8 @@ Buffer* BufferPool::CutFromSlab(size_t size) {
 }
 
 void BufferPool::Return(Buffer* buffer) {
-  std::vector<std::shared_ptr<Slab>> idle;  // unmapped when the lock is gone
+  // Declared before the lock, so that slabs are unmapped after it is released.
+  std::vector<std::shared_ptr<Slab>> idle;
   if (Slab* const slab = buffer->slab_.get(); slab != nullptr) {
     const size_t first = (buffer->data_ - slab->data()) / Slab::kPage;
     const size_t pages = buffer->size_ / Slab::kPage;
@@ -172,10 +174,10 @@ void BufferPool::Close() {
 std::vector<std::shared_ptr<Slab>> BufferPool::TakeIdleSlabs() {
   const size_t may_stay = closed_ ? 0 : std::max<size_t>(1, max_idle_bytes_ / Slab::kBytes);
   std::vector<std::shared_ptr<Slab>> idle;
-  // Those that came last go first.
+  // The newest slabs are freed first.
   for (size_t i = slabs_.size(); i-- > 0 && slabs_.size() > may_stay;) {
     if (!slabs_[i]->empty()) continue;
-    // One that is registered with a ring would not be given back to the system.
+    // The memory of a slab that is registered with a ring would not return to the system.
     if (!closed_ && slabs_[i].use_count() > 1) continue;
     idle.push_back(std::move(slabs_[i]));
     slabs_.erase(slabs_.begin() + static_cast<ptrdiff_t>(i));

@@ -1,4 +1,4 @@
-// A stream of bytes that is read once, front to back.
+// A stream of bytes that is read once, sequentially.
 
 #ifndef SHARDFEED_IO_BYTE_SOURCE_H_
 #define SHARDFEED_IO_BYTE_SOURCE_H_
@@ -11,13 +11,13 @@
 
 namespace shardfeed {
 
-// Implemented by files and by decompressors, so that neither knows the other. Not thread safe.
+// Implemented by files and by decompressors, so that neither depends on the other. Not thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  // Fills `dst` from the front and returns how many bytes it filled: at least one, or zero at the
-  // end of the data (and for an empty `dst`). After an error the source is not to be read again.
+  // Reads bytes into the beginning of `dst` and returns their number: at least one, or zero at the
+  // end of the data (and for an empty `dst`). After an error the source must not be read again.
   virtual absl::StatusOr<size_t> Read(absl::Span<char> dst) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Reads from files, many at once.
+// Asynchronous reads from files.
 
 #ifndef SHARDFEED_IO_ENGINE_H_
 #define SHARDFEED_IO_ENGINE_H_
@@ -17,20 +17,20 @@
 
 namespace shardfeed {
 
-// `length` bytes of `file` from `offset` on. `tag` comes back with the result.
+// A read of `length` bytes of `file`, starting at `offset`. The result carries the same `tag`.
 struct ReadRequest {
   std::shared_ptr<const File> file;
   uint64_t offset = 0;
   uint64_t length = 0;
   uint64_t tag = 0;
-  // Where the bytes should go, if not into a buffer of their own: to `into->data() + into_offset`,
-  // for many small reads. Engines that read past the page cache, or map it, do as they please.
+  // If set, the bytes are read to `into->data() + into_offset` instead of a buffer of their own,
+  // which helps with many small reads. Engines that bypass or map the page cache may ignore it.
   std::shared_ptr<Buffer> into = nullptr;
   uint64_t into_offset = 0;
 };
 
-// What became of a request. `data` is whole, unless the status is an error, and lives as long as
-// `buffer`.
+// The outcome of a request. `data` is complete unless `status` is an error, and is valid as long as
+// `buffer` lives.
 struct ReadResult {
   uint64_t tag = 0;
   absl::Status status;
@@ -39,51 +39,62 @@ struct ReadResult {
 };
 
 struct EngineStats {
-  std::string mode;         // "uring", "threads" or "mmap"; "uring, direct" ...
-  std::string reason;       // of a choice that was not the caller's: why not io_uring
-  std::string registered;   // with the ring: "files", "files and buffers"; what not, and why
-  uint64_t requests = 0;    // that have ended
-  uint64_t bytes_read = 0;  // with what alignment adds
-  uint64_t max_depth = 0;   // reads that the system had in hand at once
+  // "uring", "threads" or "mmap", followed by ", direct" if the page cache is bypassed.
+  std::string mode;
+  // Why this engine was chosen if the caller did not choose it, for example why not io_uring.
+  std::string reason;
+  // What is registered with the ring ("files", "files and buffers"), and what is not and why.
+  std::string registered;
+  // Number of completed requests.
+  uint64_t requests = 0;
+  // Number of bytes read, including those added by alignment.
+  uint64_t bytes_read = 0;
+  // Maximum number of reads that were in flight at the same time.
+  uint64_t max_depth = 0;
 };
 
-// Used by one thread, but for Wake; each reading thread has its own. Requests end in any order.
+// Not thread-safe, except Wake; each reading thread has its own engine. Requests complete in any
+// order.
 class Engine {
  public:
-  // Reads that are under way are waited for; what was not begun is dropped.
+  // Waits for reads in flight and drops requests that have not been started.
   virtual ~Engine() = default;
 
-  // Takes any number of requests, and hands as many to the system as the depth allows.
+  // Queues any number of requests and hands as many to the system as the depth allows.
   virtual void Submit(absl::Span<const ReadRequest> requests) = 0;
   // Appends results: at least `min_results`, or as many as are outstanding if that is less. May
   // return with fewer after Wake.
   //
-  // Status of a result: DataLoss when the file ends before the request does; else see ErrnoStatus.
+  // Status of a result: DataLoss if the file ends before the request does; for others see
+  // ErrnoStatus.
   virtual void Wait(size_t min_results, std::vector<ReadResult>* results) = 0;
-  // Makes Wait, now or when it is next called, return soon. From any thread.
+  // Makes the current or the next call of Wait return soon. May be called from any thread.
   virtual void Wake() = 0;
 
-  // Requests without a result yet.
+  // Number of requests without a result yet.
   virtual size_t outstanding() const = 0;
-  // Requests beyond so many wait inside.
+  // Maximum number of requests in flight; the engine queues any others.
   virtual size_t depth() const = 0;
-  // Wait reads by itself, so that nothing goes on meanwhile.
+  // True if reads happen inside Wait, so that none makes progress between calls.
   virtual bool reads_in_wait() const { return false; }
   virtual EngineStats stats() const = 0;
 };
 
 struct EngineOptions {
   EngineKind kind = EngineKind::kAuto;
-  // Read by the thread that calls Wait, one at a time: best for what is in the page cache. kAuto
-  // and kThreads.
+  // The thread that calls Wait reads, one request at a time: best for files in the page cache.
+  // Applies to kAuto and kThreads.
   bool inline_reads = false;
-  // Past the page cache (O_DIRECT), where the file system can. kUring and kThreads.
+  // Bypass the page cache (O_DIRECT) where the file system supports it. Applies to kUring and
+  // kThreads.
   bool direct = false;
+  // Maximum number of reads in flight.
   int depth = 32;
-  std::shared_ptr<BufferPool> pool;  // one of its own if null
+  // If null, the engine creates a pool of its own.
+  std::shared_ptr<BufferPool> pool;
 };
 
-// The error of a file that ends before a read does.
+// Returns the error for a file that ends before a read does.
 absl::Status FileTooShort(const File& file, uint64_t offset, uint64_t end);
 
 }  // namespace shardfeed

@@ -15,7 +15,7 @@ absl::StatusOr<EngineKind> ParseEngineKind(std::string_view name) {
   if (name == "threads") return EngineKind::kThreads;
   if (name == "mmap") return EngineKind::kMmap;
   return absl::InvalidArgumentError(
-      fmt::format("'{}' is no way of reading: it is auto, uring, threads or mmap", name));
+      fmt::format("expected the engine auto, uring, threads or mmap, got '{}'", name));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineOptions& given) {
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineOptions& given) {
     case EngineKind::kThreads:
       return MakeThreadEngine(options, reason);
     case EngineKind::kUring:
-      // Whoever asks for the ring gets it, also for what is cached.
+      // An explicit request for the ring is honoured even for cached files.
       return MakeUringEngine(options, reason);
     case EngineKind::kAuto:
       break;

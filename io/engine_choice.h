@@ -1,4 +1,4 @@
-// Which engine reads.
+// Chooses the engine that reads.
 
 #ifndef SHARDFEED_IO_ENGINE_CHOICE_H_
 #define SHARDFEED_IO_ENGINE_CHOICE_H_
@@ -11,10 +11,11 @@
 
 namespace shardfeed {
 
-// "auto", "uring", "threads", "mmap". InvalidArgument for any other.
+// Parses "auto", "uring", "threads" or "mmap". InvalidArgument: any other name.
 absl::StatusOr<EngineKind> ParseEngineKind(std::string_view name);
 
-// For kAuto, the environment variable SHARDFEED_IO (uring, threads, mmap) decides if it is set.
+// Creates an engine of the given kind. For kAuto, the environment variable SHARDFEED_IO (uring,
+// threads, mmap) decides if it is set.
 absl::StatusOr<std::unique_ptr<Engine>> MakeEngine(const EngineOptions& options);
 
 }  // namespace shardfeed

@@ -9,12 +9,13 @@
 
 namespace shardfeed {
 
-// "PATH: cannot WHAT: REASON", where REASON is the system's text for `error` and, where there is
-// one, the remedy (for example "free some space" for a full disk).
+// Returns an error with the message "PATH: cannot WHAT: REASON", where REASON is the system's text
+// for `error`, followed by a remedy if there is one (for example "free some space" for a full
+// disk).
 //
 // NotFound: no such file. PermissionDenied: not allowed. AlreadyExists: the name is taken.
 // ResourceExhausted: disk full, quota, file size limit, too many open files or no memory.
-// FailedPrecondition: a folder where a file is wanted, or the reverse. Unavailable: all else.
+// FailedPrecondition: a folder where a file is expected, or the reverse. Unavailable: all others.
 absl::Status ErrnoStatus(int error, std::string_view path, std::string_view what);
 
 }  // namespace shardfeed

@@ -32,7 +32,7 @@ File::~File() {
 
 int File::direct_fd() const {
   std::call_once(direct_opened_, [this] {
-    // By the descriptor, for another file may have the name by now.
+    // Reopened through the descriptor, because the name may belong to another file by now.
     const std::string path = fmt::format("/proc/self/fd/{}", fd_);
     direct_fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   });
@@ -40,7 +40,7 @@ int File::direct_fd() const {
 }
 
 absl::StatusOr<size_t> File::ReadAt(uint64_t offset, absl::Span<char> dst) const {
-  // One read of Linux moves 0x7ffff000 bytes at most; larger requests are cut by the kernel.
+  // Linux reads at most 0x7ffff000 bytes per call and truncates larger requests.
   size_t done = 0;
   while (done < dst.size()) {
     const ssize_t n = ::pread(fd_, dst.data() + done, dst.size() - done, offset + done);
@@ -59,7 +59,7 @@ absl::Status File::ReadExactlyAt(uint64_t offset, absl::Span<char> dst) const {
   absl::StatusOr<size_t> n = ReadAt(offset, dst);
   if (!n.ok()) return n.status();
   if (*n == dst.size()) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("{}: file ends at byte {}, but is needed up to byte {}",
+  return absl::DataLossError(fmt::format("{}: file ends at byte {}, expected data up to byte {}",
                                          path_, offset + *n, offset + dst.size()));
 }
 
@@ -80,8 +80,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
   if (!file.ok()) return file.status();
   if ((*file)->size() > max_bytes) {
-    return absl::ResourceExhaustedError(fmt::format("{}: {} bytes where at most {} are expected",
-                                                    path, (*file)->size(), max_bytes));
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: expected at most {} bytes, got {}", path, max_bytes, (*file)->size()));
   }
   std::string bytes((*file)->size(), '\0');
   absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(bytes));

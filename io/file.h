@@ -1,4 +1,4 @@
-// Files opened for reading at any position.
+// Files that are open for reading at any position.
 
 #ifndef SHARDFEED_IO_FILE_H_
 #define SHARDFEED_IO_FILE_H_
@@ -15,11 +15,12 @@
 
 namespace shardfeed {
 
-// A regular file (or a device of known size) open for reading. Thread safe: reads carry their own
+// A regular file (or a block device) open for reading. Thread-safe: every read states its own
 // position. Offsets and sizes are in bytes.
 class File {
  public:
-  // NotFound, PermissionDenied ...: see ErrnoStatus. FailedPrecondition: `path` is a folder.
+  // FailedPrecondition: `path` is a folder or a special file. NotFound, PermissionDenied and
+  // others: see ErrnoStatus.
   static absl::StatusOr<std::shared_ptr<File>> Open(const std::string& path);
 
   ~File();
@@ -27,23 +28,23 @@ class File {
   File& operator=(const File&) = delete;
 
   const std::string& path() const { return path_; }
-  // As it was when the file was opened.
+  // Size of the file when it was opened.
   uint64_t size() const { return size_; }
 
-  // Reads dst.size() bytes from `offset` and returns how many there were: fewer only at the end
-  // of the file. Interrupted and short reads are continued.
+  // Reads dst.size() bytes at `offset` and returns the number of bytes read, which is smaller only
+  // at the end of the file. Continues interrupted and short reads.
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const;
 
-  // The same, but DataLoss when the file ends before dst is full.
+  // The same, but returns DataLoss if the file ends before `dst` is full.
   absl::Status ReadExactlyAt(uint64_t offset, absl::Span<char> dst) const;
 
-  // For engines, which read by other means. Owned by this object.
+  // The descriptor, for engines that read by other means. Owned by this object.
   int fd() const { return fd_; }
-  // A second descriptor that reads past the page cache (O_DIRECT), opened by the first call; -1
-  // where the file system has no such thing.
+  // A second descriptor that bypasses the page cache (O_DIRECT), opened by the first call; -1 if
+  // the file system does not support it.
   int direct_fd() const;
 
-  // Tells the kernel how the file will be read, so that it reads ahead (or does not). A hint.
+  // Hints to the kernel how the file will be read, so that it reads ahead or does not.
   enum class Access { kSequential, kRandom };
   void Advise(Access access) const;
 
@@ -57,7 +58,7 @@ class File {
   mutable int direct_fd_ = -1;
 };
 
-// Reads a file, or the part [begin, end) of it, front to back.
+// Reads a file, or the part [begin, end) of it, sequentially.
 class FileSource : public ByteSource {
  public:
   explicit FileSource(std::shared_ptr<const File> file) : FileSource(file, 0, file->size()) {}
@@ -66,9 +67,9 @@ class FileSource : public ByteSource {
 
   absl::StatusOr<size_t> Read(absl::Span<char> dst) override;
 
-  // Offset in the file of the next byte that Read will deliver.
+  // File offset of the next byte that Read will deliver.
   uint64_t position() const { return position_; }
-  // Moves on without reading.
+  // Continues reading at `position`.
   void Seek(uint64_t position) { position_ = position; }
 
  private:
@@ -77,7 +78,7 @@ class FileSource : public ByteSource {
   uint64_t end_;
 };
 
-// The whole of a (small) file. ResourceExhausted when it is larger than `max_bytes`.
+// Reads a whole (small) file. ResourceExhausted: it is larger than `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes);
 
 }  // namespace shardfeed

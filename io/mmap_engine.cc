@@ -19,7 +19,7 @@
 namespace shardfeed {
 namespace {
 
-// How many requests are taken before Wait is called: more would only wait.
+// Number of requests worth submitting before Wait is called: more would only queue.
 constexpr size_t kInlineDepth = 32;
 
 #ifndef MADV_POPULATE_READ
@@ -31,8 +31,8 @@ uint64_t PageBegin(uint64_t offset) {
   return offset / page * page;
 }
 
-// Part of a file. What is read one after another shares one, for mapping and unmapping stop all
-// threads of the process for a moment.
+// A mapped part of a file. Consecutive reads share a mapping, because mapping and unmapping briefly
+// stop all threads of the process.
 struct Mapping {
   static constexpr uint64_t kBytes = 16 << 20;
 
@@ -54,7 +54,7 @@ struct Mapping {
   const uint64_t end;
 };
 
-// From the request on, as far as the file's size allows.
+// Maps the request and what follows it, up to Mapping::kBytes and the end of the file.
 absl::StatusOr<std::shared_ptr<const Mapping>> MapPart(const ReadRequest& request,
                                                        uint64_t file_size) {
   const uint64_t begin = PageBegin(request.offset);
@@ -117,9 +117,9 @@ class MmapEngine : public Engine {
       }
       recent = mapping = *std::move(mapped);
     }
-    // What is in the page cache is mapped as it is touched, some pages at a time, which takes half
-    // the time. The rest is read now; that fails (on Linux 5.14 and later) where touching it would
-    // kill.
+    // Cached pages are mapped lazily, a few at a time as they are touched, which takes half the
+    // time. Otherwise the pages are read now, so that (on Linux 5.14 and later) a read error is
+    // reported here instead of raising SIGBUS when the page is touched.
     const uint64_t begin = PageBegin(request.offset);
     const absl::StatusOr<uint64_t> cached = CachedBytes(file, begin, end);
     if ((!cached.ok() || *cached < end - begin) &&
@@ -133,10 +133,12 @@ class MmapEngine : public Engine {
     return result;
   }
 
-  static constexpr size_t kRecent = 61;  // a prime, for addresses are multiples of others
+  // A prime, because the addresses that are hashed are multiples of a power of two.
+  static constexpr size_t kRecent = 61;
 
   std::deque<ReadRequest> queue_;
-  std::array<std::weak_ptr<const Mapping>, kRecent> recent_;  // by file
+  // The latest mapping of a file, indexed by the hash of its address.
+  std::array<std::weak_ptr<const Mapping>, kRecent> recent_;
   EngineStats stats_;
 };
 

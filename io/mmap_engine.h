@@ -1,4 +1,4 @@
-// An engine whose results are views of the page cache.
+// An engine whose results are views of memory-mapped files.
 
 #ifndef SHARDFEED_IO_MMAP_ENGINE_H_
 #define SHARDFEED_IO_MMAP_ENGINE_H_
@@ -10,10 +10,10 @@
 
 namespace shardfeed {
 
-// Results are views of mappings of 16 MiB, which those that come one after another share; one is
-// unmapped when the last of their buffers is let go. Nothing is copied; the memory is the page
-// cache's. A file that is cut while it is read is noticed when a part is asked for, but not later:
-// touching what is gone raises SIGBUS.
+// Results are views of mappings of 16 MiB. Consecutive reads share a mapping, which is unmapped
+// when the last of their buffers is released. Nothing is copied; the memory is the page cache's. If
+// a file is truncated while it is being read, later requests fail, but touching the missing part of
+// an earlier result raises SIGBUS.
 std::unique_ptr<Engine> MakeMmapEngine(std::string reason);
 
 }  // namespace shardfeed

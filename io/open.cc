@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// OK for a regular file.
+// Returns OK for a regular file.
 absl::Status CheckIsFile(const std::string& path, mode_t mode, const char* action) {
   if (S_ISREG(mode)) return absl::OkStatus();
   if (S_ISDIR(mode)) return ErrnoStatus(EISDIR, path, action);
@@ -19,12 +19,12 @@ absl::Status CheckIsFile(const std::string& path, mode_t mode, const char* actio
                      : S_ISSOCK(mode) ? "a socket"
                      : S_ISCHR(mode)  ? "a character device"
                      : S_ISBLK(mode)  ? "a block device"
-                                      : "something special";
+                                      : "a special file";
   return absl::FailedPreconditionError(
-      fmt::format("{}: is {}, not a file; put a file in its place", path, kind));
+      fmt::format("{}: is {}, not a file; replace it with a file", path, kind));
 }
 
-// Opening does not wait for the other end of a FIFO.
+// Does not wait for the other end of a FIFO.
 int OpenWithoutWaiting(const std::string& path, int flags) {
   int fd;
   do {
@@ -33,7 +33,7 @@ int OpenWithoutWaiting(const std::string& path, int flags) {
   return fd;
 }
 
-// The status of open's failure: a FIFO that nobody reads, and a socket, say ENXIO.
+// Returns the error for a failed open. A FIFO without a reader and a socket fail with ENXIO.
 absl::Status OpenError(int error, const std::string& path, const char* action) {
   struct stat info;
   if (error == ENXIO && ::stat(path.c_str(), &info) == 0) {
@@ -53,8 +53,8 @@ absl::StatusOr<int> OpenToRead(const std::string& path, struct stat* info) {
   } else if (!S_ISBLK(info->st_mode)) {
     status = CheckIsFile(path, info->st_mode, "read");
   }
-  // io_uring takes the flag for a wish not to wait for the disk. The others, all of which a file
-  // can have here, are not changed by F_SETFL.
+  // Clears O_NONBLOCK, which io_uring would take as a request not to wait for the disk. F_SETFL
+  // does not change the other flags that are used here.
   if (status.ok() && ::fcntl(fd, F_SETFL, 0) != 0) status = ErrnoStatus(errno, path, "open");
   if (status.ok()) return fd;
   ::close(fd);

@@ -1,5 +1,5 @@
-// Opens files for reading and writing, and nothing else that may have a name: to open a FIFO waits
-// for its other end, and to open a device may do anything.
+// Opens files for reading and writing, and refuses everything else that may have a name: opening a
+// FIFO would wait for its other end, and opening a device may have any effect.
 
 #ifndef SHARDFEED_IO_OPEN_H_
 #define SHARDFEED_IO_OPEN_H_
@@ -13,15 +13,15 @@
 
 namespace shardfeed {
 
-// Opens `path` for reading and returns the descriptor, which the caller closes. `info` is what
-// fstat says of it.
+// Opens `path` for reading and returns the descriptor, which the caller must close. Stores the
+// result of fstat in `info`.
 //
-// FailedPrecondition: a folder, a FIFO, a socket or a character device; a block device is a file.
-// Others: see ErrnoStatus.
+// FailedPrecondition: `path` is a folder, a FIFO, a socket or a character device; a block device
+// counts as a file. For others see ErrnoStatus.
 absl::StatusOr<int> OpenToRead(const std::string& path, struct stat* info);
 
-// Creates `path`, or empties what has that name, and returns the descriptor for writing, which the
-// caller closes. Errors as OpenToRead, and FailedPrecondition for a block device.
+// Creates `path`, or truncates an existing file, and returns the descriptor for writing, which the
+// caller must close. Fails as OpenToRead does, and with FailedPrecondition for a block device.
 absl::StatusOr<int> OpenToWrite(const std::string& path);
 
 }  // namespace shardfeed

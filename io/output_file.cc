@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
-// A signal may interrupt it on network file systems.
+// Repeats fsync, which a signal may interrupt on network file systems.
 int SyncFile(int fd) {
   int result;
   do {
@@ -55,7 +55,8 @@ absl::Status OutputFile::AppendFrom(const File& from, uint64_t offset, uint64_t 
     if (n < 0 && (errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO)) {
       return ErrnoStatus(errno, path_, fmt::format("write at byte {}", size_));
     }
-    if (n <= 0) break;  // two file systems, or one that cannot do this: copied by hand
+    // The files are on different file systems, or theirs does not support this: copy below.
+    if (n <= 0) break;
     offset += n;
     size -= n;
     size_ += n;
@@ -108,7 +109,8 @@ absl::Status SyncDirectory(const std::string& directory) {
   const int result = SyncFile(fd);
   const int error = errno;
   ::close(fd);
-  // Some network file systems cannot do this and say so; their renames need no help.
+  // Some network file systems do not support fsync of folders; their renames are durable without
+  // it.
   if (result != 0 && error != EINVAL && error != EROFS) {
     return ErrnoStatus(error, path, "write the folder to the device");
   }
@@ -137,7 +139,7 @@ absl::Status CreateFolders(const std::string& path) {
     if (absl::Status status = CreateFolders(parent); !status.ok()) return status;
   }
   if (::mkdir(path.c_str(), 0777) != 0) {
-    // Another process may have made it meanwhile.
+    // Another process may have created it in the meantime.
     if (errno != EEXIST) return ErrnoStatus(errno, path, "create the folder");
     if (::stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path, "create the folder");
     return absl::OkStatus();

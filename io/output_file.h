@@ -1,4 +1,4 @@
-// Files being written, and the steps that make them durable.
+// Files that are written, and functions that make them durable.
 
 #ifndef SHARDFEED_IO_OUTPUT_FILE_H_
 #define SHARDFEED_IO_OUTPUT_FILE_H_
@@ -14,13 +14,13 @@
 
 namespace shardfeed {
 
-// A new file. Not buffered: callers hand over large pieces. Not thread safe.
+// A new file. Writes are not buffered, so callers should append large pieces. Not thread-safe.
 class OutputFile {
  public:
-  // Creates `path` or empties what is there.
+  // Creates `path`, or truncates an existing file.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path);
 
-  // Closes the file; what was appended stays, durable or not.
+  // Closes the file. Appended bytes stay in it, whether or not they are durable.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -28,18 +28,17 @@ class OutputFile {
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
 
-  // Interrupted and short writes are continued. ResourceExhausted: disk full, quota or file size
-  // limit.
+  // Continues interrupted and short writes. ResourceExhausted: disk full, quota or file size limit.
   absl::Status Append(std::string_view bytes);
-  // Appends the bytes [offset, offset + size) of `from`, inside the kernel where that is possible:
-  // on some file systems they are then shared, not copied. Errors as Append; DataLoss: `from` ends
-  // before.
+  // Appends the bytes [offset, offset + size) of `from`, inside the kernel where possible; some
+  // file systems then share them instead of copying. Fails as Append does. DataLoss: `from` is too
+  // short.
   absl::Status AppendFrom(const File& from, uint64_t offset, uint64_t size);
-  // Overwrites bytes appended before.
+  // Overwrites bytes that have been appended.
   absl::Status WriteAt(uint64_t offset, std::string_view bytes);
   // Returns once the bytes are on the storage device.
   absl::Status Sync();
-  // Closing can report a failed write (NFS, quota).
+  // Closes the file. The error may be that of an earlier write (NFS, quota).
   absl::Status Close();
 
  private:
@@ -50,16 +49,16 @@ class OutputFile {
   uint64_t size_ = 0;
 };
 
-// Renames a file, replacing what is there, within one file system.
+// Renames a file within one file system, replacing any existing file.
 absl::Status MoveFile(const std::string& from, const std::string& to);
 
 // Makes a rename or a new file inside `directory` durable.
 absl::Status SyncDirectory(const std::string& directory);
 
-// A whole (small) file of these bytes; with `sync`, they are on the storage device.
+// Writes a whole (small) file. With `sync`, returns once the bytes are on the storage device.
 absl::Status WriteFile(const std::string& path, std::string_view bytes, bool sync);
 
-// Creates the folder and those above it that are missing, each of them durable.
+// Creates the folder and its missing parents, and makes each of them durable.
 absl::Status CreateFolders(const std::string& path);
 
 }  // namespace shardfeed

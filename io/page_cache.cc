@@ -20,10 +20,10 @@ namespace {
 #ifdef SYS_cachestat
 constexpr long kCachestat = SYS_cachestat;
 #else
-constexpr long kCachestat = 451;  // on every architecture
+constexpr long kCachestat = 451;  // The same on every architecture.
 #endif
 
-// As linux/mman.h of 6.5 has them.
+// These match the structs in linux/mman.h of Linux 6.5.
 struct CachestatRange {
   uint64_t offset;
   uint64_t length;
@@ -36,7 +36,7 @@ struct Cachestat {
   uint64_t recently_evicted;
 };
 
-// The first number in a file of one number, or UINT64_MAX ("max", or no such file).
+// Returns the number that the file holds, or UINT64_MAX if it says "max" or does not exist.
 uint64_t NumberIn(const char* path) {
   std::ifstream file(path);
   uint64_t number;
@@ -88,7 +88,8 @@ uint64_t FreeMemoryBytes() {
       break;
     }
   }
-  // Of a control group, what is cached counts as used, though it could be dropped: a lower bound.
+  // A control group counts cached pages as used although they could be dropped, so its room is a
+  // lower bound.
   free = std::min(free, Room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
   return std::min(free, Room("/sys/fs/cgroup/memory/memory.limit_in_bytes",
                              "/sys/fs/cgroup/memory/memory.usage_in_bytes"));

@@ -1,4 +1,4 @@
-// What the kernel keeps of files in memory, and how much memory there is.
+// The state of the kernel's page cache, and how much memory is available.
 
 #ifndef SHARDFEED_IO_PAGE_CACHE_H_
 #define SHARDFEED_IO_PAGE_CACHE_H_
@@ -10,16 +10,17 @@
 
 namespace shardfeed {
 
-// How many of the file's bytes [begin, end) are in the page cache, in whole pages; `begin` is a
-// multiple of 4096. Looks at every page: 1 GiB takes a millisecond or more. By cachestat (Linux
-// 6.5), else by mincore.
+// Returns how many of the file's bytes [begin, end) are in the page cache, in whole pages; `begin`
+// is rounded down to a page. Looks at every page: 1 GiB takes a millisecond or more. Uses cachestat
+// (Linux 6.5) if available, otherwise mincore.
 absl::StatusOr<uint64_t> CachedBytes(const File& file, uint64_t begin, uint64_t end);
 
-// Drops what is in the cache and not dirty, mapped or in use elsewhere. A hint.
+// Hints to the kernel to drop those cached pages of the file that are not dirty, mapped or in use
+// elsewhere.
 void DropFromCache(const File& file);
 
-// Memory that could be had without swapping, in bytes: of the machine, or of the control group when
-// that is less. UINT64_MAX when nothing is known.
+// Returns the memory available without swapping, in bytes: that of the machine, or of the control
+// group if that is less. UINT64_MAX: unknown.
 uint64_t FreeMemoryBytes();
 
 }  // namespace shardfeed

@@ -42,7 +42,7 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
   if (!room.ok()) return room;
   for (size_t i = 1; i < useful; ++i) {
     absl::StatusOr<std::thread> thread = StartThread(run);
-    if (!thread.ok()) break;  // those that run do all the work
+    if (!thread.ok()) break;  // The threads that did start do all the work.
     others.push_back(*std::move(thread));
   }
   run();
@@ -54,11 +54,13 @@ absl::Status ParallelFor(size_t count, int threads, std::stop_token stop,
 
 namespace {
 
-// Processors' worth of time that the control group may use, rounded up; INT_MAX without a limit.
+// Returns the control group's processor time limit in processors, rounded up; INT_MAX without a
+// limit.
 int ControlGroupProcessors() {
   int64_t quota = 0;
   int64_t period = 0;
-  // Version 2: "QUOTA PERIOD" or "max PERIOD"; version 1 has a file for each, and -1 for no limit.
+  // Version 2 says "QUOTA PERIOD" or "max PERIOD". Version 1 has a file for each, and a quota of -1
+  // means no limit.
   if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); !(v2 >> quota >> period)) {
     quota = period = 0;
     std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;

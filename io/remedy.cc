@@ -32,7 +32,7 @@ std::optional<Remedy> RemedyOf(const absl::Status& status) {
 absl::Status WithMessage(const absl::Status& status, std::string_view message) {
   absl::Status result(status.code(), ToAbsl(message));
   status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-    // A copy of the Cord itself would need a library of Abseil's that is not linked.
+    // Copying the Cord itself would need an Abseil library that is not linked.
     result.SetPayload(url, absl::Cord(std::string(payload)));
   });
   return result;

@@ -14,7 +14,7 @@ constexpr size_t kHugePage = 2 << 20;
 }  // namespace
 
 Slab::Slab() {
-  // Huge pages are aligned; a mapping need not be.
+  // Huge pages must be aligned, but a mapping need not be: map more and unmap both ends.
   void* mapping = ::mmap(nullptr, kBytes + kHugePage, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
@@ -30,11 +30,11 @@ Slab::~Slab() { ::munmap(data_, kBytes); }
 
 std::optional<size_t> Slab::Take(size_t count) {
   if (count >= none_of_) return std::nullopt;
-  // [begin, at) is free.
+  // Invariant: the pages [begin, at) are free.
   size_t begin = 0;
   for (size_t at = 0; at < kPages;) {
     const uint64_t word = bits_[at / kWordBits] >> at % kWordBits;
-    // Pages of this word from `at` on that are free, then that are taken.
+    // Count the free pages of this word from `at` on, then the taken ones that follow.
     const size_t rest = kWordBits - at % kWordBits;
     const size_t free = std::min<size_t>(std::countr_zero(word), rest);
     at += free;

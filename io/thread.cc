@@ -5,11 +5,10 @@
 namespace shardfeed {
 namespace {
 
-// A status keeps its message on the heap, where there may be no room left: this one is made early.
+// A status keeps its message on the heap, which may be exhausted: this one is created at start-up.
 const absl::Status& OutOfMemoryStatus() {
-  static const absl::Status* const status =
-      new absl::Status(absl::StatusCode::kResourceExhausted,
-                       "out of memory; fewer threads or a smaller budget need less");
+  static const absl::Status* const status = new absl::Status(
+      absl::StatusCode::kResourceExhausted, "out of memory; use fewer threads or a smaller budget");
   return *status;
 }
 [[maybe_unused]] const absl::Status& made_early = OutOfMemoryStatus();
@@ -30,7 +29,7 @@ absl::StatusOr<std::thread> StartThread(std::function<void()> work) {
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
         std::string("cannot start a thread: ") + error.code().message() +
-        "; the limits of processes (ulimit -u) and memory (ulimit -v) bound their number");
+        "; use fewer threads, or raise the limits of processes (ulimit -u) and memory (ulimit -v)");
   }
 }
 

@@ -1,4 +1,5 @@
-// Threads whose failures are values: an exception that leaves a thread would end the process.
+// Threads that report failures as statuses: an exception that escapes a thread would terminate the
+// process.
 
 #ifndef SHARDFEED_IO_THREAD_H_
 #define SHARDFEED_IO_THREAD_H_
@@ -16,15 +17,15 @@
 
 namespace shardfeed {
 
-// Starts a thread. ResourceExhausted: the system has no room for one more. `work` must not throw:
+// Starts a thread. ResourceExhausted: the system cannot start another one. `work` must not throw:
 // see CatchAll.
 absl::StatusOr<std::thread> StartThread(std::function<void()> work);
 
-// Of an exception: ResourceExhausted where memory ended, Internal for all others.
+// Statuses for exceptions: ResourceExhausted if memory ran out, Internal for all others.
 absl::Status OutOfMemory();
 absl::Status StatusOf(const std::exception& error);
 
-// Calls `work`, which returns an absl::Status or nothing. What it throws becomes a status.
+// Calls `work`, which returns an absl::Status or nothing, and converts an exception to a status.
 template <typename Work>
 absl::Status CatchAll(Work&& work) {
   try {

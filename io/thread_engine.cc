@@ -17,12 +17,13 @@
 namespace shardfeed {
 namespace {
 
-// How many requests are taken before Wait is called: more would only wait.
+// Number of requests worth submitting before Wait is called: more would only queue.
 constexpr size_t kInlineDepth = 32;
 
 constexpr int kMaxThreads = 16;
 
-// Reads [offset, end) of the file into the front of `to`, as far as it can: returns where it ended.
+// Reads as much of the bytes [offset, end) of the file as possible into `to`, and returns the
+// offset that it reached.
 absl::StatusOr<uint64_t> ReadSome(const File& file, int fd, uint64_t offset, uint64_t end,
                                   char* to) {
   while (offset < end) {
@@ -32,7 +33,7 @@ absl::StatusOr<uint64_t> ReadSome(const File& file, int fd, uint64_t offset, uin
     if (n < 0) return ErrnoStatus(errno, file.path(), fmt::format("read at byte {}", offset));
     offset += n;
     to += n;
-    // Past the cache, only the end of the file breaks the alignment.
+    // With O_DIRECT, only the end of the file breaks the alignment.
     if (fd != file.fd() && offset % Buffer::kAlignment != 0) break;
   }
   return offset;
@@ -45,7 +46,8 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
   const uint64_t end = request.offset + request.length;
   uint64_t begin = request.offset;
   std::shared_ptr<Buffer> buffer;
-  char* to = nullptr;  // where byte `begin` goes
+  // Destination of the byte at `begin`.
+  char* to = nullptr;
   uint64_t read_to = begin;
   if (direct && request.length > 0 && file.direct_fd() >= 0) {
     begin = RoundDown(request.offset, Buffer::kAlignment);
@@ -53,13 +55,14 @@ ReadResult ReadNow(const ReadRequest& request, bool direct, BufferPool& pool, ui
     to = buffer->data();
     absl::StatusOr<uint64_t> reached =
         ReadSome(file, file.direct_fd(), begin, RoundUp(end, Buffer::kAlignment), to);
-    // A file system may refuse what open let pass; the plain descriptor will tell what is wrong.
+    // A file system may refuse direct reads although open succeeded. The plain descriptor then
+    // reads the bytes or reports the error.
     read_to = reached.ok() ? *reached : begin;
   } else if (request.into != nullptr) {
     buffer = request.into;
     to = buffer->data() + request.into_offset;
   } else {
-    // Copying is fastest from page to page.
+    // The kernel copies fastest if source and destination have the same offset within a page.
     const uint64_t shift = request.offset % Buffer::kAlignment;
     buffer = pool.Allocate(shift + request.length);
     to = buffer->data() + shift;
@@ -135,7 +138,7 @@ class ThreadEngine : public Engine {
   void Submit(absl::Span<const ReadRequest> requests) override {
     {
       MutexLock lock(mutex_);
-      // The threads find room for their results.
+      // Threads that append results must not have to allocate.
       done_.reserve(outstanding_ + requests.size());
       queue_.insert(queue_.end(), requests.begin(), requests.end());
     }
@@ -156,7 +159,7 @@ class ThreadEngine : public Engine {
       threads_.push_back(*std::move(thread));
     }
     if (threads_.empty()) {
-      // The system has no threads left.
+      // The system could not start any thread, so this one reads.
       MutexLock lock(mutex_);
       while (!queue_.empty()) ReadFirst(lock);
       return;
@@ -192,8 +195,8 @@ class ThreadEngine : public Engine {
   }
 
  private:
-  // Reads the first request of the queue; `lock` is let go meanwhile, which the analysis cannot
-  // follow.
+  // Reads the first request of the queue. Releases `lock` in the meantime, which the thread safety
+  // analysis cannot follow.
   void ReadFirst(MutexLock& lock)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const ReadRequest request = std::move(queue_.front());
@@ -219,7 +222,8 @@ class ThreadEngine : public Engine {
   const std::shared_ptr<BufferPool> pool_;
   const bool direct_;
   const size_t depth_;
-  size_t outstanding_ = 0;  // of the caller's thread
+  // Accessed by the caller's thread only.
+  size_t outstanding_ = 0;
 
   mutable Mutex mutex_;
   CondVar work_;

@@ -10,8 +10,8 @@
 
 namespace shardfeed {
 
-// With `options.inline_reads` the caller of Wait reads; otherwise up to `options.depth` threads do
-// (not more than 16), which are started when they are first needed.
+// With `options.inline_reads`, the caller of Wait reads. Otherwise up to `options.depth` threads do
+// (at most 16), which are started when they are first needed.
 std::unique_ptr<Engine> MakeThreadEngine(const EngineOptions& options, std::string reason);
 
 }  // namespace shardfeed

@@ -23,7 +23,7 @@
 namespace shardfeed {
 namespace {
 
-// Linux moves 0x7ffff000 bytes at most in one read.
+// Linux reads at most 0x7ffff000 bytes per call.
 constexpr uint64_t kMaxRead = 1 << 30;
 
 std::string WhyNot(int error) {
@@ -35,19 +35,21 @@ std::string WhyNot(int error) {
     case ENOSYS:
       return "this kernel has no io_uring";
     case ENOMEM:
-      return "io_uring found no memory that it may lock (ulimit -l)";
+      return "io_uring cannot lock enough memory (ulimit -l)";
     default:
       return fmt::format("io_uring cannot be used: {}", std::strerror(error));
   }
 }
 
-// Room for so many files and slabs of a ring. Files beyond are read by their descriptors.
+// Maximum numbers of files and slabs registered with a ring. Other files are read through their
+// descriptors.
 constexpr unsigned kMaxFiles = 1024;
 constexpr unsigned kMaxSlabs = 64;
-// Registering a slab takes hold of all its pages, so it is not done for a few reads.
+// Number of reads before slabs are registered: registering pins all pages of a slab, which does not
+// pay off for a few reads.
 constexpr uint64_t kRegisterAfter = 32;
 
-// Why the kernel would not register something.
+// Returns why the kernel refused to register something.
 std::string WhyNotRegistered(int error) {
   if (error == EINVAL) return "this kernel cannot";
   rlimit limit;
@@ -57,14 +59,14 @@ std::string WhyNotRegistered(int error) {
   return std::strerror(error);
 }
 
-// Held while a ring is set up and torn down. A kernel has its own order for these; the mutex makes
-// it known to ThreadSanitizer, which does not see the system calls that map and unmap rings.
+// Held while a ring is set up or torn down. The kernel orders these by itself; the mutex makes the
+// order visible to ThreadSanitizer, which does not see the system calls that map and unmap rings.
 Mutex& RingMutex() {
   static Mutex* const mutex = new Mutex;
   return *mutex;
 }
 
-// Keeps the buffers that a kernel may still write into for as long as the process lives.
+// Keeps a buffer that the kernel may still write to alive until the process ends.
 void KeepForEver(std::shared_ptr<Buffer> buffer) {
   static Mutex* const mutex = new Mutex;
   static auto* const kept = new std::vector<std::shared_ptr<Buffer>>;
@@ -83,7 +85,7 @@ class UringEngine : public Engine {
   }
 
   absl::Status Start() {
-    // One entry more, for the wake-up.
+    // One more entry is needed for the wake-up.
     const int error = [this] {
       MutexLock lock(RingMutex());
       return ::io_uring_queue_init(depth_ + 1, &ring_, 0);
@@ -94,7 +96,7 @@ class UringEngine : public Engine {
     const bool able = probe != nullptr && ::io_uring_opcode_supported(probe, IORING_OP_READ) &&
                       ::io_uring_opcode_supported(probe, IORING_OP_POLL_ADD);
     ::io_uring_free_probe(probe);
-    if (!able) return absl::UnavailableError("io_uring of this kernel cannot read (it is too old)");
+    if (!able) return absl::UnavailableError("this kernel's io_uring is too old to read files");
     wake_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd_ < 0) return absl::UnavailableError(WhyNot(errno));
     rlimit limit;
@@ -116,7 +118,7 @@ class UringEngine : public Engine {
 
   ~UringEngine() override {
     queue_.clear();
-    // The kernel writes into buffers until the last read has ended.
+    // The kernel writes into buffers until the last read has completed.
     while (ring_open_ && in_flight_ > 0) {
       io_uring_cqe* cqe;
       const int error = ::io_uring_submit_and_wait(&ring_, 1);
@@ -169,7 +171,7 @@ class UringEngine : public Engine {
   void Wake() override {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = ::write(wake_fd_, &one, sizeof(one));
-    // A ring that has broken has an engine of its own; it is told when it is next used.
+    // A substitute engine is not woken, because only the caller's thread may access substitute_.
   }
 
   size_t outstanding() const override {
@@ -198,25 +200,29 @@ class UringEngine : public Engine {
  private:
   static constexpr uint64_t kWakeTag = UINT64_MAX;
 
-  // A request in the hands of the kernel.
+  // A request that the kernel is working on.
   struct Operation {
     ReadRequest request;
     std::shared_ptr<Buffer> buffer;
-    char* to = nullptr;  // where the bytes go, in the buffer
-    uint64_t begin = 0;  // file offset of the first of them
-    uint64_t next = 0;   // file offset up to which bytes are there
-    uint64_t end = 0;    // up to which they are asked for
+    // Destination of the bytes within `buffer`.
+    char* to = nullptr;
+    // The file range [begin, end) is requested, and [begin, next) has been read.
+    uint64_t begin = 0;
+    uint64_t next = 0;
+    uint64_t end = 0;
     bool direct = false;
-    int file = -1;  // of files_; -1: not registered
-    int slab = -1;  // of slabs_
+    // Indices into files_ and slabs_; -1 if not registered.
+    int file = -1;
+    int slab = -1;
   };
 
-  // A descriptor that is registered.
+  // A registered descriptor.
   struct RegisteredFile {
     std::weak_ptr<const File> file;
     const File* key;
     bool direct;
-    size_t uses = 0;  // by operations
+    // Number of operations that use the descriptor.
+    size_t uses = 0;
   };
 
   void StopFiles(int error) {
@@ -230,7 +236,8 @@ class UringEngine : public Engine {
         fmt::format("not {}buffers: {}", slabs_.empty() ? "" : "all ", WhyNotRegistered(error));
   }
 
-  // Where the file is among those that are registered, now or already; -1 if it is not.
+  // Returns the file's index in files_, registering the file if necessary; -1 if it cannot be
+  // registered.
   int FindFile(const std::shared_ptr<const File>& file, bool direct) {
     const auto found = file_numbers_.find({file.get(), direct});
     size_t i = files_.size();
@@ -238,9 +245,9 @@ class UringEngine : public Engine {
       i = found->second;
       const std::weak_ptr<const File>& known = files_[i].file;
       if (!known.owner_before(file) && !file.owner_before(known)) return static_cast<int>(i);
-      // Another one, of which nothing is left but its address.
+      // The entry belongs to another file, now closed, that had the same address.
     } else if (i == max_files_ && use_files_) {
-      // A file that nobody has any more makes room. One is looked at each time.
+      // Replace a file that has been closed. Each call examines one candidate.
       i = next_file_++ % max_files_;
       if (!files_[i].file.expired()) return -1;
     }
@@ -297,7 +304,8 @@ class UringEngine : public Engine {
         operation.buffer = request.into;
         operation.to = operation.buffer->data() + request.into_offset;
       } else {
-        // Copying is fastest from page to page; past the cache, `begin` is a page's.
+        // The kernel copies fastest if source and destination have the same offset within a page.
+        // For direct reads, `begin` is the start of a page.
         const uint64_t shift = operation.begin % Buffer::kAlignment;
         operation.buffer = pool_->Allocate(shift + operation.end - operation.begin);
         operation.to = operation.buffer->data() + shift;
@@ -321,7 +329,7 @@ class UringEngine : public Engine {
     const File& file = *operation.request.file;
     const uint64_t bytes = std::min(operation.end - operation.next, kMaxRead);
     int fd = operation.direct ? file.direct_fd() : file.fd();
-    // What had to go on through the cache has a descriptor that is not the registered one.
+    // An operation that fell back to cached reads uses another descriptor than the registered one.
     const bool fixed = operation.file >= 0 && files_[operation.file].direct == operation.direct;
     if (fixed) fd = operation.file;
     char* const to = operation.to + (operation.next - operation.begin);
@@ -345,12 +353,12 @@ class UringEngine : public Engine {
     ::io_uring_sqe_set_data64(sqe, kWakeTag);
   }
 
-  // False when the ring is broken, and has been replaced.
+  // Returns false if the ring has failed and has been replaced.
   bool SubmitToKernel() {
     while (::io_uring_sq_ready(&ring_) > 0) {
       const int n = ::io_uring_submit(&ring_);
       if (n >= 0 || n == -EINTR) continue;
-      // The kernel is short of something; Wait will try again.
+      // The kernel is short of resources; Wait will try again.
       if (n == -EAGAIN || n == -EBUSY) return true;
       Break(-n);
       return false;
@@ -358,7 +366,7 @@ class UringEngine : public Engine {
     return true;
   }
 
-  // Takes what has ended.
+  // Collects completed operations.
   void Reap(std::vector<ReadResult>* results) {
     io_uring_cqe* cqe;
     while (::io_uring_peek_cqe(&ring_, &cqe) == 0) {
@@ -382,7 +390,7 @@ class UringEngine : public Engine {
       } else if (n == 0 && operation.next < end) {
         status = FileTooShort(*request.file, operation.next, end);
       } else if (n == -EINVAL && operation.direct) {
-        // A file system may refuse what open let pass.
+        // A file system may refuse direct reads although open succeeded.
         operation.direct = false;
         operation.end = end;
       } else if (n < 0 && n != -EINTR && n != -EAGAIN && n != -ECANCELED) {
@@ -390,7 +398,8 @@ class UringEngine : public Engine {
             ErrnoStatus(-n, request.file->path(), fmt::format("read at byte {}", operation.next));
       }
       if (status.ok() && operation.next < end) {
-        // Cut short, or interrupted. Past the cache, the rest must begin at an aligned place.
+        // The read was short or interrupted. A direct read of the rest must start at an aligned
+        // offset.
         if (operation.direct && operation.next % Buffer::kAlignment != 0) {
           operation.direct = false;
           operation.end = end;
@@ -415,9 +424,9 @@ class UringEngine : public Engine {
     }
   }
 
-  // The ring cannot be used any more: what was asked of it is asked of pread.
+  // Called when the ring has become unusable: resubmits all outstanding requests to pread.
   void Break(int error) {
-    stats_.reason = WhyNot(error) + "; reading went on with pread";
+    stats_.reason = WhyNot(error) + "; continuing with pread";
     substitute_ = MakeThreadEngine(options_, "");
     std::vector<ReadRequest> again;
     std::vector<bool> idle(depth_);
@@ -425,7 +434,7 @@ class UringEngine : public Engine {
     for (size_t slot = 0; slot < depth_; ++slot) {
       if (!idle[slot]) again.push_back(operations_[slot].request);
     }
-    // Into other memory, for the kernel may still write there.
+    // Read into other memory, because the kernel may still write to the original.
     for (ReadRequest& request : again) request.into = nullptr;
     again.insert(again.end(), queue_.begin(), queue_.end());
     queue_.clear();
@@ -433,7 +442,7 @@ class UringEngine : public Engine {
     substitute_->Submit(again);
   }
 
-  // Leaves the ring to the kernel, with the buffers that it may still write into.
+  // Abandons the ring, and keeps alive the buffers that the kernel may still write to.
   void Abandon() {
     for (Operation& operation : operations_) {
       if (operation.buffer != nullptr) KeepForEver(std::move(operation.buffer));
@@ -453,12 +462,13 @@ class UringEngine : public Engine {
   std::vector<Operation> operations_;
   std::vector<size_t> free_;
   size_t in_flight_ = 0;
-  // What is registered, by number.
+  // Registered files and slabs, by their index in the ring.
   unsigned max_files_ = kMaxFiles;
   bool use_files_ = true;
   std::vector<RegisteredFile> files_;
   std::map<std::pair<const File*, bool>, size_t> file_numbers_;
-  size_t next_file_ = 0;  // to be looked at for room
+  // Index of the next file to examine when room is needed.
+  size_t next_file_ = 0;
   std::string why_no_files_;
   bool use_slabs_ = true;
   std::vector<std::shared_ptr<Slab>> slabs_;

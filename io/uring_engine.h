@@ -11,14 +11,15 @@
 
 namespace shardfeed {
 
-// One ring. Unavailable, with the reason, where the kernel has no io_uring, lacks an operation, or
-// forbids it (containers, kernel.io_uring_disabled). A ring that fails later is replaced by pread.
+// Creates an engine with one ring. Unavailable, with the reason: the kernel has no io_uring, lacks
+// an operation, or forbids it (containers, kernel.io_uring_disabled). If the ring fails later, the
+// engine continues with pread.
 //
-// Files are registered with the ring when they are first read, as long as it has room for them (a
-// tenth less for a small read of what is cached). Slabs are when they are read into past the page
-// cache (a third less for 1 MiB in huge pages, two thirds in small ones). What cannot be
-// registered is read all the same, and EngineStats says why: older kernels cannot, and only so much
-// memory may be locked (ulimit -l).
+// Files are registered with the ring when they are first read, as long as it has room for them,
+// which saves a tenth of the time of a small cached read. Slabs are registered when direct reads
+// use them, which saves a third for 1 MiB in huge pages and two thirds in small ones. Files and
+// slabs that cannot be registered are used all the same, and EngineStats says why: older kernels
+// lack this, and the amount of locked memory is limited (ulimit -l).
 absl::StatusOr<std::unique_ptr<Engine>> MakeUringEngine(const EngineOptions& options,
                                                         std::string reason);
 

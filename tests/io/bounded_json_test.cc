@@ -24,7 +24,7 @@ TEST(BoundedJson, BeyondTheBoundsIsDataLoss) {
   EXPECT_FAILS(ParseBoundedJson(Nested(100'000), &json), kDataLoss, "nested more than 100 deep");
   EXPECT_FAILS(ParseBoundedJson(std::string(100'000, '{'), &json), kDataLoss, "nested more");
   EXPECT_FAILS(ParseBoundedJson("[1, 2, 3, 4]", &json, 4), kDataLoss,
-               "it holds 5 values, and at most 4 are expected");
+               "it holds 5 values, expected at most 4");
   EXPECT_FAILS(ParseTopOfJson(R"({"a": )" + Nested(100'000) + "}", &json), kDataLoss,
                "nested more");
 }
@@ -74,21 +74,21 @@ TEST(JsonMembers, NameWhatIsNotAsExpected) {
   const auto number = [](JsonMembers& m, const Json& json) {
     EXPECT_EQ(m.Number(json, "a", 9), 0);
   };
-  EXPECT_EQ(error({{"a", -1}}, number), "\"a\" is -1 where a number up to 9 is expected");
-  EXPECT_EQ(error({{"a", 10}}, number), "\"a\" is 10 where a number up to 9 is expected");
-  EXPECT_EQ(error({{"a", 1.5}}, number), "\"a\" is 1.5 where a number up to 9 is expected");
-  EXPECT_EQ(error({{"b", 1}}, number), "\"a\" is absent where a number up to 9 is expected");
+  EXPECT_EQ(error({{"a", -1}}, number), "\"a\": expected an integer from 0 to 9, got -1");
+  EXPECT_EQ(error({{"a", 10}}, number), "\"a\": expected an integer from 0 to 9, got 10");
+  EXPECT_EQ(error({{"a", 1.5}}, number), "\"a\": expected an integer from 0 to 9, got 1.5");
+  EXPECT_EQ(error({{"b", 1}}, number), "\"a\" is missing, expected an integer from 0 to 9");
   EXPECT_EQ(error({{"a", Json::array()}}, [](JsonMembers& m, const Json& j) { m.Text(j, "a"); }),
-            "\"a\" is an array where a text is expected");
+            "\"a\": expected a string, got an array");
   EXPECT_EQ(error({{"a", std::string(50, 'x')}},
                   [](JsonMembers& m, const Json& j) { EXPECT_FALSE(m.Flag(j, "a")); }),
-            "\"a\" is a string of 52 bytes where true or false is expected");
+            "\"a\": expected true or false, got a string of 52 bytes");
   EXPECT_EQ(error({{"a", {1, 2}}}, [](JsonMembers& m, const Json& j) { m.Texts(j, "a"); }),
-            "\"a\" is an array where a list of texts is expected");
+            "\"a\": expected a list of strings, got an array");
   EXPECT_EQ(error({{"a", 1}}, [](JsonMembers& m, const Json& j) { m.Object(j, "a"); }),
-            "\"a\" is 1 where an object is expected");
+            "\"a\": expected an object, got 1");
   EXPECT_EQ(error({{"a", 1}}, [](JsonMembers& m, const Json& j) { m.Array(j, "a"); }),
-            "\"a\" is 1 where a list is expected");
+            "\"a\": expected a list, got 1");
 }
 
 }  // namespace

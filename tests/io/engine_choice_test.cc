@@ -41,7 +41,7 @@ TEST(EngineChoice, EnvironmentDecidesForAuto) {
   options.kind = EngineKind::kAuto;
   ::setenv("SHARDFEED_IO", "floppy", 1);
   EXPECT_FAILS(MakeEngine(options), kInvalidArgument,
-               "SHARDFEED_IO: 'floppy' is no way of reading: it is auto, uring, threads or mmap");
+               "SHARDFEED_IO: expected the engine auto, uring, threads or mmap, got 'floppy'");
   ::unsetenv("SHARDFEED_IO");
 }
 
@@ -138,7 +138,7 @@ TEST(EngineChoice, RingThatBreaksIsReplacedByThreads) {
         }
         EXPECT_EQ((*engine)->stats().mode, direct ? "threads, direct" : "threads");
         EXPECT_NE((*engine)->stats().reason.find("forbidden"), std::string::npos);
-        EXPECT_NE((*engine)->stats().reason.find("reading went on with pread"), std::string::npos);
+        EXPECT_NE((*engine)->stats().reason.find("continuing with pread"), std::string::npos);
         EXPECT_EQ((*engine)->stats().requests, 100);
       }).join();
       if (!skipped.empty()) GTEST_SKIP() << skipped;

@@ -136,7 +136,7 @@ TEST_P(EngineTest, FileThatEndsTooSoon) {
   engine->Submit(requests);
   const std::vector<ReadResult> results = Finish(*engine);
   EXPECT_FAILS(results[0].status, kDataLoss,
-               folder_ / "cut: ends at byte 10000, but there should be data up to byte 10001");
+               folder_ / "cut: ends at byte 10000, expected data up to byte 10001");
   EXPECT_FAILS(results[1].status, kDataLoss, "cut: ends at byte");
   EXPECT_FAILS(results[2].status, kDataLoss, "cut: ends at byte");
   ASSERT_OK(results[3].status);

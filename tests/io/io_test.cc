@@ -57,7 +57,7 @@ TEST(File, ReadExactlyPastTheEndIsDataLoss) {
   auto file = File::Open(folder.Write("f", "0123456789"));
   std::string bytes(4, ' ');
   EXPECT_FAILS((*file)->ReadExactlyAt(8, absl::MakeSpan(bytes)), kDataLoss,
-               "file ends at byte 10, but is needed up to byte 12");
+               "file ends at byte 10, expected data up to byte 12");
 }
 
 // A FIFO without another end, in which an ordinary open would wait for ever.
@@ -70,7 +70,7 @@ std::string Fifo(const TestFolder& folder) {
 TEST(File, SpecialFilesAreRefusedByTheirKind) {
   TestFolder folder;
   EXPECT_FAILS(File::Open(Fifo(folder)), kFailedPrecondition,
-               "fifo: is a FIFO, not a file; put a file in its place");
+               "fifo: is a FIFO, not a file; replace it with a file");
   EXPECT_FAILS(ReadFile(folder / "fifo", 100), kFailedPrecondition, "is a FIFO, not a file");
   EXPECT_FAILS(File::Open("/dev/null"), kFailedPrecondition,
                "/dev/null: is a character device, not a file");
@@ -129,7 +129,7 @@ TEST(ReadFile, RefusesMoreThanExpected) {
   TestFolder folder;
   const std::string path = folder.Write("f", "0123456789");
   EXPECT_EQ(*ReadFile(path, 10), "0123456789");
-  EXPECT_FAILS(ReadFile(path, 9), kResourceExhausted, "10 bytes where at most 9");
+  EXPECT_FAILS(ReadFile(path, 9), kResourceExhausted, "expected at most 9 bytes, got 10");
 }
 
 TEST(OutputFile, AppendsAndOverwrites) {

@@ -113,7 +113,7 @@ def test_environment_chooses_the_engine(dataset):
     env["SHARDFEED_IO"] = "tape"
     result = harness.run("bench", dataset, env=env)
     assert result.status == USAGE
-    assert "SHARDFEED_IO: 'tape' is no way of reading" in result.err
+    assert "SHARDFEED_IO: expected the engine auto, uring, threads or mmap, got 'tape'" in result.err
 
 
 def test_take_and_skip_to(dataset):

@@ -122,7 +122,7 @@ TEST(Manifest, ChecksumCannotBeEscapedByAnotherVersion) {
   EXPECT_FAILS(ParseManifest(Changed([](Json& json) { json["version"] = 3; }), kPath), kDataLoss,
                "version 3 is not known");
   EXPECT_FAILS(ParseManifest(Changed([](Json& json) { json["version"] = "1"; }), kPath), kDataLoss,
-               "\"version\" is \"1\" where a whole number of 64 bits is expected");
+               "\"version\": expected an unsigned 64-bit integer, got \"1\"");
   Json json = Json::parse(FormatManifest(Full()));
   json.erase("crc32c");
   EXPECT_FAILS(ParseManifest(json.dump(1) + "\n", kPath), kDataLoss, "it was changed or damaged");
