@@ -1,4 +1,4 @@
-// Little-endian integers, as every format here stores them.
+// Little-endian integers, as used by all formats here.
 
 #ifndef SHARDFEED_BASE_LITTLE_ENDIAN_H_
 #define SHARDFEED_BASE_LITTLE_ENDIAN_H_

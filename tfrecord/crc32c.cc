@@ -7,7 +7,7 @@
 namespace shardfeed {
 
 uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes) {
-  constexpr size_t kMaxCall = size_t{1} << 30;  // ISA-L counts bytes in an int
+  constexpr size_t kMaxCall = size_t{1} << 30;  // ISA-L counts bytes in an int.
   uint32_t state = ~crc;
   while (!bytes.empty()) {
     const size_t n = std::min(bytes.size(), kMaxCall);

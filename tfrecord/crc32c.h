@@ -11,20 +11,20 @@
 
 namespace shardfeed {
 
-// The CRC-32C of A followed by B, where `crc` is that of A (0 for none) and `bytes` is B. By ISA-L,
-// which picks the best instructions of the processor at run time. Any size.
+// Returns the CRC-32C of A followed by B, where `crc` is that of A (0 if A is empty) and `bytes` is
+// B, of any size. Uses ISA-L, which picks the processor's best instructions at run time.
 uint32_t ExtendCrc32c(uint32_t crc, std::string_view bytes);
 
 inline uint32_t Crc32c(std::string_view bytes) { return ExtendCrc32c(0, bytes); }
 
-// TFRecord stores CRCs rotated and offset, so that data which itself holds CRCs does not upset
-// them.
+// TFRecord rotates CRCs and adds an offset, because the CRC of data that contains CRCs itself is
+// unreliable.
 inline constexpr uint32_t MaskCrc(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 inline constexpr uint32_t UnmaskCrc(uint32_t masked) { return std::rotl(masked - 0xa282ead8u, 15); }
 
 namespace internal {
 
-// tables[k][b]: the effect of byte b standing k bytes before the end.
+// tables[k][b] is the effect of byte b, k bytes before the end.
 using CrcTables = std::array<std::array<uint32_t, 256>, 8>;
 
 constexpr CrcTables MakeCrcTables() {
@@ -47,8 +47,8 @@ inline constexpr CrcTables kCrcTables = MakeCrcTables();
 
 }  // namespace internal
 
-// ExtendCrc32c for the eight bytes of a little-endian integer. Inline table look-ups: a call
-// through a library's dispatcher costs more than eight bytes are worth.
+// ExtendCrc32c for the eight bytes of a little-endian integer. Uses inline table look-ups, because
+// a call through the library's dispatcher would cost more than the eight bytes.
 inline uint32_t ExtendCrc32cU64(uint32_t crc, uint64_t value) {
   const internal::CrcTables& tables = internal::kCrcTables;
   value ^= static_cast<uint32_t>(~crc);

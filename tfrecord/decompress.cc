@@ -16,7 +16,7 @@
 namespace shardfeed {
 namespace {
 
-// What the decoders share: input, and decoded content that waits to be read.
+// The common part of the decoders: input, and decoded content that has not been read yet.
 class BlockDecompressor : public Decompressor {
  public:
   BlockDecompressor(ByteSource* source, const RestartPoint& from, DecompressOptions options)
@@ -27,7 +27,7 @@ class BlockDecompressor : public Decompressor {
   uint64_t file_offset() const override { return input_.offset(); }
 
  protected:
-  // Hands out what is left of `content_`.
+  // Copies the remaining bytes of `content_` to `dst` and returns their number.
   size_t Drain(absl::Span<char> dst) {
     const size_t n = std::min(dst.size(), content_.size() - drained_);
     std::copy_n(content_.data() + drained_, n, dst.data());
@@ -36,7 +36,8 @@ class BlockDecompressor : public Decompressor {
   }
   bool drained() const { return drained_ == content_.size(); }
 
-  // True when a restart point is due at the present stream offset, which is at `bit` of the file.
+  // Returns true if a restart point is due at the current stream offset, which is at `bit` of the
+  // file.
   bool RestartPointDue(uint64_t bit) const {
     if (!options_.on_restart_point) return false;
     if (options_.is_restart_point) return options_.is_restart_point(bit);
@@ -56,22 +57,23 @@ class BlockDecompressor : public Decompressor {
 
   InputBuffer input_;
   DecompressOptions options_;
-  uint64_t stream_offset_;  // of the content that is decoded next
+  // Stream offset of the content that is decoded next.
+  uint64_t stream_offset_;
   std::optional<uint64_t> last_point_;
   std::string content_;
   size_t drained_ = 0;
 };
 
-// Members and blocks with more bytes or content are not decompressed at once, so that no file makes
-// a thread take more memory than a few times this.
+// Larger members and blocks, compressed or not, are not decompressed in one step, so that no file
+// makes a thread use more than a few times this much memory.
 constexpr uint64_t kMostAtOnce = 32 << 20;
 
-// No file is so large.
+// No file is that large.
 constexpr uint64_t kMostMemberBytes = uint64_t{1} << 48;
 
-// GZIP and ZLIB. Members that tell their size, up to kMostAtOnce, are inflated whole by libdeflate,
-// twice as fast as zlib; everything else by zlib, which needs no more memory for a large member and
-// can stop at block boundaries for restart points.
+// Decompresses GZIP and ZLIB. Members that record their size, up to kMostAtOnce, are inflated in
+// one step by libdeflate, twice as fast as by zlib. All others are inflated by zlib, whose memory
+// does not grow with the member, and which can stop at block boundaries for restart points.
 class DeflateDecompressor : public BlockDecompressor {
  public:
   DeflateDecompressor(Compression compression, ByteSource* source, RestartPoint from,
@@ -92,7 +94,7 @@ class DeflateDecompressor : public BlockDecompressor {
       if (inflating_) {
         absl::StatusOr<size_t> n = Inflate(dst);
         if (!n.ok() || *n > 0) return n;
-        continue;  // the member ended
+        continue;  // The member has ended.
       }
       absl::StatusOr<bool> more = Begin();
       if (!more.ok()) return more.status();
@@ -106,8 +108,9 @@ class DeflateDecompressor : public BlockDecompressor {
     error_ = absl::OkStatus();
     content_.clear();
     drained_ = 0;
-    // A damaged member that was to be inflated at once starts where the input stands: look behind
-    // its header. Of one that zlib inflated, some bytes have been consumed.
+    // A damaged member that was to be inflated in one step starts at the current input position, so
+    // search after its first byte. If zlib inflated the member, some of its bytes have been
+    // consumed.
     const size_t skip = piecewise_ ? 0 : 1;
     while (true) {
       absl::StatusOr<bool> enough = input_.Ensure(kSizedMemberHeaderBytes + 1);
@@ -118,24 +121,24 @@ class DeflateDecompressor : public BlockDecompressor {
         input_.Consume(skip + at);
         return true;
       }
-      // Keep what may be the beginning of a header.
+      // Keep the bytes that may be the beginning of a header.
       input_.Consume(input_.view().size() - kSizedMemberHeaderBytes);
     }
   }
 
  private:
   absl::Status Damaged(std::string_view what) {
-    return absl::DataLossError(fmt::format("{} data is damaged at about byte {}: {}",
+    return absl::DataLossError(fmt::format("{} data is damaged near byte {}: {}",
                                            gzip_ ? "GZIP" : "ZLIB", input_.offset(), what));
   }
   absl::Status Cut() {
     return absl::DataLossError(
-        fmt::format("{} data ends in the middle, at byte {}: the file is cut, or its writer was "
+        fmt::format("{} data ends prematurely at byte {}: the file is truncated, or its writer was "
                     "not closed",
                     gzip_ ? "GZIP" : "ZLIB", input_.offset() + input_.view().size()));
   }
 
-  // Enters the next member or the stream; false at the end of the file.
+  // Begins the next member or the stream; returns false at the end of the file.
   absl::StatusOr<bool> Begin() {
     if (from_) {
       const RestartPoint from = *std::exchange(from_, std::nullopt);
@@ -173,7 +176,7 @@ class DeflateDecompressor : public BlockDecompressor {
     return true;
   }
 
-  // False: the content may be too large to be inflated at once.
+  // Returns false if the content may be too large to be inflated in one step.
   absl::StatusOr<bool> InflateSizedMember(uint64_t size) {
     piecewise_ = false;
     absl::StatusOr<bool> whole = input_.Ensure(size);
@@ -186,7 +189,7 @@ class DeflateDecompressor : public BlockDecompressor {
     const uint64_t most = size * kMaxDeflateRatio;
     if (claimed > kMostAtOnce && claimed <= most) return false;
     absl::Status status = InflateMember(member, &content_);
-    // The trailer has the size modulo 2^32.
+    // The trailer records the size modulo 2^32.
     const bool may_be_larger = claimed + (uint64_t{1} << 32) <= most;
     if (absl::IsResourceExhausted(status) && may_be_larger) return false;
     if (!status.ok()) return Damaged(std::string(status.message()));
@@ -227,10 +230,10 @@ class DeflateDecompressor : public BlockDecompressor {
     return true;
   }
 
-  // Fills dst from the member that was begun; 0 when it ended. Content before an error is delivered
-  // first.
+  // Fills `dst` from the current member and returns the number of bytes, or 0 if the member has
+  // ended. Delivers content that precedes an error first.
   absl::StatusOr<size_t> Inflate(absl::Span<char> dst) {
-    dst = dst.subspan(0, size_t{1} << 30);  // zlib counts bytes in an unsigned int
+    dst = dst.subspan(0, size_t{1} << 30);  // zlib counts bytes in an unsigned int.
     zlib_.next_out = reinterpret_cast<Bytef*>(dst.data());
     zlib_.avail_out = static_cast<uInt>(dst.size());
     while (zlib_.avail_out > 0 && inflating_ && error_.ok()) error_ = InflateSome();
@@ -239,7 +242,8 @@ class DeflateDecompressor : public BlockDecompressor {
     return inflated;
   }
 
-  // Inflates from the input at hand, up to the end of a block or of the member.
+  // Inflates buffered input, at most up to the end of a block (if restart points are wanted) or of
+  // the member.
   absl::Status InflateSome() {
     absl::StatusOr<bool> any = input_.Ensure(1);
     if (!any.ok()) return any.status();
@@ -283,7 +287,8 @@ class DeflateDecompressor : public BlockDecompressor {
     return absl::OkStatus();
   }
 
-  // A member entered in its middle: its trailer cannot be checked, but must be there.
+  // Skips the trailer of a member that was not read from its beginning: the trailer cannot be
+  // verified, but must exist.
   absl::Status SkipTrailer() {
     const size_t size = gzip_ ? kGzipTrailerBytes : 4;
     absl::StatusOr<bool> whole = input_.Ensure(size);
@@ -297,16 +302,19 @@ class DeflateDecompressor : public BlockDecompressor {
   std::optional<RestartPoint> from_;
   bool began_ = false;
   bool inflating_ = false;
-  bool piecewise_ = false;  // the last member was given to zlib
+  // True if zlib inflates, or inflated, the last member.
+  bool piecewise_ = false;
   bool raw_ = false;
-  // Where the last block or restart point was; none in a member that starts between two points.
+  // Stream offset of the last block or restart point; nullopt in a member that starts between two
+  // points.
   std::optional<uint64_t> last_block_;
-  absl::Status error_;  // what stopped the inflating
+  // The error that stopped zlib.
+  absl::Status error_;
   z_stream zlib_ = {};
 };
 
-// TensorFlow's SNAPPY: a 4-byte big-endian size and so many bytes of one raw Snappy block,
-// repeated.
+// Decompresses TensorFlow's SNAPPY format: a sequence of raw Snappy blocks, each preceded by its
+// compressed size as a 4-byte big-endian integer.
 class SnappyDecompressor : public BlockDecompressor {
  public:
   using BlockDecompressor::BlockDecompressor;
@@ -336,7 +344,7 @@ class SnappyDecompressor : public BlockDecompressor {
     if (!whole.ok()) return whole.status();
     if (!*whole) return Cut();
     size_t content = 0;
-    // Three bytes of a block make 64 at most: a larger claim is not to be allocated for.
+    // Three bytes of a block decompress to at most 64: do not allocate memory for a larger claim.
     if (!snappy::GetUncompressedLength(input_.view().data() + 4, size, &content) ||
         content > 32 * size) {
       return Damaged();
@@ -355,12 +363,12 @@ class SnappyDecompressor : public BlockDecompressor {
 
   absl::Status Cut() {
     return absl::DataLossError(
-        fmt::format("SNAPPY data ends in the middle of the block at byte {}", input_.offset()));
+        fmt::format("SNAPPY data ends within the block at byte {}", input_.offset()));
   }
   absl::Status TooLarge() {
     return absl::DataLossError(
-        fmt::format("the SNAPPY block at byte {} is larger than {} bytes, which no writer of "
-                    "TFRecord makes: the file is damaged",
+        fmt::format("the SNAPPY block at byte {} is larger than {} bytes, which no TFRecord writer "
+                    "produces: the file is damaged",
                     input_.offset(), kMostAtOnce));
   }
   absl::Status Damaged() {

@@ -12,8 +12,8 @@
 namespace shardfeed {
 namespace {
 
-// Whether the content, decompressed as `compression`, starts with a sound header. nullopt: it ends
-// (or the sample does) before that can be told.
+// Returns whether the content, decompressed as `compression`, starts with an intact header, or
+// nullopt if the content or the sample ends too early to decide, or cannot be decompressed.
 std::optional<bool> StartsWithRecord(Compression compression, std::string_view first_bytes) {
   MemorySource source(first_bytes);
   std::unique_ptr<Decompressor> content = MakeDecompressor(compression, &source);
@@ -47,13 +47,14 @@ absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes) {
     return i < first_bytes.size() ? static_cast<unsigned char>(first_bytes[i]) : 0;
   };
   if (byte(0) == 0x1f && byte(1) == 0x8b) {
-    // Cut or damaged GZIP is GZIP still; only sound GZIP of something else is not for us.
+    // Truncated or damaged GZIP data counts as GZIP; only intact GZIP data of another format is
+    // rejected.
     if (StartsWithRecord(Compression::kGzip, first_bytes).value_or(true)) return Compression::kGzip;
     return absl::DataLossError(
-        "not a TFRecord file: GZIP, but what it holds does not start with a record");
+        "not a TFRecord file: GZIP data whose content does not start with a record");
   }
-  // The two-byte magics of ZLIB are weak, so its content must speak for it, unless nothing else can
-  // be meant.
+  // The two magic bytes of ZLIB are weak evidence, so the content must confirm them unless every
+  // other format is ruled out.
   const bool zlib_magic = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 &&
                           (byte(0) << 8 | byte(1)) % 31 == 0 && first_bytes.size() >= 2;
   if (zlib_magic && StartsWithRecord(Compression::kZlib, first_bytes).value_or(false)) {
@@ -66,7 +67,7 @@ absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes) {
   if (zlib_magic && !StartsWithRecord(Compression::kZlib, first_bytes)) return Compression::kZlib;
   if (first_bytes.size() < kHeaderBytes) {
     return absl::DataLossError(
-        fmt::format("not a TFRecord file, or cut in its first record: {} bytes, {}",
+        fmt::format("not a TFRecord file, or truncated within its first record: {} bytes, {}",
                     first_bytes.size(), FirstBytes(first_bytes)));
   }
   return absl::DataLossError(fmt::format(

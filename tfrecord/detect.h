@@ -1,4 +1,4 @@
-// Tells from its bytes what a file is.
+// Detects the compression of a shard from its bytes.
 
 #ifndef SHARDFEED_TFRECORD_DETECT_H_
 #define SHARDFEED_TFRECORD_DETECT_H_
@@ -11,15 +11,16 @@
 
 namespace shardfeed {
 
-// How many bytes of a file's beginning DetectCompression wants to see.
+// Number of bytes from the beginning of a file that DetectCompression needs.
 inline constexpr size_t kDetectBytes = 512 << 10;
 
-// Tells the compression of a shard from its first kDetectBytes bytes (all of them, if it has
-// fewer). Decisive: a raw shard must start with a header whose CRC holds, the others with their
-// magic and, inside, such a header. No bytes: kNone, a shard without records.
+// Detects the compression of a shard from its first kDetectBytes bytes (or all of them, if there
+// are fewer). A raw shard starts with a header whose CRC is correct; the others start with their
+// magic bytes, and their content with such a header. An empty file is kNone: a shard without
+// records.
 //
-// DataLoss: none of these, so not a TFRecord file; the message says what it starts with. A raw
-// shard whose first header is damaged is still told, by a sound one further on.
+// DataLoss: none of these, so not a TFRecord file; the message quotes its first bytes. A raw shard
+// whose first header is damaged is still recognised by a later intact one.
 absl::StatusOr<Compression> DetectCompression(std::string_view first_bytes);
 
 }  // namespace shardfeed

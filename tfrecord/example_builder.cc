@@ -43,7 +43,7 @@ void AppendBytesFeature(absl::Span<const std::string_view> values, std::string* 
 }
 
 void AppendFloatFeature(absl::Span<const float> values, std::string* out) {
-  // An empty packed list has no field at all.
+  // An empty packed list has no field.
   const size_t packed = values.size() * sizeof(float);
   AppendFieldHeader(kFloatListField, values.empty() ? 0 : FieldSize(packed), out);
   if (values.empty()) return;
@@ -144,7 +144,7 @@ void ExampleBuilder::AppendStep(std::string_view list, std::string_view feature)
 }
 
 void ExampleBuilder::SerializeFeatures(int field, std::string* out) {
-  // Stable, so that of equal names the last one stands last in its run.
+  // The sort is stable, so the last of several entries with the same name stays last and is kept.
   std::stable_sort(entries_.begin(), entries_.end(),
                    [this](const Entry& a, const Entry& b) { return NameOf(a) < NameOf(b); });
   size_t content = 0;

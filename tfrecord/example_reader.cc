@@ -8,15 +8,15 @@
 namespace shardfeed {
 namespace {
 
-// Messages that a message stands in; a feature list has one more in between.
+// Number of messages that enclose a message; there is one more within a feature list.
 constexpr int kMapDepth = 1;
 constexpr int kEntryDepth = 2;
 constexpr int kFeatureDepth = 3;
 
-// Gathers spans as offsets in the record.
+// Collects spans as offsets in the record.
 struct SpanSink {
   const char* record;
-  std::vector<ValueSpan>* spans;  // may be null
+  std::vector<ValueSpan>* spans;  // May be null.
 
   void Add(std::string_view bytes, uint64_t varints) const {
     if (spans == nullptr) return;
@@ -25,7 +25,7 @@ struct SpanSink {
   }
 };
 
-// Returns null, or where reading failed.
+// Returns null, or the position at which reading failed.
 const char* ReadList(FeatureKind kind, std::string_view list, int depth, FeatureSummary* summary,
                      const SpanSink& spans) {
   WireFields fields(list, depth);
@@ -68,7 +68,7 @@ const char* ReadFeature(std::string_view feature, int depth, FeatureSummary* sum
     if (fields.field() > 3 || !fields.Is(fields.field(), WireType::kBytes)) continue;
     const FeatureKind kind = static_cast<FeatureKind>(fields.field());
     if (summary->kind != kind && !summary->is_list) {
-      // Of a oneof, the last one set counts.
+      // If several members of a oneof are set, the last one counts.
       summary->values = summary->min_bytes = summary->max_bytes = 0;
     }
     if (summary->is_list && summary->kind != FeatureKind::kNone && summary->kind != kind) {
@@ -81,7 +81,7 @@ const char* ReadFeature(std::string_view feature, int depth, FeatureSummary* sum
   return fields.failed();
 }
 
-// `features`: a Features or FeatureLists message, a map either way.
+// Reads a Features or a FeatureLists message, both of which are maps.
 const char* ReadMap(std::string_view features, bool is_list,
                     const std::function<void(const FeatureSummary&)>& visit,
                     const SpanSink& spans) {
@@ -116,7 +116,7 @@ const char* ReadMap(std::string_view features, bool is_list,
 
 using VisitValue = std::function<void(std::string_view name, std::string_view value)>;
 
-// These return null, or where reading failed.
+// Both functions return null, or the position at which reading failed.
 const char* VisitBytesOfFeature(std::string_view name, std::string_view feature, int depth,
                                 const VisitValue& visit) {
   WireFields lists(feature, depth);
@@ -135,7 +135,8 @@ const char* VisitBytesOfMap(std::string_view features, bool is_list, const Visit
   WireFields entries(features, kMapDepth);
   while (entries.Next()) {
     if (!entries.Is(1, WireType::kBytes)) continue;
-    std::string_view name;  // which may stand behind the value
+    // The name may follow the value, so look for it first.
+    std::string_view name;
     WireFields names(entries.bytes(), kEntryDepth);
     while (names.Next()) {
       if (names.Is(1, WireType::kBytes)) name = names.bytes();

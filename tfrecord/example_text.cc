@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The two messages differ in field 2 only, which an Example does not have.
+// Parses both kinds of messages: they differ only in field 2, which an Example does not have.
 absl::StatusOr<SequenceExample> Parse(std::string_view record) {
   SequenceExample message;
   if (!message.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
@@ -26,7 +26,7 @@ absl::StatusOr<SequenceExample> Parse(std::string_view record) {
 }
 
 bool IsUtf8(std::string_view bytes) {
-  // nlohmann's serialiser is the judge: it throws on what is not UTF-8.
+  // The JSON serialiser throws if a string is not UTF-8.
   try {
     Json(std::string(bytes)).dump();
     return true;
@@ -43,7 +43,8 @@ Json BytesToJson(const std::string& bytes) {
 Json FloatToJson(float value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  // Through the shortest decimal: 0.1f is 0.1, not 0.10000000149011612. A float stays one: 3.0.
+  // Parse the shortest decimal, so that 0.1f becomes 0.1 rather than 0.10000000149011612. Whole
+  // numbers keep a fraction (3.0), so that they remain floats.
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return Json::parse(text);
@@ -66,7 +67,7 @@ Json ToJson(const Features& features) {
   return json;
 }
 
-// Names may hold anything; what is not UTF-8 is replaced rather than refused.
+// Names may contain any bytes; invalid UTF-8 is replaced rather than rejected.
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -82,7 +83,7 @@ std::string BytesSummary(const std::string& bytes) {
   if (text && bytes.size() <= kTextShown) return Dump(Json(bytes));
   if (text) {
     size_t cut = kTextShown;
-    while (cut > 0 && (bytes[cut] & 0xc0) == 0x80) --cut;  // not inside a character
+    while (cut > 0 && (bytes[cut] & 0xc0) == 0x80) --cut;  // Do not cut within a character.
     return fmt::format("{}... ({} bytes)", Dump(Json(bytes.substr(0, cut))), bytes.size());
   }
   std::string hex;

@@ -1,5 +1,6 @@
-// tf.train.Examples as text, for people and for tools. By Protocol Buffers, unlike everything else
-// here: not for a process that may hold another copy of it, such as a Python extension.
+// Formats tf.train.Examples as text, for people and for tools. Unlike all other code here, it uses
+// libprotobuf, so it must not be linked into a process that may load another copy of that library,
+// such as a Python extension.
 
 #ifndef SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
 #define SHARDFEED_TFRECORD_EXAMPLE_TEXT_H_
@@ -11,19 +12,21 @@
 
 namespace shardfeed {
 
-// One line of JSON: {"NAME": [values], ...}, names sorted. Bytes are a string where they are UTF-8,
-// otherwise {"base64": "..."}; floats in the fewest digits that give the same float32, those that
-// JSON lacks as "NaN", "Infinity" and "-Infinity". A SequenceExample gives
+// Returns one line of JSON: {"NAME": [values], ...}, sorted by name. Bytes become a string if they
+// are UTF-8, otherwise {"base64": "..."}. Floats have the fewest digits that yield the same
+// float32; those that JSON lacks become "NaN", "Infinity" and "-Infinity". A SequenceExample
+// becomes
 // {"context": {...}, "feature_lists": {"NAME": [[values], ...]}}.
 //
 // DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToJson(std::string_view record);
 
-// Protocol Buffers' text format, as protoc --decode prints it. DataLoss: not an Example.
+// Returns Protocol Buffers' text format, as protoc --decode prints it. DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToTextProto(std::string_view record);
 
-// Some lines for a person, "  NAME  KIND  VALUES": long lists and long values are cut, bytes that
-// are not text are told by their size and beginning. `only` restricts it to one feature.
+// Returns human-readable lines "  NAME  KIND  VALUES". Long lists and long values are truncated,
+// and binary values are shown by their size and first bytes. `only` selects a single feature.
+// DataLoss: not an Example.
 absl::StatusOr<std::string> ExampleToSummary(std::string_view record, std::string_view only = "");
 
 }  // namespace shardfeed

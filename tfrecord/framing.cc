@@ -31,7 +31,7 @@ uint32_t ExtendDigest(uint32_t crc, const std::vector<Record>& records) {
 }
 
 #if defined(__x86_64__)
-// Each step needs the one before, so what counts is latency: three cycles by the instruction.
+// Each step depends on the previous one, so latency matters: three cycles for the instruction.
 [[gnu::target("sse4.2")]] uint32_t ExtendDigestSse42(uint32_t crc,
                                                      const std::vector<Record>& records) {
   uint64_t state = static_cast<uint32_t>(~crc);
@@ -92,7 +92,7 @@ FrameScan ScanFrames(std::string_view bytes, uint64_t offset, bool at_end, CrcCh
         LoadLittleEndian<uint32_t>(header + 8) != MaskCrc(Crc32cU64(length))) {
       return stop(FrameDefect::kLengthCrc, 0);
     }
-    // A frame that would reach beyond 2^64 cannot be; without the CRC check, it can be claimed.
+    // No frame ends beyond 2^64, but without the CRC check a length may claim so.
     if (length > UINT64_MAX - kFrameBytes) return stop(FrameDefect::kLengthCrc, 0);
     const uint64_t frame_bytes = length + kFrameBytes;
     if (frame_bytes > available) {

@@ -1,12 +1,12 @@
-// TFRecord framing: how records stand one after another in a stream of bytes.
+// TFRecord framing: the layout of consecutive records in a stream of bytes.
 //
 //   uint64  length of the payload
 //   uint32  masked CRC-32C of those eight bytes
 //   byte    payload[length]
 //   uint32  masked CRC-32C of the payload
 //
-// Little-endian, nothing before, between or after the records. Source: TensorFlow's
-// tensorflow/core/lib/io/record_writer.cc and the TFRecord guide on tensorflow.org.
+// Integers are little-endian; nothing precedes, separates or follows the records. Source:
+// TensorFlow's tensorflow/core/lib/io/record_writer.cc and the TFRecord guide on tensorflow.org.
 
 #ifndef SHARDFEED_TFRECORD_FRAMING_H_
 #define SHARDFEED_TFRECORD_FRAMING_H_
@@ -25,11 +25,11 @@ namespace shardfeed {
 
 inline constexpr size_t kHeaderBytes = 12;
 inline constexpr size_t kFooterBytes = 4;
-// What framing adds to each payload.
+// Number of bytes that framing adds to each payload.
 inline constexpr size_t kFrameBytes = kHeaderBytes + kFooterBytes;
 
-// A payload, and where its frame starts in the (decompressed) stream. Borrowed: lives as long as
-// the bytes that were scanned.
+// A payload, and the offset of its frame in the (decompressed) stream. The payload is borrowed and
+// valid as long as the bytes that were scanned.
 struct Record {
   std::string_view payload;
   uint64_t offset;
@@ -37,39 +37,40 @@ struct Record {
 
 enum class FrameDefect {
   kNone,
-  kCutHeader,   // the stream ends inside the length and its CRC
-  kLengthCrc,   // the length is not what was written: where the record ends is unknown
-  kCutPayload,  // the stream ends inside the payload
-  kCutFooter,   // the stream ends inside the payload's CRC
-  kPayloadCrc,  // the payload is not what was written; the next record can be read
+  kCutHeader,   // The stream ends within the length and its CRC.
+  kLengthCrc,   // The length does not match its CRC, so the end of the record is unknown.
+  kCutPayload,  // The stream ends within the payload.
+  kCutFooter,   // The stream ends within the payload's CRC.
+  kPayloadCrc,  // The payload does not match its CRC; the next record can still be read.
 };
 
-// "length CRC", "cut payload" ...: for messages and for --json.
+// Returns the defect's name in messages and JSON reports, such as "length CRC" or "cut payload".
 std::string_view FrameDefectName(FrameDefect defect);
 
-// Where a scan stopped.
+// The position at which a scan stopped, and why.
 struct FrameScan {
-  // Bytes of whole, sound frames.
+  // Total size of the complete, intact frames.
   size_t consumed = 0;
-  // What is wrong with the frame at `consumed`; kNone also when it is merely incomplete.
+  // The defect of the frame at `consumed`; kNone also if the frame is merely incomplete.
   FrameDefect defect = FrameDefect::kNone;
-  // Size of the frame at `consumed` as far as it is known: more than is there when it is
-  // incomplete, 0 when nothing is left or the length cannot be believed.
+  // Size of the frame at `consumed` as far as it is known: more than the available bytes if the
+  // frame is incomplete, 0 if no bytes are left or the length is unreliable.
   uint64_t frame_bytes = 0;
 };
 
 // Appends the frames of `bytes`, which start at `offset` of the stream, to `records`, until the
-// bytes end, something is wrong, or `records` holds `max_records`. An incomplete frame at the end
-// is a defect only when `at_end` says that no more bytes will come. Lengths are compared with what
-// is there before they are used; with CrcCheck::kNone they are believed otherwise.
+// bytes end, a frame is defective, or `records` holds `max_records`. An incomplete frame at the end
+// is a defect only if `at_end` says that no more bytes will follow. A length is compared with the
+// number of available bytes before it is used; with CrcCheck::kNone, that is its only check.
 FrameScan ScanFrames(std::string_view bytes, uint64_t offset, bool at_end, CrcCheck check,
                      size_t max_records, std::vector<Record>* records);
 
-// Offset in `bytes` of the first place that holds a whole header with a sound CRC, or npos. Used to
-// find the next record after damage: 1 in 2^32 places of random bytes looks like a header.
+// Returns the offset in `bytes` of the first complete header with a correct CRC, or npos. Used to
+// find the next record after damage: 1 in 2^32 positions of random bytes looks like a header.
 size_t FindHeader(std::string_view bytes);
 
-// True, and the length set, when the twelve bytes at `header` are a header with a sound CRC.
+// Sets the length, and returns whether the twelve bytes at `header` are a header with a correct
+// CRC.
 inline bool ReadHeader(const char* header, uint64_t* length) {
   *length = LoadLittleEndian<uint64_t>(header);
   return LoadLittleEndian<uint32_t>(header + 8) == MaskCrc(Crc32cU64(*length));
@@ -83,9 +84,9 @@ inline void WriteHeader(uint64_t length, char* header) {
 // Appends the frame of `payload`.
 void AppendFrame(std::string_view payload, std::string* out);
 
-// One number for the records of a shard and their order: the CRC-32C of all headers and footers
-// (not payloads: the footers stand for them) laid end to end. It can be had without reading
-// payloads, and is the same whether the shard is compressed or not.
+// A digest of the records of a shard and their order: the CRC-32C of the concatenation of all
+// headers and footers (not of payloads, which the footers represent). It can be computed without
+// reading payloads, and is the same whether or not the shard is compressed.
 class RecordsDigest {
  public:
   void Add(uint64_t length, uint32_t masked_payload_crc) {
@@ -93,7 +94,7 @@ class RecordsDigest {
     crc_ = ExtendCrc32cU64(
         crc_, MaskCrc(Crc32cU64(length)) | static_cast<uint64_t>(masked_payload_crc) << 32);
   }
-  // The records must be views of whole frames, as ScanFrames gives them.
+  // The records must be views of whole frames, such as those from ScanFrames.
   void Add(const std::vector<Record>& records);
   uint32_t value() const { return crc_; }
 

@@ -32,13 +32,13 @@ libdeflate_compressor* ThreadCompressor(int level) {
   return compressors[level].get();
 }
 
-// Data that would shrink by less than a part in so many are stored.
+// Data that would shrink by less than one part in kStoredGain is stored.
 constexpr size_t kStoredGain = 100;
 
-// Levels up to this one give way to the fastest where it does as well.
+// Up to this level, data that the fastest level compresses as well is deflated at that one.
 constexpr int kMaxAdaptedLevel = 6;
 
-// `deflated` bytes of `size`, or as many as there were if they did not get fewer.
+// Returns the deflated size of `size` bytes, or `size` if they do not shrink.
 size_t DeflatedBytes(int level, const char* bytes, size_t size) {
   constexpr size_t kMostBytes = 32 << 10;
   std::array<char, kMostBytes> deflated;
@@ -47,15 +47,15 @@ size_t DeflatedBytes(int level, const char* bytes, size_t size) {
   return n == 0 ? size : n;
 }
 
-// The level that is worth its time. Images and other compressed data do not get smaller, however
-// hard one tries (0: they are stored), and numbers that hardly repeat get as small at level 1 as at
-// 6. A sample of slices from all over `bytes` says so.
+// Returns the level that is worth its time, judged by a sample of slices from all over `bytes`.
+// Images and other compressed data do not shrink at any level and are stored (0); numbers that
+// rarely repeat shrink as much at level 1 as at 6.
 int WorthwhileLevel(std::string_view bytes, int level) {
   constexpr size_t kSlices = 4;
   constexpr size_t kSliceBytes = 8 << 10;
   constexpr size_t kSampleBytes = kSlices * kSliceBytes;
   if (bytes.size() < 2 * kSampleBytes) return level;
-  // What is worth the level mostly shows it in the first slice.
+  // Data that is worth the level usually shows it in the first slice.
   const bool adapts = level > 1 && level <= kMaxAdaptedLevel;
   const size_t fast = DeflatedBytes(1, bytes.data(), kSliceBytes / 2);
   const auto is_smaller = [](size_t a, size_t b) { return a + b / 400 < b; };
@@ -89,7 +89,7 @@ void AppendGzipMember(std::string_view bytes, int level, std::string* out) {
   };
   level = WorthwhileLevel(bytes, level);
   size_t deflated = deflate(level);
-  // What hardly got smaller is read several times as fast when it is stored.
+  // Data that hardly shrank is stored, because stored data is read several times as fast.
   if (level > 0 && deflated > bytes.size() - bytes.size() / kStoredGain) deflated = deflate(0);
   const size_t size = kSizedMemberHeaderBytes + deflated + kGzipTrailerBytes;
   std::memcpy(member, kMemberStart, kMemberStartBytes);
@@ -142,12 +142,12 @@ absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> d
   const uint32_t size_mod = LoadLittleEndian<uint32_t>(trailer + 4);
   if (static_cast<uint32_t>(written) != size_mod) {
     return absl::DataLossError(
-        fmt::format("the member holds {} bytes, its trailer says {}", written, size_mod));
+        fmt::format("the member holds {} bytes, but its trailer says {}", written, size_mod));
   }
   const uint32_t found = libdeflate_crc32(0, dst.data(), written);
   if (found != crc) {
     return absl::DataLossError(
-        fmt::format("CRC-32 of the member is {:#010x}, its trailer says {:#010x}", found, crc));
+        fmt::format("the member's CRC-32 is {:#010x}, but its trailer says {:#010x}", found, crc));
   }
   return written;
 }

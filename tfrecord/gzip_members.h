@@ -1,6 +1,6 @@
-// GZIP written as members that hold whole records, so that it can be compressed and inflated in
-// parallel and from the middle, and damage stays inside one member. To every other reader it is an
-// ordinary gzip file of several members (RFC 1952, section 2.2).
+// GZIP written as members that hold whole records, so that it can be compressed in parallel and
+// inflated in parallel from any member, and damage is confined to one member. To every other reader
+// it is an ordinary gzip file of several members (RFC 1952, section 2.2).
 //
 // Each member carries an extra field (RFC 1952, section 2.3.1.1) "SF" of eight bytes: the size of
 // the whole member, header and trailer included, as a little-endian uint64. docs/compression.md has
@@ -25,33 +25,34 @@ namespace shardfeed {
 // Size of the header that AppendGzipMember writes.
 inline constexpr size_t kSizedMemberHeaderBytes = 24;
 inline constexpr size_t kGzipTrailerBytes = 8;
-// Deflate cannot make more bytes of one.
+// Maximum expansion of deflated data.
 inline constexpr uint64_t kMaxDeflateRatio = 1032;
 
-// Appends one member with the whole of `bytes` to `out`. `level` 1 (fast) to 12 (small), as
-// libdeflate has them; 6 compares with zlib's default. Bytes that look compressed already are
-// stored, and up to level 6 those that get as small at level 1 are deflated at that.
+// Appends one member with all of `bytes` to `out`. `level` is libdeflate's, from 1 (fast) to 12
+// (small); 6 is comparable to zlib's default. Data that seems to be compressed already is stored,
+// and up to level 6, data that shrinks as much at level 1 is deflated at that level.
 void AppendGzipMember(std::string_view bytes, int level, std::string* out);
 
-// The size of the member that starts at `header`, when its first kSizedMemberHeaderBytes are those
-// of a member written here. Not to be believed before it is compared with the size of the file.
+// Returns the size of the member that starts at `header`, if its first kSizedMemberHeaderBytes are
+// those of a member written by AppendGzipMember. The size must be checked against that of the file.
 std::optional<uint64_t> SizedMemberBytes(std::string_view header);
 
-// Offset in `bytes` of the next header of a member written here, or npos.
+// Returns the offset in `bytes` of the next header of a member written by AppendGzipMember, or
+// npos.
 size_t FindSizedMember(std::string_view bytes);
 
-// The size of the content that the trailer of `member`, one whole member, claims: modulo 2^32, and
-// not to be believed.
+// Returns the size of the content, modulo 2^32, that the trailer of the whole member `member`
+// claims. It must not be trusted.
 uint64_t ClaimedContentBytes(std::string_view member);
 
-// Appends the content of `member`, which is one whole member, to `out`. Takes the memory that the
-// trailer claims: callers look at ClaimedContentBytes before. DataLoss: the data is damaged, the
-// CRC-32 or size of the trailer differs, or the member does not end with `member`.
+// Appends the content of the whole member `member` to `out`. Allocates as much memory as the
+// trailer claims, so callers should check ClaimedContentBytes first. DataLoss: the data is damaged,
+// the CRC-32 or the size in the trailer differs, or the member does not end at the end of `member`.
 // ResourceExhausted: the content is larger than the trailer claims.
 absl::Status InflateMember(std::string_view member, std::string* out);
 
-// The same into memory of the caller's. Returns how many bytes there were; DataLoss also when they
-// do not fit into `dst`.
+// The same, into memory of the caller. Returns the number of bytes. ResourceExhausted: the content
+// does not fit into `dst`.
 absl::StatusOr<size_t> InflateMember(std::string_view member, absl::Span<char> dst);
 
 }  // namespace shardfeed

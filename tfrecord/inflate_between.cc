@@ -24,7 +24,7 @@ constexpr size_t kMaxFillerBytes = 16;
 static_assert(kStoredHeaderBytes + kDictionaryBytes + kMaxFillerBytes <= kInflateRoomBefore);
 static_assert(kInflateBlocksSlack <= kInflateRoomBehind);
 
-// Bits as deflate packs them: the lowest of a byte first.
+// Packs bits as deflate does: the lowest bit of a byte comes first.
 class BitWriter {
  public:
   void Put(uint64_t value, int count) {
@@ -40,35 +40,36 @@ class BitWriter {
   size_t bits_ = 0;
 };
 
-// A block with fixed codes and no content: 10 bits.
+// Writes an empty block with fixed codes: 10 bits.
 void PutEmptyFixedBlock(bool last, BitWriter* out) {
   out->Put(last ? 1 : 0, 1);
-  out->Put(1, 2);  // fixed codes
-  out->Put(0, 7);  // end of block
+  out->Put(1, 2);  // Fixed codes.
+  out->Put(0, 7);  // End of block.
 }
 
-// A block with codes of its own and no content: 91 bits, an odd number.
+// Writes an empty block with dynamic codes: 91 bits, an odd number.
 void PutEmptyDynamicBlock(BitWriter* out) {
   out->Put(0, 1);
-  out->Put(2, 2);   // dynamic codes
-  out->Put(0, 5);   // 257 literals and lengths
-  out->Put(0, 5);   // 1 distance
-  out->Put(14, 4);  // 18 lengths of the code of code lengths, 3 bits each:
-  // 1 for symbol 18 (many zeros, the third in their order) and symbol 1 (the eighteenth).
+  out->Put(2, 2);   // Dynamic codes.
+  out->Put(0, 5);   // 257 literals and lengths.
+  out->Put(0, 5);   // 1 distance.
+  out->Put(14, 4);  // 18 lengths of the code-length code, 3 bits each.
+  // Of these, two are 1: the third, of symbol 18 (a run of zeros), and the eighteenth, of symbol 1.
   out->Put(uint64_t{1} << 6 | uint64_t{1} << 51, 54);
-  out->Put(0, 1);                         // literal 0 has a code of one bit,
-  out->Put(1, 1), out->Put(138 - 11, 7);  // 138 have none,
-  out->Put(1, 1), out->Put(117 - 11, 7);  // 117 neither,
-  out->Put(0, 1);                         // the end of a block one of one bit,
-  out->Put(0, 1);                         // and so has the one distance.
-  out->Put(1, 1);                         // end of block
+  out->Put(0, 1);                         // Literal 0 has a code of one bit.
+  out->Put(1, 1), out->Put(138 - 11, 7);  // 138 literals have no code.
+  out->Put(1, 1), out->Put(117 - 11, 7);  // Another 117 have no code.
+  out->Put(0, 1);                         // The end of block has a code of one bit.
+  out->Put(0, 1);                         // The only distance has a code of one bit.
+  out->Put(1, 1);                         // End of block.
 }
 
-// Puts before `file_bytes`, whose first `from` may begin inside of, what makes them a deflate
-// stream: returns its first byte.
+// Prepends what turns `file_bytes` into a deflate stream, and returns its first byte. `from` may
+// begin within the first of `file_bytes`.
 char* PutBefore(const RestartPoint& from, char* file_bytes) {
   BitWriter filler;
-  const int low_bits = from.bits > 0 ? 8 - from.bits : 0;  // of the first byte, which are not ours
+  // Number of bits of the first byte that precede `from`.
+  const int low_bits = from.bits > 0 ? 8 - from.bits : 0;
   if (low_bits % 2 != 0) PutEmptyDynamicBlock(&filler);
   const int even_bits = (low_bits % 2 != 0 ? low_bits - 91 : low_bits) & 7;
   for (int i = 0; i < even_bits / 2; ++i) PutEmptyFixedBlock(false, &filler);
@@ -83,13 +84,13 @@ char* PutBefore(const RestartPoint& from, char* file_bytes) {
   std::memcpy(at, from.dictionary.data(), from.dictionary.size());
   at -= kStoredHeaderBytes;
   const auto size = static_cast<uint16_t>(from.dictionary.size());
-  at[0] = 0;  // stored, not the last
+  at[0] = 0;  // A stored block that is not the last.
   StoreLittleEndian<uint16_t>(size, at + 1);
   StoreLittleEndian<uint16_t>(static_cast<uint16_t>(~size), at + 3);
   return at;
 }
 
-// Ends the stream at `to`, up to whose file_offset, here `end`, its bytes go. Returns the new end.
+// Ends the stream at `to`, where `end` is the address of to.file_offset. Returns the new end.
 char* PutBehind(const RestartPoint& to, char* end) {
   BitWriter last;
   if (to.bits > 0) {
@@ -98,13 +99,13 @@ char* PutBehind(const RestartPoint& to, char* end) {
     last.Put(static_cast<unsigned char>(*end), ours);
   }
   PutEmptyFixedBlock(true, &last);
-  constexpr size_t kBytes = 3;  // at most 7 + 10 bits
+  constexpr size_t kBytes = 3;  // Room for at most 7 + 10 bits.
   const size_t bytes = to.bits > 0 ? kBytes : kBytes - 1;
   std::memcpy(end, last.bytes(), bytes);
   return end + bytes;
 }
 
-// Size of the header of a member or stream, as zlib finds it; 0 for none.
+// Returns the size of the header of a member or stream, as parsed by zlib; 0 if it is invalid.
 size_t HeaderBytes(Compression compression, const char* bytes, size_t size) {
   z_stream zlib = {};
   if (inflateInit2(&zlib, compression == Compression::kGzip ? MAX_WBITS + 16 : MAX_WBITS) != Z_OK) {
@@ -115,25 +116,25 @@ size_t HeaderBytes(Compression compression, const char* bytes, size_t size) {
   zlib.avail_in = given;
   Bytef none;
   zlib.next_out = &none;
-  // Z_BLOCK stops behind the header.
+  // Z_BLOCK stops after the header.
   const int result = inflate(&zlib, Z_BLOCK);
   const bool read = result == Z_OK && (zlib.data_type & 128) != 0;
   inflateEnd(&zlib);
   return read ? given - zlib.avail_in : 0;
 }
 
-// Whether blocks side by side may be faster than libdeflate: where more than a quarter was won,
-// there are copies everywhere.
+// Returns whether inflating several blocks side by side may be faster than libdeflate: data that
+// shrank by more than a quarter is full of copies.
 bool HardlyShrank(size_t deflated, size_t inflated) { return deflated >= inflated - inflated / 4; }
 
-// Of what stands before `to`, in bytes.
+// Returns the size of the trailer that precedes `to`, in bytes; 0 if there is none.
 size_t TrailerBytes(Compression compression, const RestartPoint& to) {
   constexpr size_t kZlibTrailerBytes = 4;
   if (!to.at_header) return 0;
   return compression == Compression::kGzip ? kGzipTrailerBytes : kZlibTrailerBytes;
 }
 
-// The trailer at `trailer` of a member or stream that was inflated whole.
+// Returns whether the trailer at `trailer` matches the whole content of a member or stream.
 bool TrailerIsRight(Compression compression, const char* trailer, absl::Span<const char> content) {
   if (compression == Compression::kGzip) {
     return LoadLittleEndian<uint32_t>(trailer) ==
@@ -145,7 +146,8 @@ bool TrailerIsRight(Compression compression, const char* trailer, absl::Span<con
   return found == libdeflate_adler32(1, content.data(), content.size());
 }
 
-// InflateBetween where blocks are known: `file_bytes` are the file's. False: not this way.
+// Implements InflateBetween for known blocks. Returns false if the data must be inflated another
+// way.
 bool InflateBlocksBetween(Compression compression, const RestartPoint& from, const RestartPoint& to,
                           absl::Span<const DeflateBlock> blocks, std::string_view file_bytes,
                           absl::Span<char> dst) {
@@ -153,7 +155,7 @@ bool InflateBlocksBetween(Compression compression, const RestartPoint& from, con
       from.at_header ? HeaderBytes(compression, file_bytes.data(), file_bytes.size()) : 0;
   const size_t trailer = TrailerBytes(compression, to);
   if ((from.at_header && header == 0) || file_bytes.size() < header + trailer) return false;
-  // All places, counted from the first of the bytes and of the content.
+  // The starts of all blocks, relative to the first byte of the data and of the content.
   const uint64_t first_bit = 8 * (from.file_offset - (from.bits > 0 ? 1 : 0));
   std::vector<DeflateBlock> places;
   places.reserve(blocks.size() + 2);
@@ -172,7 +174,7 @@ bool InflateBlocksBetween(Compression compression, const RestartPoint& from, con
 }
 
 absl::Status Damaged() {
-  return absl::DataLossError("the deflated data is damaged, or not one stretch of one member");
+  return absl::DataLossError("the deflated data is damaged or does not belong to a single member");
 }
 
 }  // namespace
@@ -215,7 +217,7 @@ absl::Status InflateBetween(Compression compression, const RestartPoint& from,
   char* const end = to.at_header ? file_end - trailer_bytes : PutBehind(to, file_end);
   const libdeflate_result result = libdeflate_deflate_decompress_ex(
       ThreadDecompressor(), begin, end - begin, dst.data(), dst.size(), &used, &written);
-  // The trailer, of content that was not seen whole, must be there.
+  // The trailer must exist, but cannot be verified because only a part of the content is known.
   if (result != LIBDEFLATE_SUCCESS || written != dst.size() ||
       (to.at_header && begin + used != end)) {
     return Damaged();

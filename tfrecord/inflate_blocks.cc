@@ -12,13 +12,14 @@
 namespace shardfeed {
 namespace {
 
-// Blocks inflated side by side: what hides the waiting, with tables that fit the first-level cache.
+// Number of blocks inflated side by side: enough to hide the latency, with tables that fit into the
+// first-level cache.
 constexpr int kLanes = 6;
-// Literals taken from one load of 57 bits or more.
+// Number of literals decoded from one load of 57 bits or more.
 constexpr int kGroup = 4;
 
-// With more copies than one in so many bytes of content, libdeflate is faster; so many bytes may
-// have more.
+// With more than one copy per kBytesPerMatch bytes of content, libdeflate is faster. Copies are
+// granted in advance for the first kBytesOfAnyKind bytes, and kMatchesOfAnyContent for any content.
 constexpr ptrdiff_t kBytesPerMatch = 40;
 constexpr ptrdiff_t kBytesOfAnyKind = 256 << 10;
 constexpr ptrdiff_t kMatchesOfAnyContent = 256;
@@ -26,42 +27,45 @@ constexpr ptrdiff_t kMatchesOfAnyContent = 256;
 constexpr int kMaxCodeBits = 15;
 constexpr int kLiteralTableBits = 10;
 constexpr int kDistanceTableBits = 8;
-constexpr int kLengthTableBits = 7;  // of the code lengths' code, which has no longer ones
+constexpr int kLengthTableBits = 7;  // The code-length code has no longer codes.
 static_assert(kGroup * kLiteralTableBits <= 57);
 
 constexpr int kLiterals = 256;
 constexpr int kEndOfBlock = 256;
 constexpr int kMaxSymbols = 288;
 
-// An entry of a table: the code's length in its lowest bits, so that it is a shift count as it is;
-// the symbol (of lengths, less 256) in its second byte; and flags above, so that the sum of a
-// group's entries tells its length and whether any is flagged.
+// A table entry holds the code's length in its lowest bits, which thus serve as a shift count; the
+// symbol (minus 256 for lengths) in its second byte; and flags above. The sum of a group's entries
+// therefore gives the total length and shows whether any of them is flagged.
 constexpr uint32_t kLengthMask = 63;
 constexpr uint32_t kNotLiteral = 1 << 24;
-constexpr uint32_t kLong = 1 << 25;  // longer than the table's bits, or no code
+constexpr uint32_t kLong = 1 << 25;  // The code is longer than the table's index, or invalid.
 constexpr uint32_t kFlags = 0xff000000;
 static_assert(kGroup * kMaxCodeBits <= kLengthMask && kGroup * (kNotLiteral | kLong) <= kFlags);
 constexpr uint32_t SymbolOf(uint32_t entry) { return entry >> 8 & 0xff; }
 
-// A canonical Huffman code: a table for short codes, what finds the symbols of long ones.
+// A canonical Huffman code, with a table for short codes, and counts and symbols for long ones.
 template <int kTableBits>
 struct HuffmanCode {
   std::array<uint32_t, 1 << kTableBits> table;
-  std::array<uint16_t, kMaxCodeBits + 1> count;  // of codes of each length
-  std::array<uint16_t, kMaxSymbols> symbols;     // in the order of their codes
+  // Number of codes of each length.
+  std::array<uint16_t, kMaxCodeBits + 1> count;
+  // Symbols in the order of their codes.
+  std::array<uint16_t, kMaxSymbols> symbols;
 };
 
-// Builds it from the length of each symbol's code. `literals`: it is of literals and lengths. False
-// when the lengths make no code, or one that leaves some bits without meaning; that is allowed only
-// where there is one symbol, of one bit, or none, as where a block has one distance or none
-// (section 3.2.7).
+// Builds a code from the length of each symbol's code. `literals` says that the symbols are
+// literals and lengths. Returns false if the lengths are oversubscribed, or incomplete; an
+// incomplete code is allowed only if it has no symbol, or one of a single bit, as in a block with
+// at most one distance (section 3.2.7).
 template <int kTableBits>
 bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTableBits>* code) {
   code->count.fill(0);
   for (const uint8_t length : lengths) ++code->count[length];
   const size_t used = lengths.size() - code->count[0];
   code->count[0] = 0;
-  std::array<uint16_t, kMaxCodeBits + 2> next;  // place in `symbols` of the next one of a length
+  // Index in `symbols` of the next symbol of each length.
+  std::array<uint16_t, kMaxCodeBits + 2> next;
   next[1] = 0;
   int unused = 1;
   for (int bits = 1; bits <= kMaxCodeBits; ++bits) {
@@ -73,11 +77,12 @@ bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTa
   for (size_t symbol = 0; symbol < lengths.size(); ++symbol) {
     if (lengths[symbol] > 0) code->symbols[next[lengths[symbol]]++] = static_cast<uint16_t>(symbol);
   }
-  // The table for codes of up to so many bits, which is doubled for each more: what a code does not
-  // say any more is the same in both halves.
+  // Start with the table for codes of no bits, and double it for each further bit: entries of
+  // shorter codes do not depend on that bit and are the same in both halves.
   uint32_t* const table = code->table.data();
   table[0] = kNotLiteral | kLong;
-  uint32_t reversed = 0;  // the next code, first bit lowest, as the data has it
+  // The next code with its first bit lowest, as in the data.
+  uint32_t reversed = 0;
   size_t at = 0;
   for (uint32_t bits = 1; bits <= kTableBits; ++bits) {
     std::copy_n(table, size_t{1} << (bits - 1), table + (size_t{1} << (bits - 1)));
@@ -95,7 +100,7 @@ bool BuildCode(absl::Span<const uint8_t> lengths, bool literals, HuffmanCode<kTa
   return true;
 }
 
-// Bits of the data that were loaded, the next one lowest.
+// Bits loaded from the data; the next one is the lowest.
 struct LoadedBits {
   uint64_t bits;
   int used = 0;
@@ -108,7 +113,8 @@ struct LoadedBits {
   }
 };
 
-// The next symbol; of lengths, 256 and more. -1: no code.
+// Takes and returns the next symbol; lengths are 256 and above. Returns -1 if there is no such
+// code.
 template <int kTableBits>
 int TakeSymbol(const HuffmanCode<kTableBits>& code, LoadedBits* loaded) {
   const uint32_t entry = code.table[loaded->bits & (code.table.size() - 1)];
@@ -116,7 +122,7 @@ int TakeSymbol(const HuffmanCode<kTableBits>& code, LoadedBits* loaded) {
     loaded->Take(entry & kLengthMask);
     return static_cast<int>(SymbolOf(entry) + ((entry & kNotLiteral) != 0 ? kLiterals : 0));
   }
-  // Codes of one length follow each other, the first after those of the length before.
+  // Codes of one length are consecutive and follow those of the next shorter length.
   uint32_t value = 0;
   uint32_t first = 0;
   uint32_t at = 0;
@@ -130,7 +136,7 @@ int TakeSymbol(const HuffmanCode<kTableBits>& code, LoadedBits* loaded) {
   return -1;
 }
 
-// Section 3.2.5: what a length's or a distance's symbol starts at, and how many bits are added.
+// The base value of a length or distance symbol, and its number of extra bits (section 3.2.5).
 struct Range {
   uint16_t base;
   uint8_t bits;
@@ -148,26 +154,27 @@ constexpr std::array<Range, 30> kDistances = {
 constexpr std::array<uint8_t, 19> kLengthsOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                    11, 4,  12, 3, 13, 2, 14, 1, 15};
 
-// A copy that is still to be made: `length` bytes to `to`, from `distance` bytes before.
+// A pending copy of `length` bytes to `to`, from `distance` bytes before it.
 struct Match {
   char* to;
   uint16_t length;
   uint16_t distance;
 };
 
-// What inflates one block after another.
+// The state of a decoder that inflates one block after another.
 struct alignas(64) Lane {
   HuffmanCode<kLiteralTableBits> literals;
   HuffmanCode<kDistanceTableBits> distances;
   std::vector<Match> matches;
-  size_t stretch = 0;  // the one it is in
+  // Index of the current stretch.
+  size_t stretch = 0;
   bool in_last_block = false;
   bool has_fixed_codes = false;
 };
 
-// Where a lane stands.
+// The position of a lane: a bit of the data, and the address of the next content byte.
 struct Cursor {
-  uint64_t bit = 0;  // of the data
+  uint64_t bit = 0;
   char* out = nullptr;
 };
 
@@ -216,7 +223,7 @@ class BlocksInflater {
   }
 
  private:
-  // What lies between two of the places given.
+  // The data between two of the given block starts.
   struct Stretch {
     Cursor begin;
     Cursor end;
@@ -226,12 +233,13 @@ class BlocksInflater {
     bool decoded = false;
   };
 
-  // 57 bits or more from `bit` <= end_bit_ on; behind the end come those of the slack.
+  // Returns at least 57 bits from `bit` <= end_bit_ on. Past the end, they are bits of the slack.
   uint64_t BitsFrom(uint64_t bit) const {
     return LoadLittleEndian<uint64_t>(data_ + (bit >> 3)) >> (bit & 7);
   }
 
-  // Decodes in `n` lanes until one of them is done, or the data is bad. Returns which one.
+  // Decodes in `n` lanes until one of them is done or finds bad data. Returns the index of that
+  // one.
   int Decode(int n, Lane* const* lanes, Cursor* cursors, Step* step) {
     switch (n) {
       case 1:
@@ -251,7 +259,7 @@ class BlocksInflater {
 
   template <int n>
   int DecodeSideBySide(Lane* const* lanes, Cursor* cursors, Step* step) {
-    // Copies, which the compiler can keep in registers.
+    // Copy the state, so that the compiler can keep it in registers.
     std::array<uint64_t, n> bit;
     std::array<char*, n> out;
     std::array<const uint32_t*, n> table;
@@ -260,7 +268,8 @@ class BlocksInflater {
       out[i] = cursors[i].out;
       table[i] = lanes[i]->literals.table.data();
     }
-    // What a lane does whose next group is not all literals, or may not be decoded unseen.
+    // Called for a lane whose next group has symbols other than literals, or is too close to an end
+    // to be decoded without bounds checks.
     const auto decode_symbols = [&](int i) {
       Cursor cursor = {bit[i], out[i]};
       *step = DecodeSymbols(*lanes[i], &cursor);
@@ -310,20 +319,21 @@ class BlocksInflater {
     return stopped;
   }
 
-  // How many groups of literals can be decoded without a look at the ends.
+  // Returns the number of groups of literals that can be decoded without bounds checks.
   uint64_t SafeGroups(const Lane& lane, const Cursor& at) const {
     if (at.bit > end_bit_) return 0;
     return std::min<uint64_t>((stretches_[lane.stretch].end.out - at.out) / kGroup,
                               (end_bit_ - at.bit) / (kGroup * kLiteralTableBits));
   }
 
-  // Decodes as many symbols as a group has, or up to the first that is no literal. Where a block
-  // ends, enters the next one.
+  // Decodes up to kGroup symbols, but none after the first that is not a literal. At the end of a
+  // block, enters the next one.
   [[gnu::noinline]] Step DecodeSymbols(Lane& lane, Cursor* at) {
     char* const end = stretches_[lane.stretch].end.out;
     for (int k = 0; k < kGroup; ++k) {
       if (at->bit > end_bit_) return Step::kBad;
-      LoadedBits loaded = {BitsFrom(at->bit)};  // a symbol takes 15 + 5 + 15 + 13 at most
+      // A symbol takes at most 15 + 5 + 15 + 13 bits.
+      LoadedBits loaded = {BitsFrom(at->bit)};
       const int symbol = TakeSymbol(lane.literals, &loaded);
       if (symbol >= 0 && symbol < kLiterals) {
         if (at->out == end) return Step::kBad;
@@ -358,7 +368,7 @@ class BlocksInflater {
     return Step::kGo;
   }
 
-  // Enters the next stretch that nobody has entered, not yet its first block. False: there is none.
+  // Enters the next unclaimed stretch, but not yet its first block. Returns false if there is none.
   bool EnterStretch(Lane& lane, Cursor* at) {
     if (next_stretch_ == stretches_.size()) return false;
     lane.stretch = next_stretch_++;
@@ -370,13 +380,13 @@ class BlocksInflater {
     return true;
   }
 
-  // Whether the stretch that `lane` is in ends as it should.
+  // Returns whether the lane's stretch ends at the expected position.
   bool EndsWell(const Lane& lane, const Cursor& at) const {
     const bool last = ends_stream_ && lane.stretch + 1 == stretches_.size();
     return at.out == stretches_[lane.stretch].end.out && lane.in_last_block == last;
   }
 
-  // Enters the block that starts where `at` is, or those behind it, until one has symbols.
+  // Enters the block that starts at `at`, or the first one after it that has symbols.
   Step EnterBlock(Lane& lane, Cursor* at) {
     while (true) {
       Stretch& stretch = stretches_[lane.stretch];
@@ -409,7 +419,7 @@ class BlocksInflater {
     }
   }
 
-  // A block that is stored as it is: section 3.2.4.
+  // Copies the content of a stored block (section 3.2.4).
   bool CopyStored(const Stretch& stretch, Cursor* at) const {
     constexpr size_t kHeader = 4;
     const uint64_t header = (at->bit + 7) / 8;
@@ -427,7 +437,7 @@ class BlocksInflater {
     return true;
   }
 
-  // Section 3.2.6.
+  // Sets up the fixed codes (section 3.2.6).
   static bool FixedCodes(Lane& lane) {
     if (lane.has_fixed_codes) return true;
     lane.has_fixed_codes = true;
@@ -441,7 +451,7 @@ class BlocksInflater {
            BuildCode(distances, /*literals=*/false, &lane.distances);
   }
 
-  // Section 3.2.7.
+  // Reads dynamic codes (section 3.2.7).
   bool ReadCodes(Lane& lane, Cursor* at) const {
     if (at->bit > end_bit_) return false;
     lane.has_fixed_codes = false;
@@ -490,7 +500,7 @@ class BlocksInflater {
            BuildCode(both.subspan(literals), /*literals=*/false, &lane.distances);
   }
 
-  // In the order of the content: what a copy needs is there by then.
+  // Makes pending copies in the order of the content, so that their sources are complete.
   void CopyMatches() {
     for (; copied_ < stretches_.size() && stretches_[copied_].decoded; ++copied_) {
       const Stretch& stretch = stretches_[copied_];
@@ -512,7 +522,8 @@ class BlocksInflater {
   const char* const dictionary_;
   std::vector<Stretch> stretches_;
   size_t next_stretch_ = 0;
-  size_t copied_ = 0;  // stretches whose matches are copied
+  // Number of stretches whose copies have been made.
+  size_t copied_ = 0;
   ptrdiff_t matches_left_;
 };
 

@@ -1,12 +1,12 @@
-// Deflated data whose blocks are known to start at given places, inflated several blocks side by
-// side in one thread.
+// Inflates deflated data whose block boundaries are known, several blocks side by side in one
+// thread.
 //
-// Who inflates one stream waits: where a code starts follows from the length of the code before,
-// about 7 cycles each. Other blocks, which do not wait for these, fill that time. A block may copy
-// content of the blocks before it that is not there yet, so copies are kept and done in order, once
-// all before them is there: this is for data that hardly shrinks, where they are few, as images
-// are. Of such data it inflates about twice as much as libdeflate in the same time; of other data,
-// less.
+// Inflating a single stream is bound by latency: the position of a code depends on the length of
+// the previous one, about 7 cycles each. Independent blocks fill that time. A block may copy
+// content of preceding blocks that has not been inflated yet, so copies are collected, and made in
+// order once everything before them is complete. This suits data that hardly shrinks, such as
+// images, because it has few copies: it is inflated about twice as fast as by libdeflate. Other
+// data is inflated more slowly.
 //
 // Format: RFC 1951.
 
@@ -21,18 +21,18 @@
 
 namespace shardfeed {
 
-// Bytes behind `data` that InflateBlocks may read.
+// Number of bytes after `data` that InflateBlocks may read.
 inline constexpr size_t kInflateBlocksSlack = 8;
 
-// Inflates `data` into `dst` behind its first `dictionary` bytes, the content before.
+// Inflates `data` into `dst`, after the first `dictionary` bytes, which are the preceding content.
 //
-// `blocks`: where blocks start, by bits of `data` and bytes behind the dictionary, in rising order;
-// any number of blocks may lie between two of these places. The last one is where the data ends: at
-// the end of a block, and of the stream (but for up to 7 bits) if `ends_stream`.
+// `blocks` are starts of blocks in ascending order, as bits of `data` and bytes after the
+// dictionary; any number of other blocks may lie between two of them. The last one is the end of
+// the data: the end of a block, and also of the stream (except for up to 7 bits) if `ends_stream`.
 //
-// False: the data is damaged, the places are wrong, or there are so many copies that libdeflate is
-// faster, which is noticed early; what `dst` holds then is not to be used.
-// Nothing said by `blocks` or `data` is trusted. Thread safe.
+// Returns false if the data is damaged, the positions are wrong, or there are so many copies that
+// libdeflate is faster, which is noticed early; `dst` is then undefined. Neither `blocks` nor
+// `data` is trusted. Thread-safe.
 bool InflateBlocks(std::string_view data, absl::Span<const DeflateBlock> blocks, bool ends_stream,
                    absl::Span<char> dst, size_t dictionary);
 

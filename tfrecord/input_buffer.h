@@ -1,4 +1,4 @@
-// A growing buffer over a ByteSource, for decoders that must see some bytes together.
+// A growing buffer over a ByteSource, for decoders that need several bytes in contiguous memory.
 
 #ifndef SHARDFEED_TFRECORD_INPUT_BUFFER_H_
 #define SHARDFEED_TFRECORD_INPUT_BUFFER_H_
@@ -15,21 +15,21 @@
 
 namespace shardfeed {
 
-// Not thread safe. `source` must outlive the buffer.
+// Not thread-safe. `source` must outlive the buffer.
 class InputBuffer {
  public:
   static constexpr size_t kReadBytes = 256 << 10;
 
-  // `offset` is where `source` stands in the file.
+  // `offset` is the current position of `source` in the file.
   InputBuffer(ByteSource* source, uint64_t offset) : source_(source), offset_(offset) {}
 
-  // The bytes at hand, valid until the next call of Ensure.
+  // The buffered bytes, valid until the next call of Ensure.
   std::string_view view() const { return std::string_view(bytes_).substr(begin_, end_ - begin_); }
-  // Offset in the file of the first byte of view().
+  // File offset of the first byte of view().
   uint64_t offset() const { return offset_; }
 
-  // Reads until view() has at least `size` bytes, and returns whether it has: false means that the
-  // source ended. Memory grows with what was really read, never at once to what `size` claims.
+  // Reads until view() has at least `size` bytes. Returns false if the source ends before. Memory
+  // grows with the bytes actually read, not to a claimed `size` in one step.
   absl::StatusOr<bool> Ensure(size_t size) {
     while (end_ - begin_ < size) {
       if (begin_ > 0) {
@@ -59,7 +59,8 @@ class InputBuffer {
  private:
   ByteSource* source_;
   uint64_t offset_;
-  std::string bytes_;  // [begin_, end_) is the view
+  // The part [begin_, end_) is the view.
+  std::string bytes_;
   size_t begin_ = 0;
   size_t end_ = 0;
 };

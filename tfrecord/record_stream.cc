@@ -12,11 +12,11 @@ namespace {
 
 std::atomic<uint64_t> max_record_bytes = kDefaultMaxRecordBytes;
 
-// What to say of the frame that starts with `bytes`.
+// Describes the defect of the frame that starts with `bytes`.
 std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_bytes) {
   switch (defect) {
     case FrameDefect::kCutHeader:
-      return fmt::format("cut header: {} bytes where a header has {}", bytes.size(), kHeaderBytes);
+      return fmt::format("cut header: expected {} bytes, got {}", kHeaderBytes, bytes.size());
     case FrameDefect::kLengthCrc: {
       const uint64_t length = LoadLittleEndian<uint64_t>(bytes.data());
       return fmt::format("length CRC expected {:#010x}, found {:#010x} (length {})",
@@ -24,8 +24,8 @@ std::string Describe(FrameDefect defect, std::string_view bytes, uint64_t frame_
                          length);
     }
     case FrameDefect::kCutPayload:
-      return fmt::format("cut payload: {} bytes of {} are there", bytes.size() - kHeaderBytes,
-                         frame_bytes - kFrameBytes);
+      return fmt::format("cut payload: expected {} bytes, got {}", frame_bytes - kFrameBytes,
+                         bytes.size() - kHeaderBytes);
     case FrameDefect::kCutFooter:
       return fmt::format("cut footer: {} bytes of the payload's CRC are missing",
                          frame_bytes - bytes.size());
@@ -56,16 +56,16 @@ RecordStream::RecordStream(ByteSource* source, RecordStreamOptions options)
 
 void RecordStream::Fill(uint64_t frame_bytes) {
   const size_t unread = end_ - begin_;
-  // Grow for a frame that does not fit, but by no more than was really read.
+  // Grow for a frame that does not fit, but by no more than the bytes actually read.
   size_t capacity = std::max(options_.block_bytes, buffer_->size());
   if (buffer_->size() > 2 * options_.block_bytes && frame_bytes <= options_.block_bytes) {
-    capacity = options_.block_bytes;  // a huge record has passed: give its memory back
+    capacity = options_.block_bytes;  // Release the memory of a huge record that has passed.
   }
   if (frame_bytes > capacity) {
     capacity = std::min<uint64_t>(frame_bytes, std::max(2 * unread, capacity));
   }
   capacity = std::max(capacity, unread + 1);
-  // Views of a delivered block may be in use by others: only an unshared buffer is written again.
+  // Views of a delivered block may still be in use, so only an unshared buffer is reused.
   if (buffer_.use_count() > 1) {
     std::shared_ptr<Buffer> next = Buffer::Allocate(capacity);
     std::memcpy(next->data(), buffer_->data() + begin_, unread);
@@ -80,7 +80,7 @@ void RecordStream::Fill(uint64_t frame_bytes) {
     absl::StatusOr<size_t> n =
         source_->Read(absl::MakeSpan(buffer_->data() + end_, buffer_->size() - end_));
     if (!n.ok()) {
-      // Deliver what came before the error first; the source reports it again.
+      // Deliver the records that precede the error first.
       source_error_ = n.status();
       break;
     }
@@ -119,15 +119,16 @@ absl::Status RecordStream::Next(RecordBlock* block) {
       return absl::DataLossError(fmt::format("record {} at byte {}: {}", record_, offset_,
                                              Describe(defect, unread, wanted)));
     }
-    // Fewer bytes than a frame has are wanted where the header is not there yet.
+    // While the header is incomplete, `wanted` is smaller than a frame.
     if (incomplete && wanted > kFrameBytes && wanted - kFrameBytes > options_.max_record_bytes) {
       return absl::ResourceExhaustedError(fmt::format(
-          "record {} at byte {}: it has {} bytes, and max_record_bytes allows at most {} for a "
+          "record {} at byte {}: it has {} bytes, but max_record_bytes allows at most {} for a "
           "compressed record",
           record_, offset_, wanted - kFrameBytes, options_.max_record_bytes));
     }
     if (!source_error_.ok()) return source_error_;
-    if (source_ended_) return absl::OkStatus();  // unread is empty, or it would be a defect
+    // No bytes are left, since otherwise the scan would have found a defect.
+    if (source_ended_) return absl::OkStatus();
     Fill(wanted);
   }
 }
@@ -146,7 +147,8 @@ absl::StatusOr<uint64_t> RecordStream::Recover() {
     skip(defect_frame_bytes_);
     return skipped;
   }
-  // The damaged header may stand in for a whole record or for none; the next sound one tells.
+  // The length of the damaged record is unknown, so search for the next intact header from its
+  // second byte on.
   skip(std::min<size_t>(1, Unread().size()));
   while (true) {
     const size_t at = FindHeader(Unread());
@@ -154,11 +156,11 @@ absl::StatusOr<uint64_t> RecordStream::Recover() {
       skip(at);
       return skipped;
     }
-    // Keep what may be the beginning of a header.
     if (source_ended_) {
       skip(Unread().size());
       return skipped;
     }
+    // Keep the bytes that may be the beginning of a header.
     if (Unread().size() >= kHeaderBytes) skip(Unread().size() - (kHeaderBytes - 1));
     if (!source_error_.ok()) return source_error_;
     Fill(0);

@@ -1,4 +1,4 @@
-// libdeflate's state for inflating, one for each thread that asks. Throws std::bad_alloc.
+// The calling thread's libdeflate decompressor, created on first use. Throws std::bad_alloc.
 
 #ifndef SHARDFEED_TFRECORD_THREAD_DECOMPRESSOR_H_
 #define SHARDFEED_TFRECORD_THREAD_DECOMPRESSOR_H_

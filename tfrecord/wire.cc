@@ -3,7 +3,7 @@
 namespace shardfeed {
 namespace {
 
-// A varint of at most `max_bytes`; bits that do not fit are lost.
+// Reads a varint of at most `max_bytes` bytes, and drops bits that do not fit.
 WireNumber ReadUpTo(int max_bytes, const char* at, const char* end) {
   uint64_t value = 0;
   for (int i = 0; i < max_bytes && at != end; ++i) {
@@ -20,7 +20,7 @@ WireNumber ReadLongVarint(const char* at, const char* end) { return ReadUpTo(10,
 
 WireNumber ReadLongLength(const char* at, const char* end) {
   WireNumber length = ReadUpTo(5, at, end);
-  // The library keeps the last 16 lengths below 2 GiB for itself.
+  // The C++ library reserves the last 16 lengths below 2 GiB.
   if (length.end != nullptr &&
       (length.value > INT32_MAX - 16 || length.value > static_cast<size_t>(end - length.end))) {
     length.end = nullptr;
@@ -29,7 +29,7 @@ WireNumber ReadLongLength(const char* at, const char* end) {
 }
 
 WireField ReadAnyField(const char* at, const char* end, int groups) {
-  // Of a tag, the lowest 32 bits count.
+  // Only the lowest 32 bits of a tag count.
   const WireNumber number = ReadUpTo(5, at, end);
   const auto tag = static_cast<uint32_t>(number.value);
   constexpr WireField kFailed = {nullptr, 0, {}};

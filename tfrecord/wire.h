@@ -1,8 +1,8 @@
-// Protocol Buffers' wire format: a message as the fields it consists of, without descriptors.
+// Reads the fields of a message in Protocol Buffers' wire format, without descriptors.
 //
-// Format: protobuf.dev/programming-guides/encoding. Accepted is, to the byte, what the C++ library
-// accepts: tags of up to five bytes, lengths of up to five bytes and below 2 GiB, varints of up to
-// ten bytes, none of which need be the shortest; groups, nested up to a limit.
+// Format: protobuf.dev/programming-guides/encoding. Accepts exactly what the C++ library accepts:
+// tags of up to five bytes, lengths of up to five bytes and below 2 GiB, varints of up to ten bytes
+// (none of them need be the shortest encoding), and groups nested up to a limit.
 
 #ifndef SHARDFEED_TFRECORD_WIRE_H_
 #define SHARDFEED_TFRECORD_WIRE_H_
@@ -13,19 +13,19 @@
 
 namespace shardfeed {
 
-// How many messages and groups may stand inside each other, the outermost message not counted.
+// Maximum nesting depth of messages and groups, not counting the outermost message.
 inline constexpr int kMaxWireDepth = 100;
 
 enum class WireType : uint8_t {
   kVarint = 0,
   kFixed64 = 1,
-  kBytes = 2,  // length-delimited: strings, messages, packed lists
+  kBytes = 2,  // Length-delimited: strings, messages, packed lists.
   kStartGroup = 3,
   kEndGroup = 4,
   kFixed32 = 5,
 };
 
-// A number, and where it ends; `end` is null when it is cut or not sound.
+// A number, and its end, which is null if the number is truncated or invalid.
 struct WireNumber {
   const char* end;
   uint64_t value;
@@ -33,13 +33,13 @@ struct WireNumber {
 WireNumber ReadLongVarint(const char* at, const char* end);
 WireNumber ReadLongLength(const char* at, const char* end);
 
-// The varint at `at`, which ends before `end`.
+// Reads the varint at `at`, which must end at or before `end`.
 inline WireNumber ReadVarint(const char* at, const char* end) {
   if (at == end || static_cast<unsigned char>(*at) >= 0x80) return ReadLongVarint(at, end);
   return {at + 1, static_cast<unsigned char>(*at)};
 }
 
-// The length before a field's bytes, which must not be more than follow it.
+// Reads the length of a field's bytes, which must not exceed the bytes that follow it.
 inline WireNumber ReadLength(const char* at, const char* end) {
   if (end - at < 2) return ReadLongLength(at, end);
   uint64_t length = static_cast<unsigned char>(at[0]);
@@ -55,17 +55,17 @@ inline WireNumber ReadLength(const char* at, const char* end) {
 }
 
 struct WireField {
-  const char* end;  // null when the field cannot be read
+  // Null if the field is invalid.
+  const char* end;
   uint32_t tag;
-  // Of a kBytes field its bytes, of any other what stands behind the tag.
+  // The content of a kBytes field; for other fields, everything after the tag.
   std::string_view bytes;
 };
 WireField ReadAnyField(const char* at, const char* end, int groups);
 
-// The field at `at`, which is before `end`, and in which at most `groups` groups stand inside each
-// other.
+// Reads the field at `at`, which must be before `end`, with at most `groups` nested groups.
 inline WireField ReadField(const char* at, const char* end, int groups) {
-  // Nearly all are of this type and numbered below 16.
+  // Nearly all fields are of this type and have a number below 16.
   const auto tag = static_cast<unsigned char>(*at);
   if (tag >= 0x80 || tag < 8 || (tag & 7) != static_cast<uint32_t>(WireType::kBytes)) {
     return ReadAnyField(at, end, groups);
@@ -75,14 +75,14 @@ inline WireField ReadField(const char* at, const char* end, int groups) {
   return {length.end + length.value, tag, {length.end, static_cast<size_t>(length.value)}};
 }
 
-// The fields of one message, which is borrowed. Not thread safe.
+// Iterates over the fields of one message, which is borrowed. Not thread-safe.
 class WireFields {
  public:
-  // `depth`: in how many messages this one stands.
+  // `depth` is the number of messages that enclose this one.
   WireFields(std::string_view message, int depth)
       : at_(message.data()), end_(message.data() + message.size()), depth_(depth) {}
 
-  // Goes to the next field; false at the end, and once something cannot be read.
+  // Advances to the next field. Returns false at the end and at an invalid field.
   bool Next() {
     if (at_ == end_) return false;
     const WireField field = ReadField(at_, end_, kMaxWireDepth - depth_);
@@ -101,10 +101,10 @@ class WireFields {
   bool Is(uint32_t field, WireType type) const {
     return tag_ == (field << 3 | static_cast<uint32_t>(type));
   }
-  // As WireField has them.
+  // See WireField::bytes.
   std::string_view bytes() const { return bytes_; }
 
-  // Where the field begins that cannot be read; null if all could so far.
+  // The beginning of the invalid field; null if there has been none.
   const char* failed() const { return failed_; }
 
  private:

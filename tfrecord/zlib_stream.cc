@@ -9,7 +9,7 @@
 namespace shardfeed {
 namespace {
 
-// A raw deflate state, kept for the thread's next segment.
+// A raw deflate state that is reused for the thread's next segment.
 class ThreadDeflater {
  public:
   z_stream* Reset(int level) {
@@ -42,7 +42,7 @@ void AppendZlibHeader(std::string* out) { out->append("\x78\x9c", 2); }
 ZlibSegment AppendZlibSegment(std::string_view content, int level, std::string* out) {
   thread_local ThreadDeflater deflater;
   z_stream* stream = deflater.Reset(std::clamp(level, 1, 9));
-  constexpr size_t kMaxCall = size_t{1} << 30;  // zlib counts bytes in an unsigned int
+  constexpr size_t kMaxCall = size_t{1} << 30;  // zlib counts bytes in an unsigned int.
   ZlibSegment segment = {.adler32 = static_cast<uint32_t>(adler32(0, nullptr, 0)),
                          .content_bytes = content.size()};
   segment.adler32 =
@@ -67,7 +67,7 @@ ZlibSegment AppendZlibSegment(std::string_view content, int level, std::string* 
 }
 
 void AppendZlibEnd(uint32_t adler32, std::string* out) {
-  out->append("\x03\x00", 2);  // a final block of fixed codes that holds only its end
+  out->append("\x03\x00", 2);  // An empty final block with fixed codes.
   for (int shift = 24; shift >= 0; shift -= 8) out->push_back(static_cast<char>(adler32 >> shift));
 }
 

@@ -211,8 +211,8 @@ NO_LINKS = "which is not followed; make the archive with files (tar --dereferenc
     (TWO[:1536] + b"z" + TWO[1537:], "a damaged header: its sum is wrong, at byte 1536"),
     (TWO + TWO, "the archive ends at byte 2560, but the file goes on with other data, as when "
      "several tars were put together; split them: at byte 10240"),
-    (gzip.compress(TWO, mtime=0)[:60], "GZIP data ends in the middle, at byte 60: the file is cut, "
-     "or its writer was not closed"),
+    (gzip.compress(TWO, mtime=0)[:60], "GZIP data ends prematurely at byte 60: the file is "
+     "truncated, or its writer was not closed"),
     (tar(("../a.txt", b"x")), '"../a.txt" at byte 0 leads out of its folder; rename it'),
     (tar(("b/../../a.txt", b"x")), '"b/../../a.txt" at byte 0 leads out of its folder; rename it'),
     (tar(("/etc/a.txt", b"x")), '"/etc/a.txt" at byte 0 leads out of its folder; rename it'),
@@ -259,8 +259,8 @@ IDX = idx(8, (2, 1, 1), b"ab")
     ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: wanted are images "
      "(unsigned bytes in 3 or 4 dimensions) and labels (integers in 1 dimension)"),
     ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 images"),
-    ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends in the middle, at byte 31: the "
-     "file is cut, or its writer was not closed"),
+    ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends prematurely at byte 31: the "
+     "file is truncated, or its writer was not closed"),
     ({"i": IDX, "l": idx(8, (3,), b"abc")}, "IN/i: 2 images, but IN/l holds 3 labels"),
     ({"l": idx(8, (3,), b"abc")}, "IN/l: labels, but no file of images is named")])
 def test_idx(tmp_path, files, message):
@@ -329,7 +329,7 @@ FRAME = harness.frame(b"abc")
      "0x21f1576e (length 3)"),
     (b"text, no records", "not a TFRecord file: starts with 74 65 78 74 2c 20 6e 6f, which is "
      "neither a record nor GZIP, ZLIB or SNAPPY"),
-    (gzip.compress(FRAME * 3, mtime=0)[:-12], "GZIP data ends in the middle, at byte 26: the file is "
-     "cut, or its writer was not closed")])
+    (gzip.compress(FRAME * 3, mtime=0)[:-12], "GZIP data ends prematurely at byte 26: the file is "
+     "truncated, or its writer was not closed")])
 def test_tfrecord(tmp_path, content, message):
     refuse(tmp_path, "tfrecord", {"x": content}, ["x"], "IN/x: " + message)

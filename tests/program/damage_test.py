@@ -25,16 +25,16 @@ def only_defect(path, *options):
 
 # file: kind, record, offset, sound records, bytes skipped, said in the detail
 RAW_DEFECTS = {
-    "cut_header": ("cut header", LAST, OFFSETS[LAST], LAST, 5, "5 bytes where a header has 12"),
+    "cut_header": ("cut header", LAST, OFFSETS[LAST], LAST, 5, "expected 12 bytes, got 5"),
     "cut_payload": ("cut payload", LAST, OFFSETS[LAST], LAST, 32, "20 bytes of"),
     "cut_footer": ("cut footer", LAST, OFFSETS[LAST], LAST, len(RAW) - 1 - OFFSETS[LAST],
                    "1 bytes of the payload's CRC are missing"),
     "flipped_payload": ("payload CRC", 17, OFFSETS[17], LAST, OFFSETS[18] - OFFSETS[17],
                         "payload CRC expected 0x"),
     "flipped_length": ("length CRC", 17, OFFSETS[17], 40, 0, "length CRC expected 0x"),
-    "stray_1": ("cut header", 40, len(RAW), 40, 1, "1 bytes where a header has 12"),
-    "stray_8": ("cut header", 40, len(RAW), 40, 8, "8 bytes where a header has 12"),
-    "stray_11": ("cut header", 40, len(RAW), 40, 11, "11 bytes where a header has 12"),
+    "stray_1": ("cut header", 40, len(RAW), 40, 1, "expected 12 bytes, got 1"),
+    "stray_8": ("cut header", 40, len(RAW), 40, 8, "expected 12 bytes, got 8"),
+    "stray_11": ("cut header", 40, len(RAW), 40, 11, "expected 12 bytes, got 11"),
 }
 
 
@@ -65,8 +65,8 @@ def readable(gz):
 
 
 GZIP_DEFECTS = {
-    "gzip_cut.tfrecord.gz": "ends in the middle",
-    "gzip_no_trailer.tfrecord.gz": "ends in the middle",
+    "gzip_cut.tfrecord.gz": "ends prematurely",
+    "gzip_no_trailer.tfrecord.gz": "ends prematurely",
     "gzip_wrong_crc.tfrecord.gz": "incorrect data check",
     "gzip_zero_padding.tfrecord.gz": "bytes follow the last GZIP member, at byte 10875",
     "zlib_two_streams.tfrecord.zlib": "bytes follow the end of the ZLIB stream, at byte 10863",

@@ -352,7 +352,7 @@ TEST(Gzip, WrongTrailerIsDataLoss) {
 TEST(Gzip, MissingTrailerIsDataLoss) {
   const std::string bytes = Deflate("hello", 31);
   EXPECT_FAILS(Decompress(Compression::kGzip, bytes.substr(0, bytes.size() - 8)), kDataLoss,
-               "ends in the middle");
+               "ends prematurely");
 }
 
 TEST(Gzip, ZerosAfterTheLastMemberAreDataLoss) {
@@ -363,7 +363,7 @@ TEST(Gzip, ZerosAfterTheLastMemberAreDataLoss) {
 TEST(GzipMembers, WrongTrailerIsDataLoss) {
   std::string bytes = Members("hello", 100);
   bytes[bytes.size() - 8] ^= 1;
-  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "CRC-32 of the member");
+  EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "the member's CRC-32");
   bytes = Members("hello", 100);
   bytes[bytes.size() - 4] ^= 2;
   EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "damaged");
@@ -518,7 +518,7 @@ TEST(Detect, OtherFilesAreNotTFRecord) {
                "not a TFRecord file: starts with 4a 75 73 74 20 73 6f 6d");
   EXPECT_FAILS(DetectCompression("abc"), kDataLoss, "3 bytes");
   EXPECT_FAILS(DetectCompression(Deflate("text that is long enough to be told", 31)), kDataLoss,
-               "GZIP, but what it holds does not start with a record");
+               "GZIP data whose content does not start with a record");
 }
 
 TEST(Compression, NamesGoBothWays) {
