@@ -14,7 +14,7 @@
 namespace shardfeed {
 namespace {
 
-// `a` and `b` may be two ways of writing one name: train, train.tfrecord.
+// Returns whether `a` and `b` may be two spellings of one name, such as train and train.tfrecord.
 bool Related(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   return b.starts_with(a) && (a.size() == b.size() || b[a.size()] == '.');
@@ -66,7 +66,7 @@ std::string Hint(const std::string& directory, std::string_view stem, const Fold
   const std::string staging = StagingPath(directory, stem);
   const bool being_written = ::stat(staging.c_str(), &info) == 0;
   if (being_written) {
-    hint = fmt::format("; it is being written, or its writer did not finish: {} is there", staging);
+    hint = fmt::format("; it is being written, or its writer did not finish: {} exists", staging);
   }
   if (!related.empty()) {
     hint += fmt::format("; found {} ...; did you mean {}", example,

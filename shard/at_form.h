@@ -1,6 +1,6 @@
 // Specs with an '@': stem@10, stem@*.
 //
-// All functions are thread safe.
+// All functions are thread-safe.
 
 #ifndef SHARDFEED_SHARD_AT_FORM_H_
 #define SHARDFEED_SHARD_AT_FORM_H_
@@ -19,22 +19,23 @@ namespace shardfeed {
 // The file name part of a spec with an '@'.
 struct AtForm {
   std::string_view stem;
-  std::optional<uint64_t> count;  // none for '*'
+  std::optional<uint64_t> count;  // Nullopt for '*'.
   std::string_view suffix;
 };
 
-// Nullopt: what follows the last '@' is not N or *, then nothing or .suffix.
+// Parses a name. Nullopt: the last '@' is not followed by N or *, and then by nothing or .suffix.
 std::optional<AtForm> ParseAtForm(std::string_view name);
-// What to say then.
+// Returns the message for a name that ParseAtForm rejects.
 std::string AfterAtError(std::string_view name);
 
-// The shards of that name in `directory`, which `folder` lists. NotFound: there are none, with what
-// is there instead. DataLoss: some are missing, or there twice. InvalidArgument: of several sets.
+// Returns the shards of that name in `directory`, whose listing is `folder`. NotFound: there are
+// none; the message says what the folder has instead. DataLoss: shards are missing, or appear
+// twice. InvalidArgument: the shards belong to several sets.
 absl::StatusOr<ShardSet> ResolveAt(std::string_view spec, const std::string& directory,
                                    const Folder& folder, const AtForm& form);
 
-// What to say where `stem` was not found: sets of nearly that name, else any; and that somebody is
-// writing it.
+// Returns the end of the message for a `stem` that was not found: it says whether the dataset is
+// being written, and lists sets of a similar name, or otherwise any sets.
 std::string Hint(const std::string& directory, std::string_view stem, const Folder& folder);
 
 }  // namespace shardfeed

@@ -61,7 +61,7 @@ EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::s
   }
   block.bytes = std::move(spare);
   block.bytes.clear();
-  // Cut at records. What would be a small last piece stays with the one before it.
+  // Split at records. A small last part is joined with the previous one.
   size_t begin = 0;
   for (size_t i = 0; i < batch.frames_.size();) {
     size_t end = begin;

@@ -1,4 +1,4 @@
-// Consecutive records of one shard, made ready to be appended to its file.
+// Encodes consecutive records of one shard, to be appended to its file.
 
 #ifndef SHARDFEED_SHARD_BLOCK_H_
 #define SHARDFEED_SHARD_BLOCK_H_
@@ -18,26 +18,25 @@
 
 namespace shardfeed {
 
-// Records being gathered, in frames that still lack the payloads' CRCs. Not thread safe.
+// Collects records, in frames that still lack the payloads' CRCs. Not thread-safe.
 class RecordBatch {
  public:
   RecordBatch() = default;
-  // Uses the memory of `spare`, whose content is dropped: fresh memory costs more than framing
-  // does.
+  // Reuses the memory of `spare` and drops its content: fresh memory costs more than framing.
   explicit RecordBatch(std::string spare) : bytes_(std::move(spare)) { bytes_.clear(); }
 
   void Add(std::string_view payload);
 
-  // For a payload that is built in place: append it to the string that Begin returns, then call
-  // End. Nothing else may be done with the batch between.
+  // To build a payload in place, append it to the string that Begin returns, then call End. The
+  // batch must not be used in any other way in between.
   std::string* Begin();
   void End();
-  // In the place of End, for a record that turned out to be broken: drops what was begun. `what` is
-  // wrong with it, for the manifest.
+  // Called instead of End if the record turns out to be broken: drops the record. `what` describes
+  // the defect, for the manifest.
   void Skip(std::string what);
 
   size_t num_records() const { return frames_.size(); }
-  // All frames, in bytes.
+  // Total size of all frames, in bytes.
   size_t size() const { return bytes_.size(); }
   bool empty() const { return frames_.empty(); }
 
@@ -46,25 +45,30 @@ class RecordBatch {
                                          std::string spare);
 
   std::string bytes_;
-  std::vector<size_t> frames_;  // where each starts in bytes_
-  // Records are often as long as the one before, and a header is a function of the length.
+  // Offsets of the frames in bytes_.
+  std::vector<size_t> frames_;
+  // The header of the previous record. It depends only on the length, which is often the same.
   uint64_t header_length_ = UINT64_MAX;
   char header_[kHeaderBytes];
   SkippedRecords skipped_;
 };
 
-// What EncodeBlock makes of a batch.
+// The result of EncodeBlock.
 struct EncodedBlock {
-  std::string bytes;  // as they will stand in the file
+  // The bytes to be appended to the file.
+  std::string bytes;
   std::vector<uint64_t> frame_bytes;
-  std::vector<uint32_t> footers;  // masked payload CRCs
-  uint64_t stream_bytes = 0;      // of all frames
-  std::string spare;              // memory that is not needed any more
+  // Masked payload CRCs.
+  std::vector<uint32_t> footers;
+  // Total size of all frames.
+  uint64_t stream_bytes = 0;
+  // Memory that can be reused.
+  std::string spare;
   Schema schema;
   SkippedRecords skipped;
 
-  // Where decompression can start: offsets from the block's first byte, in the file and in the
-  // stream.
+  // A place where decompression can start. Both offsets count from the block's first byte, in the
+  // file and in the stream.
   struct Restart {
     uint64_t file_offset;
     uint64_t stream_offset;
@@ -73,9 +77,9 @@ struct EncodedBlock {
   std::vector<ZlibSegment> zlib_segments;
 };
 
-// Computes the CRCs, gathers the schema and compresses: the expensive part of writing, safe to do
-// on any thread for any block, and a function of the batch alone. `spare`: memory for compressed
-// bytes.
+// Computes the CRCs, collects the schema and compresses: the expensive part of writing. The result
+// depends on the batch and the options alone. `spare` is memory for the compressed bytes.
+// Thread-safe for different batches.
 EncodedBlock EncodeBlock(RecordBatch batch, const EncodeOptions& options, std::string spare = {});
 
 }  // namespace shardfeed

@@ -15,12 +15,13 @@ namespace {
 constexpr size_t kInputBytes = 64 << 10;
 constexpr int kRaw = -MAX_WBITS;
 constexpr int kGzip = MAX_WBITS + 16;
-// What must be inflated without an error before a place counts as a foreign GZIP member.
+// Number of bytes that must inflate without an error before a place counts as a member of another
+// writer.
 constexpr size_t kPeekBytes = 512;
 constexpr size_t kPlainGzipHeaderBytes = 10;
-// A damaged header is at most so long.
+// Maximum size of a damaged header.
 constexpr uint64_t kMostHeaderBytes = 64;
-// And so far from the damaged end of a segment the next one may start.
+// Maximum distance from the damaged end of a segment to the start of the next one.
 constexpr uint64_t kMarkSlack = 16;
 
 uint64_t Shifted(uint64_t offset, int64_t shift) { return offset + static_cast<uint64_t>(shift); }
@@ -201,7 +202,7 @@ std::optional<uint64_t> ContentStretches::StreamOffsetAt(uint64_t file_offset) c
   const uint64_t before = compression_ == Compression::kZlib && file_offset > 0 ? 5 : 0;
   for (const int64_t shift : {int64_t{0}, shift_}) {
     const uint64_t at = file_offset - static_cast<uint64_t>(shift);
-    // An index that was made later has the place in front of the empty block that ends a segment.
+    // An index that was built later lists the offset before the empty block that ends a segment.
     const uint64_t least = at - std::min(at, before);
     const auto point =
         std::lower_bound(points_.begin(), points_.end(), least,
@@ -234,7 +235,7 @@ absl::StatusOr<bool> ContentStretches::BeginUnit() {
     } else if (!content->empty()) {
       BeginInflate(0, MAX_WBITS);
     } else {
-      Damage("bytes that are no ZLIB data, at byte 0");
+      Damage("not ZLIB data, at byte 0");
     }
     return true;
   }
@@ -244,7 +245,7 @@ absl::StatusOr<bool> ContentStretches::BeginUnit() {
   header.resize(*n);
   const std::optional<uint64_t> member = SizedMemberBytes(header);
   if (member && *member <= size - unit_begin_) {
-    // Its size is right if another member, or nothing, follows.
+    // The recorded size is correct if another member, or nothing, follows.
     const uint64_t end = unit_begin_ + *member;
     std::string next(4, '\0');
     n = ReadAt(end, absl::MakeSpan(next));
@@ -264,7 +265,7 @@ absl::StatusOr<bool> ContentStretches::BeginUnit() {
     if (!content.ok()) return content.status();
     begin = *std::move(content);
   }
-  // The header may be damaged where the data are not.
+  // The header may be damaged while the data is intact.
   absl::StatusOr<uint64_t> data = size;
   if (!IsRecord(begin)) data = FindData(unit_begin_);
   if (!data.ok()) return data.status();
@@ -276,9 +277,9 @@ absl::StatusOr<bool> ContentStretches::BeginUnit() {
     BeginInflate(unit_begin_, kGzip);
     return true;
   }
-  const std::string_view what = magic             ? "GZIP data is damaged at about"
+  const std::string_view what = magic             ? "GZIP data is damaged near"
                                 : unit_begin_ > 0 ? "bytes follow the last GZIP member, at"
-                                                  : "bytes that are no GZIP member, at";
+                                                  : "not a GZIP member, at";
   Damage(fmt::format("{} byte {}", what, unit_begin_));
   return true;
 }
@@ -321,9 +322,9 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
     if (zlib_.avail_in == 0) {
       if (input_end_ == unit_end_ && unit_end_ < file_->size() &&
           compression_ == Compression::kZlib && (zlib_.data_type & 0xff) == 128) {
-        // A full-flush point: the data behind it stand for themselves.
+        // This is a full-flush point: the data after it is independent.
         if (IsOutOfStep(unit_end_, inflated())) {
-          Damage(fmt::format("ZLIB data is damaged in front of byte {}", unit_end_));
+          Damage(fmt::format("ZLIB data is damaged before byte {}", unit_end_));
           return inflated();
         }
         unit_begin_ = unit_end_;
@@ -333,7 +334,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
         continue;
       }
       if (input_end_ >= unit_end_) {
-        Damage(fmt::format("{} data ends in the middle, at byte {}", name, input_end_));
+        Damage(fmt::format("{} data ends prematurely at byte {}", name, input_end_));
         return inflated();
       }
       absl::StatusOr<size_t> n = ReadAt(
@@ -341,7 +342,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
           absl::MakeSpan(input_.data(), std::min<uint64_t>(kInputBytes, unit_end_ - input_end_)));
       if (!n.ok()) return n.status();
       if (*n == 0) {
-        Damage(fmt::format("{} data ends in the middle, at byte {}", name, input_end_));
+        Damage(fmt::format("{} data ends prematurely at byte {}", name, input_end_));
         return inflated();
       }
       input_end_ += *n;
@@ -355,7 +356,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
       if (raw_) end += compression_ == Compression::kGzip ? kGzipTrailerBytes : 4;
       EndInflate();
       if (end > file_->size() || (unit_end_sure_ && end != unit_end_)) {
-        Damage(fmt::format("{} data is damaged in front of byte {}", name, end));
+        Damage(fmt::format("{} data is damaged before byte {}", name, end));
       } else if (compression_ == Compression::kZlib) {
         if (end == file_->size()) {
           ended_ = true;
@@ -363,7 +364,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
           Damage(fmt::format("bytes follow the end of the ZLIB stream, at byte {}", end));
         }
       } else if (IsOutOfStep(end, n)) {
-        Damage(fmt::format("GZIP data is damaged in front of byte {}", end));
+        Damage(fmt::format("GZIP data is damaged before byte {}", end));
         unit_end_ = end;
         unit_end_sure_ = true;
       } else {
@@ -373,8 +374,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
     }
     if (result != Z_OK && result != Z_BUF_ERROR) {
       failed_at_ = input_end_ - zlib_.avail_in;
-      Damage(fmt::format("{} data is damaged at about byte {}: {}", name,
-                         input_end_ - zlib_.avail_in,
+      Damage(fmt::format("{} data is damaged near byte {}: {}", name, input_end_ - zlib_.avail_in,
                          zlib_.msg != nullptr ? zlib_.msg : "not deflated data"));
       return n;
     }
@@ -385,7 +385,7 @@ absl::StatusOr<size_t> ContentStretches::Inflate(absl::Span<char> dst) {
 absl::StatusOr<bool> ContentStretches::BeginAt(const RestartPoint& point) {
   const uint64_t begin = point.file_offset - (point.bits > 0 ? 1 : 0);
   if (begin >= file_->size()) return false;
-  // Is it the place that the index means? The next record tells.
+  // Check by the next record whether this is the place that the index refers to.
   uint64_t record = index_->RecordAt(point.stream_offset);
   if (index_->Offset(record) < point.stream_offset) ++record;
   if (record >= index_->records()) return false;
@@ -425,7 +425,7 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
     }
   } else if (compression_ == Compression::kZlib) {
     next = unit_end_;
-    // Only the mark at the end of a segment may be damaged.
+    // If only the marker at the end of a segment is damaged, the next segment starts nearby.
     const uint64_t least = unit_begin_ + 2 * kMarkSlack;
     for (uint64_t at = failed_at_ - std::min(failed_at_, kMarkSlack);
          failed_at_ >= least && at < std::min(failed_at_ + kMarkSlack, next); ++at) {
@@ -434,7 +434,7 @@ absl::StatusOr<bool> ContentStretches::Next(uint64_t delivered) {
       if (*record) next = at;
     }
   }
-  // Points in the middle of what others deflated, and SNAPPY's blocks.
+  // Try restart points within data of other writers, and SNAPPY blocks.
   for (const Point& point : points_) {
     if (point.stream_offset <= delivered) continue;
     if (std::min(point.file_offset, Shifted(point.file_offset, shift_)) >= next) break;

@@ -30,7 +30,7 @@ DatasetVersion DatasetVersion::Of(const std::string& directory, const std::strin
 absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
   if (stem_.empty() || absl::IsCancelled(so_far)) return so_far;
   const std::string manifest = ManifestPath(directory_, stem_);
-  // In this order: the record is removed after the manifest was put in place.
+  // The order matters: the commit record is removed after the manifest was put into place.
   struct stat info;
   const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
   if (!being_replaced && IdentityOf(manifest) == manifest_) return so_far;

@@ -17,10 +17,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A manifest has some hundred bytes a shard.
+// A manifest has roughly a hundred bytes per shard.
 constexpr uint64_t kMaxJsonBytes = 512 << 20;
 
-// The member `key` where it is a text, else nothing.
+// Returns the member `key` if it is a string, otherwise an empty string.
 std::string TextOf(const Json& object, const char* key) {
   const auto member = object.find(key);
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
@@ -29,7 +29,7 @@ std::string TextOf(const Json& object, const char* key) {
 absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
-  // The list of shards may be long, and is not needed.
+  // The list of shards may be long and is not needed.
   Json json;
   absl::Status status = ParseTopOfJson(*text, &json);
   if (status.ok()) status = CheckManifestSeal(*text, json);
@@ -41,8 +41,8 @@ absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   status.Update(members.status());
   if (!status.ok()) {
     return absl::DataLossError(fmt::format(
-        "{}: not a manifest of shardfeed: {}; name the shards by stem@N instead of the folder",
-        path, std::string(status.message())));
+        "{}: not a shardfeed manifest: {}; name the shards by stem@N instead of the folder", path,
+        std::string(status.message())));
   }
   if (SplitPath(path).name != stem + std::string(kManifestEnding)) {
     return absl::DataLossError(
@@ -53,7 +53,7 @@ absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   return Described{stem, count, suffix};
 }
 
-// `text` with each {NAME} replaced. nullopt: a name that is not known.
+// Returns `text` with each {NAME} replaced by its value. Nullopt: a name has no value.
 std::optional<std::string> Fill(std::string_view text,
                                 const std::map<std::string_view, std::string_view>& values) {
   std::string filled;
@@ -107,12 +107,11 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
   if (!text.ok()) return text.status();
   Json info;
   if (absl::Status status = ParseBoundedJson(*text, &info); !status.ok()) {
-    return absl::DataLossError(
-        fmt::format("{}: cannot be read as TFDS's description of a dataset: it is not JSON: {}",
-                    path, std::string(status.message())));
+    return absl::DataLossError(fmt::format("{}: not a TFDS dataset description: invalid JSON: {}",
+                                           path, std::string(status.message())));
   }
   std::vector<std::pair<std::string, Described>> splits;
-  // Hugging Face has a file of this name too; its splits are not a list, and say nothing of files.
+  // Hugging Face has a file of this name too; its splits are not a list and do not name files.
   const auto listed = info.find("splits");
   if (listed == info.end() || !listed->is_array()) return splits;
   const std::string dataset = TextOf(info, "name");
@@ -126,7 +125,7 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
     const std::string name = TextOf(split, "name");
     std::string pattern = TextOf(split, "filepathTemplate");
     if (pattern.empty()) pattern = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}";
-    // The name of some shard tells what all of them share.
+    // Derive the stem and the suffix, which all shards share, from the name of one shard.
     const std::optional<std::string> example = Fill(pattern, {{"DATASET", dataset},
                                                               {"SPLIT", name},
                                                               {"FILEFORMAT", format},
@@ -136,7 +135,7 @@ absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
     const std::optional<ShardNameView> shard = example ? ViewShardName(*example) : std::nullopt;
     if (name.empty() || !shard || example->find('/') != std::string::npos) {
       return absl::DataLossError(
-          fmt::format("{}: the files of split '{}' cannot be told from its filepathTemplate '{}'; "
+          fmt::format("{}: cannot derive the files of split '{}' from its filepathTemplate '{}'; "
                       "name them by a glob",
                       path, name, pattern));
     }

@@ -1,7 +1,7 @@
-// Folders that are datasets, as a description in them tells: shardfeed's manifests, TFDS's
+// Folders that contain a description of their datasets: shardfeed's manifests, or TFDS's
 // dataset_info.json.
 //
-// All functions are thread safe.
+// All functions are thread-safe.
 
 #ifndef SHARDFEED_SHARD_DESCRIBED_FOLDER_H_
 #define SHARDFEED_SHARD_DESCRIBED_FOLDER_H_
@@ -19,27 +19,28 @@
 
 namespace shardfeed {
 
-// A dataset in a folder, as a description there tells.
+// A dataset in a folder, according to a description there.
 struct Described {
   std::string stem;
   std::optional<uint64_t> count;
   std::string suffix;
 
   std::string Spec(std::string_view directory) const;
-  // As ResolveAt.
+  // Errors: as ResolveAt.
   absl::StatusOr<ShardSet> Resolve(const std::string& directory, const Folder& folder) const;
 };
 
-// The dataset that the manifests of that name in the hidden folder describe. InvalidArgument: they
-// describe several. DataLoss: one is broken. Others: as ReadFile and ResolveAt.
+// Returns the dataset that the manifests of these names in the hidden folder describe.
+// InvalidArgument: they describe several datasets. DataLoss: a manifest is broken. Others: as
+// ReadFile and ResolveAt.
 absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder& folder,
                                           const std::vector<std::string>& manifests);
 
 inline constexpr char kTfdsInfo[] = "dataset_info.json";
 
-// The splits of a TFDS dataset, with their names; none where `path` is not the description of one.
-// That is tensorflow_datasets' DatasetInfo as proto3 JSON: 64-bit numbers are strings, and what is
-// empty is left out. DataLoss: it is broken. InvalidArgument: its files are no TFRecords.
+// Returns the splits of a TFDS dataset, with their names; none if `path` does not describe one. The
+// format is tensorflow_datasets' DatasetInfo as proto3 JSON: 64-bit numbers are strings, and empty
+// fields are left out. DataLoss: it is broken. InvalidArgument: its files are not TFRecord files.
 absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
     const std::string& path);
 

@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// "1 file", "2 files"
+// Returns "1 file", "2 files" and so on.
 std::string Count(uint64_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
 }

@@ -1,6 +1,6 @@
-// Files sorted by what their names say, and the datasets that they make up.
+// Groups files by their names into the datasets that they form.
 //
-// All functions are thread safe, and none looks at a file.
+// All functions are thread-safe, and none of them accesses a file.
 
 #ifndef SHARDFEED_SHARD_FILE_NAMES_H_
 #define SHARDFEED_SHARD_FILE_NAMES_H_
@@ -20,15 +20,15 @@
 
 namespace shardfeed {
 
-// Names in one list of an error message.
+// Maximum number of names in a list within an error message.
 inline constexpr size_t kNamesShown = 5;
 
-// "a, b, c and 7 more" of `total` names, the first of which are given.
+// Returns "a, b, c and 7 more" for `total` names, of which at least the first ones are in `names`.
 std::string FirstOf(const std::vector<std::string>& names, uint64_t total);
 std::string FirstOf(const std::vector<std::string>& names);
 
-// What lies beside shards without being one: hidden files, indexes, checksums, descriptions, marks,
-// files being written.
+// Returns whether the name is that of a file beside shards that is not one: hidden files, indexes,
+// checksums, descriptions, success markers and files being written.
 bool IsSidecar(std::string_view name);
 
 struct SetKey {
@@ -55,7 +55,7 @@ struct SparkFile {
   SparkName parsed;
 };
 
-// Views into the listing of the folders, which must outlive this.
+// The names are views into the listings of the folders, which must outlive this object.
 struct Names {
   std::map<SetKey, std::vector<Member>> sets;
   std::vector<SparkFile> spark;
@@ -65,20 +65,20 @@ struct Names {
   void AddAllButSidecars(std::string_view directory, const std::vector<std::string>& files);
 };
 
-// One text for each dataset that the names make up, and one for all other files.
+// Returns one description for each dataset that the names form, and one for all other files.
 std::vector<std::string> Describe(const Names& names);
 
-// Checks that `members` are all shards of the set, each once. `advice` ends the message about
-// missing ones. DataLoss: they are not.
+// Returns the set if `members` are all of its shards, each exactly once. DataLoss: they are not;
+// `advice` ends the message about missing shards.
 absl::StatusOr<ShardSet> WholeSet(std::string_view spec, const SetKey& key,
                                   std::vector<Member> members, std::string_view advice = "");
 
-// The files of one Spark job in the order of their parts. Spark leaves empty parts out.
-// InvalidArgument: they are of several jobs. DataLoss: a part has two names.
+// Returns the files of one Spark job in the order of their parts; Spark leaves out empty parts.
+// InvalidArgument: the files belong to several jobs. DataLoss: a part has two names.
 absl::StatusOr<ShardSet> SparkSet(std::string_view spec, const Names& names);
 
-// The set, the Spark job or the plain files that `names` are, whichever they all are.
-// InvalidArgument: they are not, which `advice` ends. Others: as above.
+// Returns the files if `names` form a single set, a single Spark job or only plain files.
+// InvalidArgument: they are a mixture; `advice` ends the message. Others: as above.
 absl::StatusOr<ShardSet> OnlyOne(std::string_view spec, const Names& names,
                                  std::string_view advice);
 

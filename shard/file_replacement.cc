@@ -35,8 +35,8 @@ absl::Status MakeFolder(const std::string& folder) {
   return SyncDirectory(parent);
 }
 
-// Opens the file at `path` and locks it: only its holder may write to it, move it or remove it.
-// -1: somebody else holds it.
+// Opens the file at `path` and locks it; only the holder of the lock may write, move or remove the
+// file. Returns -1 if someone else holds the lock.
 absl::StatusOr<int> TryLock(const std::string& path) {
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -48,7 +48,7 @@ absl::StatusOr<int> TryLock(const std::string& path) {
       if (error == EWOULDBLOCK) return -1;
       return ErrnoStatus(error, path, "lock");
     }
-    // Whoever held the lock before may have moved or removed the file.
+    // The previous holder of the lock may have moved or removed the file.
     struct stat locked;
     struct stat present;
     if (::fstat(fd, &locked) == 0 && ::stat(path.c_str(), &present) == 0 &&
@@ -68,12 +68,12 @@ absl::StatusOr<int> Lock(const std::string& path, std::stop_token stop) {
   }
 }
 
-// PATH.tmp, PATH.1.tmp ...
+// Returns PATH.tmp, PATH.1.tmp and so on.
 std::string NameBeside(const std::string& path, int number) {
   return number == 0 ? path + ".tmp" : path + "." + std::to_string(number) + ".tmp";
 }
 
-// Removes what runs left that were killed while others were at work, from `number` on.
+// Removes temporary files, from `number` on, that were left behind by killed processes.
 void RemoveLeftBeside(const std::string& path, int number) {
   std::error_code error;
   for (std::string left = NameBeside(path, number); fs::exists(left, error);

@@ -1,5 +1,5 @@
-// A file beside the shards that is written anew in one step: whoever looks sees the old one or the
-// new one, whole, also after a crash.
+// Replaces a file beside the shards atomically: readers see either the complete old file or the
+// complete new one, even after a crash.
 
 #ifndef SHARDFEED_SHARD_FILE_REPLACEMENT_H_
 #define SHARDFEED_SHARD_FILE_REPLACEMENT_H_
@@ -14,27 +14,27 @@
 
 namespace shardfeed {
 
-// Not thread safe. Several may be at work on one path, in this process or others: one after
-// another.
+// Not thread-safe. Several objects, in this process or others, may replace the same path; they take
+// turns.
 class FileReplacement {
  public:
-  // Makes the folder of `path` if there is none, and writes to PATH.tmp, which what was killed may
-  // have left. Waits while somebody else replaces the same file.
+  // Creates the folder of `path` if it does not exist, and writes to PATH.tmp, which may have been
+  // left behind by a killed process. Waits while another object replaces the same file.
   //
-  // Cancelled: stopping was asked for meanwhile.
+  // Cancelled: `stop` was requested while waiting.
   static absl::StatusOr<std::unique_ptr<FileReplacement>> Begin(const std::string& path,
                                                                 std::stop_token stop = {});
-  // The same in a folder that must be there, and without waiting: while others are at work it
-  // writes to PATH.1.tmp, PATH.2.tmp ..., and whoever commits last wins. For what takes long to
-  // write. What was killed may have left any of these; it is taken over or removed.
+  // The same in a folder that must exist, and without waiting: while others replace the file, it
+  // writes to PATH.1.tmp, PATH.2.tmp and so on, and the last commit wins. Suits files that take
+  // long to write. Temporary files left behind by killed processes are reused or removed.
   static absl::StatusOr<std::unique_ptr<FileReplacement>> BeginBeside(const std::string& path);
-  // Removes what was written, unless that was committed.
+  // Removes the temporary file unless it was committed.
   ~FileReplacement();
   FileReplacement(const FileReplacement&) = delete;
   FileReplacement& operator=(const FileReplacement&) = delete;
 
   OutputFile& file() { return *file_; }
-  // Makes it durable and puts it into place.
+  // Makes the new file durable and moves it into place.
   absl::Status Commit();
 
  private:
@@ -45,7 +45,8 @@ class FileReplacement {
 
   const std::string path_;
   const std::string temporary_;
-  const int lock_;  // of the temporary file; held up to the end
+  // The descriptor that holds the lock on the temporary file until destruction.
+  const int lock_;
   std::unique_ptr<OutputFile> file_;
   bool moved_ = false;
 };

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxDoneBytes = 64 << 20;
 
 std::string PlanPath(const std::string& folder) { return folder + "/" + kPlan; }
 
-// nullopt: the text is not one that WriteFinished writes.
+// Returns nullopt if the text was not written by WriteFinished.
 std::optional<FinishedShard> ParseDone(const std::string& text) {
   nlohmann::json json;
   if (!ParseBoundedJson(text, &json).ok() || !json.is_object()) return std::nullopt;

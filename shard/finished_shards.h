@@ -1,9 +1,9 @@
-// What a writer that may be resumed leaves beside the shards in its staging folder: a plan, which
-// tells what it was about to write, and for each finished shard its sums, NNNNN.done beside
-// NNNNN.shard and NNNNN.index, NNNNN being the shard's number.
+// The files that a resumable writer keeps beside the shards in its staging folder: a plan, which
+// identifies what it is writing, and for each finished shard its totals in NNNNN.done, beside
+// NNNNN.shard and NNNNN.index, where NNNNN is the shard's number.
 //
-// `folder` is the path of the staging folder, which the caller holds locked. All functions are
-// thread safe for different shards.
+// `folder` is the path of the staging folder, which the caller must have locked. All functions are
+// thread-safe for different shards.
 
 #ifndef SHARDFEED_SHARD_FINISHED_SHARDS_H_
 #define SHARDFEED_SHARD_FINISHED_SHARDS_H_
@@ -23,7 +23,7 @@
 
 namespace shardfeed {
 
-// What the manifest says of a finished shard.
+// The manifest's data about a finished shard.
 struct FinishedShard {
   uint64_t bytes = 0;
   uint64_t records = 0;
@@ -32,25 +32,26 @@ struct FinishedShard {
   SkippedRecords skipped;
 };
 
-// Whether an earlier writer that could be resumed has left its plan.
+// Returns whether an earlier resumable writer has left its plan.
 bool HasPlan(const std::string& folder);
-// Whether the plan of the earlier writer is `plan`; false too if it cannot be read.
+// Returns whether the plan of the earlier writer is `plan`; false also if it cannot be read.
 bool PlanIs(const std::string& folder, std::string_view plan);
-// With `sync`, the plan is on the storage device. Errors: as WriteFile.
+// Writes the plan; with `sync`, makes it durable. Errors: as WriteFile.
 absl::Status WritePlan(const std::string& folder, std::string_view plan, bool sync);
 
-// Says that shard `number`, whose files are complete, is finished: a reader sees all of it or
-// nothing. Errors: as WriteFile and MoveFile.
+// Records atomically that shard `number`, whose files are complete, is finished. Errors: as
+// WriteFile and MoveFile.
 absl::Status WriteFinished(const std::string& folder, size_t number, const FinishedShard& shard,
                            bool sync);
 
-// A shard that an earlier writer finished, or nullopt where its files are missing or do not fit
-// what was said of them. The shard is read through: a machine that stopped may have lost what was
-// written, whatever is said beside it. Cancelled: `stop` was asked for.
+// Returns a shard that an earlier writer finished, or nullopt if its files are missing or do not
+// match their description. Reads the whole shard, because a machine that crashed may have lost data
+// that was recorded as written. Cancelled: `stop` was requested.
 absl::StatusOr<std::optional<FinishedShard>> ReadFinished(const std::string& folder, size_t number,
                                                           const std::stop_token& stop);
 
-// The names of the files to keep of these finished shards, and that of the plan, sorted.
+// Returns the sorted names of the plan and of the files of these finished shards, which are to be
+// kept.
 std::vector<std::string> FilesOfFinished(const std::vector<size_t>& numbers);
 
 }  // namespace shardfeed

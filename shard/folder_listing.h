@@ -1,6 +1,6 @@
-// What folders of datasets hold.
+// Lists the folders of datasets.
 //
-// All functions are thread safe.
+// All functions are thread-safe.
 
 #ifndef SHARDFEED_SHARD_FOLDER_LISTING_H_
 #define SHARDFEED_SHARD_FOLDER_LISTING_H_
@@ -27,15 +27,16 @@ struct Folder {
   }
 };
 
-// Lists a folder ("" is the current one), in no order. Pipes, sockets and devices are left out, but
-// those that have the name of a shard: who opens it tells what it is. Errors: as ErrnoStatus says.
+// Lists a folder ("" is the current one), in no particular order. Leaves out pipes, sockets and
+// devices, except those named like a shard, so that opening them reports what they are. Errors: as
+// ErrnoStatus.
 absl::StatusOr<Folder> ListFolder(const std::string& path);
 
-// The datasets of the folders that were looked at, each as it was before the folder was listed.
+// The versions of the datasets in the listed folders, each taken before the listing.
 using Versions = std::vector<DatasetVersion>;
 
-// The listing of a folder in which every dataset that was committed is in place. `sidecars`, if
-// asked for, is that of the hidden folder. Errors: those of ListFolder and FinishCommit.
+// Moves all committed datasets of the folder into place and then lists it. `sidecars`, unless null,
+// receives the listing of the hidden folder. Errors: those of ListFolder and FinishCommit.
 absl::StatusOr<Folder> ListCommitted(const std::string& path, Versions* seen,
                                      Folder* sidecars = nullptr);
 

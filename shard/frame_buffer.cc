@@ -11,8 +11,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kReadBytes = 256 << 10;
-// A run of frames as long as this is not one within a record. (Where it could be, see
-// FollowChain.)
+// A run of frames of this size is not considered to be part of a record's payload.
 constexpr size_t kChainBytes = 64 << 10;
 
 }  // namespace
@@ -27,7 +26,7 @@ absl::StatusOr<bool> FrameBuffer::Ensure(uint64_t size) {
     if (bytes_.size() - end_ < kReadBytes) {
       const size_t more = std::max<uint64_t>(bytes_.size() + kReadBytes,
                                              std::min<uint64_t>(2 * end_, size + kReadBytes));
-      bytes_.reserve(more);  // and not twice as much
+      bytes_.reserve(more);  // Without this, resize may double the capacity.
       bytes_.resize(more);
     }
     absl::StatusOr<size_t> n =
@@ -123,7 +122,8 @@ absl::StatusOr<FrameBuffer::Chain> FrameBuffer::FollowChain(size_t at, size_t* e
   absl::StatusOr<bool> ends = EndsAt(z);
   if (!ends.ok()) return ends.status();
   if (*ends || z - at >= kChainBytes) return Chain::kStrong;
-  // Four bytes behind it, the footer of a record that these frames are the end of?
+  // If a header or the end follows after four more bytes, these bytes are the footer of a record
+  // whose payload ends with the run.
   ends = EndsAt(z + kFooterBytes);
   if (ends.ok() && !*ends) ends = HeaderAt(z + kFooterBytes);
   if (!ends.ok()) return ends.status();

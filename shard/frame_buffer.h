@@ -1,4 +1,4 @@
-// The bytes of a damaged shard's frames.
+// A buffer for the frames of a damaged shard.
 
 #ifndef SHARDFEED_SHARD_FRAME_BUFFER_H_
 #define SHARDFEED_SHARD_FRAME_BUFFER_H_
@@ -14,47 +14,51 @@
 
 namespace shardfeed {
 
-// A growing buffer over a source, whose bytes can be mended. Places in it are counted from its
-// first byte. Errors are those of the source. Not thread safe.
+// A growing buffer over a source, whose bytes can be repaired. Positions count from its first byte.
+// Errors are those of the source. Not thread-safe.
 class FrameBuffer {
  public:
-  // `offset`: of the source's first byte in the stream. No frame is larger than `most_frame_bytes`.
+  // `offset` is the stream offset of the source's first byte. No frame is larger than
+  // `most_frame_bytes`.
   FrameBuffer(ByteSource* source, uint64_t offset, uint64_t most_frame_bytes)
       : source_(source), offset_(offset), most_frame_bytes_(most_frame_bytes) {}
 
-  // Reads until there are `size` bytes, and returns whether there are. Memory grows with what was
-  // really read.
+  // Reads until the buffer has `size` bytes; returns false if the source ends before. Memory grows
+  // with the bytes actually read.
   absl::StatusOr<bool> Ensure(uint64_t size);
-  // The same up to the end of the frame at `at` whose payload has `length` bytes.
+  // The same, up to the end of the frame at `at`, whose payload has `length` bytes.
   absl::StatusOr<bool> EnsureFrame(size_t at, uint64_t length);
   void Consume(size_t size) {
     begin_ += size;
     offset_ += size;
   }
-  // The source goes on elsewhere.
+  // Empties the buffer, because the source continues at another `offset`.
   void Restart(uint64_t offset);
 
   std::string_view view() const { return {bytes_.data() + begin_, end_ - begin_}; }
   char* data() { return bytes_.data() + begin_; }
   size_t size() const { return end_ - begin_; }
-  uint64_t offset() const { return offset_; }  // in the stream, of the first byte
+  // Stream offset of the first byte.
+  uint64_t offset() const { return offset_; }
 
-  // Whether a sound header is at `at`; only in what was read.
+  // Returns whether an intact header is at `at`; considers only bytes that have been read.
   bool ReadHeaderAt(size_t at, uint64_t* length) const;
-  // The same, and reads it.
+  // The same, but reads the header first if necessary.
   absl::StatusOr<bool> HeaderAt(size_t at);
-  // Whether the source ends there.
+  // Returns whether the source ends at `at`.
   absl::StatusOr<bool> EndsAt(size_t at);
-  // Whether the payload of the frame at `at`, which was read, is sound.
+  // Returns whether the payload of the frame at `at`, which has been read, matches its CRC.
   bool PayloadFits(size_t at, uint64_t length) const;
 
-  // Makes the header at `at` sound if that leads to a record whose payload fits: its length that of
-  // a frame of `frame_bytes`, if that is known, or with one byte of the header changed.
+  // Repairs the header at `at` if that yields a record whose payload matches its CRC: either with
+  // the length of a frame of `frame_bytes`, if that is known, or by changing one byte of the
+  // header.
   absl::StatusOr<bool> MendHeaderAt(size_t at, std::optional<uint64_t> frame_bytes);
 
-  // How a run of frames ends.
+  // How a run of frames ends: kStrong means at the end of the source or only after many bytes,
+  // kNested means within the payload of another record, and kWeak is anything else.
   enum class Chain { kStrong, kWeak, kNested };
-  // Of that whose first header is at `at`.
+  // Follows the run of frames whose first header is at `at`, and sets `end` to the end of the run.
   absl::StatusOr<Chain> FollowChain(size_t at, size_t* end);
 
  private:

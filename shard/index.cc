@@ -18,30 +18,31 @@
 namespace shardfeed {
 namespace {
 
-// docs/index.md describes the layout; the numbers here are its offsets.
+// docs/index.md describes the layout that these constants come from.
 constexpr char kMagic[8] = {'S', 'F', 'I', 'N', 'D', 'E', 'X', '1'};
 constexpr size_t kIndexHeaderBytes = 88;
 constexpr size_t kHeaderCrcAt = 84;
 constexpr size_t kGroupRecords = 128;
-constexpr size_t kGroupHeaderBytes = 17;  // base, step, width
+constexpr size_t kGroupHeaderBytes = 17;  // Base, step and width.
 constexpr size_t kRestartBytes = 32;
-constexpr size_t kBlocksAt = 30;  // in a restart point: number of blocks
+constexpr size_t kBlocksAt = 30;  // Offset of the number of blocks in a restart point.
 constexpr size_t kBlockBytes = 8;
-// Zeros after the groups, so that a packed number can be loaded as two words wherever it ends.
+// Number of zeros after the groups, so that any packed number can be loaded as two words.
 constexpr size_t kPadding = 16;
 constexpr size_t kFlushBytes = 1 << 20;
-// Small indexes, of which there may be a hundred thousand, are cheaper to read than to map.
+// Indexes up to this size, of which there may be a hundred thousand, are cheaper to read than to
+// map.
 constexpr uint64_t kReadNotMapped = 64 << 10;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
 uint32_t Load32(const char* at) { return LoadLittleEndian<uint32_t>(at); }
 
-// A restart point inside deflated data, as the block that starts there.
+// Returns a restart point within deflated data as the block that starts there.
 DeflateBlock PlaceOf(const RestartPoint& point) {
   return {8 * point.file_offset - point.bits, point.stream_offset};
 }
 
-// Number `i` of those packed in `width` bits each from `packed` on.
+// Returns number `i` of those packed into `width` bits each at `packed`.
 uint64_t Unpack(const char* packed, size_t i, int width) {
   if (width == 0) return 0;
   const size_t bit = i * width;
@@ -73,7 +74,7 @@ absl::Status IndexBuilder::EndGroup() {
   if (group_.empty()) return absl::OkStatus();
   directory_.push_back(kIndexHeaderBytes + body_written_ + body_.size());
   const uint64_t step = *std::min_element(group_.begin(), group_.end());
-  // What the frames before the last are longer than `step`, in all: the largest deviation.
+  // The largest deviation: the total by which all frames but the last exceed `step`.
   uint64_t most = 0;
   for (size_t i = 0; i + 1 < group_.size(); ++i) most += group_[i] - step;
   const int width = std::bit_width(most);
@@ -131,7 +132,7 @@ void IndexBuilder::AddDeflateBlock(const DeflateBlock& block) {
   const auto count = LoadLittleEndian<uint16_t>(count_at);
   const uint64_t bits = block.bit - last_restart_.bit;
   const uint64_t bytes = block.offset - last_restart_.offset;
-  // What does not fit is left out: it only makes reading faster.
+  // Blocks that do not fit are left out, since they only make reading faster.
   if (count == UINT16_MAX || bits > UINT32_MAX || bytes > UINT32_MAX) return;
   AppendLittleEndian(static_cast<uint32_t>(bits), &dictionaries_);
   AppendLittleEndian(static_cast<uint32_t>(bytes), &dictionaries_);
@@ -209,15 +210,14 @@ ShardIndex::~ShardIndex() {
 namespace {
 
 absl::Status Damaged(const std::string& name, std::string_view what) {
-  return absl::DataLossError(
-      fmt::format("{}: {}; make it anew with 'shardfeed index'", name, what));
+  return absl::DataLossError(fmt::format("{}: {}; rebuild it with 'shardfeed index'", name, what));
 }
 
-// Reads the head of an index, whose file has `file_bytes` bytes.
+// Parses the header of an index whose file has `file_bytes` bytes.
 absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_bytes,
                                          const std::string& name) {
   if (head.size() < kIndexHeaderBytes || std::memcmp(head.data(), kMagic, 8) != 0) {
-    return Damaged(name, "not an index of a shard");
+    return Damaged(name, "not a shard index");
   }
   const char* header = head.data();
   if (Load32(header + kHeaderCrcAt) != Crc32c(head.substr(0, kHeaderCrcAt))) {
@@ -227,7 +227,7 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
   if (compression > static_cast<uint32_t>(Compression::kSnappy)) {
     return Damaged(name, "the index names an unknown compression");
   }
-  if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is cut");
+  if (Load64(header + 72) != file_bytes) return Damaged(name, "the index is truncated");
   IndexSummary summary;
   summary.compression = static_cast<Compression>(compression);
   summary.records_digest = Load32(header + 12);
@@ -260,7 +260,8 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   if (Load32(header + 80) != Crc32c(bytes_.substr(kIndexHeaderBytes))) {
     return damaged("the index's CRC does not match its content");
   }
-  // With the CRCs right, only a wrong writer can have made these wrong; they are cheap to check.
+  // If the CRCs are correct, only a faulty writer can have got these wrong, but they are cheap to
+  // check.
   const uint64_t groups = summary_.records / kGroupRecords + (summary_.records % kGroupRecords > 0);
   const uint64_t size = bytes_.size();
   bool sound = Load64(header + 40) == kGroupRecords && restart_offset_ <= size &&
@@ -274,14 +275,14 @@ absl::Status ShardIndex::Parse(const std::string& name) {
   return absl::OkStatus();
 }
 
-// Whether the frames stand one after another and fill the stream, so that whoever uses Offset need
-// not ask whether offsets rise and where they end.
+// Returns whether the frames are consecutive and fill the stream, so that users of Offset need not
+// check that offsets ascend and stay within the stream.
 bool ShardIndex::GroupsAreSound() const {
   const bool raw = summary_.compression == Compression::kNone;
   if (raw && summary_.stream_bytes != summary_.shard_bytes) return false;
   if (summary_.records == 0) return summary_.stream_bytes == 0;
   const uint64_t room = directory_offset_ - kPadding;
-  uint64_t least = 0;  // where the next group starts at the least
+  uint64_t least = 0;  // Lower bound of the start of the next group.
   for (uint64_t first = 0; first < summary_.records; first += kGroupRecords) {
     const uint64_t n = std::min<uint64_t>(kGroupRecords, summary_.records - first);
     const uint64_t at = Load64(bytes_.data() + directory_offset_ + first / kGroupRecords * 8);
@@ -291,7 +292,7 @@ bool ShardIndex::GroupsAreSound() const {
     if (width > 64 || (n * width + 7) / 8 > room - at - kGroupHeaderBytes) return false;
     const uint64_t base = Load64(group);
     const uint64_t step = Load64(group + 8);
-    // Each frame has at least `step` bytes if the packed numbers do not fall.
+    // Each frame has at least `step` bytes if the packed numbers never decrease.
     if (first == 0 ? base != 0 : base < least) return false;
     if (base > summary_.stream_bytes || step < kFrameBytes) return false;
     const uint64_t rest = summary_.stream_bytes - base;
@@ -323,8 +324,8 @@ bool ShardIndex::GroupsAreSound() const {
   return true;
 }
 
-// Whether the restart points rise and lie in the file and the stream, with their dictionaries and
-// blocks in the index.
+// Returns whether the restart points ascend and lie within the file and the stream, and their
+// dictionaries and blocks within the index.
 bool ShardIndex::PointsAreSound() const {
   if (num_restart_points_ > 0 && summary_.compression == Compression::kNone) return false;
   const uint64_t dictionaries =
@@ -347,7 +348,7 @@ bool ShardIndex::PointsAreSound() const {
       return false;
     }
     const DeflateBlock place = PlaceOf(point);
-    // Members without content may stand between two points; compressed data always does.
+    // There may be no content between two points (empty members), but there is compressed data.
     if (number == 0 ? place.offset != 0 : place.bit <= before.bit || place.offset < before.offset) {
       return false;
     }
@@ -378,7 +379,7 @@ size_t ShardIndex::CountAgreeing(uint64_t first, absl::Span<const Record> record
     const int width = static_cast<unsigned char>(group[16]);
     uint64_t expected = Load64(group) + begin * step;
     const char* const packed = group + kGroupHeaderBytes;
-    if (width <= 56) {  // as almost all are: a number lies in eight bytes
+    if (width <= 56) {  // Nearly always: a number lies within eight bytes.
       const uint64_t mask = (uint64_t{1} << width) - 1;
       size_t bit = begin * width;
       for (size_t i = begin; i < end; ++i, ++done, expected += step, bit += width) {
@@ -464,7 +465,7 @@ std::vector<DeflateBlock> ShardIndex::BlocksBehind(uint64_t number) const {
 
 std::vector<DeflateBlock> ShardIndex::BlocksBetween(uint64_t from, uint64_t to) const {
   std::vector<DeflateBlock> blocks;
-  // A sound index has no more: memory is not asked for what another one says.
+  // A valid index has no more blocks; do not allocate memory for what an invalid one claims.
   const uint64_t most = (to - std::min(from, to)) / kDeflateBlockInterval;
   const uint64_t first = LastRestartUpTo(from);
   for (uint64_t point = first; point < num_restart_points_; ++point) {
@@ -499,7 +500,7 @@ RestartPoint ShardIndex::EndAtOrAfter(uint64_t stream_offset) const {
 }
 
 RestartPoint ShardIndex::RestartBefore(uint64_t stream_offset, bool with_dictionary) const {
-  if (num_restart_points_ == 0) return {};  // from the beginning
+  if (num_restart_points_ == 0) return {};  // The beginning of the shard.
   const uint64_t number = LastRestartUpTo(stream_offset);
   RestartPoint point = PointAt(number);
   if (!with_dictionary) return point;

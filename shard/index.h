@@ -1,8 +1,8 @@
-// The index of one shard: where each record stands, in a few bytes a record.
+// The index of one shard: the offset of each record, in a few bytes per record.
 //
-// A sidecar file (IndexPath in spec.h), read by mmap. Layout and reasons: docs/index.md. It is
-// bound to its shard by the size of the file and by the digest of its records (RecordsDigest in
-// tfrecord/framing.h).
+// The index is a sidecar file (IndexPath in names.h), read by mmap. Layout and reasons:
+// docs/index.md. The size of the shard and the digest of its records (RecordsDigest in
+// tfrecord/framing.h) bind it to its shard.
 
 #ifndef SHARDFEED_SHARD_INDEX_H_
 #define SHARDFEED_SHARD_INDEX_H_
@@ -24,15 +24,15 @@
 
 namespace shardfeed {
 
-// An open index. Immutable, thread safe.
+// An open index. Immutable and thread-safe.
 class ShardIndex {
  public:
-  // NotFound: no such file. DataLoss: not an index, damaged, or one that contradicts itself; the
-  // remedy is to make it anew. What is open holds a frame of at least 16 bytes for each record, one
-  // after another from 0 to stream_bytes, and restart points that rise within the file and the
-  // stream. Whether the shard's frames stand there is for IndexCheck (index_check.h) to tell.
+  // NotFound: no such file. DataLoss: the file is not an index, is damaged, or contradicts itself;
+  // the remedy is to rebuild it. An open index has a frame of at least 16 bytes for each record,
+  // consecutively from 0 to stream_bytes, and restart points that ascend within the file and the
+  // stream. Whether the shard really has these frames is checked by IndexCheck (index_check.h).
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> Open(const std::string& path);
-  // An index in memory; `name` is for messages.
+  // Opens an index in memory; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
                                                                      const std::string& name);
   ~ShardIndex();
@@ -42,47 +42,50 @@ class ShardIndex {
   const IndexSummary& summary() const { return summary_; }
   uint64_t records() const { return summary_.records; }
 
-  // Where the frame of `record` starts in the decompressed stream, in bytes; for record ==
-  // records(), where the stream ends. Constant time. `record` <= records().
+  // Returns the byte offset of the frame of `record` in the decompressed stream, or the end of the
+  // stream if record == records(). `record` must not exceed records(). Takes constant time.
   uint64_t Offset(uint64_t record) const;
-  // How many of `records` start where the index says that record `first` and those after it do; as
-  // many as there are when all of them do.
+  // Returns how many of `records`, up to the first that differs, start at the offsets that the
+  // index has for `first` and the records after it.
   size_t CountAgreeing(uint64_t first, absl::Span<const Record> records) const;
-  // The record whose frame holds byte `offset` of the stream, which is below stream_bytes.
+  // Returns the record whose frame contains byte `offset` of the stream, which must be less than
+  // stream_bytes.
   uint64_t RecordAt(uint64_t offset) const;
 
-  // Compressed shards: the last point at or before `stream_offset`. Its dictionary takes some time.
+  // For compressed shards: returns the last restart point at or before `stream_offset`. Inflating
+  // its dictionary takes some time.
   RestartPoint RestartBefore(uint64_t stream_offset, bool with_dictionary = true) const;
-  // The restart point of that number, without its dictionary.
+  // Returns the restart point of that number, without its dictionary.
   RestartPoint PointAt(uint64_t number) const;
-  // Its dictionary; empty where there is none or it cannot be inflated.
+  // Returns the dictionary of that point; empty if it has none or it cannot be inflated.
   std::string DictionaryAt(uint64_t number) const;
-  // The blocks known to start between it and the next one.
+  // Returns the known starts of blocks between that point and the next one.
   std::vector<DeflateBlock> BlocksBehind(uint64_t number) const;
-  // Where in the stream the first point at or behind `stream_offset` is; stream_bytes if none is.
+  // Returns the stream offset of the first restart point at or after `stream_offset`; stream_bytes
+  // if there is none.
   uint64_t RestartAtOrAfter(uint64_t stream_offset) const;
   uint64_t num_restart_points() const { return num_restart_points_; }
-  // The deflate blocks known to start between a restart point and `to`, both in the stream; bits
-  // and bytes count from the beginning of the file and of the stream. Not to be believed; empty
-  // where a member or stream ends between the two.
+  // Returns the known starts of deflate blocks between a restart point at `from` and `to`, both
+  // stream offsets. Offsets count from the beginning of the file and of the stream, and must not be
+  // trusted. Empty if a member or stream ends between the two.
   std::vector<DeflateBlock> BlocksBetween(uint64_t from, uint64_t to) const;
-  // Where inflating can end that goes up to `stream_offset`: the first block known or restart point
-  // at or behind it, without its dictionary, or the end of the shard.
+  // Returns where inflating up to `stream_offset` can end: at the first known block or restart
+  // point at or after it, without its dictionary, or at the end of the shard.
   RestartPoint EndAtOrAfter(uint64_t stream_offset) const;
 
-  // The file's bytes, for tests and for comparing.
+  // The bytes of the file, for tests and comparisons.
   std::string_view bytes() const { return bytes_; }
 
  private:
   ShardIndex() = default;
   absl::Status Parse(const std::string& name);
-  // Number of the first restart point at or behind it.
+  // Returns the number of the first restart point at or after `stream_offset`.
   uint64_t FirstRestartFrom(uint64_t stream_offset) const;
-  // Number of the last one at or before it; 0 if none is.
+  // Returns the number of the last restart point at or before `stream_offset`; 0 if there is none.
   uint64_t LastRestartUpTo(uint64_t stream_offset) const;
   bool GroupsAreSound() const;
   bool PointsAreSound() const;
-  // The dictionary of a restart point, compressed, and how many blocks stand behind that.
+  // Returns the compressed dictionary of a restart point, and the number of blocks stored after it.
   std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
   std::string owned_;
@@ -94,21 +97,21 @@ class ShardIndex {
   uint64_t num_restart_points_ = 0;
 };
 
-// Writes an index, record after record. Not thread safe.
+// Writes an index, record by record. Not thread-safe.
 class IndexBuilder {
  public:
-  // Into `file`, which must be empty and outlive the builder; or, without one, into memory. Memory
-  // for a file is 0.1 byte a record.
+  // Writes to `file`, which must be empty and outlive the builder, or to memory if it is null.
+  // Writing to a file takes about 0.1 bytes of memory per record.
   explicit IndexBuilder(OutputFile* file = nullptr) : file_(file) {}
 
-  // The next record's frame. Frames stand one after another from byte 0 of the stream.
+  // Adds the next record's frame. Frames are consecutive from byte 0 of the stream.
   absl::Status AddFrame(uint64_t frame_bytes);
   void AddRestartPoint(const RestartPoint& point);
-  // One that starts behind the last restart point.
+  // Adds a block that starts after the last restart point.
   void AddDeflateBlock(const DeflateBlock& block);
 
-  // `summary.records` and `summary.stream_bytes` are filled in. Returns the bytes of an index in
-  // memory, an empty string for one in a file (which is not synced).
+  // Completes the index. Ignores the records and stream_bytes of `summary`, which it knows itself.
+  // Returns the bytes of an index in memory, or an empty string for a file (which is not synced).
   absl::StatusOr<std::string> Finish(IndexSummary summary);
 
   uint64_t records() const { return records_; }
@@ -119,11 +122,12 @@ class IndexBuilder {
   absl::Status Flush();
 
   OutputFile* file_;
-  std::string body_;  // not yet written; in memory: all after the header
+  // Bytes after the header that have not been written to the file; all of them if in memory.
+  std::string body_;
   uint64_t body_written_ = 0;
   uint32_t body_crc_ = 0;
-  std::vector<uint64_t> group_;      // frame sizes
-  std::vector<uint64_t> directory_;  // where each group starts
+  std::vector<uint64_t> group_;      // Frame sizes.
+  std::vector<uint64_t> directory_;  // Offsets of the groups.
   std::string restarts_;
   DeflateBlock last_restart_;
   std::string dictionaries_;

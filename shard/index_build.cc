@@ -18,29 +18,30 @@
 namespace shardfeed {
 namespace {
 
-// Raw shards are walked in pieces of this size, so that several threads can work on one. A piece in
-// work holds 12 bytes for each of its records: 24 MiB if all records are empty.
+// Raw shards are walked in pieces of this size, so that several threads can work on one shard. A
+// piece takes 12 bytes of memory for each of its records: 24 MiB if all records are empty.
 constexpr uint64_t kPieceBytes = 32 << 20;
-// Frames up to this size are read with everything between; of larger ones only the ends.
+// Frames up to this size are read completely; of larger ones, only the ends are.
 constexpr uint64_t kReadThroughBytes = 16 << 10;
 constexpr size_t kReadBytes = 256 << 10;
-// How far a guess for the first record of a piece is looked for.
+// Number of bytes that are searched for the first record of a piece.
 constexpr size_t kGuessBytes = 1 << 20;
 
 // The frames of a raw shard that start in one piece.
 struct Piece {
-  uint64_t begin = 0;  // where the first frame starts
-  uint64_t end = 0;    // where the frame after the last one starts
+  uint64_t begin = 0;  // Offset of the first frame.
+  uint64_t end = 0;    // Offset after the last frame.
   std::vector<uint64_t> lengths;
   std::vector<uint32_t> footers;
 };
 
-// Reads small parts of a file, several at once where they lie close together.
+// Reads small parts of a file, and several of them together if they are close to each other.
 class HeaderFile {
  public:
   HeaderFile(const File& file, const IndexBuildOptions& options) : file_(file), options_(options) {}
 
-  // `size` bytes from `offset` (both inside the file), valid until the next call. `near`: read on.
+  // Returns `size` bytes at `offset`, all of which must be within the file, valid until the next
+  // call. `near` asks to read ahead.
   absl::StatusOr<const char*> Get(uint64_t offset, size_t size, bool near) {
     if (offset < buffer_offset_ || offset + size > buffer_offset_ + buffer_.size()) {
       const uint64_t want = near ? std::max(size, kReadBytes) : size;
@@ -60,7 +61,7 @@ class HeaderFile {
   uint64_t buffer_offset_ = 0;
 };
 
-// Walks the frames from `begin` on that start below `limit`.
+// Walks the frames from `begin` on that start before `limit`.
 absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limit,
                                  uint64_t first_record, const IndexBuildOptions& options) {
   Piece piece;
@@ -81,8 +82,8 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
   if (!at.ok()) return at.status();
   while (offset < limit && offset < file.size()) {
     if (file.size() - offset < kHeaderBytes) {
-      return defect(offset, fmt::format("cut header: {} bytes where a header has {}",
-                                        file.size() - offset, kHeaderBytes));
+      return defect(offset, fmt::format("cut header: expected {} bytes, got {}", kHeaderBytes,
+                                        file.size() - offset));
     }
     uint64_t length;
     const char* header = *at;
@@ -92,11 +93,10 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
                                         LoadLittleEndian<uint32_t>(header + 8), length));
     }
     if (length > file.size() || file.size() - offset < length + kFrameBytes) {
-      return defect(offset, fmt::format("cut payload or footer: the record needs {} bytes, {} are "
-                                        "there",
+      return defect(offset, fmt::format("cut payload or footer: expected {} bytes, got {}",
                                         length + kFrameBytes, file.size() - offset));
     }
-    // The footer and the next header are neighbours: one read for both.
+    // Read the footer and the adjacent next header together.
     const uint64_t footer = offset + kHeaderBytes + length;
     near = length <= kReadThroughBytes;
     at = bytes.Get(footer, std::min<uint64_t>(kFooterBytes + kHeaderBytes, file.size() - footer),
@@ -114,8 +114,9 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
   return piece;
 }
 
-// A place at or after `begin` where a frame seems to start. Only a guess: a payload may itself hold
-// TFRecord frames, so whoever uses it compares it with where the piece before really ends.
+// Returns an offset at or after `begin` where a frame seems to start. This is only a guess, since a
+// payload may contain TFRecord frames: the caller must compare it with the real end of the
+// preceding piece.
 absl::StatusOr<std::optional<uint64_t>> GuessFrame(const File& file, uint64_t begin,
                                                    const IndexBuildOptions& options) {
   std::string bytes(std::min<uint64_t>(kGuessBytes, file.size() - begin), '\0');
@@ -141,8 +142,8 @@ absl::StatusOr<IndexSummary> IndexRaw(const File& file, const IndexBuildOptions&
     if (options.bytes_passed != nullptr) *options.bytes_passed += piece.end - piece.begin;
     return absl::OkStatus();
   };
-  // A wave of pieces at a time: each thread guesses where its piece begins and walks it. Where a
-  // guess was wrong, the piece is walked again from where the one before it really ended.
+  // Walk one wave of pieces after another: each thread guesses the beginning of its piece and walks
+  // it. After a wrong guess, the piece is walked again from the real end of the preceding one.
   uint64_t position = 0;
   while (position < file.size()) {
     const uint64_t wave = position;
@@ -164,14 +165,14 @@ absl::StatusOr<IndexSummary> IndexRaw(const File& file, const IndexBuildOptions&
           if (piece.ok()) {
             walked[i] = *std::move(piece);
           } else if (i == 0 || !absl::IsDataLoss(piece.status())) {
-            return piece.status();  // what follows a guess may be no frame at all
+            return piece.status();  // After a guess, DataLoss may just mean that it was wrong.
           }
           return absl::OkStatus();
         });
     if (!status.ok()) return status;
     for (size_t i = 0; i < pieces; ++i) {
       const uint64_t limit = wave + (i + 1) * kPieceBytes;
-      if (position >= limit) continue;  // one record reaches over the whole piece
+      if (position >= limit) continue;  // One record spans the whole piece.
       if (!walked[i] || walked[i]->begin != position) {
         absl::StatusOr<Piece> piece =
             WalkFrames(file, position, limit, builder->records(), options);
@@ -238,9 +239,9 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
     summary = *compression == Compression::kNone ? IndexRaw(**file, options, builder)
                                                  : IndexCompressed(path, options, builder);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}: record {} at byte {}: memory ends; it needs all of the record at once",
-                    path, builder->records(), builder->stream_bytes()));
+    return absl::ResourceExhaustedError(fmt::format(
+        "{}: record {} at byte {}: out of memory; the whole record must fit into memory", path,
+        builder->records(), builder->stream_bytes()));
   }
   if (!summary.ok()) return summary;
   summary->records = builder->records();
@@ -248,25 +249,24 @@ absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuil
   return summary;
 }
 
-// DataLoss: what is there of the shard, whose index is `now`, is the beginning of what `old` knows.
+// DataLoss: the shard, whose index is `now`, is only the beginning of the shard that `old` lists.
 absl::Status CheckNotBeginning(const std::string& path, const ShardIndex& now,
                                const ShardIndex& old) {
   const uint64_t records = now.records();
   if (now.summary().shard_bytes >= old.summary().shard_bytes || records >= old.records()) {
     return absl::OkStatus();
   }
-  // An empty file has no compression of its own.
+  // The compression of an empty file is unknown.
   if (now.summary().shard_bytes > 0 && now.summary().compression != old.summary().compression) {
     return absl::OkStatus();
   }
   for (uint64_t i = 0; i <= records; ++i) {
     if (now.Offset(i) != old.Offset(i)) return absl::OkStatus();
   }
-  return absl::DataLossError(
-      fmt::format("{}: ends in front of record {} of the {} that its index knows; "
-                  "'shardfeed repair' saves what is there, or 'shardfeed index' makes the index "
-                  "anew if none is missing",
-                  path, records, old.records()));
+  return absl::DataLossError(fmt::format(
+      "{}: ends before record {} of the {} that its index lists; 'shardfeed repair' saves "
+      "the others, or 'shardfeed index' rebuilds the index if no record is missing",
+      path, records, old.records()));
 }
 
 }  // namespace
@@ -301,7 +301,7 @@ absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& optio
   const uint64_t size = std::filesystem::file_size(path, error);
   if (error || size >= (*old)->summary().shard_bytes) return absl::OkStatus();
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
-  // Told where the index is made.
+  // Other errors are reported when the index is built.
   if (!now.ok()) return absl::IsCancelled(now.status()) ? now.status() : absl::OkStatus();
   return CheckNotBeginning(path, **now, **old);
 }

@@ -1,4 +1,4 @@
-// Indexes for shards that were written without one.
+// Builds indexes for shards that were written without one.
 
 #ifndef SHARDFEED_SHARD_INDEX_BUILD_H_
 #define SHARDFEED_SHARD_INDEX_BUILD_H_
@@ -16,18 +16,18 @@
 
 namespace shardfeed {
 
-// The index that WriteIndex writes, in memory.
+// Builds the index that WriteIndex writes, but in memory.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& path,
                                                              const IndexBuildOptions& options);
 
-// DataLoss: the shard ends between two of the records that the index beside it, which is of another
-// size, knows. An index made anew would forget that there were more. Anything else is OK here.
+// DataLoss: the shard is shorter than its index says and ends between two of the records listed
+// there, so that a rebuilt index would forget that there were more. All other states are OK here.
 absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& options);
 
-// The index beside the shard if there is one that fits, otherwise one built in memory; errors:
-// those of BuildIndex and of CheckNotCut. An index fits when the sizes agree; whether all of it is
-// true is told by CompareIndexWithShard (index_check.h). `built` tells which of the two it is: one
-// that was built is true.
+// Returns the index beside the shard if it matches, otherwise one built in memory. An index matches
+// if it has the size of the shard; CompareIndexWithShard (index_check.h) checks all of it. `built`
+// is set to whether the index was built, and thus certainly correct. Errors: those of BuildIndex
+// and of CheckNotCut.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::string& path,
                                                                    const IndexBuildOptions& options,
                                                                    bool* built = nullptr);

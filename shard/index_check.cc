@@ -13,10 +13,10 @@ namespace {
 
 absl::Status Mismatch(const std::string& name, std::string_view what) {
   return absl::DataLossError(fmt::format(
-      "{}: stale, does not match the shard: {}; make it anew with 'shardfeed index'", name, what));
+      "{}: stale, does not match the shard: {}; rebuild it with 'shardfeed index'", name, what));
 }
 
-// How the two differ; empty where they do not.
+// Describes how the two differ; empty if they are equal.
 std::string DifferenceOf(const IndexSummary& stored, const IndexSummary& found) {
   std::string wrong;
   const auto compare = [&](std::string_view what, uint64_t in_index, uint64_t in_shard) {
@@ -69,12 +69,12 @@ void IndexCheck::CheckPoint(const RestartPoint& point) {
                       point.file_offset, stored.at_header ? "a header" : "no header",
                       point.at_header ? "a header" : "none"));
   } else if (!point.at_header && !point.dictionary.ends_with(index_->DictionaryAt(points_))) {
-    // A shorter one will do where the data does not refer back further; inflating fails, and is not
-    // wrong, where it does.
-    Wrong(fmt::format(
-        "restart point {}, byte {} of the shard: its dictionary is not the content before "
-        "it",
-        points_, point.file_offset));
+    // A shorter dictionary is allowed: if the data refers back further, inflating fails but never
+    // yields wrong data.
+    Wrong(
+        fmt::format("restart point {}, byte {} of the shard: its dictionary is not the preceding "
+                    "content",
+                    points_, point.file_offset));
   }
   blocks_ = index_->BlocksBehind(points_);
   blocks_passed_ = 0;
@@ -87,7 +87,7 @@ void IndexCheck::CheckBlock(const DeflateBlock& block) {
   if (stored.bit != block.bit) return;
   if (stored.offset != block.offset) {
     Wrong(
-        fmt::format("deflate block {} behind restart point {}: byte {} of the content instead of "
+        fmt::format("deflate block {} after restart point {}: byte {} of the content instead of "
                     "{}",
                     blocks_passed_, points_ - 1, stored.offset, block.offset));
   }
@@ -96,7 +96,7 @@ void IndexCheck::CheckBlock(const DeflateBlock& block) {
 
 void IndexCheck::EndBlocks() {
   if (blocks_passed_ == blocks_.size()) return;
-  Wrong(fmt::format("deflate block {} behind restart point {}: none starts at bit {} of the shard",
+  Wrong(fmt::format("deflate block {} after restart point {}: none starts at bit {} of the shard",
                     blocks_passed_, points_ - 1, blocks_[blocks_passed_].bit));
 }
 
@@ -121,7 +121,7 @@ absl::Status IndexCheck::End(const IndexSummary& found) const {
                            index_->PointAt(points_).file_offset));
   }
   if (blocks_passed_ < blocks_.size()) {
-    return Mismatch(name_, fmt::format("deflate block {} behind restart point {}: none starts at "
+    return Mismatch(name_, fmt::format("deflate block {} after restart point {}: none starts at "
                                        "bit {} of the shard",
                                        blocks_passed_, points_ - 1, blocks_[blocks_passed_].bit));
   }

@@ -1,4 +1,4 @@
-// Compares an index with its shard: all of it, not only what it says of the whole.
+// Compares an index with its shard completely, not only by totals.
 
 #ifndef SHARDFEED_SHARD_INDEX_CHECK_H_
 #define SHARDFEED_SHARD_INDEX_CHECK_H_
@@ -17,24 +17,26 @@
 
 namespace shardfeed {
 
-// Takes the records and restart points of a shard as they pass. Not thread safe.
+// Compares an index with the records and restart points of a shard while it is read. Not
+// thread-safe.
 class IndexCheck {
  public:
-  // `name` is that of the index in messages.
+  // `name` names the index in messages.
   IndexCheck(std::shared_ptr<const ShardIndex> index, std::string name)
       : index_(std::move(index)), name_(std::move(name)) {}
   IndexCheck(const IndexCheck&) = delete;
   IndexCheck& operator=(const IndexCheck&) = delete;
 
-  // Makes the decompressor of a compressed shard, which is read from its beginning, tell the check
-  // what it finds at the places of the index's restart points. The check must outlive it.
+  // Returns options for the decompressor of a compressed shard that is read from its beginning, so
+  // that it reports to this check what it finds at the index's restart points. The check must
+  // outlive the decompressor.
   DecompressOptions Watch();
 
-  // The next records.
+  // Checks the next records.
   void Add(absl::Span<const Record> records);
 
-  // `found`: what the whole shard, which has no defects, really holds. DataLoss: the index does not
-  // match; the message names the index, the first difference and the remedy.
+  // Completes the check; `found` is the summary of the shard, which must have no defects. DataLoss:
+  // the index does not match; the message names the index, the first difference and the remedy.
   absl::Status End(const IndexSummary& found) const;
 
  private:
@@ -46,20 +48,23 @@ class IndexCheck {
   const std::shared_ptr<const ShardIndex> index_;
   const std::string name_;
   uint64_t records_ = 0;
-  uint64_t points_ = 0;               // restart points that were passed
-  std::vector<DeflateBlock> blocks_;  // that the index knows behind the last of them
+  // Number of restart points passed so far.
+  uint64_t points_ = 0;
+  // The blocks that the index lists after the last of these points.
+  std::vector<DeflateBlock> blocks_;
   size_t blocks_passed_ = 0;
-  std::string wrong_;  // the first difference
+  // The first difference.
+  std::string wrong_;
 };
 
-// Reads the whole shard at `path` and compares `index` with it. Of raw shards only lengths and
-// footers are read where records are large; compressed ones are inflated.
+// Reads the whole shard at `path` and compares `index` with it. If the records of a raw shard are
+// large, only their headers and footers are read; compressed shards are inflated.
 //
 // Errors: those of IndexCheck::End and BuildIndex.
 absl::Status CompareIndexWithShard(const std::string& path, std::shared_ptr<const ShardIndex> index,
                                    std::stop_token stop);
 
-// Compares the index of a raw shard with the one that was built from it: `found`. Errors as
+// Compares the index of a raw shard with `found`, which was built from the shard. Errors: as
 // IndexCheck::End.
 absl::Status CompareRawIndexes(const ShardIndex& index, const ShardIndex& found,
                                const std::string& name);

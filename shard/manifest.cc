@@ -19,16 +19,16 @@ namespace {
 constexpr uint64_t kMaxManifestBytes = uint64_t{512} << 20;
 constexpr std::string_view kManifestEnding = ".manifest.json";
 
-// The name as it is read from JSON, which holds UTF-8 only.
+// Returns the name as it is read back from JSON, which can only store UTF-8.
 std::string AsStored(const std::string& name) {
   if (std::all_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x80; })) return name;
   const auto replace = nlohmann::json::error_handler_t::replace;
   return nlohmann::json::parse(nlohmann::json(name).dump(-1, ' ', false, replace));
 }
 
-// Names say which files are compared, replaced and removed: they are those of the dataset's own
-// shards, or the manifest is not believed at all. Makes them those of the files, where these are
-// not UTF-8.
+// Names determine which files are compared, replaced and removed, so a manifest is rejected unless
+// they are those of the dataset's own shards. If file names are not UTF-8, replaces the stored
+// names by the real ones.
 absl::Status CheckNames(const std::string& path, Manifest* manifest) {
   std::string own = path.substr(path.rfind('/') + 1);
   if (own.ends_with(kManifestEnding)) {
@@ -46,8 +46,7 @@ absl::Status CheckNames(const std::string& path, Manifest* manifest) {
                      first.find_first_of(std::string_view("/\0", 2)) == std::string::npos;
   if (count == 0 || !plain) {
     return absl::DataLossError(
-        fmt::format("there can be no {} shards with the stem '{}' and the "
-                    "suffix '{}'",
+        fmt::format("{} shards with the stem '{}' and the suffix '{}' are not a valid dataset",
                     count, manifest->stem, manifest->suffix));
   }
   for (size_t i = 0; i < count; ++i) {
@@ -62,8 +61,8 @@ absl::Status CheckNames(const std::string& path, Manifest* manifest) {
   return absl::OkStatus();
 }
 
-// A frame takes 16 bytes, and deflate makes one of at most 1032. Every compression that is known
-// stays below that.
+// Returns the maximum number of records in a file of `bytes` bytes: a frame takes 16 bytes, and no
+// known compression exceeds deflate's maximum expansion of 1032.
 uint64_t MostRecords(uint64_t bytes) {
   return static_cast<uint64_t>(
       std::min<unsigned __int128>(static_cast<unsigned __int128>(bytes) * 1032 / 16, UINT64_MAX));
@@ -113,7 +112,7 @@ std::string FormatManifest(const Manifest& manifest) {
 
 absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string& path) {
   const auto broken = [&path](std::string_view what) {
-    return absl::DataLossError(fmt::format("{}: not a manifest of shardfeed: {}", path, what));
+    return absl::DataLossError(fmt::format("{}: not a shardfeed manifest: {}", path, what));
   };
   nlohmann::json json;
   absl::Status status = ParseBoundedJson(text, &json);
@@ -138,7 +137,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
   const uint64_t records = members.Number(json, "records");
   const uint64_t bytes = members.Number(json, "bytes");
   const uint64_t num_shards = members.Number(json, "num_shards");
-  // What is left of the totals, so that no sum can overflow.
+  // Subtract from the totals, so that no sum can overflow.
   uint64_t records_left = records;
   uint64_t bytes_left = bytes;
   for (const nlohmann::json& entry : members.Array(json, "shards")) {
@@ -152,14 +151,14 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
     const auto end = digest.data() + digest.size();
     const auto parsed = std::from_chars(digest.data(), end, shard.records_digest, 16);
     if (parsed.ec != std::errc() || parsed.ptr != end) {
-      return broken("a records_digest is not a hexadecimal number of 32 bits");
+      return broken("a records_digest is not a 32-bit hexadecimal number");
     }
     if (shard.records > records_left || shard.bytes > bytes_left) {
       return broken("its shards hold more than the totals \"records\" and \"bytes\" say");
     }
     if (shard.records > MostRecords(shard.bytes)) {
-      return broken(fmt::format("{} records cannot be in the {} bytes of '{}'", shard.records,
-                                shard.bytes, shard.file));
+      return broken(fmt::format("'{}' cannot hold {} records in {} bytes", shard.file,
+                                shard.records, shard.bytes));
     }
     records_left -= shard.records;
     bytes_left -= shard.bytes;

@@ -1,4 +1,4 @@
-// The manifest: one JSON document that says what a dataset holds. Format: docs/manifest.md.
+// The manifest: a JSON document that describes a dataset. Format: docs/manifest.md.
 
 #ifndef SHARDFEED_SHARD_MANIFEST_H_
 #define SHARDFEED_SHARD_MANIFEST_H_
@@ -20,15 +20,15 @@
 namespace shardfeed {
 
 struct ManifestShard {
-  std::string file;  // ShardName of its dataset
+  std::string file;  // The ShardName.
   uint64_t bytes = 0;
   uint64_t records = 0;
-  uint32_t records_digest = 0;  // RecordsDigest
+  uint32_t records_digest = 0;  // The RecordsDigest.
 
   friend bool operator==(const ManifestShard&, const ManifestShard&) = default;
 };
 
-// There is no date in it: equal input gives an equal manifest.
+// The manifest contains no date, so equal input yields an equal manifest.
 struct Manifest {
   std::string stem;
   std::string suffix;
@@ -37,9 +37,9 @@ struct Manifest {
   Schema schema;
   // How the dataset was made: "tool", "command", options and so on, as text.
   std::map<std::string, std::string> made_by;
-  // What a user should know: for example files that were left out.
+  // Notes for users, for example about files that were left out.
   std::vector<std::string> notes;
-  // Of the raw data, with what was wrong with the first of them.
+  // Broken records of the raw data that were left out.
   SkippedRecords skipped;
 
   uint64_t num_records() const;
@@ -48,19 +48,19 @@ struct Manifest {
 
 std::string FormatManifest(const Manifest& manifest);
 
-// DataLoss: not a manifest, or one that was damaged, contradicts itself or names files that are not
-// shards of its own dataset. `path` is for the message and, where it ends as ManifestPath does,
-// says which dataset that is.
+// Parses a manifest. DataLoss: `json` is not a manifest, or is damaged, contradicts itself or names
+// files that are not shards of its own dataset. `path` is used in messages and, if it ends like a
+// ManifestPath, identifies the dataset.
 absl::StatusOr<Manifest> ParseManifest(std::string_view json, const std::string& path);
 
-// NotFound: there is none. DataLoss: as ParseManifest. Others, as ReadFile: it cannot be read.
+// Reads a manifest. NotFound: there is none. DataLoss: as ParseManifest. Others: as ReadFile.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 
-// Whether it describes as many shards of that name.
+// Returns whether the manifest has the suffix and the number of shards of `set`.
 bool Describes(const Manifest& manifest, const ShardSet& set);
 
-// What helps to salvage these shards: their manifest, where there is one that is sound and
-// describes them.
+// Returns the manifest of these shards if it is intact and describes them; it helps to salvage
+// them.
 std::optional<Manifest> FindManifest(const ShardSet& set);
 
 }  // namespace shardfeed

@@ -14,7 +14,8 @@ namespace {
 constexpr std::string_view kDocumentEnd = "\n}";
 constexpr char kChecksum[] = "crc32c";
 
-// The end of a manifest, which says the checksum `crc` of all before it. Always of one length.
+// Returns the end of a manifest, with the checksum `crc` of everything before it. Its length is
+// constant.
 std::string SealOf(uint32_t crc) { return fmt::format("\"{}\": \"{:08x}\"\n}}\n", kChecksum, crc); }
 
 }  // namespace
@@ -35,9 +36,9 @@ absl::Status CheckManifestSeal(std::string_view text, const nlohmann::json& json
     return absl::DataLossError("\"format\" names another format");
   }
   if (version != 1 && version != kManifestVersion) {
-    return absl::DataLossError(fmt::format("version {} is not known to this program", version));
+    return absl::DataLossError(fmt::format("unknown version {}", version));
   }
-  // Version 1 cannot be told from a later one whose version is damaged, but for the checksum.
+  // Only the checksum distinguishes version 1 from a later manifest whose version is damaged.
   if (version == 1 && !json.contains(kChecksum)) return absl::OkStatus();
   const size_t seal_bytes = SealOf(0).size();
   const std::string_view sealed = text.substr(0, text.size() - std::min(text.size(), seal_bytes));
@@ -47,7 +48,7 @@ absl::Status CheckManifestSeal(std::string_view text, const nlohmann::json& json
   }
   return absl::DataLossError(fmt::format(
       "it was changed or damaged: the end of a manifest of version {} with this content is "
-      "\"{}\": \"{:08x}\"; restore the file, or remove it, for the shards can be read without it",
+      "\"{}\": \"{:08x}\"; restore the file, or remove it: the shards can be read without it",
       kManifestVersion, kChecksum, crc));
 }
 

@@ -14,14 +14,14 @@ namespace shardfeed {
 inline constexpr char kManifestFormat[] = "shardfeed manifest";
 inline constexpr int kManifestVersion = 2;
 
-// `document` is an object of at least one member, whose closing brace stands on a line of its own.
-// Adds the last member, which holds the checksum of all that stands before it.
+// Adds a last member to `document` that holds the checksum of everything before it. `document` must
+// be an object with at least one member, whose closing brace is on a line of its own.
 std::string SealManifest(std::string document);
 
-// Checks the format, the version and the checksum of the manifest `text`. `json` is what was parsed
-// from it; its top is enough. Version 1 has no checksum.
+// Checks the format, the version and the checksum of the manifest `text`. `json` was parsed from
+// it; its top-level members suffice. Version 1 has no checksum.
 //
-// DataLoss: what is wrong, without a file name.
+// DataLoss: the manifest is invalid; the message does not name the file.
 absl::Status CheckManifestSeal(std::string_view text, const nlohmann::json& json);
 
 }  // namespace shardfeed

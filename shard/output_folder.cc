@@ -14,8 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Visits what is named in `directory` like a shard of the spec's stem and suffix, whatever their
-// number, with `ending` behind it; the name is without. The type is that of a link itself.
+// Visits the entries of `directory` that are named like a shard of the spec's stem and suffix, with
+// any number, followed by `ending`. The shard name passed to `visit` lacks the ending; the type is
+// that of a link itself, not of its target.
 absl::Status ForEachNameOf(
     const OutputSpec& spec, const std::string& directory, std::string_view ending,
     const std::function<void(const ShardNameView& shard, const std::string& path, fs::file_type)>&
@@ -53,14 +54,15 @@ absl::Status CheckIndexesAreFree(const OutputSpec& spec) {
         if (gone || type == fs::file_type::regular || (spec.count && shard.count != *spec.count)) {
           return;
         }
-        status = type == fs::file_type::directory
-                     ? absl::FailedPreconditionError(fmt::format(
-                           "{}: a folder stands where an index is to be; move it away", path))
-                     : WithRemedy(absl::AlreadyExistsError(fmt::format(
-                                      "{}: a link, or something else that is no file, stands where "
-                                      "an index is to be; remove it",
-                                      path)),
-                                  {"overwrite", "", "replace it"});
+        status =
+            type == fs::file_type::directory
+                ? absl::FailedPreconditionError(
+                      fmt::format("{}: expected an index, found a folder; move it away", path))
+                : WithRemedy(absl::AlreadyExistsError(fmt::format(
+                                 "{}: expected an index, found a link or a special file; remove "
+                                 "it",
+                                 path)),
+                             {"overwrite", "", "replace it"});
       });
   if (!listed.ok() && !absl::IsNotFound(listed)) return listed;
   return status;

@@ -1,6 +1,6 @@
-// What stands in the folder of a dataset that is to be written.
+// Existing files in the folder of a dataset that is about to be written.
 //
-// All functions are thread safe.
+// All functions are thread-safe.
 
 #ifndef SHARDFEED_SHARD_OUTPUT_FOLDER_H_
 #define SHARDFEED_SHARD_OUTPUT_FOLDER_H_
@@ -13,14 +13,14 @@
 
 namespace shardfeed {
 
-// Visits the names of the files in the spec's folder that are shards of its stem and suffix,
-// whatever their number. A link is one, wherever it leads. Errors: as ErrnoStatus says.
+// Visits the names of the files in the spec's folder that are shards of its stem and suffix, with
+// any number. A link counts, whatever its target. Errors: as ErrnoStatus.
 absl::Status ForEachShardOf(const OutputSpec& spec,
                             const std::function<void(const std::string&)>& visit);
 
-// That nothing stands at the names of the spec's indexes that is not an index. (One that has no
-// shard is of no use to anyone, and is replaced.) AlreadyExists: a link, which may be replaced.
-// FailedPrecondition: a folder.
+// Checks that the paths of the spec's indexes are free or have regular files, which are replaced
+// (an index without its shard is useless). AlreadyExists: a path has a link or a special file,
+// which may be replaced. FailedPrecondition: a path has a folder.
 absl::Status CheckIndexesAreFree(const OutputSpec& spec);
 
 }  // namespace shardfeed

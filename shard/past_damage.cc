@@ -12,9 +12,9 @@
 namespace shardfeed {
 namespace {
 
-// Records delivered at a time, about.
+// Approximate size of a delivered block.
 constexpr size_t kBlockBytes = 512 << 10;
-// So much behind a damaged length is kept in memory to find where its record ends.
+// Maximum number of bytes after a damaged length that are kept in memory to find its record's end.
 constexpr size_t kMostMended = 64 << 20;
 
 }  // namespace
@@ -36,7 +36,7 @@ PastDamage::PastDamage(FirstDamage first)
         std::make_unique<FrameBuffer>(source_.get(), first_.offset, first_.file->size());
     return;
   }
-  // Compressed data are read again from the beginning, a member or segment at a time.
+  // Read compressed data again from the beginning, one member or segment at a time.
   skip_ = number_;
   number_ = 0;
   delivered_ = 0;
@@ -55,7 +55,8 @@ absl::Status PastDamage::Next(RecordBlock* block) {
   block->records.clear();
   if (ended_) return absl::OkStatus();
   std::string frames;
-  std::vector<std::pair<size_t, uint64_t>> places;  // in `frames`, in the stream
+  // Offsets of the frames in `frames` and in the stream.
+  std::vector<std::pair<size_t, uint64_t>> places;
   uint64_t first = 0;
   while (frames.size() < kBlockBytes) {
     size_t frame_bytes = 0;
@@ -133,7 +134,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   if (!any.ok()) return any.status();
   if (!*any) return EndStretch();
   if (at_start_ && indexed_) {
-    // Where this stretch starts is known, and so is the next record.
+    // The stream offset of this stretch is known, and thus also its next record.
     const ShardIndex& index = *first_.index;
     const uint64_t offset = frame_buffer_->offset();
     uint64_t record = index.records();
@@ -143,7 +144,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     }
     at_start_ = false;
     if (open_ && damage_.back().records) *damage_.back().records += LostUpTo(record);
-    // Data that are there twice bring records again.
+    // Data that appears twice would deliver records again.
     skip_ = std::max(skip_, number_);
     number_ = record;
   }
@@ -151,10 +152,10 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   if (!header.ok()) return header.status();
   uint64_t length = 0;
   if (!*header) {
-    absl::Status status = SkipGap(frame_buffer_->size(), "cut header",
-                                  fmt::format("cut header: {} bytes where a header has {}",
-                                              frame_buffer_->size(), kHeaderBytes),
-                                  false, 0);
+    absl::Status status = SkipGap(
+        frame_buffer_->size(), "cut header",
+        fmt::format("cut header: expected {} bytes, got {}", kHeaderBytes, frame_buffer_->size()),
+        false, 0);
     if (!status.ok()) return status;
     return Step::kOn;
   }
@@ -166,7 +167,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     absl::StatusOr<bool> mended = MendHeaderAt(0);
     if (!mended.ok()) return mended.status();
     if (*mended) {
-      DamagedPlace place = Place("length CRC", detail + "; mended, its payload is sound");
+      DamagedPlace place = Place("length CRC", detail + "; repaired, its payload is intact");
       place.records = 0;
       place.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
       damage_.push_back(std::move(place));
@@ -185,8 +186,9 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
     const bool footer = there >= kHeaderBytes + length;
     absl::Status status = SkipGap(
         kHeaderBytes, footer ? "cut footer" : "cut payload",
-        footer ? fmt::format("cut footer: {} bytes of the payload's CRC are missing", frame - there)
-               : fmt::format("cut payload: {} bytes of {} are there", there - kHeaderBytes, length),
+        footer
+            ? fmt::format("cut footer: {} bytes of the payload's CRC are missing", frame - there)
+            : fmt::format("cut payload: expected {} bytes, got {}", length, there - kHeaderBytes),
         false, frame);
     if (!status.ok()) return status;
     return Step::kOn;
@@ -199,7 +201,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   std::string detail = fmt::format("payload CRC expected {:#010x}, found {:#010x} (length {})",
                                    MaskCrc(Crc32c(payload)),
                                    LoadLittleEndian<uint32_t>(payload.data() + length), length);
-  // It is lost alone if a record, or the end, stands behind it.
+  // Only this record is lost if another record, or the end, follows it.
   absl::StatusOr<bool> follows = frame_buffer_->HeaderAt(frame);
   if (follows.ok() && !*follows) follows = frame_buffer_->EndsAt(frame);
   bool mended = false;
@@ -217,7 +219,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   place.records = 1;
   AcceptGap(frame, std::move(place), number_ + 1);
   if (mended) {
-    DamagedPlace header_place = Place("length CRC", "the length was damaged; mended");
+    DamagedPlace header_place = Place("length CRC", "the length was damaged; repaired");
     header_place.records = 0;
     header_place.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
     damage_.push_back(std::move(header_place));
@@ -225,13 +227,13 @@ absl::StatusOr<PastDamage::Step> PastDamage::TakeStep(size_t* frame_bytes) {
   return Step::kOn;
 }
 
-// Notes that the next `bytes` belong to no sound record. `number` is that of the record behind
-// them, if it is known.
+// Records that the next `bytes` belong to no intact record. `number` is that of the record after
+// them, if known.
 void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint64_t> number) {
   frame_buffer_->Consume(bytes);
   const uint64_t lost = number ? LostUpTo(*number) : 0;
   if (open_ || at_start_) {
-    // It goes on.
+    // The previous damage continues.
     DamagedPlace& before = damage_.back();
     before.bytes += bytes;
     before.file_end = std::max(before.file_end, FilePlace(frame_buffer_->offset()));
@@ -254,13 +256,13 @@ void PastDamage::AcceptGap(size_t bytes, DamagedPlace place, std::optional<uint6
   damage_.push_back(std::move(place));
 }
 
-// With an index, only places that it names are records.
+// Implements SkipGap for a shard with an index: records are only at the offsets that it lists.
 absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
   const ShardIndex& index = *first_.index;
   const uint64_t start = frame_buffer_->offset();
   const int64_t shift = stretches_ == nullptr ? shift_ : 0;
-  uint64_t straight = number_;  // records at the places that the index names
-  uint64_t moved = number_;     // and at those, moved
+  uint64_t straight = number_;  // The next record at an offset of the index.
+  uint64_t moved = number_;     // The next record at such an offset plus `shift`.
   size_t skipped = 0;
   DamagedPlace lost = place;
   lost.records = 0;
@@ -284,7 +286,7 @@ absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
       }
     }
     if (at == UINT64_MAX) break;
-    // Let go of what lies before.
+    // Drop the bytes before it.
     const uint64_t before = at - frame_buffer_->offset();
     uint64_t left = before;
     bool ended = false;
@@ -323,7 +325,7 @@ absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
     }
     from = at + 1 - start;
   }
-  // None is left: what follows belongs to no record.
+  // No record is left: the remaining bytes belong to none.
   while (true) {
     absl::StatusOr<bool> any = frame_buffer_->Ensure(1);
     if (!any.ok()) return any.status();
@@ -338,9 +340,10 @@ absl::Status PastDamage::SkipIndexed(size_t from, const DamagedPlace& place) {
   return absl::OkStatus();
 }
 
-// Goes to the next record, which starts `from` bytes from here or later. `mendable`: the length
-// here is damaged, and where its record ends tells what it was. `frame`: what a sound header here
-// says of its size; frames inside of it may be its payload's. 0: the header is not sound.
+// Skips to the next record, which starts at least `from` bytes after the current position.
+// `mendable` says that the length here is damaged but can be derived from the end of its record.
+// `frame` is the frame size according to an intact header here, within which frames may belong to
+// the payload; 0 if the header is damaged.
 absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string detail, bool mendable,
                                  uint64_t frame) {
   const DamagedPlace place = Place(std::move(kind), std::move(detail));
@@ -349,7 +352,7 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
   const uint64_t frame_end = frame_buffer_->offset() + frame;
   size_t at = from;
   std::optional<size_t> weak;
-  uint32_t crc = 0;  // of the bytes from kHeaderBytes up to `summed`
+  uint32_t crc = 0;  // CRC of the bytes from kHeaderBytes up to `summed`.
   size_t summed = kHeaderBytes;
   const auto mend = [&](size_t end) {
     if (!mendable || end < kFrameBytes || end - kFooterBytes < summed) return false;
@@ -359,7 +362,7 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
     if (LoadLittleEndian<uint32_t>(view.data() + summed) != MaskCrc(crc)) return false;
     WriteHeader(end - kFrameBytes, frame_buffer_->data());
     DamagedPlace mended = place;
-    mended.detail += "; mended, its payload is sound";
+    mended.detail += "; repaired, its payload is intact";
     mended.records = 0;
     mended.file_end = FilePlace(frame_buffer_->offset() + kHeaderBytes);
     damage_.push_back(std::move(mended));
@@ -367,7 +370,7 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
   };
   size_t skipped = 0;
   while (true) {
-    // The next sound header.
+    // Find the next intact header.
     size_t found = std::string_view::npos;
     while (true) {
       absl::StatusOr<bool> more = frame_buffer_->Ensure(at + kHeaderBytes);
@@ -380,7 +383,7 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
       }
       at = frame_buffer_->size() - (kHeaderBytes - 1);
       if (at > kMostMended && !weak) {
-        // Too much to keep for the sake of one record.
+        // This is too much memory to spend on a single record.
         mendable = false;
         frame_buffer_->Consume(at);
         skipped += at;
@@ -393,7 +396,7 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
       const size_t to = weak.value_or(end);
       const bool goes_on = !weak && stretches_ != nullptr && !stretches_->damage().empty();
       if (goes_on) {
-        // The stretch ends here by damage, which is told as such.
+        // Damage ends the stretch here, which is reported separately.
         AcceptGap(to, place, number_);
         damage_.back().bytes += skipped;
         open_ = true;
@@ -407,8 +410,8 @@ absl::Status PastDamage::SkipGap(size_t from, std::string kind, std::string deta
     size_t end = found;
     absl::StatusOr<Chain> chain = frame_buffer_->FollowChain(found, &end);
     if (!chain.ok()) return chain.status();
-    // A record that some bytes were added to or taken from ends elsewhere than its header says. The
-    // frames behind it go on past that place; those of its payload do not.
+    // If bytes were inserted into or removed from a record, it does not end where its header says.
+    // Frames after the record extend past that offset; frames within its payload do not.
     const bool inside =
         frame_buffer_->offset() + found < frame_end && frame_buffer_->offset() + end < frame_end;
     uint64_t length = 0;
@@ -448,7 +451,7 @@ absl::StatusOr<PastDamage::Step> PastDamage::EndStretch() {
   place.detail =
       fmt::format("{}: record {} at byte {}: {}; bytes {} to {} of the file are damaged{}",
                   first_.file->path(), place.record, place.offset, why, begin, end,
-                  *more ? "" : ", and nothing behind them can be inflated");
+                  *more ? "" : ", and nothing after them can be inflated");
   open_ = true;
   if (!*more) {
     if (!indexed_) place.records = std::nullopt;
@@ -479,7 +482,7 @@ void PastDamage::Finish() {
     damage_ = {std::move(place)};
   }
   if (damage_.empty()) {
-    // What is wrong costs no record; where there is none, nobody knows what it costs.
+    // The damage costs no records, unless there are none at all: then the loss is unknown.
     DamagedPlace place;
     place.kind = stretches_ != nullptr ? "compressed data" : "length CRC";
     place.record = number_;
@@ -489,7 +492,7 @@ void PastDamage::Finish() {
     place.file_end = first_.file->size();
     damage_.push_back(std::move(place));
   }
-  // Of a single place where records were not counted, the total tells.
+  // If the loss is unknown at a single place, derive it from the total.
   const auto unknown = std::count_if(damage_.begin(), damage_.end(), [](const DamagedPlace& place) {
     return !place.records.has_value();
   });

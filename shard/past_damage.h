@@ -1,4 +1,4 @@
-// What a shard holds from its first damage on. For ShardSalvager.
+// Reads a shard from its first damage on. Used by ShardSalvager.
 
 #ifndef SHARDFEED_SHARD_PAST_DAMAGE_H_
 #define SHARDFEED_SHARD_PAST_DAMAGE_H_
@@ -23,29 +23,33 @@
 
 namespace shardfeed {
 
-// Where a shard is damaged first, and what is known of it.
+// The place of the first damage of a shard, and what is known about the shard.
 struct FirstDamage {
   std::shared_ptr<const File> file;
   Compression compression = Compression::kNone;
   CrcCheck check = CrcCheck::kAll;
-  std::shared_ptr<const ShardIndex> index;  // null: there is none, or it does not fit
-  std::optional<uint64_t> records;          // how many the shard had
-  // What was delivered before.
+  // Null if there is no index, or it does not match the shard.
+  std::shared_ptr<const ShardIndex> index;
+  // The number of records that the shard had, if known.
+  std::optional<uint64_t> records;
+  // Number of records, and of bytes of the stream, delivered before the damage.
   uint64_t record = 0;
-  uint64_t offset = 0;  // in the stream
+  uint64_t offset = 0;
   std::string error;
-  bool is_start = false;  // not even the compression can be told from the first bytes
+  // True if the first bytes do not even reveal the compression.
+  bool is_start = false;
 };
 
-// By how many bytes the file has grown since the index was made.
+// Returns the number of bytes by which the file has grown since the index was built; negative if it
+// has shrunk.
 int64_t ShiftOf(const File& file, const ShardIndex& index);
 
-// The sound records from the first damage on, in order. Not thread safe.
+// Delivers the intact records from the first damage on, in order. Not thread-safe.
 class PastDamage {
  public:
   explicit PastDamage(FirstDamage first);
 
-  // As ShardSalvager's.
+  // See ShardSalvager.
   absl::Status Next(RecordBlock* block);
   const std::vector<DamagedPlace>& damage() const { return damage_; }
   bool numbers_exact() const { return exact_; }
@@ -69,7 +73,7 @@ class PastDamage {
   uint64_t FrameSize(uint64_t record) const {
     return first_.index->Offset(record + 1) - first_.index->Offset(record);
   }
-  // How many records before `number` were not delivered since the last one.
+  // Returns the number of records before `number` that were lost since the last one delivered.
   uint64_t LostUpTo(uint64_t number) const {
     const uint64_t next = std::max(number_, skip_);
     return number > next ? number - next : 0;
@@ -78,19 +82,27 @@ class PastDamage {
   uint64_t FilePlace(uint64_t offset) const;
 
   const FirstDamage first_;
-  std::unique_ptr<FileSource> source_;           // of a raw shard
-  std::unique_ptr<ContentStretches> stretches_;  // of a compressed one
+  // One of these two is null: source_ is for a raw shard, stretches_ for a compressed one.
+  std::unique_ptr<FileSource> source_;
+  std::unique_ptr<ContentStretches> stretches_;
   std::unique_ptr<FrameBuffer> frame_buffer_;
   std::vector<DamagedPlace> damage_;
-  uint64_t records_;  // delivered, those before the damage too
+  // Number of records delivered, including those before the damage.
+  uint64_t records_;
   bool exact_ = true;
-  bool indexed_;       // there is an index, and offsets of the stream are known
-  int64_t shift_ = 0;  // of the file against what the index says
-  uint64_t skip_ = 0;  // records that were delivered before
-  uint64_t number_;    // of the next record
+  // True if there is an index and stream offsets are known.
+  bool indexed_;
+  // Difference between the size of the file and that in the index.
+  int64_t shift_ = 0;
+  // Records below this number have been delivered already.
+  uint64_t skip_ = 0;
+  // Number of the next record.
+  uint64_t number_;
   uint64_t delivered_;
-  bool at_start_ = false;  // of a stretch: the next record may start anywhere
-  bool open_ = false;      // damage_.back() goes on up to the next record
+  // True at the start of a stretch, where the next record may start anywhere.
+  bool at_start_ = false;
+  // True if damage_.back() extends up to the next record.
+  bool open_ = false;
   bool ended_ = false;
 };
 

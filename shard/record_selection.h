@@ -1,4 +1,4 @@
-// Some of a dataset's records, by their numbers.
+// A selection of a dataset's records by their numbers.
 
 #ifndef SHARDFEED_SHARD_RECORD_SELECTION_H_
 #define SHARDFEED_SHARD_RECORD_SELECTION_H_
@@ -11,7 +11,7 @@
 
 namespace shardfeed {
 
-// Records [begin, end), numbered from 0 through all shards.
+// Records [begin, end), numbered from 0 across all shards.
 struct RecordRun {
   uint64_t begin;
   uint64_t end;
@@ -19,31 +19,31 @@ struct RecordRun {
   friend bool operator==(const RecordRun&, const RecordRun&) = default;
 };
 
-// Immutable, thread safe.
+// Immutable and thread-safe.
 class RecordSelection {
  public:
-  // The runs in the order given; they may repeat records.
+  // Selects the runs in the given order; they may repeat records.
   static RecordSelection Runs(std::vector<RecordRun> runs);
-  // `count` of the records [0, total), each set of them as likely as any other, in rising order.
-  // Takes a few bytes for each 65,536 records, and a look at each of `total` numbers.
+  // Selects `count` of the records [0, total) uniformly at random, in ascending order. Takes a few
+  // bytes of memory per 65,536 records, and time proportional to `total`.
   static RecordSelection Sample(uint64_t total, uint64_t count, uint64_t seed);
 
   uint64_t count() const { return count_; }
 
-  // Calls `visit` with the records at the places [begin, end) of the selection, in order,
-  // neighbours together; stops at its first error.
+  // Calls `visit` with the records at the positions [begin, end) of the selection, in order and
+  // with adjacent records combined; stops at its first error.
   absl::Status ForEachRun(uint64_t begin, uint64_t end,
                           const std::function<absl::Status(RecordRun run)>& visit) const;
 
  private:
-  // Whether record `number` is in the sample, when `chosen` before it are.
+  // Returns whether record `number` is in the sample, given that `chosen` records before it are.
   bool Chooses(uint64_t number, uint64_t chosen) const;
 
   uint64_t count_ = 0;
-  // Of runs: each, with its place.
+  // For Runs: the runs and their positions in the selection.
   std::vector<RecordRun> runs_;
   std::vector<uint64_t> places_;
-  // Of a sample: each kStep records, how many were chosen before.
+  // For Sample: chosen_before_[i] is the number of records chosen before record i * kStep.
   bool is_sample_ = false;
   uint64_t total_ = 0;
   uint64_t seed_ = 0;

@@ -26,7 +26,7 @@ bool IsSameFolder(const std::string& a, const std::string& b) {
          fs::weakly_canonical(b.empty() ? "." : b, error);
 }
 
-// Where nothing is damaged, and the records are not those that the manifest lists for this shard.
+// Returns a defect if an undamaged shard has other records than the manifest lists for it.
 std::optional<DamagedPlace> OtherRecords(const std::string& path, const Manifest& manifest,
                                          uint32_t digest, const ShardAccount& account) {
   const std::string file = fs::path(path).filename().string();
@@ -50,19 +50,21 @@ std::optional<DamagedPlace> OtherRecords(const std::string& path, const Manifest
         fmt::format("{}: holds the records that the manifest lists for {}", path, found->file);
     return place;
   }
-  if (cut) return std::nullopt;  // between two records: told as such
+  // A shard cut between two records is reported separately.
+  if (cut) return std::nullopt;
   place.detail =
       fmt::format("{}: holds other records than the manifest lists; they are kept", path);
   return place;
 }
 
-// Looks through one shard; `take` gets its records.
+// Reads one shard and passes its intact records to `take`, which may be empty.
 absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvaging,
                           const RepairOptions& options, const std::optional<Manifest>& manifest,
                           ShardAccount* account,
                           const std::function<absl::Status(const RecordBlock&)>& take) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
-  const bool no_file = absl::IsFailedPrecondition(salvager.status());  // a folder, a FIFO ...
+  // The path is a folder, a FIFO or another special file.
+  const bool no_file = absl::IsFailedPrecondition(salvager.status());
   if (no_file || absl::IsNotFound(salvager.status())) {
     account->missing = true;
     account->records_lost = salvaging.records;
@@ -106,7 +108,7 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
       return absl::OkStatus();
     }
   }
-  // What the manifest knows of records that nothing in the shard tells of.
+  // Report records that only the manifest knows about.
   if (salvaging.records && account->records_lost &&
       account->records + *account->records_lost < *salvaging.records) {
     const uint64_t known = account->records + *account->records_lost;
@@ -115,8 +117,8 @@ absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvagi
     place.record = known;
     place.records = *salvaging.records - known;
     place.file_begin = place.file_end = account->bytes;
-    place.detail =
-        fmt::format("{}: holds {} records; the manifest knows {}", path, known, *salvaging.records);
+    place.detail = fmt::format("{}: holds {} records, but the manifest lists {}", path, known,
+                               *salvaging.records);
     *account->records_lost += *place.records;
     account->damage.push_back(std::move(place));
   }
@@ -179,20 +181,21 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   const size_t num_shards = input.paths.size();
   if (!output.count) output.count = num_shards;
   if (*output.count != num_shards) {
-    return absl::InvalidArgumentError(
-        fmt::format("the input has {} shards, so the output cannot have {}: records keep their "
-                    "shards; 'shardfeed reshard' cuts a sound dataset into others",
-                    num_shards, *output.count));
+    return absl::InvalidArgumentError(fmt::format(
+        "the input has {} shards, so the output cannot have {}: repair does not move records "
+        "between shards; 'shardfeed reshard' changes the number of shards of an intact "
+        "dataset",
+        num_shards, *output.count));
   }
   for (size_t i = 0; i < num_shards; ++i) {
     const fs::path path = input.paths[i];
     const auto shard = ParseShardName(path.filename().string());
     const std::string stem = shard ? shard->stem : path.filename().string();
     if (stem == output.stem && IsSameFolder(path.parent_path().string(), output.directory)) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: the output has the name of the input, which repair never touches; give "
-                      "another name",
-                      FormatSpec(output.directory, output.stem, output.count, output.suffix)));
+      return absl::InvalidArgumentError(fmt::format(
+          "{}: the output has the name of the input, which repair never touches; choose "
+          "another name",
+          FormatSpec(output.directory, output.stem, output.count, output.suffix)));
     }
   }
   const std::optional<Manifest> manifest = FindManifest(input);
@@ -221,8 +224,8 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     if (!status.ok()) return status;
     return account;
   }
-  // The manifest's compression, or that of most shards: of a shard whose beginning is damaged it
-  // may be a guess.
+  // Use the compression of the manifest, or of most shards, because that of a shard whose beginning
+  // is damaged may be a guess.
   std::map<Compression, size_t> found;
   for (size_t i = 0; i < num_shards && !manifest; ++i) {
     absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
@@ -261,7 +264,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
     if (status.ok()) status = (*writer)->CloseShard(i);
     if (!status.ok()) return status;
   }
-  // What was saved may be of two datasets.
+  // Otherwise the saved records may belong to two different datasets.
   if (absl::Status status = input.version.CheckUnchanged(); !status.ok()) return status;
   Manifest described;
   described.made_by = options.made_by;

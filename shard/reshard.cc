@@ -22,18 +22,18 @@
 namespace shardfeed {
 namespace {
 
-// What is read, checked and encoded at a time, about.
+// Approximate size of the unit that is read, checked and encoded in one step.
 constexpr uint64_t kUnitBytes = 4 << 20;
 constexpr size_t kUnitRuns = 4096;
-// Raw frames up to this mean size are read through; of larger ones, the kernel copies the payloads
-// and only the ends of the frames are read.
+// Raw frames up to this mean size are read completely. Larger ones are copied by the kernel, and
+// only their ends are read.
 constexpr uint64_t kReadThroughBytes = 16 << 10;
 constexpr size_t kCopyBytes = 1 << 20;
 
-// The CRC-32C of A followed by B, where `a` and `b` are theirs and B has `bytes` bytes.
+// Returns the CRC-32C of A followed by B, where `a` and `b` are their CRCs and B has `bytes` bytes.
 uint32_t AppendedCrc32c(uint32_t a, uint32_t b, uint64_t bytes) {
-  // A CRC is a polynomial modulo the generator, its highest power in the lowest bit. A is
-  // multiplied by x to the power of 8 * bytes, by squaring.
+  // A CRC is a polynomial modulo the generator, with its highest power in the lowest bit. Multiply
+  // A by x to the power of 8 * bytes, by repeated squaring.
   const auto times_x = [](uint32_t p) { return (p >> 1) ^ ((p & 1) != 0 ? 0x82f63b78u : 0); };
   const auto product = [&](uint32_t p, uint32_t q) {
     uint32_t sum = 0;
@@ -42,7 +42,7 @@ uint32_t AppendedCrc32c(uint32_t a, uint32_t b, uint64_t bytes) {
     }
     return sum;
   };
-  uint32_t factor = 1u << 23;  // x to the power of 8
+  uint32_t factor = 1u << 23;  // x to the power of 8.
   for (; bytes > 0; bytes >>= 1, factor = product(factor, factor)) {
     if ((bytes & 1) != 0) a = product(a, factor);
   }
@@ -57,8 +57,8 @@ absl::Status RecordError(const ReshardInput& input, size_t shard, uint64_t recor
 
 absl::Status IndexError(const ReshardInput& input, size_t shard, uint64_t record) {
   return RecordError(input, shard, record,
-                     "its index does not fit it; 'shardfeed verify' tells which of the two is "
-                     "damaged, 'shardfeed index' makes the index anew");
+                     "its index does not match it; 'shardfeed verify' shows which of the two is "
+                     "damaged, 'shardfeed index' rebuilds the index");
 }
 
 // Records [begin, end) of one shard of the input.
@@ -68,8 +68,8 @@ struct Piece {
   uint64_t end;
 };
 
-// The digests of raw shards of which all records are taken once, from those of their pieces, which
-// several threads report in any order.
+// Computes the digests of raw shards whose records are all taken once, from the digests of their
+// pieces, which several threads report in any order.
 class WholeDigests {
  public:
   WholeDigests(const ReshardInput& input, const std::vector<uint64_t>& taken)
@@ -79,13 +79,13 @@ class WholeDigests {
     }
   }
 
-  // Thread safe.
+  // Thread-safe.
   void Add(const Piece& piece, uint32_t digest) {
     if (!whole_[piece.shard]) return;
     MutexLock lock(mutex_);
     parts_[piece.shard][piece.begin] = {piece.end, digest};
   }
-  // When all records were reported.
+  // Compares the digests with those in the indexes, once all records have been reported.
   absl::Status Compare() const {
     MutexLock lock(mutex_);
     for (size_t shard = 0; shard < parts_.size(); ++shard) {
@@ -98,7 +98,7 @@ class WholeDigests {
       if (digest == summary.records_digest) continue;
       return absl::DataLossError(fmt::format(
           "{}: the digest of its records is {:08x}, but its index says {:08x}; 'shardfeed "
-          "verify' tells what is damaged",
+          "verify' shows what is damaged",
           input_.path(shard), digest, summary.records_digest));
     }
     return absl::OkStatus();
@@ -108,22 +108,23 @@ class WholeDigests {
   const ReshardInput& input_;
   std::vector<bool> whole_;
   mutable Mutex mutex_;
-  // By shard and first record: the record after the last one, and the digest.
+  // For each shard, maps the first record of a piece to the end of the piece and its digest.
   std::vector<std::map<uint64_t, std::pair<uint64_t, uint32_t>>> parts_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Splits a run at the ends of the shards.
+// Splits a run at shard boundaries.
 absl::Status ForEachPiece(const ReshardInput& input, RecordRun run,
                           const std::function<absl::Status(Piece)>& visit) {
   size_t shard = 0;
   size_t above = input.num_shards();
-  while (shard + 1 < above) {  // the last one that starts at or before the run
+  // Find the last shard that starts at or before the run.
+  while (shard + 1 < above) {
     const size_t middle = shard + (above - shard) / 2;
     (input.StartOf(middle) <= run.begin ? shard : above) = middle;
   }
   for (; run.begin < run.end; ++shard) {
     const uint64_t end = std::min(run.end, input.StartOf(shard + 1));
-    if (end <= run.begin) continue;  // a shard without records
+    if (end <= run.begin) continue;  // The shard has no records.
     const uint64_t start = input.StartOf(shard);
     absl::Status status = visit({shard, run.begin - start, end - start});
     if (!status.ok()) return status;
@@ -132,9 +133,9 @@ absl::Status ForEachPiece(const ReshardInput& input, RecordRun run,
   return absl::OkStatus();
 }
 
-// ---- Bytes are copied.
+// ---- Copying bytes
 
-// Checks the frames of raw shards against the index as they pass.
+// Checks the frames of raw shards against the index while they are copied.
 class FrameCheck {
  public:
   FrameCheck(const ReshardInput& input, IndexBuilder& index, RecordsDigest& digest,
@@ -146,7 +147,8 @@ class FrameCheck {
     record_ = piece.begin;
     of_piece_ = RecordsDigest();
   }
-  // The header and the footer of the next record, whose frame has `frame` bytes by the index.
+  // Checks the header and the footer of the next record, whose frame has `frame` bytes according to
+  // the index.
   absl::Status Add(const char* header, const char* footer, uint64_t frame) {
     uint64_t length;
     if (!ReadHeader(header, &length) || length + kFrameBytes != frame) {
@@ -170,20 +172,20 @@ class FrameCheck {
   RecordsDigest of_piece_;
 };
 
-// Small frames: what is written was read, so their ends are at hand.
+// Copies small frames by reading and writing them, so that their ends are available.
 absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const File& in,
                          OutputFile& out, FrameCheck& check, std::stop_token stop) {
   const ShardIndex& index = input.index(piece.shard);
   const auto buffer = std::make_unique<char[]>(kCopyBytes);
   for (uint64_t record = piece.begin; record < piece.end;) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
-    // As many whole frames as fit.
+    // Take as many whole frames as fit into the buffer.
     const uint64_t begin = index.Offset(record);
     uint64_t after = piece.end;
     if (index.Offset(piece.end) - begin > kCopyBytes) {
       after = std::min(piece.end, index.RecordAt(begin + kCopyBytes));
     }
-    if (after == record) {  // one that is larger
+    if (after == record) {  // A single frame is larger than the buffer.
       const uint64_t end = index.Offset(record + 1);
       char header[kHeaderBytes];
       char footer[kFooterBytes];
@@ -210,10 +212,10 @@ absl::Status CopyThrough(const ReshardInput& input, const Piece& piece, const Fi
   return absl::OkStatus();
 }
 
-// Large frames: the kernel copies them, and only their ends are read.
+// Lets the kernel copy large frames, and reads only their ends.
 absl::Status CopyByKernel(const ReshardInput& input, const Piece& piece, const File& in,
                           OutputFile& out, FrameCheck& check, std::stop_token stop) {
-  constexpr uint64_t kStep = 64 << 20;  // between two looks at `stop`
+  constexpr uint64_t kStep = 64 << 20;  // Number of bytes copied between two checks of `stop`.
   const ShardIndex& index = input.index(piece.shard);
   const uint64_t end = index.Offset(piece.end);
   for (uint64_t at = index.Offset(piece.begin); at < end;) {
@@ -222,7 +224,7 @@ absl::Status CopyByKernel(const ReshardInput& input, const Piece& piece, const F
     if (absl::Status status = out.AppendFrom(in, at, size); !status.ok()) return status;
     at += size;
   }
-  // A footer and the next header are neighbours: one read for both.
+  // Read a footer and the adjacent next header together.
   char ends[kFooterBytes + kHeaderBytes];
   char header[kHeaderBytes];
   uint64_t begin = index.Offset(piece.begin);
@@ -281,7 +283,8 @@ absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector
   return copied;
 }
 
-// A whole compressed shard with its index, which need not be beside it and was compared with it.
+// Copies a whole compressed shard. Its index has been compared with it, and may have been built in
+// memory.
 absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
                                       const std::string& base, const ReshardOptions& options) {
   const ShardIndex& index = input.index(shard);
@@ -303,7 +306,7 @@ absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
   return CopiedShard{(*in)->size(), index.records(), index.summary().records_digest};
 }
 
-// How a shard of the output can be had by copying.
+// How a shard of the output can be made by copying.
 enum class CopyWay { kNone, kRaw, kWhole };
 
 CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
@@ -324,8 +327,9 @@ CopyWay WayOf(const ReshardInput& input, const std::vector<Piece>& pieces,
              : CopyWay::kNone;
 }
 
-// Compares the indexes with their shards where reading the records would not tell. `taken`: how
-// many records of each shard are taken, each once; none where that is not so.
+// Compares indexes with their shards if reading the records would not reveal errors. Sets `taken`
+// to the number of records of each shard if all of them are taken once and in order, otherwise to
+// 0.
 absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& selection,
                           const ReshardOptions& options, std::vector<uint64_t>* taken) {
   std::vector<uint64_t> next(input.num_shards());
@@ -334,7 +338,8 @@ absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& sele
   absl::Status status = selection.ForEachRun(0, selection.count(), [&](RecordRun run) {
     return ForEachPiece(input, run, [&](Piece piece) {
       used[piece.shard] = true;
-      // From the first record on without a gap; whatever else makes it taken in parts.
+      // Records must be taken from the first one on without a gap; otherwise the shard counts as
+      // taken in parts.
       if (piece.begin == next[piece.shard]) {
         next[piece.shard] = piece.end;
       } else {
@@ -354,13 +359,13 @@ absl::Status CheckIndexes(const ReshardInput& input, const RecordSelection& sele
   });
 }
 
-// ---- Records are read and encoded anew.
+// ---- Reading and encoding records
 
-// Runs of one shard of the input that a thread reads together, in rising order.
+// Runs of one shard of the input that a thread reads together, in ascending order.
 struct Unit {
   size_t shard = 0;
   uint64_t bytes = 0;
-  std::vector<RecordRun> runs;  // numbers in the shard
+  std::vector<RecordRun> runs;  // Record numbers within the shard.
 };
 
 absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDigests& digests,
@@ -394,7 +399,7 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
     digests.Add({unit.shard, run.begin, run.end}, digest.value());
     for (const Record& record : records) out.Add(record.payload);
   }
-  // A rare huge record does not hold its memory for ever.
+  // Release the memory of a rare huge record.
   if (buffer.size() > 4 * kUnitBytes) buffer = std::string();
   return absl::OkStatus();
 }
@@ -407,10 +412,10 @@ absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, Rec
   std::unique_ptr<ShardReader> reader;
   RecordBlock block;
   size_t in_block = 0;
-  uint64_t next = 0;  // the record that the reader delivers next
+  uint64_t next = 0;  // The record that the reader delivers next.
   for (const RecordRun& run : unit.runs) {
     const uint64_t offset = index.Offset(run.begin);
-    // A gap is read over, unless there is a point behind it to start from.
+    // Read through a gap, unless there is a restart point in it.
     const RestartPoint restart = index.RestartBefore(offset);
     if (reader == nullptr || restart.stream_offset > index.Offset(next)) {
       absl::StatusOr<std::unique_ptr<ShardReader>> opened =
@@ -447,7 +452,7 @@ class Encoder {
   absl::Status Add(size_t shard, Piece piece) {
     const ShardIndex& index = input_.index(piece.shard);
     while (piece.begin < piece.end) {
-      // A unit's runs are of one shard, and rise.
+      // The runs of a unit belong to one shard and ascend.
       if (unit_ != nullptr &&
           (unit_->shard != piece.shard || unit_->runs.back().end > piece.begin)) {
         if (absl::Status status = Flush(shard); !status.ok()) return status;
@@ -520,7 +525,8 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
   Manifest manifest;
   manifest.made_by = options.made_by;
 
-  // All records once, in order, so that what the manifests say of them holds still.
+  // Bytes can be copied only if all records are taken once and in order, so that the schemas of the
+  // manifests still apply.
   uint64_t next = 0;
   absl::Status status = selection.ForEachRun(0, selection.count(), [&next](RecordRun run) {
     if (run.begin != next) return absl::OutOfRangeError("not the next");

@@ -1,4 +1,4 @@
-// Records of datasets into other shards, without looking into them.
+// Distributes the records of datasets to other shards, without parsing them.
 
 #ifndef SHARDFEED_SHARD_RESHARD_H_
 #define SHARDFEED_SHARD_RESHARD_H_
@@ -26,30 +26,33 @@ struct ReshardOptions {
   bool overwrite = false;
   bool sync = true;
   std::stop_token stop;
-  std::map<std::string, std::string> made_by;        // for the manifest
-  std::atomic<uint64_t>* records_written = nullptr;  // counts up, for progress
+  // Stored in the manifest.
+  std::map<std::string, std::string> made_by;
+  // If set, incremented as records are written, for progress.
+  std::atomic<uint64_t>* records_written = nullptr;
 };
 
-// Writes the selected records of `input`. `ends` are the places in the selection where the shards
-// of `output` end; the last one is its count, and their number `output.count`.
+// Writes the selected records of `input`. `ends` are the positions in the selection at which the
+// shards of `output` end; there are `output.count` of them, and the last one is the selection's
+// count.
 //
-// Where all records are kept, in raw shards or in whole ones of the compression asked for, and the
-// input's manifests tell what they hold, bytes are copied. Otherwise records are read, both CRCs
-// checked, and encoded anew. A record's bytes stay the same either way. The files depend on input,
-// selection and options alone, not on `threads`.
+// Bytes are copied if all records are kept in order, either from raw shards to raw ones or as whole
+// shards of the requested compression, and the input's manifests describe them. Otherwise records
+// are read, both CRCs are checked, and the records are encoded again. The content of a record never
+// changes. The files depend only on input, selection and options, not on `threads`.
 //
-// No index is believed. Of a raw shard that is taken whole, every frame is found where the index
-// says that it starts and ends, from byte 0 to the last, and the digest of all is compared. Of
-// which only parts are taken, and of compressed shards, the index is compared with the shard first,
-// unless it was built from it.
+// No index is trusted. If a raw shard is used completely, the start and end of every frame are
+// checked against the index, and the digest of all records is compared. If only parts of a shard
+// are used, or if it is compressed, its index is compared with the shard first, unless it was built
+// from it.
 //
-// Errors: those of DatasetWriter. DataLoss: damage, or an index that does not fit its shard, with
-// file, record and byte. Nothing that looks like a dataset is left after one.
+// Errors: those of DatasetWriter. DataLoss: damage, or an index that does not match its shard; the
+// message names file, record and byte. After an error, no incomplete dataset remains.
 absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelection& selection,
                                  const std::vector<uint64_t>& ends, const OutputSpec& output,
                                  const ReshardOptions& options);
 
-// Ends of `shards` shards of equal size (one record more or less) for `count` records.
+// Returns the ends of `shards` shards for `count` records, whose sizes differ by at most one.
 std::vector<uint64_t> EvenEnds(uint64_t count, uint64_t shards);
 
 }  // namespace shardfeed

@@ -17,7 +17,7 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
                                                 std::atomic<uint64_t>* bytes_passed) {
   ReshardInput input;
   input.schema_ = Schema();
-  // What manifests say of shards, by the shards' numbers.
+  // The manifests' entries for shards, by the shards' numbers.
   struct Expected {
     ManifestShard shard;
     std::string manifest;
@@ -42,7 +42,8 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
     }
     if (input.schema_) input.schema_->Merge(manifest->schema);
   }
-  if (input.paths_.empty()) return absl::InvalidArgumentError("no dataset is named");
+  if (input.paths_.empty())
+    return absl::InvalidArgumentError("expected the name of at least one dataset");
   input.indexes_.resize(input.paths_.size());
   input.built_.resize(input.paths_.size());
   absl::Status status =
@@ -72,14 +73,14 @@ absl::StatusOr<ReshardInput> ReshardInput::Open(const std::vector<ShardSet>& set
       continue;
     }
     return absl::DataLossError(fmt::format(
-        "{}: by its index it has {} bytes and {} records (digest {:08x}), and by the manifest {} "
+        "{}: its index lists {} bytes and {} records (digest {:08x}), but the manifest {} lists "
         "{} bytes and {} records (digest {:08x}): the shard was replaced or changed; "
-        "find out what with 'shardfeed verify', save what is sound with 'shardfeed repair', "
+        "find the difference with 'shardfeed verify', save intact records with 'shardfeed repair', "
         "or remove the manifest if the shards are right",
         input.paths_[i], found.shard_bytes, found.records, found.records_digest, of.manifest,
         of.shard.bytes, of.shard.records, of.shard.records_digest));
   }
-  // A manifest that counts otherwise is about other records.
+  // Manifests with another number of records describe other records.
   if (input.schema_ && input.schema_->records() != input.num_records()) input.schema_.reset();
   return input;
 }

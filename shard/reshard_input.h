@@ -1,4 +1,4 @@
-// Datasets whose records are to go into other shards.
+// The input of resharding: datasets whose records are distributed to other shards.
 
 #ifndef SHARDFEED_SHARD_RESHARD_INPUT_H_
 #define SHARDFEED_SHARD_RESHARD_INPUT_H_
@@ -21,12 +21,12 @@
 
 namespace shardfeed {
 
-// The records of one dataset, or of several one after another, numbered through all of their
-// shards. Immutable, thread safe.
+// The records of one dataset, or of several consecutive ones, numbered across all of their shards.
+// Immutable and thread-safe.
 class ReshardInput {
  public:
-  // Opens the index of each shard on `threads` threads (0: one per processor), and builds those
-  // that are missing in memory. `bytes_passed` counts up the shards' bytes.
+  // Opens the index of each shard on `threads` threads (0: one per processor), and builds missing
+  // ones in memory. Adds the sizes of completed shards to `bytes_passed`, for progress.
   //
   // Errors: those of OpenOrBuildIndex; DataLoss: a manifest that cannot be read.
   static absl::StatusOr<ReshardInput> Open(const std::vector<ShardSet>& sets, int threads,
@@ -35,18 +35,18 @@ class ReshardInput {
 
   uint64_t num_records() const { return starts_.back(); }
   size_t num_shards() const { return paths_.size(); }
-  // Where shard `i` starts; `i` <= num_shards().
+  // Returns the number of the first record of shard `i`; `i` must not exceed num_shards().
   uint64_t StartOf(size_t i) const { return starts_[i]; }
   const std::string& path(size_t i) const { return paths_[i]; }
   const ShardIndex& index(size_t i) const { return *indexes_[i]; }
   // Compares the index of shard `i` with the shard (CompareIndexWithShard in index_check.h), unless
   // it was built from it.
   absl::Status CheckIndex(size_t i, std::stop_token stop) const;
-  // Of all shards; nothing if they differ.
+  // The compression of all shards; nullopt if they differ.
   std::optional<Compression> compression() const;
-  // What all records together hold; nothing unless each dataset has a manifest.
+  // The schema of all records; nullopt unless each dataset has a matching manifest.
   const std::optional<Schema>& schema() const { return schema_; }
-  // Aborted: one of the datasets was replaced since.
+  // Aborted: one of the datasets has been replaced since Open.
   absl::Status CheckUnchanged() const;
 
  private:
@@ -54,7 +54,8 @@ class ReshardInput {
 
   std::vector<std::string> paths_;
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;
-  std::vector<char> built_;  // whether an index was built, by several threads
+  // Whether each index was built. Not vector<bool>, because several threads write to it.
+  std::vector<char> built_;
   std::vector<uint64_t> starts_ = {0};
   std::optional<Schema> schema_;
   std::vector<DatasetVersion> versions_;

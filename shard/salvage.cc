@@ -16,13 +16,14 @@ namespace {
 
 constexpr int kIndexSamples = 64;
 
-// Whether there is no index, by the error of reading it: it is missing, damaged, or no file.
+// Returns whether the error of reading an index means that there is none: it is missing, damaged or
+// not a file.
 bool CountsAsNone(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsFailedPrecondition(status);
 }
 
-// The index where there is one, and null otherwise. A failing read is no reason to save less than
-// it knows of.
+// Returns the index, or null if there is none. A failed read is reported, because without the index
+// fewer records might be saved.
 absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenIndex(const File& file) {
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
       ShardIndex::Open(IndexPath(file.path()));
@@ -30,9 +31,10 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenIndex(const File& file) {
   return index;
 }
 
-// Whether the index is that of this shard, damage apart, and knows what comes. `record` records
-// were read, up to `offset`. One that agrees with them, but is of another size, may still be that
-// of another shard which begins alike: of what it says of the rest, a quarter must be there.
+// Returns whether the index belongs to this shard, apart from the damage, and covers the rest of
+// it. `record` records have been read, up to `offset`. An index that agrees with them but has
+// another size may still belong to another shard with the same beginning, so a quarter of its
+// remaining entries must match.
 absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compression compression,
                                uint64_t record, uint64_t offset) {
   if (index.summary().compression != compression || record >= index.records() ||
@@ -40,12 +42,12 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
     return false;
   }
   if (record > 0 && file.size() == index.summary().shard_bytes) return true;
-  // One of a much smaller shard is another's.
+  // The index of a much smaller shard belongs to another shard.
   if (file.size() / 5 * 4 > index.summary().shard_bytes) return false;
   const int64_t shift = ShiftOf(file, index);
   uint64_t looked = 0;
   uint64_t found = 0;
-  // Some of the places of numbers [first, end); each also where the file's growth has moved it.
+  // Samples the entries [first, end), each also at the offset shifted by the file's growth.
   const auto look = [&](uint64_t first, uint64_t end, size_t size, const auto& place_of,
                         const auto& sound, const auto& must_be) -> absl::Status {
     std::string bytes(size, '\0');
@@ -53,7 +55,7 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
     for (uint64_t i = first; i < end; i += step) {
       const std::optional<uint64_t> at = place_of(i);
       if (!at) continue;
-      if (*at + size > file.size()) break;  // the file was cut
+      if (*at + size > file.size()) break;  // The file was truncated.
       bool there = false;
       for (const int64_t moved : {int64_t{0}, shift}) {
         const uint64_t place = *at + static_cast<uint64_t>(moved);
@@ -80,8 +82,8 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
         },
         [](uint64_t) { return true; });
   } else {
-    // A GZIP member's magic; the empty block of a full flush in front of a segment of ZLIB. Other
-    // restart points cannot be told by a look.
+    // Look for the magic bytes of a GZIP member, or for the empty block of a full flush before a
+    // ZLIB segment. Other restart points cannot be recognised by their bytes.
     const bool gzip = compression == Compression::kGzip;
     const std::string_view mark =
         gzip ? std::string_view("\x1f\x8b\x08", 3) : std::string_view("\x00\x00\xff\xff", 4);
@@ -94,16 +96,16 @@ absl::StatusOr<bool> IndexFits(const File& file, const ShardIndex& index, Compre
           return point.file_offset - std::min<uint64_t>(mark.size(), point.file_offset);
         },
         [&](uint64_t, const std::string& bytes) { return bytes == mark; },
-        // What others wrote begins a block anywhere.
+        // In ZLIB data of other writers, blocks may begin anywhere.
         [&](uint64_t i) { return gzip || index.DictionaryAt(i).empty(); });
   }
   if (!status.ok()) return status;
-  return 4 * found >= looked;  // also where nothing can be told by a look
+  return 4 * found >= looked;  // Also true if no entry could be checked.
 }
 
 }  // namespace
 
-// Keeps the index in `first` if it fits what that says.
+// Stores the index in `first` if it matches the shard and the damage.
 absl::Status ShardSalvager::AdoptIndex(FirstDamage* first) const {
   if (!options_.use_index) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = OpenIndex(*file_);
@@ -128,7 +130,7 @@ absl::StatusOr<Compression> ShardSalvager::GuessCompression(std::shared_ptr<cons
   absl::StatusOr<std::optional<Compression>> guess = ContentStretches::Guess(file, false);
   if (!guess.ok()) return guess.status();
   if (*guess) return **guess;
-  // Does it hold a record as it is?
+  // Check whether the file has records when read as a raw shard.
   SalvageOptions raw = options;
   raw.use_index = false;
   raw.compression = Compression::kNone;
@@ -157,7 +159,7 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     (*file)->Advise(File::Access::kSequential);
     ShardReaderOptions reading;
     reading.check = known.check;
-    reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
+    reading.block_bytes = 512 << 10;  // Stays in the second-level cache between read and CRC.
     reading.decompress = known.decompress;
     absl::StatusOr<std::unique_ptr<ShardReader>> reader =
         ShardReader::OpenAt(*file, *compression, RestartPoint(), 0, 0, std::move(reading));
@@ -165,7 +167,8 @@ absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::st
     salvager->reader_ = *std::move(reader);
     return salvager;
   }
-  // The first bytes are damaged: the index knows, or the caller, or what is left.
+  // The first bytes are damaged: take the compression from the index or the caller, or guess it
+  // from the rest.
   FirstDamage first = salvager->DamageHere(compression.status());
   if (absl::Status status = salvager->AdoptIndex(&first); !status.ok()) return status;
   if (first.index == nullptr && known.compression) {
@@ -219,7 +222,7 @@ absl::Status ShardSalvager::Next(RecordBlock* block) {
   if (!absl::IsDataLoss(status)) return status;
   FirstDamage first = DamageHere(status);
   if (absl::Status adopted = AdoptIndex(&first); !adopted.ok()) return adopted;
-  reader_ = nullptr;  // with what it has of the damaged record
+  reader_ = nullptr;  // Drops the buffered part of the damaged record.
   past_damage_ = std::make_unique<PastDamage>(std::move(first));
   return past_damage_->Next(block);
 }
@@ -237,7 +240,7 @@ FirstDamage ShardSalvager::DamageHere(const absl::Status& error) const {
   return first;
 }
 
-// It is sound as far as it goes; is something missing at the end?
+// Called at the end of an undamaged shard: checks whether records are missing there.
 absl::Status ShardSalvager::Finish() {
   ended_ = true;
   if (!options_.use_index) return absl::OkStatus();
@@ -261,8 +264,8 @@ absl::Status ShardSalvager::Finish() {
   place.offset = reader_->stream().offset();
   place.file_begin = place.file_end = file_->size();
   place.detail = fmt::format(
-      "{}: ends in front of record {} at byte {}; its index knows {} records in {} bytes",
-      file_->path(), records_, place.offset, index->records(), index->summary().shard_bytes);
+      "{}: ends before record {} at byte {}; its index lists {} records in {} bytes", file_->path(),
+      records_, place.offset, index->records(), index->summary().shard_bytes);
   cut_.push_back(std::move(place));
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Reads one shard past damage. The one way that verify, repair, convert and whoever skips damage
-// have of doing that, so that they all count the same. The rules: docs/repair.md.
+// Reads one shard past damage. Verifying, repairing, converting and everything else that skips
+// damage use this class, so that all of them count alike. The rules: docs/repair.md.
 
 #ifndef SHARDFEED_SHARD_SALVAGE_H_
 #define SHARDFEED_SHARD_SALVAGE_H_
@@ -23,41 +23,41 @@ namespace shardfeed {
 
 struct SalvageOptions {
   CrcCheck check = CrcCheck::kAll;
-  // Whether the index beside the shard helps where there is damage. It is compared with the shard
-  // before it is used; one that is damaged counts as none.
+  // Whether to use the index beside the shard after damage. It is compared with the shard first; a
+  // damaged index is ignored.
   bool use_index = true;
-  // Used where the first bytes of the file do not tell.
+  // Used if the first bytes of the file do not reveal the compression.
   std::optional<Compression> compression;
-  // How many records the shard had, if that is known otherwise than by the index.
+  // The number of records that the shard had, if known from elsewhere than the index.
   std::optional<uint64_t> records;
-  // For compressed shards: restart points as they are passed, up to the first damage.
+  // For compressed shards: reports restart points as they are passed, up to the first damage.
   DecompressOptions decompress;
 };
 
-// The sound records of one shard, in order. Not thread safe.
+// Delivers the intact records of one shard, in order. Not thread-safe.
 class ShardSalvager {
  public:
-  // Errors are those of File::Open and of reading the file and its index: damage never is one.
+  // Errors are those of File::Open and of reading the file and its index; damage is not an error.
   static absl::StatusOr<std::unique_ptr<ShardSalvager>> Open(const std::string& path,
                                                              SalvageOptions options = {});
 
-  // The next sound records, with consecutive numbers; without records at the end of the shard.
-  // Numbers are those of the undamaged shard as far as numbers_exact() says so.
+  // Delivers the next intact records, with consecutive numbers; a block without records is the end
+  // of the shard. The numbers are those of the undamaged shard while numbers_exact() is true.
   absl::Status Next(RecordBlock* block);
 
-  // All damage met so far; complete once Next came to the end.
+  // All damage found so far; complete once Next has reached the end.
   const std::vector<DamagedPlace>& damage() const {
     return past_damage_ != nullptr ? past_damage_->damage() : cut_;
   }
-  // Whether the numbers of the records delivered so far are certain.
+  // True if the numbers of the records delivered so far are certain.
   bool numbers_exact() const { return past_damage_ == nullptr || past_damage_->numbers_exact(); }
-  // How many records are lost; nullopt where that is not known.
+  // Number of records lost; nullopt if unknown.
   std::optional<uint64_t> records_lost() const;
   uint64_t bytes_skipped() const;
 
   Compression compression() const { return compression_; }
   const File& file() const { return *file_; }
-  // How many were delivered.
+  // Number of records delivered.
   uint64_t records() const { return past_damage_ != nullptr ? past_damage_->records() : records_; }
   uint64_t stream_bytes() const;
   uint64_t file_position() const;
@@ -74,11 +74,16 @@ class ShardSalvager {
   SalvageOptions options_;
   std::shared_ptr<const File> file_;
   Compression compression_ = Compression::kNone;
-  std::unique_ptr<ShardReader> reader_;      // up to the first damage
-  std::unique_ptr<PastDamage> past_damage_;  // from there on
-  uint64_t records_ = 0;                     // delivered up to the first damage
-  std::vector<DamagedPlace> cut_;            // the end, if something is missing there
-  bool ended_ = false;                       // without damage before
+  // Reads up to the first damage.
+  std::unique_ptr<ShardReader> reader_;
+  // Reads from the first damage on; null before.
+  std::unique_ptr<PastDamage> past_damage_;
+  // Number of records delivered before the first damage.
+  uint64_t records_ = 0;
+  // The end of an otherwise undamaged shard, if records are missing there.
+  std::vector<DamagedPlace> cut_;
+  // True once the end has been reached without damage.
+  bool ended_ = false;
 };
 
 }  // namespace shardfeed

@@ -10,7 +10,8 @@
 namespace shardfeed {
 namespace {
 
-// Hardly ever true, and then checked in detail: most writers sort the names.
+// Returns whether a name appears twice. Most writers sort the names, so a quick check usually
+// suffices.
 bool HasEqualNames(const std::vector<FeatureSummary>& summaries) {
   const auto not_rising = [](const FeatureSummary& a, const FeatureSummary& b) {
     return a.name >= b.name;
@@ -57,8 +58,8 @@ FeatureSchema* Schema::Find(std::string_view name, size_t position) {
   if (position < order.size() && order[position].name == name) return order[position].schema;
   auto it = features_.find(name);
   if (it == features_.end()) it = features_.emplace(std::string(name), FeatureSchema()).first;
-  // Positions that were left out, of names that come again, get this one, too: whatever stands in
-  // the order is a feature under its own name.
+  // Fill skipped positions (of names that appear again) with this feature too, so that every entry
+  // is a valid feature under its own name.
   const Seen seen = {&it->second, it->first};
   order.resize(std::max(order.size(), position + 1), seen);
   order[position] = seen;
@@ -93,7 +94,7 @@ absl::Status Schema::AddRecord(std::string_view record) {
         std::any_of(summaries_.begin() + i + 1, summaries_.end(), [&](const FeatureSummary& later) {
           return later.name == summary.name && later.is_list == summary.is_list;
         })) {
-      continue;  // of equal names, the last counts
+      continue;  // The last of several features with the same name counts.
     }
     FeatureSchema& feature = *Find(summary.name, i);
     ++feature.records;
@@ -167,7 +168,8 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
   JsonMembers members;
   if (!json.is_object()) members.Fail("the features are not an object");
   if (not_examples > records) {
-    members.Fail(fmt::format("not_examples is {}, of {} records", not_examples, records));
+    members.Fail(
+        fmt::format("not_examples is {}, but there are only {} records", not_examples, records));
   }
   for (const auto& [name, entry] : json.items()) {
     if (!entry.is_object()) members.Fail("a feature is not an object");
@@ -181,8 +183,8 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
       feature.kind = k;
       known = true;
     }
-    if (!known) members.Fail(fmt::format("a feature is of the unknown kind '{}'", kind));
-    // A SequenceExample may have a name twice, as a feature of its own and as a list.
+    if (!known) members.Fail(fmt::format("unknown feature kind '{}'", kind));
+    // A name may appear twice in a SequenceExample, as a context feature and as a feature list.
     feature.records =
         members.Number(entry, "records", records > UINT64_MAX / 2 ? records : 2 * records);
     feature.min_values = members.Number(entry, "min_values");
@@ -194,9 +196,11 @@ absl::Status Schema::FromJson(const nlohmann::json& json, uint64_t records, uint
     if (entry.contains("min_bytes") || entry.contains("max_bytes")) {
       feature.min_bytes = members.Number(entry, "min_bytes");
       feature.max_bytes = members.Number(entry, "max_bytes");
-      if (feature.min_bytes > feature.max_bytes) members.Fail("min_bytes is above max_bytes");
+      if (feature.min_bytes > feature.max_bytes)
+        members.Fail("min_bytes is greater than max_bytes");
     }
-    if (feature.min_values > feature.max_values) members.Fail("min_values is above max_values");
+    if (feature.min_values > feature.max_values)
+      members.Fail("min_values is greater than max_values");
   }
   return members.status();
 }
@@ -214,8 +218,7 @@ std::string DifferenceOf(const Schema& stored, const Schema& found) {
   }
   for (const auto& [name, theirs] : stored.features()) {
     const auto it = found.features().find(name);
-    if (it == found.features().end())
-      return fmt::format("a feature '{}', which is not there", name);
+    if (it == found.features().end()) return fmt::format("feature '{}', which no record has", name);
     const FeatureSchema& ours = it->second;
     std::string wrong;
     const auto compare = [&](std::string_view what, auto in_stored, auto in_found) {
@@ -233,7 +236,7 @@ std::string DifferenceOf(const Schema& stored, const Schema& found) {
       compare("min_bytes", theirs.min_bytes, ours.min_bytes);
       compare("max_bytes", theirs.max_bytes, ours.max_bytes);
     }
-    if (!wrong.empty()) return fmt::format("of the feature '{}' {}", name, wrong);
+    if (!wrong.empty()) return fmt::format("feature '{}': {}", name, wrong);
   }
   return "";
 }

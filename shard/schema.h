@@ -1,4 +1,4 @@
-// What the records of a dataset hold: one line per feature, gathered over all records.
+// The schema of a dataset: a summary of each feature over all records.
 
 #ifndef SHARDFEED_SHARD_SCHEMA_H_
 #define SHARDFEED_SHARD_SCHEMA_H_
@@ -19,24 +19,28 @@ namespace shardfeed {
 
 // One feature over all records.
 struct FeatureSchema {
-  FeatureKind kind = FeatureKind::kNone;  // of the records that have a kind at all
-  bool is_list = false;                   // a feature list of SequenceExamples
-  uint64_t records = 0;                   // how many have it
-  uint64_t mixed_kinds = 0;               // how many have it with another kind than `kind`
-  // Values in a record that has the feature: fixed where both are equal.
+  // The kind of the first record in which the feature has a kind.
+  FeatureKind kind = FeatureKind::kNone;
+  // True for a feature list of SequenceExamples.
+  bool is_list = false;
+  // Number of records that have the feature.
+  uint64_t records = 0;
+  // Number of records in which the feature has another kind than `kind`.
+  uint64_t mixed_kinds = 0;
+  // Range of the number of values in a record that has the feature.
   uint64_t min_values = UINT64_MAX;
   uint64_t max_values = 0;
-  // Size of a value; bytes features only.
+  // Range of the size of a value; for bytes features only.
   uint64_t min_bytes = UINT64_MAX;
   uint64_t max_bytes = 0;
 
   friend bool operator==(const FeatureSchema&, const FeatureSchema&) = default;
 };
 
-// Not thread safe: gather one per thread and Merge them; the order does not matter.
+// Not thread-safe: collect one schema per thread and merge them.
 class Schema {
  public:
-  // DataLoss, and nothing is counted but the record itself, when it is not an Example.
+  // Adds a record. DataLoss: it is not an Example; only the record itself is counted.
   absl::Status AddRecord(std::string_view record);
   void Merge(const Schema& other);
 
@@ -44,32 +48,34 @@ class Schema {
   uint64_t not_examples() const { return not_examples_; }
   const std::map<std::string, FeatureSchema, std::less<>>& features() const { return features_; }
 
-  // {"NAME": {"kind": "bytes", "records": 10, "min_values": 1, ...}}; the keys are explained in
-  // docs/manifest.md.
+  // Returns {"NAME": {"kind": "bytes", "records": 10, "min_values": 1, ...}}; docs/manifest.md
+  // explains the keys.
   nlohmann::json ToJson() const;
-  // DataLoss when `json` is not what ToJson can write of `records` records.
+  // DataLoss: ToJson cannot have written `json` for a schema of `records` records.
   absl::Status FromJson(const nlohmann::json& json, uint64_t records, uint64_t not_examples = 0);
 
  private:
-  // How a record of some size is laid out: all of its bytes but the values.
+  // The layout of a record of some size: all of its bytes except the values.
   struct Layout {
     size_t record_bytes = 0;
-    std::string structure;          // empty: one record of this size was seen, none remembered
-    std::vector<ValueSpan> values;  // what stands between
+    // The bytes outside the values; empty if a record of this size was seen but not stored.
+    std::string structure;
+    std::vector<ValueSpan> values;
     std::vector<FeatureSchema*> features;
 
     bool Fits(std::string_view record) const;
   };
   struct Seen {
     FeatureSchema* schema;
-    std::string_view name;  // the map's key
+    std::string_view name;  // The key in features_.
   };
-  // Records mostly repeat the features of the one before in its order, and many their whole layout:
-  // then counting them is all there is to do. A copy of a schema starts without memories, which
-  // point into the original.
+  // Records mostly repeat the features of the previous one in the same order, and many repeat its
+  // whole layout; such records only need to be counted. A copy of a schema starts with empty
+  // memories, because they point into the original.
   struct Memories {
     std::vector<Seen> last_order;
-    std::array<Layout, 8> layouts;  // by the size of the record
+    // Indexed by the size of the record modulo 8.
+    std::array<Layout, 8> layouts;
 
     Memories() = default;
     Memories(const Memories&) {}
@@ -87,9 +93,9 @@ class Schema {
   std::vector<FeatureSummary> summaries_;
 };
 
-// What `stored` says that `found`, gathered from the records, does not, in words that follow
-// "says"; empty if nothing. Where the kinds of a feature are mixed, which of them counts depends on
-// the order in which schemas were merged, and is not compared.
+// Describes the first difference of `stored` from `found`, which was collected from the records;
+// empty if there is none. If a feature has mixed kinds, its kind is not compared, because it
+// depends on the order in which schemas were merged.
 std::string DifferenceOf(const Schema& stored, const Schema& found);
 
 }  // namespace shardfeed

@@ -12,7 +12,7 @@ namespace {
 absl::Status WithPath(const absl::Status& status, const std::string& path) {
   if (status.ok()) return status;
   const std::string message(status.message());
-  // Errors of reading the file name it already.
+  // Errors of reading the file already name it.
   if (message.starts_with(path)) return status;
   return WithMessage(status, fmt::format("{}: {}", path, message));
 }
@@ -20,7 +20,7 @@ absl::Status WithPath(const absl::Status& status, const std::string& path) {
 }  // namespace
 
 absl::StatusOr<Compression> DetectShardCompression(const File& file) {
-  // A raw shard, by far the most common, shows itself in its first twelve bytes.
+  // The first twelve bytes identify a raw shard, which is by far the most common.
   std::string first(kHeaderBytes, '\0');
   absl::StatusOr<size_t> n = file.ReadAt(0, absl::MakeSpan(first));
   if (!n.ok()) return n.status();
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::OpenAt(
   reader->decompressor_ =
       MakeDecompressor(compression, reader->source_.get(), restart, std::move(options.decompress));
   stream.max_record_bytes = MaxRecordBytes();
-  // Content between the point and the record.
+  // Skip the content between the restart point and the record.
   uint64_t skip = stream_offset - restart.stream_offset;
   std::string scratch(std::min<uint64_t>(skip, 64 << 10), '\0');
   while (skip > 0) {

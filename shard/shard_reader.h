@@ -1,4 +1,4 @@
-// One shard, front to back.
+// Reads one shard sequentially.
 
 #ifndef SHARDFEED_SHARD_SHARD_READER_H_
 #define SHARDFEED_SHARD_SHARD_READER_H_
@@ -15,30 +15,30 @@
 
 namespace shardfeed {
 
-// Tells the compression of a shard by its first bytes: see DetectCompression. Messages name the
+// Detects the compression of a shard from its first bytes: see DetectCompression. Messages name the
 // file.
 absl::StatusOr<Compression> DetectShardCompression(const File& file);
 
 struct ShardReaderOptions {
   CrcCheck check = CrcCheck::kAll;
   size_t block_bytes = 1 << 20;
-  // For compressed shards: restart points as they are passed.
+  // For compressed shards: reports restart points as they are passed.
   DecompressOptions decompress;
 };
 
-// Reads the blocks of one shard, raw or compressed. Not thread safe.
+// Reads the blocks of one shard, raw or compressed. Not thread-safe.
 class ShardReader {
  public:
-  // Errors of File::Open and of DetectShardCompression.
+  // Errors: those of File::Open and of DetectShardCompression.
   static absl::StatusOr<std::unique_ptr<ShardReader>> Open(const std::string& path,
                                                            ShardReaderOptions options = {});
-  // From record number `first_record`, whose frame starts at `stream_offset`. For a compressed
-  // shard, `restart` is a point at or before it.
+  // Opens a shard to read from record `first_record` on, whose frame starts at `stream_offset`. For
+  // a compressed shard, `restart` must be a restart point at or before it.
   static absl::StatusOr<std::unique_ptr<ShardReader>> OpenAt(
       std::shared_ptr<const File> file, Compression compression, const RestartPoint& restart,
       uint64_t stream_offset, uint64_t first_record, ShardReaderOptions options = {});
 
-  // As RecordStream::Next; messages begin with the path.
+  // See RecordStream::Next; messages begin with the path.
   absl::Status Next(RecordBlock* block);
 
   RecordStream& stream() { return *stream_; }
@@ -46,7 +46,7 @@ class ShardReader {
   Decompressor* decompressor() { return decompressor_.get(); }
   const File& file() const { return *file_; }
   Compression compression() const { return compression_; }
-  // Bytes of the file that were used up so far: for progress.
+  // Number of bytes of the file consumed so far, for progress.
   uint64_t file_position() const;
 
  private:

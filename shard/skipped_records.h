@@ -1,4 +1,4 @@
-// Raw records that were broken, and left out on request.
+// Broken records of raw data that were left out on request.
 
 #ifndef SHARDFEED_SHARD_SKIPPED_RECORDS_H_
 #define SHARDFEED_SHARD_SKIPPED_RECORDS_H_
@@ -20,7 +20,7 @@
 namespace shardfeed {
 
 struct SkippedRecords {
-  // What is wrong with those after the first so many is not kept.
+  // Maximum number of stored descriptions.
   static constexpr size_t kMaxFirst = 100;
 
   uint64_t count = 0;
@@ -40,7 +40,7 @@ struct SkippedRecords {
   friend bool operator==(const SkippedRecords&, const SkippedRecords&) = default;
 };
 
-// "100" or "5%". nullopt: neither.
+// Parses "100" or "5%". Nullopt: neither of these forms.
 inline std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
   const bool is_share = text.ends_with('%');
   if (is_share) text.remove_suffix(1);
@@ -57,7 +57,7 @@ inline std::optional<SkipCeiling> ParseSkipCeiling(std::string_view text) {
   return is_valid ? std::optional(ceiling) : std::nullopt;
 }
 
-// DataLoss: `skipped` of them are broken, which is more than may be.
+// Returns the error for more than `ceiling` broken records.
 inline absl::Status TooManySkipped(uint64_t skipped, uint64_t ceiling, std::string_view first) {
   return absl::DataLossError(
       fmt::format("at least {} records are broken, and no more than {} may be left out "

@@ -7,7 +7,7 @@
 namespace shardfeed {
 namespace {
 
-// Digits of the number of a part.
+// Minimum number of digits in the number of a part.
 constexpr size_t kMinPartDigits = 5;
 
 bool IsUuid(std::string_view text) {
@@ -38,7 +38,7 @@ std::optional<SparkName> ParseSparkName(std::string_view name) {
     result.job = rest.substr(1, 36);
     rest.remove_prefix(37);
   }
-  // A number after `mark`, up to a character that ends it.
+  // Parses a number after `mark` that is followed by the end, a dot or a dash.
   const auto number = [&rest](std::string_view mark, uint64_t& value) {
     if (!rest.starts_with(mark)) return;
     const std::string_view after = rest.substr(mark.size());

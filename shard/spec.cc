@@ -27,8 +27,8 @@ constexpr char kNulError[] = "the name of a dataset has a NUL character in it";
 
 bool HasWildcard(std::string_view text) { return text.find_first_of("*?[") != text.npos; }
 
-// Whether `directory` belongs to the kernel, so that what is written there is not kept. /dev/shm is
-// a folder like others, in memory.
+// Returns whether `directory` belongs to the kernel, so that files cannot be kept there. /dev/shm
+// is an ordinary folder in memory.
 bool IsSystemFolder(std::string_view directory) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -41,8 +41,8 @@ bool IsSystemFolder(std::string_view directory) {
 
 // ---- Globs
 
-// The listing of a folder that a wildcard led to: empty where there is no such folder, for then the
-// name just does not match. A folder that the user wrote out must be there.
+// Lists a folder. If its path was found through a wildcard and the folder does not exist, the
+// listing is empty, since the pattern just does not match. A folder that the user named must exist.
 absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard, Versions* seen) {
   absl::StatusOr<Folder> folder = ListCommitted(path, seen);
   const bool absent =
@@ -51,7 +51,7 @@ absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard, 
   return folder;
 }
 
-// The folders that a pattern names; behind a wildcard, not all of them need to exist.
+// Returns the folders that match a pattern. After a wildcard, not all of them need to exist.
 absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern, Versions* seen) {
   std::vector<std::string> found = {pattern.starts_with('/') ? "/" : ""};
   bool behind_wildcard = false;
@@ -80,10 +80,10 @@ absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern,
 }
 
 absl::StatusOr<ShardSet> ResolveGlob(const std::string& spec, Versions* seen) {
-  // fnmatch would take it for '*', and what lies deeper would be left out without a word.
+  // fnmatch would treat '**' like '*', and deeper files would silently be left out.
   if (fmt::format("/{}/", spec).find("/**/") != std::string::npos) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: '**' is not known; write one * for each level of folders", spec));
+        fmt::format("{}: '**' is not supported; write one * for each level of folders", spec));
   }
   const PathParts parts = SplitPath(spec);
   absl::StatusOr<std::vector<std::string>> directories = ExpandFolders(parts.directory, seen);
@@ -149,8 +149,8 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
   if (!names.spark.empty() && names.sets.empty()) {
     if (!folder->HasFile("_SUCCESS")) {
       return absl::FailedPreconditionError(fmt::format(
-          "{}: the Spark job that wrote it did not finish: there is no _SUCCESS; to read what is "
-          "there all the same, name the files by a glob: {}",
+          "{}: the Spark job that wrote it did not finish: there is no _SUCCESS; to read the "
+          "existing files anyway, name them by a glob: {}",
           spec, JoinPath(spec, "part-*")));
     }
     names.plain.clear();
@@ -182,10 +182,11 @@ absl::StatusOr<ShardSet> ResolveFolder(const std::string& spec, Versions* seen) 
 
 // ---- Lists of files
 
-// One file under two spellings of its folder counts as twice.
+// Checks that no file appears twice, even under different spellings of its folder.
 absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
   std::unordered_map<std::string_view, std::string> real_folders;
-  std::vector<std::pair<std::string, std::string_view>> files;  // the real path, and as written
+  // The real path of each file, and the path as written.
+  std::vector<std::pair<std::string, std::string_view>> files;
   files.reserve(paths.size());
   for (const std::string& path : paths) {
     const PathParts parts = SplitPath(path);
@@ -202,7 +203,7 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
   for (size_t i = 1; i < files.size(); ++i) {
     if (files[i - 1].first != files[i].first) continue;
     const bool same = files[i - 1].second == files[i].second;
-    return absl::InvalidArgumentError(fmt::format("{}: named twice{}{}", files[i - 1].second,
+    return absl::InvalidArgumentError(fmt::format("{}: appears twice{}{}", files[i - 1].second,
                                                   same ? "" : ", also as ",
                                                   same ? "" : files[i].second));
   }
@@ -213,24 +214,24 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 constexpr int kMaxListings = 20;
 
-// ResolveSpec, while nobody replaces the dataset.
+// Implements ResolveSpec, but does not notice if the dataset is replaced in the meantime.
 absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
-  if (spec.empty()) return absl::InvalidArgumentError("an empty name names no dataset");
+  if (spec.empty()) return absl::InvalidArgumentError("the name of the dataset is empty");
   if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
   std::string path = spec;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
   struct stat info;
   const bool exists = ::stat(path.c_str(), &info) == 0;
-  // A glob may be longer than a name can be.
+  // A glob may be longer than a file name can be.
   if (!exists && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
     return ErrnoStatus(errno, path, "look up");
   }
   const PathParts parts = SplitPath(path);
-  // A disk has a size and can be read anywhere, as a file can; a pipe cannot.
+  // A block device has a size and can be read at any offset, like a file; a pipe cannot.
   if (exists && !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: neither a file nor a folder; write what it gives to a file first", spec));
+        fmt::format("{}: neither a file nor a folder; write its output to a file first", spec));
   }
   if (exists && !S_ISDIR(info.st_mode)) {
     ShardSet set;
@@ -243,11 +244,11 @@ absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   const std::optional<AtForm> form = ParseAtForm(parts.name);
   if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
     if (form->stem.empty()) {
-      return absl::InvalidArgumentError(fmt::format("{}: a name is missing before '@'", spec));
+      return absl::InvalidArgumentError(fmt::format("{}: the name before '@' is missing", spec));
     }
     if (form->count == 0) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: the number of shards is 0, and must be from 1 on, or *", spec));
+          fmt::format("{}: the number of shards must be at least 1 or *, got 0", spec));
     }
     const std::string directory(parts.directory);
     if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {
@@ -290,8 +291,8 @@ absl::Status CheckIsPath(std::string_view path) {
     return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
   }
   return absl::InvalidArgumentError(
-      fmt::format("{}: {}:// is not known; what is read and written are local paths (of a folder "
-                  "that is called so, ./{}:/...)",
+      fmt::format("{}: {}:// is not supported; only local paths can be read and written (for a "
+                  "folder of that name, write ./{}:/...)",
                   path, scheme, scheme));
 }
 
@@ -304,13 +305,13 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   };
   if (spec == "-") {
     return wrong(
-        "a dataset is several files, which standard output cannot be; write it as folder/name@N, "
-        "for example out/train@16");
+        "a dataset consists of several files and cannot be written to standard output; name it as "
+        "folder/name@N, for example out/train@16");
   }
   if (IsSystemFolder(parts.directory)) {
     return wrong(fmt::format(
-        "a dataset is several files, and {} is not a folder on a disk; write it as folder/name@N, "
-        "for example out/train@16",
+        "a dataset consists of several files, but {} is not a folder on a disk; name it as "
+        "folder/name@N, for example out/train@16",
         parts.directory));
   }
   OutputSpec output;
@@ -321,15 +322,15 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
     const std::optional<AtForm> form = ParseAtForm(parts.name);
     if (!form) return wrong(AfterAtError(parts.name));
     if (form->count && (*form->count == 0 || *form->count > kMaxShards)) {
-      return wrong(
-          fmt::format("the number of shards is {}, and must be 1 to {}", *form->count, kMaxShards));
+      return wrong(fmt::format("the number of shards must be from 1 to {}, got {}", kMaxShards,
+                               *form->count));
     }
     output.stem = form->stem;
     output.suffix = form->suffix;
     output.count = form->count;
   }
   if (output.stem.empty()) {
-    return wrong("a name is missing: write it as folder/name@N, for example out/train@16");
+    return wrong("the name is missing: write it as folder/name@N, for example out/train@16");
   }
   if (output.stem.starts_with('-')) {
     return wrong("a dataset's name must not begin with '-', which programs take for an option");
@@ -349,7 +350,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   }
   const std::optional<ShardNameView> parsed = ViewShardName(name);
   if (!parsed || parsed->stem != output.stem || parsed->suffix != output.suffix) {
-    return wrong("shards of this name could not be told apart again");
+    return wrong("shard names of this form would be ambiguous");
   }
   return output;
 }
@@ -360,7 +361,7 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
     absl::StatusOr<ShardSet> set = Resolve(spec, &seen);
     absl::Status unchanged;
     if (!set.ok()) {
-      // What seems to be missing may have been replaced while the folder was listed.
+      // Files that seem to be missing may have been replaced while the folder was listed.
       for (const DatasetVersion& version : seen) unchanged.Update(version.CheckUnchanged());
     } else if (set->sharded_name) {
       const auto it = std::find_if(seen.begin(), seen.end(), [&](const DatasetVersion& version) {
@@ -375,7 +376,7 @@ absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec) {
 }
 
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
-  if (specs.empty()) return absl::InvalidArgumentError("no dataset is named");
+  if (specs.empty()) return absl::InvalidArgumentError("expected the name of at least one dataset");
   if (specs.size() == 1) return ResolveSpec(specs[0]);
   ShardSet all;
   for (const std::string& spec : specs) {
@@ -385,7 +386,7 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
     all.paths.insert(all.paths.end(), set->paths.begin(), set->paths.end());
   }
   if (absl::Status status = CheckNoneTwice(all.paths); !status.ok()) return status;
-  // What the shell made of a glob: one whole set, in its order?
+  // Check whether the paths are one whole set in order, such as a glob expanded by the shell.
   const PathParts first = SplitPath(all.paths[0]);
   const std::optional<ShardNameView> shard = ViewShardName(first.name);
   if (!shard || shard->count != all.paths.size()) return all;
@@ -393,7 +394,7 @@ absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs) {
     const std::string name = ShardName(shard->stem, i, shard->count, shard->suffix);
     if (all.paths[i] != JoinPath(first.directory, name)) return all;
   }
-  // The files that the shell named may be of the old dataset and of the new one.
+  // The expanded paths may belong partly to the old dataset and partly to the new one.
   absl::Status status = FinishCommit(std::string(first.directory), std::string(shard->stem));
   if (!status.ok()) return status;
   all.stem = shard->stem;

@@ -12,11 +12,11 @@
 
 namespace shardfeed {
 
-// The most shards a set may be written with. Reading has no limit.
+// Maximum number of shards of a set that is written. Reading has no limit.
 inline constexpr uint64_t kMaxShards = 1'000'000;
 
-// OK for a path of this machine; InvalidArgument for what stands elsewhere, such as gs://bucket/x.
-// A folder that is called "gs:" is ./gs:
+// Returns OK for a local path. InvalidArgument: a remote path such as gs://bucket/x. (A local
+// folder named "gs:" is written as ./gs:)
 absl::Status CheckIsPath(std::string_view path);
 
 }  // namespace shardfeed

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A line a shard.
+// A commit record has one line per shard.
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr char kRecordHead[] = "shardfeed commit 1";
 constexpr size_t kCrcLineBytes = 16;  // "crc32c 01234567\n"
@@ -45,12 +45,13 @@ std::string FormatRecord(const CommitPlan& plan) {
   return text;
 }
 
-// Takes lines off the front of a text.
+// Takes lines from the beginning of a text.
 class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {}
 
-  // What stands behind `label` in the next line; nullopt: another line, or none.
+  // Returns the text after `label` in the next line. Nullopt: the next line lacks the label, or
+  // there is none.
   std::optional<std::string_view> Next(std::string_view label) {
     const size_t end = rest_.find('\n');
     if (end == rest_.npos || !rest_.starts_with(label)) return std::nullopt;
@@ -78,8 +79,8 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
                                        const std::string& stem) {
   const auto broken = [&path](std::string_view what) {
     return absl::DataLossError(fmt::format(
-        "{}: a commit record that cannot be followed: {}; the new dataset is in the folder beside "
-        "it that ends in .incomplete",
+        "{}: invalid commit record: {}; the new dataset is in the folder beside it whose name ends "
+        "in .incomplete",
         path, what));
   };
   if (text.size() < kCrcLineBytes ||
@@ -88,10 +89,11 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
     return broken("its CRC does not match its content");
   }
   text.remove_suffix(kCrcLineBytes);
-  // Its CRC is right, and still no name in it is used before it is known to be one of this dataset.
+  // Even though the CRC is correct, a name is used only after checking that it belongs to this
+  // dataset.
   Lines lines(text);
   CommitPlan plan;
-  if (lines.Next(kRecordHead) != "") return broken("its format is not known to this program");
+  if (lines.Next(kRecordHead) != "") return broken("unknown format");
   const std::optional<std::string> suffix = lines.NextText("suffix ");
   if (!suffix) return broken("it has no suffix");
   plan.suffix = *suffix;
@@ -105,7 +107,7 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
   const std::optional<ShardNameView> parsed = ViewShardName(first);
   if (shards == 0 || !parsed || parsed->stem != stem || parsed->suffix != plan.suffix ||
       first.find('/') != first.npos) {
-    return broken("its shards could have no names");
+    return broken("its shards would have invalid names");
   }
   const uint64_t old = lines.NextNumber("old ").value_or(0);
   for (uint64_t i = 0; i < old; ++i) {
@@ -118,11 +120,11 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
     }
     plan.old_shards.push_back(*std::move(name));
   }
-  if (!lines.at_end()) return broken("there is more than it says");
+  if (!lines.at_end()) return broken("data follows its end");
   return plan;
 }
 
-// nullopt: there is none.
+// Reads a commit record. Nullopt: there is none.
 absl::StatusOr<std::optional<CommitPlan>> ReadRecord(const std::string& path,
                                                      const std::string& stem) {
   struct stat info;
@@ -132,11 +134,11 @@ absl::StatusOr<std::optional<CommitPlan>> ReadRecord(const std::string& path,
   }
   if (S_ISDIR(info.st_mode)) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: a folder stands where a commit record would be; move it away", path));
+        fmt::format("{}: expected a commit record, found a folder; move it away", path));
   }
   if (!S_ISREG(info.st_mode)) {
-    return absl::DataLossError(fmt::format(
-        "{}: not a commit record, but a link or something else that is no file; remove it", path));
+    return absl::DataLossError(
+        fmt::format("{}: not a commit record, but a link or a special file; remove it", path));
   }
   absl::StatusOr<std::string> text = ReadFile(path, kMaxRecordBytes);
   if (absl::IsNotFound(text.status())) return std::nullopt;
@@ -146,7 +148,7 @@ absl::StatusOr<std::optional<CommitPlan>> ReadRecord(const std::string& path,
   return *std::move(plan);
 }
 
-// Size of the file; nullopt: there is none.
+// Returns the size of the file. Nullopt: there is none.
 absl::StatusOr<std::optional<uint64_t>> SizeOf(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) == 0) return static_cast<uint64_t>(info.st_size);
@@ -154,7 +156,7 @@ absl::StatusOr<std::optional<uint64_t>> SizeOf(const std::string& path) {
   return ErrnoStatus(errno, path, "look up");
 }
 
-// What an earlier call has moved is not there any more.
+// Moves a file; OK if it does not exist, since an earlier call may have moved it.
 absl::Status MoveIfThere(const std::string& from, const std::string& to) {
   absl::Status status = MoveFile(from, to);
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
@@ -172,22 +174,22 @@ absl::Status CheckIsNoFolder(const std::string& path) {
   }
   if (!S_ISDIR(info.st_mode)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      fmt::format("{}: a folder stands where a file of the dataset is to be; move it away", path));
+      fmt::format("{}: expected a file of the dataset, found a folder; move it away", path));
 }
 
-// Of a folder that is to be made, or is there. A link may lead to one where `follow` is set.
+// Checks that `path` is free or a folder; with `follow`, it may also be a link to one.
 absl::Status CheckMayBeFolder(const std::string& path, bool follow) {
   struct stat info;
   if ((follow ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info)) != 0 ||
       S_ISDIR(info.st_mode)) {
-    return absl::OkStatus();  // of what cannot be looked up, making it tells
+    return absl::OkStatus();  // If stat fails, creating the folder will report the error.
   }
   return absl::FailedPreconditionError(
-      fmt::format("{}: {} stands where the folder for {} is to be; {}", path,
+      fmt::format("{}: expected the folder for {}, found {}; {}", path,
+                  follow ? "indexes and manifests" : "unfinished shards",
                   S_ISLNK(info.st_mode)   ? "a symbolic link"
                   : S_ISREG(info.st_mode) ? "a file"
-                                          : "something that is no folder",
-                  follow ? "indexes and manifests" : "unfinished shards",
+                                          : "a special file",
                   S_ISLNK(info.st_mode) ? "remove it" : "move it away"));
 }
 
@@ -211,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& direct
                                                        const std::string& stem) {
   const std::string path = StagingPath(directory, stem);
   const std::string lock = path + "/" + kLock;
-  // The folder is removed by whoever leaves it: then it is made again.
+  // Another process may remove the folder when it is done; in this case, create it again.
   while (true) {
     absl::Status status = CheckMayBeFolder(SidecarPath(directory), /*follow=*/true);
     if (status.ok()) status = CheckMayBeFolder(path, /*follow=*/false);
@@ -238,7 +240,7 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& direct
       if (error != EWOULDBLOCK) return ErrnoStatus(error, lock, "lock");
       return nullptr;
     }
-    // Only the lock of the file that has this name now keeps others out.
+    // The lock excludes other processes only if the locked file still has this name.
     struct stat named;
     if (::fstat(fd, &info) == 0 && ::lstat(lock.c_str(), &named) == 0 &&
         info.st_dev == named.st_dev && info.st_ino == named.st_ino) {
@@ -267,10 +269,10 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& direct
 
 Staging::~Staging() {
   std::error_code error;
-  // An empty folder holds nothing to come back to.
+  // An empty folder need not be kept.
   if (keep_) keep_ = !IsEmptyButForLock(path_);
   if (!keep_) {
-    // The lock goes last: whoever takes it then finds the folder empty, or gone.
+    // Remove the lock last, so that the next holder finds the folder empty or gone.
     for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error)) {
       std::error_code ignored;
       if (it->path().filename() != kLock) fs::remove_all(it->path(), ignored);
@@ -279,7 +281,7 @@ Staging::~Staging() {
     ::rmdir(path_.c_str());
   }
   ::close(lock_fd_);
-  // Of a first dataset that was not finished, nothing stays; folders with anything in them do.
+  // Leave nothing behind if a first dataset was not finished; rmdir only removes an empty folder.
   if (!keep_) ::rmdir(SidecarPath(directory_).c_str());
 }
 
@@ -302,7 +304,7 @@ absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
   committed_ = keep_ = true;
   if (sync) status = SyncDirectory(sidecars);
   if (!status.ok()) {
-    // Nothing old was touched yet. Without the record, the old dataset stays.
+    // No old file has been touched yet; without the record, the old dataset stays.
     if (::unlink(record.c_str()) == 0) committed_ = keep_ = false;
     return status;
   }
@@ -316,7 +318,7 @@ absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
                   FormatSpec(directory_, stem_, std::nullopt, plan.suffix)));
 }
 
-// Each step may have been done before.
+// Every step may already have been done by an earlier call.
 absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
   committed_ = keep_ = true;
   const std::string sidecars = SidecarPath(directory_);
@@ -325,7 +327,7 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
   const auto in_place = [&](size_t i) {
     return JoinPath(directory_, ShardName(stem_, i, count, plan.suffix));
   };
-  // Nothing old is touched before all that is new was seen.
+  // Check that all new shards exist before touching any old file.
   for (size_t i = 0; i < count; ++i) {
     absl::StatusOr<std::optional<uint64_t>> size = SizeOf(staged(i) + ".shard");
     if (size.ok() && !size->has_value()) size = SizeOf(in_place(i));
@@ -356,7 +358,7 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
     if (status.ok()) status = RemoveIfThere(old);
   }
   if (status.ok() && sync && !plan.old_shards.empty()) status = SyncDirectory(directory_);
-  // Were the record gone before the old shards are, they would stay for ever.
+  // Remove the record after the old shards, which would otherwise stay forever after a crash.
   if (status.ok()) status = RemoveIfThere(CommitPath(directory_, stem_));
   if (status.ok() && sync) status = SyncDirectory(sidecars);
   if (!status.ok()) return status;
@@ -374,7 +376,7 @@ absl::Status Staging::FinishEarlier() {
 absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
   const std::string record = CommitPath(directory, stem);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  // Of one that cannot be followed, no folder needs to be locked.
+  // An invalid record is reported without locking the folder.
   const absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(record, stem);
   if (!plan.ok()) return plan.status();
   bool there = plan->has_value();

@@ -1,11 +1,12 @@
-// The folder that a dataset is written in, and the step that makes it the dataset of its name.
+// The staging folder, in which a dataset is written, and the commit that makes it the dataset of
+// its name.
 //
 // Replacing a dataset is a transaction. The new shards, indexes and manifest are complete and
-// durable in the staging folder before anything old is touched. One rename then puts a commit
-// record beside the manifest: before it, the name means the old dataset (or none); from then on, it
-// means the new one, although its files are moved into place and the old ones are removed only
-// afterwards, the manifest last. Whoever comes next, reader or writer, finds the record and
-// finishes what an error or a kill left undone. Format and steps: docs/commit.md.
+// durable in the staging folder before any old file is touched. One rename then puts a commit
+// record beside the manifest. Before it, the name refers to the old dataset (or none); from then
+// on, it refers to the new one, although its files are moved into place and the old ones are
+// removed only afterwards. The next reader or writer finds the record and finishes what an error or
+// a kill left undone. Format and steps: docs/commit.md.
 
 #ifndef SHARDFEED_SHARD_STAGING_H_
 #define SHARDFEED_SHARD_STAGING_H_
@@ -21,29 +22,29 @@
 
 namespace shardfeed {
 
-// What a commit record says. The files of shard i are NNNNN.shard and NNNNN.index in the staging
-// folder, NNNNN being i with at least five digits, and the manifest is the file "manifest".
+// The content of a commit record. The files of shard i are NNNNN.shard and NNNNN.index in the
+// staging folder, where NNNNN is i with at least five digits; the manifest is the file "manifest".
 struct CommitPlan {
   std::string suffix;
-  std::vector<uint64_t> shard_bytes;  // of the new shards, in order
-  // Names of shards of the same stem that go once the new ones are in place.
+  // Sizes of the new shards, in order.
+  std::vector<uint64_t> shard_bytes;
+  // Names of shards of the same stem that are removed once the new ones are in place.
   std::vector<std::string> old_shards;
 };
 
-// StagingPath of a dataset, locked against other processes. What a killed process left there is
-// still in it. Not thread safe.
+// The staging folder of a dataset (StagingPath), locked against other processes. Files left behind
+// by a killed process are still in it. Not thread-safe.
 class Staging {
  public:
-  // Creates the folder, and those above it, and finishes what an earlier writer committed.
+  // Creates the folder and its parents, and finishes the commit of an earlier writer.
   //
-  // FailedPrecondition: another process is writing this dataset, or what stands at the path is not
-  // a folder. DataLoss: a commit record that cannot be followed; who is to `overwrite` the dataset
-  // need not follow it. Others: see ErrnoStatus.
+  // FailedPrecondition: another process is writing this dataset, or the path is not a folder.
+  // DataLoss: the commit record is invalid; ignored if `overwrite`. Others: see ErrnoStatus.
   static absl::StatusOr<std::unique_ptr<Staging>> Open(const std::string& directory,
                                                        const std::string& stem,
                                                        bool overwrite = false);
 
-  // Removes the folder with all that is in it, unless it is to be kept.
+  // Removes the folder and its content, unless it is to be kept.
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -52,14 +53,14 @@ class Staging {
   void Keep(bool keep) { keep_ = keep; }
 
   // Makes the staged dataset the one of its name. With `sync`, all staged files must be durable.
-  // An error leaves the old dataset as it was, unless committed() then is true: the name means the
-  // new dataset, and whoever comes next moves the rest of it into place.
+  // An error leaves the old dataset unchanged unless committed() is true: then the name refers to
+  // the new dataset, and the next reader or writer moves the rest of it into place.
   //
-  // FailedPrecondition: a folder stands where a file is to be. Others: see ErrnoStatus.
+  // FailedPrecondition: the path of a file of the dataset is a folder. Others: see ErrnoStatus.
   absl::Status Commit(const CommitPlan& plan, bool sync);
   bool committed() const { return committed_; }
 
-  // A file that is not to be removed while the folder is in use.
+  // A file that must not be removed while the folder is in use.
   static constexpr char kLock[] = "lock";
   static constexpr char kManifest[] = "manifest";
 
@@ -67,7 +68,7 @@ class Staging {
   friend absl::Status FinishCommit(const std::string& directory, const std::string& stem);
 
   Staging(std::string directory, std::string stem, int lock_fd);
-  // Open, without finishing anything. Null: another process has the lock.
+  // The same as Open, but does not finish an earlier commit. Null: another process has the lock.
   static absl::StatusOr<std::unique_ptr<Staging>> Lock(const std::string& directory,
                                                        const std::string& stem);
   absl::Status RollForward(const CommitPlan& plan, bool sync);
@@ -81,12 +82,12 @@ class Staging {
   bool committed_ = false;
 };
 
-// For readers, before they look at the files of a dataset: finishes what a writer committed but did
-// not live to finish, or waits for the process that is doing so. Without a commit record, one
+// Called by readers before they access the files of a dataset: finishes the commit of a writer that
+// was killed, or waits for the process that is doing so. Without a commit record, this takes one
 // system call.
 //
-// Unavailable: the other process takes more than a minute. PermissionDenied: files have to be moved
-// where this process may not write. DataLoss: the commit record cannot be followed.
+// Unavailable: the other process takes more than a minute. PermissionDenied: files must be moved,
+// but this process may not write there. DataLoss: the commit record is invalid.
 absl::Status FinishCommit(const std::string& directory, const std::string& stem);
 
 }  // namespace shardfeed

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
 
-// Hands the text of the index to `sink` in pieces of whole lines.
+// Passes the text of the index to `sink` in pieces of whole lines.
 template <typename Sink>
 absl::Status ForEachPiece(const ShardIndex& index, Sink sink) {
   fmt::memory_buffer lines;
@@ -40,7 +40,7 @@ std::string TextIndexPath(std::string_view shard_path, std::string_view format) 
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
   if (index.summary().compression != Compression::kNone) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: not written: its shard is compressed, and readers of this index cannot read that",
+        "{}: not written: its shard is compressed, which readers of this index do not support",
         path));
   }
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path);
@@ -101,9 +101,8 @@ absl::Status CompareTextIndex(std::string_view shard_path, const ShardIndex& ind
         return absl::DataLossError(fmt::format(
             "{}: line {} says '{}', but {}", file->path(), line,
             bytes.substr(at, std::min<size_t>(end - at, 60)),
-            in_shard
-                ? fmt::format("the record stands at {} and has {} bytes", offset, next - offset)
-                : fmt::format("the shard has {} records", index.records())));
+            in_shard ? fmt::format("the record is at {} and has {} bytes", offset, next - offset)
+                     : fmt::format("the shard has {} records", index.records())));
       }
       offset = next;
       ++record;

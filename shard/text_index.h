@@ -1,5 +1,5 @@
 // The text indexes of DALI (tfrecord2idx) and of the PyPI package tfrecord: one line "OFFSET SIZE"
-// a record, where SIZE is that of the whole frame. Both have the same lines; the names differ. For
+// per record, where SIZE is that of the whole frame. The two differ only in their file names. For
 // raw shards only.
 
 #ifndef SHARDFEED_SHARD_TEXT_INDEX_H_
@@ -13,15 +13,15 @@
 
 namespace shardfeed {
 
-// `format` "dali": SHARD.idx. "tfindex": the shard's name with .tfrecord replaced by .tfindex, or
-// .tfindex appended.
+// Returns SHARD.idx for the format "dali"; for "tfindex", the shard's path with .tfrecord replaced
+// by .tfindex, or with .tfindex appended.
 std::string TextIndexPath(std::string_view shard_path, std::string_view format);
 
-// InvalidArgument: the shard is compressed, which these indexes cannot serve.
+// InvalidArgument: the shard is compressed, which these indexes do not support.
 absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index);
 
-// Compares the text index beside the shard with what the shard really holds. NotFound: there is
-// none. DataLoss: a line that differs, with its number.
+// Compares the text index beside the shard with the shard's real index. NotFound: there is no text
+// index. DataLoss: a line differs; the message gives its number.
 absl::Status CompareTextIndex(std::string_view shard_path, const ShardIndex& index);
 
 }  // namespace shardfeed

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kLabel[] = "image/class/label";
-// Where TFDS looks for the names of that feature's classes.
+// The file in which TFDS expects the names of that feature's classes.
 constexpr char kLabelNames[] = "image.class.label.labels.txt";
 constexpr uint64_t kMaxNamesBytes = 64 << 20;
 constexpr std::string_view kManifestEnding = ".manifest.json";
@@ -57,8 +57,9 @@ absl::StatusOr<Identity> IdentityOf(const std::string& directory) {
     identity.name = path.parent_path().filename().string();
   }
   if (identity.name.empty()) {
-    return absl::FailedPreconditionError(fmt::format(
-        "{}: a TFDS dataset has the name of its folder, and this one has none", path.string()));
+    return absl::FailedPreconditionError(
+        fmt::format("{}: a TFDS dataset is named after its folder, but this folder has no name",
+                    path.string()));
   }
   return identity;
 }
@@ -85,7 +86,7 @@ absl::StatusOr<std::vector<Manifest>> ReadManifests(const std::string& directory
     if (manifest->compression != Compression::kNone) {
       defect = "it is compressed, and TFDS reads raw shards only";
     } else if (manifest->schema.not_examples() > 0) {
-      defect = "it holds records that are no tf.train.Example";
+      defect = "it holds records that are not tf.train.Examples";
     }
     for (const auto& [name, feature] : manifest->schema.features()) {
       if (feature.is_list) defect = "it holds SequenceExamples, which TFDS does not read";
@@ -107,7 +108,7 @@ Json Feature(std::string_view python_class, const char* member, Json content) {
 }
 
 Json Tensor(const char* dtype, std::optional<uint64_t> values) {
-  // 64-bit numbers are strings. -1: any number of values.
+  // 64-bit numbers are strings, and -1 means any number of values.
   Json dimensions = Json::array();
   if (values != 1) dimensions.push_back(values ? fmt::format("{}", *values) : "-1");
   return Feature(
@@ -156,18 +157,17 @@ absl::Status WriteTfdsInfo(const std::string& directory,
   if (!manifests.ok()) return manifests.status();
   const std::string prefix = directory.empty() ? "" : directory + "/";
 
-  // Names are one to a line.
+  // The file has one name per line.
   std::string names;
   for (const std::string& name : class_names) names += name + "\n";
   if (std::count(names.begin(), names.end(), '\n') != std::ssize(class_names)) names.clear();
   const std::string names_path = prefix + kLabelNames;
   absl::StatusOr<std::string> earlier = ReadFile(names_path, kMaxNamesBytes);
   if (earlier.ok() && *earlier != names && !names.empty()) {
-    return WithRemedy(absl::FailedPreconditionError(
-                          fmt::format("{}: names other classes than those converted now, so that "
-                                      "numbers would mean different "
-                                      "things in one dataset; remove the file if it is out of date",
-                                      names_path)),
+    return WithRemedy(absl::FailedPreconditionError(fmt::format(
+                          "{}: lists other classes than this conversion, so class numbers "
+                          "would be ambiguous; remove the file if it is out of date",
+                          names_path)),
                       {"class_map", "FILE", "fix the numbers of the classes"});
   }
   if (names.empty() && earlier.ok()) names = *earlier;
@@ -182,7 +182,7 @@ absl::Status WriteTfdsInfo(const std::string& directory,
     const std::string name = named ? manifest.stem.substr(start.size()) : manifest.stem;
     if (name == "all") {
       return absl::FailedPreconditionError(
-          fmt::format("{}: TFDS means all splits together by 'all': give the dataset another name",
+          fmt::format("{}: 'all' means all splits in TFDS; give the dataset another name",
                       ManifestPath(directory, manifest.stem)));
     }
     Json lengths = Json::array();
@@ -208,7 +208,7 @@ absl::Status WriteTfdsInfo(const std::string& directory,
   if (status.ok()) {
     status = Replace(prefix + "features.json", text(FeaturesOf(schema, num_classes)));
   }
-  // The last one: without it, TFDS does not see the folder as a dataset.
+  // Write this file last: without it, TFDS does not recognise the folder as a dataset.
   return status.ok() ? Replace(prefix + "dataset_info.json", text(info)) : status;
 }
 

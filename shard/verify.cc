@@ -28,14 +28,14 @@ class ShardVerifier {
     report_.schema = schema_;
   }
 
-  // One record that memory is too small for must not lose what other shards hold.
+  // One record that does not fit into memory must not prevent the verification of other shards.
   absl::StatusOr<ShardReport> Verify() {
     try {
       return VerifyAll();
     } catch (const std::bad_alloc&) {
-      return absl::ResourceExhaustedError(
-          fmt::format("{}: record {} at byte {}: memory ends; it needs all of the record at once",
-                      report_.shard, next_record_, next_offset_));
+      return absl::ResourceExhaustedError(fmt::format(
+          "{}: record {} at byte {}: out of memory; the whole record must fit into memory",
+          report_.shard, next_record_, next_offset_));
     }
   }
 
@@ -52,7 +52,7 @@ class ShardVerifier {
         absl::StatusOr<bool> sound = VerifyHeaders();
         if (!sound.ok()) return sound.status();
         if (*sound) return report_;
-        // Something is wrong: read on record by record to find all of it.
+        // There is a defect: read record by record to find all defects.
       }
     }
     absl::Status status = VerifyRecords();
@@ -71,7 +71,7 @@ class ShardVerifier {
     if (options_.bytes_passed != nullptr) *options_.bytes_passed += bytes;
   }
 
-  // The quick way for a raw shard without damage.
+  // Verifies a raw shard quickly; returns false if it is damaged.
   absl::StatusOr<bool> VerifyHeaders() {
     IndexBuildOptions walking;
     walking.stop = options_.stop;
@@ -116,7 +116,7 @@ class ShardVerifier {
       Pass(position - passed);
       passed = position;
       const bool ended = block.records.empty();
-      // The last one may still grow.
+      // The last damaged place may still grow.
       while (told + (ended ? 0 : 1) < salvager.damage().size()) Add(salvager.damage()[told++]);
       if (ended) break;
       report_.records += block.records.size();
@@ -144,7 +144,7 @@ class ShardVerifier {
   }
 
   void Add(const DamagedPlace& place) {
-    // That a sound shard is shorter than its index says is for CompareIndex to tell.
+    // If an intact shard is shorter than its index says, IndexCheck reports it.
     if (place.kind == "cut shard") return;
     Add(place.kind, place.record, place.offset, place.detail);
   }
@@ -168,7 +168,7 @@ class ShardVerifier {
     }
   }
 
-  // Opens the index beside the shard, if there is one. What is wrong with it alone is noted.
+  // Opens the index beside the shard, if there is one, and stores damage of the index itself.
   void OpenIndex() {
     if (index_opened_) return;
     index_opened_ = true;
@@ -188,16 +188,19 @@ class ShardVerifier {
 
   const VerifyOptions& options_;
   ShardReport report_;
-  const std::shared_ptr<Schema> schema_ = std::make_shared<Schema>();  // of report_
-  uint64_t next_record_ = 0;  // in the shard; what is read next
+  // Shared with report_.
+  const std::shared_ptr<Schema> schema_ = std::make_shared<Schema>();
+  // Number and stream offset of the next record.
+  uint64_t next_record_ = 0;
   uint64_t next_offset_ = 0;
   bool index_opened_ = false;
-  std::shared_ptr<const ShardIndex> index_;  // null without a sound one
+  // Null if there is no intact index.
+  std::shared_ptr<const ShardIndex> index_;
   absl::Status index_damage_;
 };
 
-// Compares the manifest of the set, where there is one, with what was found: `report` of the
-// shards, and `schema` of their records unless these were not looked into.
+// Compares the manifest of the set, if there is one, with the `report` of the shards, and with the
+// `schema` of their records unless it is null.
 void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* report) {
   const std::string manifest_path = ManifestPath(set.directory, set.stem);
   const auto add = [&](std::string detail, const char* kind = "manifest") {
@@ -230,22 +233,22 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
       wrong += fmt::format("{} {} instead of {}", what, in_manifest, in_shard);
     };
     compare("bytes", stored.bytes, found.bytes);
-    // Damage in the shard is told as such; its count and digest then say nothing new.
+    // Damage of the shard is reported separately; its count and digest would add nothing.
     if (found.records_digest) {
       compare("records", stored.records, found.records);
       compare("records digest", stored.records_digest, *found.records_digest);
     }
-    // An empty shard may look like one of any compression.
+    // The compression of an empty shard cannot be detected.
     if (found.records > 0 && manifest->compression != found.compression) {
       wrong +=
           fmt::format("{}compression {} instead of {}", wrong.empty() ? "" : ", ",
                       CompressionName(manifest->compression), CompressionName(found.compression));
     }
     if (!wrong.empty()) {
-      add(fmt::format("{}: says of {} what is not so: {}", manifest_path, stored.file, wrong));
+      add(fmt::format("{}: does not match {}: {}", manifest_path, stored.file, wrong));
     }
   }
-  // Other records than those that it describes are told already.
+  // If the manifest describes other records, that has been reported already.
   const bool is_about_these =
       report->manifest_defects.empty() &&
       std::all_of(report->shards.begin(), report->shards.end(),
@@ -253,7 +256,7 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
   if (schema == nullptr || !is_about_these) return;
   const std::string difference = DifferenceOf(manifest->schema, *schema);
   if (!difference.empty()) {
-    add(fmt::format("{}: says of the records what is not so: {}", manifest_path, difference));
+    add(fmt::format("{}: does not match the records: {}", manifest_path, difference));
   }
 }
 
@@ -285,7 +288,7 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
   VerifyReport report;
   report.shards.resize(set.paths.size());
   Mutex schema_mutex;
-  Schema schema;  // of all shards
+  Schema schema;  // The merged schema of all shards.
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
@@ -306,7 +309,7 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  // What was found may be of two datasets.
+  // Otherwise the results may belong to two different datasets.
   if (status = set.version.CheckUnchanged(); !status.ok()) return status;
   if (set.sharded_name) {
     CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);

@@ -32,13 +32,13 @@ Remedy ToResume() { return {"resume", "", "go on from there"}; }
 
 namespace fs = std::filesystem;
 
-// Frames in a batch of Write; less where many shards are open at once, so that all together stay
-// within kPendingBudget.
+// Size of a batch of Write; smaller if there are many shards, so that the batches of all of them
+// stay within kPendingBudget.
 constexpr size_t kBatchBytes = 1 << 20;
 constexpr size_t kMinBatchBytes = 4 << 10;
 constexpr size_t kPendingBudget = 64 << 20;
 
-// Many shards are open at once: take as many files as the system lets us.
+// Raises the limit of open files to the maximum, because many shards are open at the same time.
 void RaiseFileLimit() {
   rlimit limit;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -50,25 +50,28 @@ void RaiseFileLimit() {
 }  // namespace
 
 struct DatasetWriter::Task {
-  uint64_t number;  // over all shards
+  // Sequence number of the task across all shards.
+  uint64_t number;
   size_t shard;
-  uint64_t sequence;                               // in the shard
-  std::function<absl::Status(RecordBatch&)> fill;  // empty: close the shard
+  // Sequence number of the task within the shard.
+  uint64_t sequence;
+  // Empty if the task is to close the shard.
+  std::function<absl::Status(RecordBatch&)> fill;
 };
 
 struct DatasetWriter::Shard : FinishedShard {
   size_t number;
-  // Used by the caller's thread alone.
+  // Accessed by the caller's thread only.
   RecordBatch pending;
   uint64_t submitted = 0;
 
   Mutex mutex;
   uint64_t next ABSL_GUARDED_BY(mutex) = 0;
   bool appending ABSL_GUARDED_BY(mutex) = false;
-  // Blocks that wait for those before them; no block: close.
+  // Blocks that wait for preceding ones, by sequence number; nullopt closes the shard.
   std::map<uint64_t, std::optional<EncodedBlock>> ready ABSL_GUARDED_BY(mutex);
 
-  // Used by the one thread that set `appending`, as what the manifest says of the shard.
+  // Accessed only by the thread that has set `appending`, like the members of FinishedShard.
   std::unique_ptr<OutputFile> file;
   std::unique_ptr<OutputFile> index_file;
   std::unique_ptr<IndexBuilder> index;
@@ -76,7 +79,7 @@ struct DatasetWriter::Shard : FinishedShard {
   uint32_t adler32 = 1;
   bool closed = false;
 
-  std::atomic<bool> done{false};  // finished, and said so in a file
+  std::atomic<bool> done{false};  // Finished, and recorded as such in a file.
 };
 
 DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions& options)
@@ -95,11 +98,11 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
   }
   if (options.encode.compression_level < 1 || options.encode.compression_level > 9) {
-    return absl::InvalidArgumentError(
-        fmt::format("compression_level {} is outside 1 to 9", options.encode.compression_level));
+    return absl::InvalidArgumentError(fmt::format("compression_level must be from 1 to 9, got {}",
+                                                  options.encode.compression_level));
   }
   if (options.encode.member_bytes == 0) {
-    return absl::InvalidArgumentError("member_bytes must be positive");
+    return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
   }
   std::unique_ptr<DatasetWriter> writer(new DatasetWriter(spec, options));
   writer->staging_ = std::move(staging);
@@ -109,13 +112,13 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
 }
 
 absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
-  // A link counts, wherever it leads: it was put there for something.
+  // A link counts whatever its target, since it was created for a purpose.
   const std::string manifest = ManifestPath(spec.directory, spec.stem);
   std::error_code error;
   const fs::file_type type = fs::symlink_status(manifest, error).type();
   if (type == fs::file_type::directory) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: a folder stands where the manifest is to be; move it away", manifest));
+        fmt::format("{}: expected a manifest, found a folder; move it away", manifest));
   }
   if (type == fs::file_type::none) return ErrnoStatus(error.value(), manifest, "look up");
   if (type != fs::file_type::not_found) {
@@ -156,7 +159,7 @@ absl::Status DatasetWriter::Prepare() {
   return absl::OkStatus();
 }
 
-// What a killed process left: all of the staging folder but the `kept` files.
+// Removes files left behind by a killed process: everything in the staging folder except `kept`.
 absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept) {
   std::error_code error;
   for (fs::directory_iterator it(staging_->path(), error), end; !error && it != end;
@@ -169,7 +172,7 @@ absl::Status DatasetWriter::RemoveLeftovers(const std::vector<std::string>& kept
   return absl::OkStatus();
 }
 
-// Takes the shards that an earlier writer of the same plan finished.
+// Reuses the shards that an earlier writer with the same plan finished.
 absl::Status DatasetWriter::TakeOver() {
   const std::string plan = fmt::format(
       "{} {}\n", FormatSpec("", spec_.stem, *spec_.count, spec_.suffix), options_.fingerprint);
@@ -227,7 +230,7 @@ DatasetWriter::~DatasetWriter() {
   if (staging_ == nullptr || staging_->committed()) return;
   staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
   if (taking_over_) return;
-  // Only finished shards are of use to a writer that goes on.
+  // Only finished shards are of use to a writer that resumes.
   std::error_code error;
   for (const std::unique_ptr<Shard>& shard : shards_) {
     if (shard->done) continue;
@@ -237,7 +240,7 @@ DatasetWriter::~DatasetWriter() {
 }
 
 void DatasetWriter::Fail(uint64_t number, absl::Status status) {
-  // Of several failures, the earliest in the input is reported, whichever thread was first.
+  // Report the failure that is earliest in the input, whichever thread failed first.
   if (failure_.ok() || number < failure_number_) {
     failure_ = std::move(status);
     failure_number_ = number;
@@ -278,7 +281,7 @@ absl::Status DatasetWriter::Run(Task& task) {
     block =
         EncodeBlock(std::move(batch), options_.encode, compressed ? TakeSpare() : std::string());
   }
-  // Whoever finds the next block in line ready appends it, and those after it that wait.
+  // The thread that completes the next block in sequence appends it and the waiting ones after it.
   MutexLock lock(shard.mutex);
   shard.ready.emplace(task.sequence, std::move(block));
   if (shard.appending) return absl::OkStatus();
@@ -295,7 +298,8 @@ absl::Status DatasetWriter::Run(Task& task) {
     }
     node = {};
     {
-      // Told at once: whoever waits to submit need not wait until this thread finds nothing more.
+      // Report each block immediately, so that Submit need not wait until this thread has appended
+      // all waiting blocks.
       MutexLock all(mutex_);
       --in_flight_;
     }
@@ -401,7 +405,7 @@ absl::Status DatasetWriter::Submit(size_t shard, std::function<absl::Status(Reco
     Fail(next_number_, Interrupted());
   }
   if (!failure_.ok()) {
-    // What was started before may still fail, and would then be the earlier failure.
+    // Running tasks may still fail, and their failure would be an earlier one.
     progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return tasks_.empty() && running_ == 0;
     });
@@ -423,7 +427,7 @@ std::string DatasetWriter::TakeSpare() {
 }
 
 void DatasetWriter::Recycle(std::string memory) {
-  // Neither what is too small to matter, nor what one huge record took.
+  // Do not keep memory that is too small to matter, or as large as a single huge record needs.
   if (memory.capacity() < kMinBatchBytes || memory.capacity() > 4 * kBatchBytes) return;
   MutexLock lock(mutex_);
   if (spares_.size() < max_in_flight_) spares_.push_back(std::move(memory));
@@ -431,7 +435,7 @@ void DatasetWriter::Recycle(std::string memory) {
 
 absl::Status DatasetWriter::FlushPending(size_t shard) {
   if (shards_[shard]->pending.empty()) return absl::OkStatus();
-  // std::function wants to copy what it holds.
+  // std::function requires a copyable target.
   auto batch = std::make_shared<RecordBatch>(
       std::exchange(shards_[shard]->pending, RecordBatch(TakeSpare())));
   return Submit(shard, [batch](RecordBatch& out) {
@@ -467,7 +471,7 @@ void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
 
 absl::Status DatasetWriter::WaitForAll() {
   MutexLock lock(mutex_);
-  // After a failure, blocks may be left that wait for one that will never come.
+  // Do not wait for in_flight_: after a failure, blocks may wait for one that will never come.
   progress_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return tasks_.empty() && running_ == 0;
   });
@@ -497,7 +501,7 @@ absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   return manifest;
 }
 
-// Names of the shards that the new ones replace and that do not have the name of one of them.
+// Returns the names of old shards that must be removed, because no new shard has the same name.
 absl::StatusOr<std::vector<std::string>> DatasetWriter::OldShards() const {
   std::vector<std::string> old;
   const auto add = [&](const std::string& name) {
@@ -508,8 +512,8 @@ absl::StatusOr<std::vector<std::string>> DatasetWriter::OldShards() const {
   };
   absl::Status status = ForEachShardOf(spec_, add);
   if (!status.ok()) return status;
-  // The old dataset may have had another suffix. Of the files that its manifest names, only those
-  // that are shards of this stem can be its own.
+  // The old dataset may have had another suffix. Remove only files in its manifest that are named
+  // like shards of this stem.
   absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec_.directory, spec_.stem));
   if (manifest.ok() && manifest->suffix != spec_.suffix) {
     for (const ManifestShard& listed : manifest->shards) {
@@ -534,7 +538,7 @@ absl::Status DatasetWriter::Commit(const Manifest& manifest) {
   CommitPlan plan;
   plan.suffix = spec_.suffix;
   for (const ManifestShard& shard : manifest.shards) plan.shard_bytes.push_back(shard.bytes);
-  // Somebody else may have written shards of this name meanwhile.
+  // Someone else may have written shards of this name in the meantime.
   absl::Status status = options_.overwrite ? absl::OkStatus() : CheckNameIsFree(spec_);
   if (status.ok() && options_.overwrite) {
     absl::StatusOr<std::vector<std::string>> old = OldShards();

@@ -27,79 +27,80 @@ namespace shardfeed {
 
 struct DatasetWriterOptions {
   EncodeOptions encode;
-  int threads = 0;         // 0: one per processor
-  bool overwrite = false;  // replace a dataset of the same name
-  // Without it, the data may be lost when the machine stops soon after; never visible half.
+  int threads = 0;         // 0: one per processor.
+  bool overwrite = false;  // Replace a dataset of the same name.
+  // If false, the dataset may be lost if the machine crashes soon after Finish.
   bool sync = true;
-  // Keeps finished shards if the writer does not come to its end, and takes those that an earlier
-  // one of the same `fingerprint` left: it must tell all that the shards depend on.
+  // Keep finished shards if the writer does not finish, and reuse those left by an earlier writer
+  // of the same `fingerprint`, which must identify everything that the shards depend on.
   bool resume = false;
   std::string fingerprint;
-  // Fails once batches have left out more broken records than this (RecordBatch).
+  // The writer fails once more broken records than this have been left out (RecordBatch::Skip).
   uint64_t max_skipped = UINT64_MAX;
   std::stop_token stop;
 };
 
-// Writes all shards at once, on threads of its own. The files depend on the records and their order
-// alone, never on the number of threads.
+// Writes all shards concurrently, on threads of its own. The files depend only on the records and
+// their order, not on the number of threads.
 //
-// Everything is written to a staging folder and committed by Finish (staging.h): at every moment,
-// the name means the old dataset or the new one, whole. A writer that is destroyed unfinished
-// removes what it wrote, but for finished shards that are to be kept; what a killed process left
-// behind is removed by the next writer of the same dataset, or taken over, and what it had
-// committed is finished by the next writer or reader.
+// All files are written to a staging folder and committed by Finish (staging.h), so that at any
+// time the name refers either to the complete old dataset or to the complete new one. A writer that
+// is destroyed before Finish removes its files, except finished shards that are to be kept. The
+// next writer of the same dataset removes or reuses files left behind by a killed process, and the
+// next writer or reader finishes a commit that it left behind.
 //
-// The calls of one writer must come from one thread at a time.
+// Not thread-safe, except bytes_written and records_written.
 class DatasetWriter {
  public:
-  // `spec.count` must be set. `staging` is that of the dataset, if it was opened before.
+  // `spec.count` must be set. `staging` is the staging folder of the dataset if the caller has
+  // opened it already, otherwise null.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
-  // FailedPrecondition: another process is writing it. InvalidArgument: a wrong option.
+  // FailedPrecondition: another process is writing it. InvalidArgument: an option is invalid.
   static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(
       const OutputSpec& spec, const DatasetWriterOptions& options,
       std::unique_ptr<Staging> staging = nullptr);
-  // Whether an earlier writer left shards in the staging folder at `path` that one with `resume`
-  // could take over.
+  // Returns whether an earlier writer may have left shards in the staging folder at `path` that a
+  // writer with `resume` could reuse.
   static bool MayBeResumed(const std::string& path);
-  // AlreadyExists, as Create says it; `spec.count` does not matter.
+  // AlreadyExists: there is a dataset of that name. `spec.count` may be unset.
   static absl::Status CheckNameIsFree(const OutputSpec& spec);
   ~DatasetWriter();
 
-  // Appends the record to the next shard in turn: record i goes to shard i mod num_shards. The
-  // bytes are copied. An error may be one of an earlier record; after one, all calls fail.
+  // Appends the record to the next shard in turn: record i goes to shard i mod num_shards. Copies
+  // the bytes. An error may be that of an earlier record; after an error, all calls fail.
   absl::Status Write(std::string_view record);
 
-  // Has `fill` put records into a batch on one of the writer's threads, and appends them to
+  // Calls `fill` on one of the writer's threads to add records to a batch, and appends the batch to
   // `shard`. The batches of a shard are appended in the order of the calls. Waits while too many
-  // are under way. Not to be mixed with Write on one shard.
+  // batches are in flight. Must not be mixed with Write for the same shard.
   absl::Status Submit(size_t shard, std::function<absl::Status(RecordBatch&)> fill);
 
-  // Says that `shard` is complete, so that its file can be closed before Finish.
+  // Declares `shard` complete, so that its file can be closed before Finish.
   absl::Status CloseShard(size_t shard);
 
-  // Takes the files NNNNN.shard and NNNNN.index, NNNNN being the shard's number, which the caller
-  // has put into staging_directory(), for the finished shard and its index.
+  // Adopts the files NNNNN.shard and NNNNN.index, which the caller has written to
+  // staging_directory(), as the finished shard and its index; NNNNN is the shard's number.
   void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
 
-  // Waits until all that was submitted is appended.
+  // Waits until all submitted batches have been appended.
   absl::Status WaitForAll();
 
-  // Completes the dataset and makes it visible. `manifest` brings made_by, notes, what was skipped
-  // before and the schema of adopted shards.
+  // Completes the dataset and makes it visible. `manifest` provides made_by, notes, records skipped
+  // earlier and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
-  // A folder for what the caller must put aside meanwhile; removed with the writer.
+  // A folder for temporary files of the caller; removed with the writer.
   const std::string& staging_directory() const { return staging_->path(); }
 
-  // Whether the shard was taken over from an earlier writer: nothing is to be written to it.
+  // True if the shard was reused from an earlier writer, or adopted; it must not be written to.
   bool is_taken_over(size_t shard) const { return taken_over_[shard]; }
   size_t num_taken_over() const;
-  // What calls fail with once stopping is asked for: says what is kept.
+  // The error of calls after `stop` was requested; it says what is kept.
   absl::Status Interrupted() const;
 
   size_t num_shards() const { return shards_.size(); }
-  // Bytes and records appended so far. Thread safe.
+  // Numbers of bytes and records appended so far. Thread-safe.
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t records_written() const { return records_written_; }
 
@@ -128,7 +129,8 @@ class DatasetWriter {
   const DatasetWriterOptions options_;
   std::unique_ptr<Staging> staging_;
   std::vector<bool> taken_over_;
-  size_t pending_bytes_;  // when a batch of Write is handed on
+  // Size at which a batch of Write is submitted.
+  size_t pending_bytes_;
   std::vector<std::unique_ptr<Shard>> shards_;
   size_t next_shard_ = 0;
   bool taking_over_ = false;
@@ -137,13 +139,16 @@ class DatasetWriter {
   std::atomic<uint64_t> records_written_{0};
   std::atomic<uint64_t> records_skipped_{0};
 
-  Mutex mutex_;  // guards all below
+  Mutex mutex_;
   CondVar work_or_stop_;
   CondVar progress_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> spares_ ABSL_GUARDED_BY(mutex_);  // memory of blocks that were appended
-  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;               // tasks that threads work on
-  size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;             // submitted and not yet appended
+  // Reusable memory of appended blocks.
+  std::vector<std::string> spares_ ABSL_GUARDED_BY(mutex_);
+  // Number of tasks that threads are running.
+  size_t running_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Number of tasks that have been submitted and not yet appended.
+  size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t max_in_flight_;
   uint64_t next_number_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -45,8 +45,8 @@ def test_without_output_the_form_is_shown():
 
 
 @pytest.mark.parametrize("spec, said", [
-    ("x@0", "the number of shards is 0"), ("x@2000000", "1 to 1000000"),
-    ("@3", "a name is missing"),
+    ("x@0", "the number of shards must be from 1 to 1000000, got 0"), ("x@2000000", "1 to 1000000"),
+    ("@3", "the name is missing"),
     ("x@y", "after '@' expected"), ("x*@2", "must not contain"), (".x@2", "hidden files")])
 def test_output_names_are_checked(tmp_path, spec, said):
     assert said in harness.fail(USAGE, "convert", "text", POEM, f"{tmp_path}/{spec}")

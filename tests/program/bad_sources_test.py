@@ -320,8 +320,8 @@ FRAME = harness.frame(b"abc")
 
 
 @pytest.mark.parametrize("content, message", [
-    (FRAME + FRAME[:-2], "record 1 at byte 19: cut payload or footer: the record needs 19 bytes, 17 "
-     "are there; 'shardfeed verify' lists all defects, 'shardfeed repair' saves what is sound"),
+    (FRAME + FRAME[:-2], "record 1 at byte 19: cut payload or footer: expected 19 bytes, got "
+     "17; 'shardfeed verify' lists all defects, 'shardfeed repair' saves what is sound"),
     (FRAME + b"\xff" + FRAME[1:], "record 1 at byte 19: length CRC expected 0xa6e21153, found "
      "0x0e4999b0 (length 255); 'shardfeed verify' lists all defects, 'shardfeed repair' saves what is "
      "sound"),

@@ -300,7 +300,7 @@ def test_gzip_cut_in_a_member_keeps_the_members_before(gzip_dataset):
     defect, = report["defects"]
     before = sum(len(harness.frames(content)) for _, content in members[:4])
     assert (report["records"], defect["record"]) == (before, before)
-    assert "nothing behind them can be inflated" in defect["detail"]
+    assert "nothing after them can be inflated" in defect["detail"]
 
 
 def test_gzip_cut_between_members_contradicts_index_and_manifest(gzip_dataset):

@@ -213,9 +213,9 @@ def test_a_shard_that_was_cut_between_records_is_not_forgotten(tmp_path, compres
     shards[0].write_bytes(b"")
     for command in (["bench"], ["bench", "--shuffle", "1"]):
         message = fail(DEFECTS, *command, tmp_path / "old@2")
-        assert "ends in front of record 0 of the 1500 that its index knows" in message
+        assert "ends before record 0 of the 1500 that its index lists" in message
     message = fail(DEFECTS, "reshard", tmp_path / "old@2", tmp_path / "r@3")
-    assert manifest or "ends in front of record 0 of the 1500 that its index knows" in message
+    assert manifest or "ends before record 0 of the 1500 that its index lists" in message
     result = run("bench", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1499")
     assert result.status == DEFECTS and "1500 of 3000 records are damaged" in result.err
     result = run("bench", tmp_path / "old@2", "--skip-damaged", "--max-skipped", "1500", "--json")

@@ -181,7 +181,7 @@ def test_damage_is_told_and_leaves_nothing(dataset, out):
     at = frames[1000][0]
     harness.flip(shard, at + 1)  # a length
     message = fail(DEFECTS, "reshard", dataset, out / "b@2")
-    assert message.startswith(f"{shard}: record 1000 at byte {at}: its index does not fit it; "
+    assert message.startswith(f"{shard}: record 1000 at byte {at}: its index does not match it; "
                               "'shardfeed verify' tells which of the two is damaged")
     harness.flip(shard, at + 1)
     harness.flip(shard, at + 20)  # a payload: seen where it is read

@@ -54,7 +54,7 @@ def test_a_list_that_the_shell_expanded_is_the_set(out):
 
 def test_a_file_named_twice_is_refused(ordered):
     path = ordered / "x-00000-of-00012.tfrecord"
-    assert f"{path}: named twice" in harness.fail(USAGE, "verify", path, path)
+    assert f"{path}: appears twice" in harness.fail(USAGE, "verify", path, path)
 
 
 def test_a_single_shard_is_a_file(ordered):

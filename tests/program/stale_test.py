@@ -37,7 +37,7 @@ def test_replaced_shard_contradicts_index_and_manifest(dataset):
     assert found["index"]["shard"] == str(shard(dataset, 1))
     assert "stale, does not match the shard" in found["index"]["detail"]
     assert "records 67 instead of 40" in found["index"]["detail"]
-    assert "make it anew with 'shardfeed index'" in found["index"]["detail"]
+    assert "rebuild it with 'shardfeed index'" in found["index"]["detail"]
     assert "events-00001-of-00003" in found["manifest"]["detail"]
     assert "records 67 instead of 40" in found["manifest"]["detail"]
 
@@ -127,7 +127,7 @@ def test_broken_manifest_is_told(dataset):
         path.write_text(broken)
         found = defects(dataset)
         assert set(found) == {"manifest"}
-        assert f"{path}: not a manifest of shardfeed" in found["manifest"]["detail"]
+        assert f"{path}: not a shardfeed manifest" in found["manifest"]["detail"]
 
 
 def test_flipped_bits_anywhere_in_a_manifest_are_told(dataset):
@@ -138,7 +138,7 @@ def test_flipped_bits_anywhere_in_a_manifest_are_told(dataset):
         harness.flip(path, offset)
         found = defects(dataset)
         assert set(found) == {"manifest"}, offset
-        assert f"{path}: not a manifest of shardfeed: " in found["manifest"]["detail"]
+        assert f"{path}: not a shardfeed manifest: " in found["manifest"]["detail"]
 
 
 def test_manifest_ends_with_the_checksum_of_all_before_it(dataset):
@@ -187,7 +187,7 @@ def test_changed_kind_of_a_feature_contradicts_the_records(dataset):
     for level in ["examples", "images"]:
         report = verify(dataset / "events@3", "--level", level, status=DEFECTS)
         assert [d["kind"] for d in report["defects"]] == ["manifest"]
-        assert f"of the feature '{name}' kind {feature['kind']} instead of {kind}" in (
+        assert f"feature '{name}': kind {feature['kind']} instead of {kind}" in (
             report["defects"][0]["detail"])
 
 
@@ -296,8 +296,8 @@ def test_import_accepts_a_text_index_that_is_right(copy_of, ending):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("1234 99", "the record stands at"), ("x", "the record stands at"),
-    ("", "the record stands at"), ("-1 5", "the record stands at")])
+    ("1234 99", "the record is at"), ("x", "the record is at"),
+    ("", "the record is at"), ("-1 5", "the record is at")])
 def test_import_names_the_line_that_is_wrong(copy_of, line, said):
     path = copy_of("tensorflow/examples.tfrecord")
     lines = expected_lines(path).splitlines()

@@ -112,7 +112,7 @@ def test_classes_must_mean_the_same_in_all_splits(tmp_path):
     shutil.copytree(IMAGES / "circles", tmp_path / "few/circles")
     shutil.copytree(IMAGES / "stripes", tmp_path / "few/stripes")
     message = fail(USAGE, "convert", "imagefolder", tmp_path / "few", folder / "test@1", "--tfds")
-    assert "image.class.label.labels.txt: names other classes than those converted now" in message
+    assert "image.class.label.labels.txt: lists other classes than this conversion" in message
     assert split_names(folder) == ["train"]
     (tmp_path / "classes").write_text(names)
     convert("imagefolder", tmp_path / "few", folder / "test@1", "--tfds", "--class-map",
@@ -137,8 +137,8 @@ def test_what_tfds_cannot_read_is_told(tmp_path, out):
 def test_all_is_no_name_of_a_split(tmp_path, out):
     (tmp_path / "t.csv").write_text(TABLE)
     message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "all@1", "--tfds")
-    assert message == (f"{out}/.shardfeed/all.manifest.json: TFDS means all splits together by "
-                       "'all': give the dataset another name")
+    assert message == (f"{out}/.shardfeed/all.manifest.json: 'all' means all splits in TFDS; "
+                       "give the dataset another name")
     assert not (out / "dataset_info.json").exists()
 
 
@@ -146,7 +146,7 @@ def test_records_that_are_no_examples_are_told(out, tmp_path):
     raw = tmp_path / "raw.tfrecord"
     raw.write_bytes(harness.frame(b"\xff\xff") * 3)
     message = fail(USAGE, "convert", "tfrecord", raw, out / "a@1", "--tfds")
-    assert "holds records that are no tf.train.Example" in message
+    assert "holds records that are not tf.train.Examples" in message
 
 
 # ---- read

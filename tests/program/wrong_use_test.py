@@ -37,7 +37,7 @@ def test_places_that_are_not_local_are_refused(place, tmp_path):
     harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
     dataset = tmp_path / "in/d@2"
     scheme = place.split(":")[0]
-    known = f"{scheme}:// is not known; what is read and written are local paths"
+    known = f"{scheme}:// is not supported; only local paths can be read and written"
     for command in [["convert", "jsonl", TEXT, f"{place}@1"], ["convert", "jsonl", place, "x@1"],
                     ["reshard", dataset, f"{place}@1"], ["reshard", f"{place}@1", "x@1"],
                     ["merge", dataset, dataset, f"{place}@1"],
@@ -51,10 +51,10 @@ def test_places_that_are_not_local_are_refused(place, tmp_path):
 
 
 @pytest.mark.parametrize(("place", "said"), [
-    ("-", "a dataset is several files, which standard output cannot be"),
-    ("/dev/stdout", "a dataset is several files, and /dev is not a folder on a disk"),
-    ("/dev/fd/1", "a dataset is several files, and /dev/fd is not a folder on a disk"),
-    ("/proc/self/fd/x@1", "a dataset is several files, and /proc/self/fd is not a folder on a disk"),
+    ("-", "a dataset consists of several files and cannot be written to standard output"),
+    ("/dev/stdout", "a dataset consists of several files, but /dev is not a folder on a disk"),
+    ("/dev/fd/1", "a dataset consists of several files, but /dev/fd is not a folder on a disk"),
+    ("/proc/self/fd/x@1", "a dataset consists of several files, but /proc/self/fd is not a folder on a disk"),
     ("out/-@1", "a dataset's name must not begin with '-'"),
 ])
 def test_outputs_that_are_no_folder_are_refused(place, said, tmp_path):

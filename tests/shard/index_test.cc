@@ -190,7 +190,7 @@ TEST(ShardIndex, ContradictionsAreFound) {
   };
   const auto refused = [](const std::string& bytes) {
     EXPECT_FAILS(ShardIndex::FromBytes(bytes, "test"), kDataLoss,
-                 "test: the index contradicts itself; make it anew with 'shardfeed index'");
+                 "test: the index contradicts itself; rebuild it with 'shardfeed index'");
   };
   EXPECT_OK(ShardIndex::FromBytes(Changed(*raw, [](std::string&) {}), "test"));
   EXPECT_OK(ShardIndex::FromBytes(Changed(*points, [](std::string&) {}), "test"));
@@ -228,7 +228,7 @@ TEST(ShardIndex, EveryFlippedByteIsFound) {
   for (size_t i = 0; i < sound.size(); ++i) {
     std::string bytes = sound;
     bytes[i] ^= 0x40;
-    EXPECT_FAILS(ShardIndex::FromBytes(bytes, "test"), kDataLoss, "make it anew");
+    EXPECT_FAILS(ShardIndex::FromBytes(bytes, "test"), kDataLoss, "rebuild it");
   }
   for (size_t size = 0; size < sound.size(); ++size) {
     EXPECT_FAILS(ShardIndex::FromBytes(sound.substr(0, size), "test"), kDataLoss, "test: ");
@@ -375,11 +375,11 @@ TEST_F(BuildTest, CutShardIsNotIndexedAnew) {
   const std::string path = WriteShard("s", {"abc", "def", "ghi"});
   ASSERT_OK(WriteIndex(path, {}));
   WriteShard("s", {"abc", "def"});
-  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends in front of record 2 of the 3");
-  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends in front of record 2 of the 3");
+  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends before record 2 of the 3");
+  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends before record 2 of the 3");
   folder_.Write("s", "");
-  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends in front of record 0 of the 3");
-  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends in front of record 0 of the 3");
+  EXPECT_FAILS(CheckNotCut(path, {}), kDataLoss, "ends before record 0 of the 3");
+  EXPECT_FAILS(OpenOrBuildIndex(path, {}), kDataLoss, "ends before record 0 of the 3");
   // Another shard.
   WriteShard("s", {"abcd", "ef"});
   EXPECT_OK(CheckNotCut(path, {}));
@@ -397,7 +397,7 @@ TEST_F(BuildTest, TextIndexGoesBothWays) {
   EXPECT_OK(CompareTextIndex(path, **index));
   folder_.Write("s.tfrecord.idx", "0 19\n19 17\n35 26\n");
   EXPECT_FAILS(CompareTextIndex(path, **index), kDataLoss,
-               "line 2 says '19 17', but the record stands at 19 and has 16 bytes");
+               "line 2 says '19 17', but the record is at 19 and has 16 bytes");
   folder_.Write("s.tfrecord.idx", "0 19\n19 16\n");
   EXPECT_FAILS(CompareTextIndex(path, **index), kDataLoss, "has 2 lines, but the shard has 3");
   folder_.Write("s.tfrecord.idx", "0 19\n19 16\n35 26\n61 16\n");

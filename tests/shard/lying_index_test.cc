@@ -196,7 +196,7 @@ TEST_P(LyingIndexTest, VerifyTellsEachThatReadsWrong) {
     if (report->num_defects > 0) {
       EXPECT_EQ(report->defects[0].kind, "index");
       EXPECT_THAT(report->defects[0].detail,
-                  ::testing::HasSubstr("make it anew with 'shardfeed index'"));
+                  ::testing::HasSubstr("rebuild it with 'shardfeed index'"));
       continue;
     }
     const auto index = ShardIndex::Open(IndexPath(path_));

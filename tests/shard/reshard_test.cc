@@ -299,7 +299,8 @@ TEST_F(ReshardTest, DamagedLengthIsTold) {
     bytes[(*index)->Offset(100) + 1] ^= 1;
     folder_.Write(stem + "-00000-of-00001", bytes);
     const std::string said = path + ": record 100 at byte " +
-                             std::to_string((*index)->Offset(100)) + ": its index does not fit it";
+                             std::to_string((*index)->Offset(100)) +
+                             ": its index does not match it";
     EXPECT_FAILS(All({stem + "@1"}, "b@2"), kDataLoss, said);
     RemoveManifest(stem);
     EXPECT_FAILS(All({stem + "@1"}, "b@2"), kDataLoss, said);
@@ -399,7 +400,7 @@ TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
   std::filesystem::remove(IndexPath(path));
   EXPECT_FAILS(
       All({"a@2"}, "c@1").status(), kDataLoss,
-      fmt::format("a-00000-of-00002: by its index it has {} bytes and 50 records", shard.size()));
+      fmt::format("a-00000-of-00002: its index lists {} bytes and 50 records", shard.size()));
   EXPECT_FAILS(Some("a@2", "c@1", RecordSelection::Runs({{60, 70}})).status(), kDataLoss,
                "the shard was replaced or changed");
   folder_.Write("a-00000-of-00002", old);

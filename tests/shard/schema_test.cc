@@ -80,21 +80,21 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
     Schema read;
     EXPECT_FAILS(read.FromJson(json, 2), kDataLoss, std::string(message));
   };
-  expect("kind", "string", "a feature is of the unknown kind 'string'");
+  expect("kind", "string", "unknown feature kind 'string'");
   expect("kind", 1, "\"kind\": expected a string, got 1");
   expect("records", 5, "\"records\": expected an integer from 0 to 4, got 5");
   expect("records", -1, "\"records\" is -1");
   expect("records", 0.5, "\"records\" is 0.5");
-  expect("min_values", 2, "min_values is above max_values");
+  expect("min_values", 2, "min_values is greater than max_values");
   expect("max_values", "1", "\"max_values\": expected an unsigned 64-bit integer, got \"1\"");
-  expect("min_bytes", 5, "min_bytes is above max_bytes");
+  expect("min_bytes", 5, "min_bytes is greater than max_bytes");
   expect("list", 1, "\"list\": expected true or false, got 1");
   expect("mixed_kinds", 2, "\"mixed_kinds\": expected an integer from 0 to 1, got 2");
   Schema read;
   EXPECT_FAILS(read.FromJson(nlohmann::json::array(), 2), kDataLoss, "are not an object");
   EXPECT_FAILS(read.FromJson({{"a", 1}}, 2), kDataLoss, "a feature is not an object");
   EXPECT_FAILS(read.FromJson(nlohmann::json::object(), 2, 3), kDataLoss,
-               "not_examples is 3, of 2 records");
+               "not_examples is 3, but there are only 2 records");
 }
 
 TEST(Schema, RepeatedNameCountsOnce) {

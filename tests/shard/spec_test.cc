@@ -24,8 +24,8 @@ TEST(ParseOutputSpec, Forms) {
 }
 
 TEST(ParseOutputSpec, WrongFormsAreRefused) {
-  EXPECT_FAILS(ParseOutputSpec("out/@5"), kInvalidArgument, "a name is missing");
-  EXPECT_FAILS(ParseOutputSpec("out/"), kInvalidArgument, "a name is missing");
+  EXPECT_FAILS(ParseOutputSpec("out/@5"), kInvalidArgument, "the name is missing");
+  EXPECT_FAILS(ParseOutputSpec("out/"), kInvalidArgument, "the name is missing");
   EXPECT_FAILS(ParseOutputSpec("out/a@0"), kInvalidArgument, "must be 1 to 1000000");
   EXPECT_FAILS(ParseOutputSpec("out/a@1000001"), kInvalidArgument, "must be 1 to 1000000");
   EXPECT_FAILS(ParseOutputSpec("out/a@x"), kInvalidArgument, "after '@' expected a number");
@@ -35,21 +35,22 @@ TEST(ParseOutputSpec, WrongFormsAreRefused) {
   EXPECT_FAILS(ParseOutputSpec("out/a@5.idx"), kInvalidArgument, "hidden files or sidecars");
   EXPECT_FAILS(ParseOutputSpec("out/a@5."), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("-"), kInvalidArgument,
-               "-: a dataset is several files, which standard output cannot be");
+               "-: a dataset consists of several files and cannot be written to standard output");
   for (const char* spec : {"-@1", "out/-", "out/--x@3", "-.tfrecord@2"}) {
     EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, "must not begin with '-'");
   }
   for (const char* spec : {"/dev/stdout", "/dev/x@1", "/dev/fd/x@1", "/proc/self/x@1", "/sys/x@2",
                            "/dev/shm/../x@1", "//dev/x"}) {
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, "a dataset is several files, and /");
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
+                 "a dataset consists of several files, but /");
   }
   EXPECT_OK(ParseOutputSpec("/dev/shm/x@1"));
   EXPECT_FAILS(ParseOutputSpec("out/a@"), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("out/a@-5"), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("out/a@b@5"), kInvalidArgument, "must not contain");
-  EXPECT_FAILS(ParseOutputSpec(""), kInvalidArgument, "a name is missing");
+  EXPECT_FAILS(ParseOutputSpec(""), kInvalidArgument, "the name is missing");
   EXPECT_FAILS(ParseOutputSpec(std::string_view("out/a\0@5", 8)), kInvalidArgument, "NUL");
-  EXPECT_FAILS(ParseOutputSpec("out/a@5.b-00000-of-00001"), kInvalidArgument, "told apart again");
+  EXPECT_FAILS(ParseOutputSpec("out/a@5.b-00000-of-00001"), kInvalidArgument, "would be ambiguous");
 }
 
 TEST(ParseOutputSpec, NameOfOneShardIsRefused) {
@@ -255,7 +256,7 @@ TEST_F(ResolveTest, GlobTellsWhatItLeftOut) {
 TEST_F(ResolveTest, GlobOverAllLevelsIsRefused) {
   folder_.Write("a/x", "");
   folder_.Write("a/b/x", "");
-  EXPECT_FAILS(Resolve("**/x"), kInvalidArgument, "'**' is not known");
+  EXPECT_FAILS(Resolve("**/x"), kInvalidArgument, "'**' is not supported");
 }
 
 TEST_F(ResolveTest, SidecarsAndHiddenFilesAreIgnored) {
@@ -292,7 +293,7 @@ TEST_F(ResolveTest, WrongSuffixOrNumberGetsAHint) {
                    folder_ / "train@10.tfrecord");
   EXPECT_FAILS(Resolve("train.tfrecord@10"), kNotFound, "did you mean " + folder_ / "train@10.tfr");
   EXPECT_FAILS(Resolve("train"), kNotFound, "did you mean " + folder_ / "train@10.tfrecord");
-  EXPECT_FAILS(Resolve("@3"), kInvalidArgument, "a name is missing before '@'");
+  EXPECT_FAILS(Resolve("@3"), kInvalidArgument, "the name before '@' is missing");
   EXPECT_FAILS(Resolve("train@x"), kInvalidArgument, "after '@' expected a number");
   EXPECT_FAILS(ResolveSpec(""), kInvalidArgument, "an empty name");
   EXPECT_FAILS(ResolveSpecs({}), kInvalidArgument, "no dataset is named");
@@ -315,10 +316,10 @@ TEST_F(ResolveTest, PlainFilesAreSorted) {
 
 TEST_F(ResolveTest, FileNamedTwiceIsRefused) {
   const std::string path = folder_.Write("a.tfrecord", "");
-  EXPECT_FAILS(ResolveSpecs({path, path}), kInvalidArgument, "named twice");
-  EXPECT_FAILS(ResolveSpecs({path, folder_ / "*.tfrecord"}), kInvalidArgument, "named twice");
+  EXPECT_FAILS(ResolveSpecs({path, path}), kInvalidArgument, "appears twice");
+  EXPECT_FAILS(ResolveSpecs({path, folder_ / "*.tfrecord"}), kInvalidArgument, "appears twice");
   EXPECT_FAILS(ResolveSpecs({path, folder_ / "./a.tfrecord"}), kInvalidArgument,
-               "named twice, also as " + path);
+               "appears twice, also as " + path);
 }
 
 TEST_F(ResolveTest, SeveralSpecsFollowEachOther) {
@@ -363,7 +364,7 @@ TEST_F(ResolveTest, BrokenManifestIsDataLoss) {
                            R"({"stem": "a", "suffix": {}, "num_shards": 1})",
                            R"({"stem": "", "suffix": "", "num_shards": 1})"}) {
     Manifest("a", json);
-    EXPECT_FAILS(ResolveFolder(), kDataLoss, "not a manifest of shardfeed");
+    EXPECT_FAILS(ResolveFolder(), kDataLoss, "not a shardfeed manifest");
   }
   Manifest("a", R"({"stem": "b", "suffix": "", "num_shards": 1})");
   EXPECT_FAILS(ResolveFolder(), kDataLoss, "describes 'b'; was it renamed?");
@@ -387,13 +388,14 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
   for (const char* spec : {"gs://b/x@1", "s3://b/x-*", "hdfs://host:9000/x", "https://host/x"}) {
-    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument, ":// is not known; what is read");
-    EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not known");
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, ":// is not known; what is read");
+    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument, ":// is not supported; only local paths");
+    EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, ":// is not supported; only local paths");
   }
-  EXPECT_FAILS(ResolveSpec("gs://b/x@1"), kInvalidArgument,
-               "gs://b/x@1: gs:// is not known; what is read and written are local paths (of a "
-               "folder that is called so, ./gs:/...)");
+  EXPECT_FAILS(
+      ResolveSpec("gs://b/x@1"), kInvalidArgument,
+      "gs://b/x@1: gs:// is not supported; only local paths can be read and written (for a "
+      "folder of that name, write ./gs:/...)");
   EXPECT_FAILS(ResolveSpec("file:///data/x@1"), kInvalidArgument,
                "file:///data/x@1: write it as the plain path /data/x@1");
   folder_.Write("gs:/b/x-00000-of-00001", "");
@@ -445,8 +447,7 @@ TEST_F(ResolveTest, TfdsFolderWithItsOwnFileNames) {
                            "below/{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}"}) {
     Info(R"([{"name": "train", "shardLengths": ["5", "5"], "filepathTemplate": ")" +
          std::string(name) + "\"}]");
-    EXPECT_FAILS(ResolveFolder(), kDataLoss,
-                 "cannot be told from its filepathTemplate '" + std::string(name));
+    EXPECT_FAILS(ResolveFolder(), kDataLoss, "from its filepathTemplate '" + std::string(name));
   }
 }
 
@@ -461,13 +462,12 @@ TEST_F(ResolveTest, TfdsFolderThatCannotBeRead) {
   Info("[]");
   EXPECT_FAILS(ResolveFolder(), kNotFound, "lists no splits");
   Info("[1]");
-  EXPECT_FAILS(ResolveFolder(), kDataLoss, "cannot be told from");
+  EXPECT_FAILS(ResolveFolder(), kDataLoss, "cannot derive the files");
   Info(R"([{"name": "train"}])", R"(, "fileFormat": "array_record")");
   EXPECT_FAILS(ResolveFolder(), kInvalidArgument, "the shards are array_record files");
   folder_.Write("dataset_info.json", "{");
-  EXPECT_FAILS(
-      ResolveFolder(), kDataLoss,
-      "dataset_info.json: cannot be read as TFDS's description of a dataset: it is not JSON");
+  EXPECT_FAILS(ResolveFolder(), kDataLoss,
+               "dataset_info.json: not a TFDS dataset description: invalid JSON");
 }
 
 TEST_F(ResolveTest, HuggingFaceDescriptionIsPassedOver) {

@@ -133,7 +133,7 @@ TEST_F(StagingTest, NoFlippedBitOfARecordIsFollowed) {
     std::string flipped = record_;
     flipped[bit / 8] ^= static_cast<char>(1 << (bit % 8));
     Put(CommitPath(folder_.path(), "d"), flipped);
-    EXPECT_FAILS(ResolveSpec(folder_ / "d@*"), kDataLoss, "commit record that cannot be followed");
+    EXPECT_FAILS(ResolveSpec(folder_ / "d@*"), kDataLoss, "invalid commit record");
   }
   Put(CommitPath(folder_.path(), "d"), record_);
   EXPECT_EQ(Files(), before);
@@ -153,12 +153,12 @@ TEST_F(StagingTest, RecordThatLiesIsRefused) {
             "not the name of an old shard"},
            {"suffix \nshards 2\n" + sizes + "old 1\nd-00001-of-00002\n",
             "not the name of an old shard"},
-           {"suffix /../x\nshards 2\n" + sizes + "old 0\n", "its shards could have no names"},
-           {"suffix \nshards 0\nold 0\n", "its shards could have no names"},
+           {"suffix /../x\nshards 2\n" + sizes + "old 0\n", "its shards would have invalid names"},
+           {"suffix \nshards 0\nold 0\n", "its shards would have invalid names"},
            {"suffix \nshards 2\n1\n", "the size of shard 1 is missing"},
            {"suffix \nshards 18446744073709551615\n" + sizes, "the size of shard 2 is missing"},
            {"suffix \nshards 2\n" + sizes + "old 7\n", "the name of an old shard is missing"},
-           {"suffix \nshards 2\n" + sizes + "old 0\nmore\n", "there is more than it says"},
+           {"suffix \nshards 2\n" + sizes + "old 0\nmore\n", "data follows its end"},
            {"", "it has no suffix"}}) {
     Put(CommitPath(folder_.path(), "d"), Record(lines));
     EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kDataLoss, what);
@@ -187,7 +187,7 @@ TEST_F(StagingTest, FolderInTheWayStopsAWriterBeforeItCommits) {
        {std::string("d-00002-of-00003"), std::string(".shardfeed/d-00000-of-00003.index")}) {
     fs::create_directories(folder_ / (name + "/x"));
     EXPECT_FAILS(Write("d@3", "new", 50, /*overwrite=*/true), kFailedPrecondition,
-                 "a folder stands where a file of the dataset is to be; move it away");
+                 "expected a file of the dataset, found a folder; move it away");
     EXPECT_EQ(Files(), before);
     ASSERT_OK(VerifyDataset(*ResolveSpec(folder_ / "d@4"), {}));
     fs::remove_all(folder_ / name);
@@ -200,7 +200,7 @@ TEST_F(StagingTest, LinkInPlaceOfTheFolderIsRefused) {
   Put(folder_ / "precious/thesis.tex", "x");
   fs::create_directory_symlink(folder_ / "precious", StagingPath(folder_.path(), "d"));
   EXPECT_FAILS(Write("d@1", "new", 10), kFailedPrecondition,
-               "a symbolic link stands where the folder for unfinished shards is to be; remove it");
+               "expected the folder for unfinished shards, found a symbolic link; remove it");
   EXPECT_EQ(ReadBytes(folder_ / "precious/thesis.tex"), "x");
 }
 
@@ -300,12 +300,14 @@ TEST_F(StagingTest, WhatIsNoCommitRecordIsNamedWithTheRemedy) {
   ASSERT_OK(Write("d@2", "old", 50, /*overwrite=*/true));
   EXPECT_EQ(Files(), before);
   fs::create_directory(record);
-  EXPECT_FAILS(ResolveSpec(folder_.path()), kFailedPrecondition, "a folder stands where");
+  EXPECT_FAILS(ResolveSpec(folder_.path()), kFailedPrecondition,
+               "expected a commit record, found a folder");
   for (const bool overwrite : {false, true}) {
     EXPECT_FAILS(Write("d@2", "new", 50, overwrite), kFailedPrecondition,
-                 "d.commit: a folder stands where a commit record would be; move it away");
+                 "d.commit: expected a commit record, found a folder; move it away");
   }
-  EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kFailedPrecondition, "a folder stands where");
+  EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kFailedPrecondition,
+               "expected a commit record, found a folder");
   EXPECT_EQ(Files(), before);
 }
 
@@ -315,16 +317,16 @@ TEST_F(StagingTest, WhatStandsInPlaceOfFoldersIsNamedWithTheRemedy) {
     EXPECT_FAILS(Write("d@1", "new", 10), kFailedPrecondition, what);
   };
   Put(sidecars, "x");
-  fails(".shardfeed: a file stands where the folder for indexes and manifests is to be; move it");
+  fails(".shardfeed: expected the folder for indexes and manifests, found a file; move it");
   EXPECT_EQ(ReadBytes(sidecars), "x");
   fs::remove(sidecars);
   ASSERT_EQ(::mkfifo(sidecars.c_str(), 0600), 0);
-  fails(".shardfeed: something that is no folder stands where the folder for indexes");
+  fails(".shardfeed: expected the folder for indexes and manifests, found a special file");
   fs::remove(sidecars);
   const std::string staging = StagingPath(folder_.path(), "d");
   fs::create_directories(sidecars);
   Put(staging, "x");
-  fails("d.incomplete: a file stands where the folder for unfinished shards is to be; move it");
+  fails("d.incomplete: expected the folder for unfinished shards, found a file; move it");
   fs::remove(staging);
   fs::create_directories(staging + "/lock");
   fails("d.incomplete/lock: not a file, but a folder; remove it");

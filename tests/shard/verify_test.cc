@@ -215,7 +215,7 @@ TEST_F(VerifyDatasetTest, DamagedIndexIsADefect) {
   std::ofstream(IndexPath(set_.paths[0]), std::ios::binary) << bytes;
   const VerifyReport report = Verify();
   ASSERT_EQ(report.num_defects(), 1);
-  EXPECT_THAT(report.shards[0].defects[0].detail, ::testing::HasSubstr("make it anew"));
+  EXPECT_THAT(report.shards[0].defects[0].detail, ::testing::HasSubstr("rebuild it"));
 }
 
 TEST_F(VerifyDatasetTest, BrokenManifestIsADefect) {
@@ -234,30 +234,24 @@ TEST_F(VerifyDatasetTest, ManifestThatDescribesOtherRecordsIsADefectOfExamplesLe
     for (const Defect& defect : Verify(level).manifest_defects) text += defect.detail;
     return text;
   };
-  const std::string says =
-      ManifestPath(folder_.path(), "d") + ": says of the records what is not so: ";
+  const std::string says = ManifestPath(folder_.path(), "d") + ": does not match the records: ";
   const auto feature = [](const char* key, const Json& value) {
     return [=](Json& json) { json["features"]["i"][key] = value; };
   };
   EXPECT_EQ(details([](Json&) {}), "");
   EXPECT_EQ(details(feature("kind", "float"), VerifyLevel::kPayload), "");
-  EXPECT_EQ(details(feature("kind", "float")),
-            says + "of the feature 'i' kind float instead of int64");
-  EXPECT_EQ(details(feature("kind", "none")),
-            says + "of the feature 'i' kind none instead of int64");
-  EXPECT_EQ(details(feature("records", 1999)),
-            says + "of the feature 'i' records 1999 instead of 2000");
-  EXPECT_EQ(details(feature("max_values", 2)),
-            says + "of the feature 'i' max_values 2 instead of 1");
-  EXPECT_EQ(details(feature("min_values", 0)),
-            says + "of the feature 'i' min_values 0 instead of 1");
-  EXPECT_EQ(details(feature("list", true)), says + "of the feature 'i' list true instead of false");
+  EXPECT_EQ(details(feature("kind", "float")), says + "feature 'i': kind float instead of int64");
+  EXPECT_EQ(details(feature("kind", "none")), says + "feature 'i': kind none instead of int64");
+  EXPECT_EQ(details(feature("records", 1999)), says + "feature 'i': records 1999 instead of 2000");
+  EXPECT_EQ(details(feature("max_values", 2)), says + "feature 'i': max_values 2 instead of 1");
+  EXPECT_EQ(details(feature("min_values", 0)), says + "feature 'i': min_values 0 instead of 1");
+  EXPECT_EQ(details(feature("list", true)), says + "feature 'i': list true instead of false");
   EXPECT_EQ(details(feature("mixed_kinds", 3)),
-            says + "of the feature 'i' mixed kinds true instead of false");
+            says + "feature 'i': mixed kinds true instead of false");
   EXPECT_EQ(details([](Json& json) { json["not_examples"] = 1; }),
             says + "1 records that are not Examples instead of 0");
   EXPECT_EQ(details([](Json& json) { json["features"]["j"] = json["features"]["i"]; }),
-            says + "a feature 'j', which is not there");
+            says + "feature 'j', which no record has");
   EXPECT_EQ(details([](Json& json) { json["features"] = Json::object(); }),
             says + "no feature 'i'");
 }
@@ -269,7 +263,7 @@ TEST_F(VerifyDatasetTest, OtherCompressionInTheManifestIsADefect) {
   ASSERT_EQ(report.manifest_defects.size(), 2);
   EXPECT_THAT(
       report.manifest_defects[0].detail,
-      ::testing::HasSubstr("d-00000-of-00002 what is not so: compression none instead of gzip"));
+      ::testing::HasSubstr("does not match d-00000-of-00002: compression none instead of gzip"));
 }
 
 // Which kind counts, where they are mixed, depends on the order of the records alone.

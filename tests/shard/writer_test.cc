@@ -179,13 +179,13 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
   fs::remove(manifest);
   fs::create_directory(manifest);
   EXPECT_FAILS(Write("d@2", 5), kFailedPrecondition,
-               "a folder stands where the manifest is to be; move it away");
+               "expected a manifest, found a folder; move it away");
   fs::remove(manifest);
   const std::string index = folder_ / ".shardfeed/d-00001-of-00002.index";
   fs::create_symlink(folder_ / "nowhere", index);
-  EXPECT_FAILS(Write("d@2", 5), kAlreadyExists,
-               "d-00001-of-00002.index: a link, or something else that is no file, stands where an "
-               "index is to be; remove it");
+  EXPECT_FAILS(
+      Write("d@2", 5), kAlreadyExists,
+      "d-00001-of-00002.index: expected an index, found a link or a special file; remove it");
   EXPECT_TRUE(fs::is_symlink(index));
   ASSERT_OK(Write("d@3", 5));  // another's
   EXPECT_TRUE(fs::is_symlink(index));
@@ -193,7 +193,8 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
   EXPECT_FALSE(fs::is_symlink(index));
   fs::remove_all(folder_ / ".shardfeed/d-00001-of-00002.index");
   fs::create_directory(index);
-  EXPECT_FAILS(Write("d@2", 5, {.overwrite = true}), kFailedPrecondition, "a folder stands where");
+  EXPECT_FAILS(Write("d@2", 5, {.overwrite = true}), kFailedPrecondition,
+               "expected an index, found a folder");
 }
 
 TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {
@@ -380,7 +381,7 @@ TEST_F(WriterTest, WrongOptionsAreRefused) {
   EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression = Compression::kSnappy}}), kInvalidArgument,
                "SNAPPY can be read, but not written");
   EXPECT_FAILS(Write("d@2", 1, {.encode = {.compression_level = 10}}), kInvalidArgument,
-               "compression_level 10 is outside 1 to 9");
+               "compression_level must be from 1 to 9, got 10");
   EXPECT_FAILS(Write("d", 1), kInvalidArgument, "number of shards");
 }
 
@@ -411,7 +412,7 @@ TEST_F(WriterTest, ManifestGoesBothWays) {
 }
 
 TEST_F(WriterTest, BrokenManifestIsDataLoss) {
-  EXPECT_FAILS(ParseManifest("{", "m"), kDataLoss, "m: not a manifest of shardfeed");
+  EXPECT_FAILS(ParseManifest("{", "m"), kDataLoss, "m: not a shardfeed manifest");
   EXPECT_FAILS(ParseManifest(R"({"format":"other","version":1})", "m"), kDataLoss,
                "another format");
   EXPECT_FAILS(ReadManifest(folder_ / "none"), kNotFound, "none");
