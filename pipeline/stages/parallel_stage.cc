@@ -211,34 +211,42 @@ class ParallelStage : public Stage {
     if (taken.more_work) parked_.NotifyAll();
   }
 
-  bool MayPull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !pulling_ && !ended_ && jobs_.MayAdd();
+  // What a thread does next.
+  enum class Turn { kWait, kEnd, kRest, kTake, kPull };
+
+  // For thread `number`. Much of what it depends on changes at any time, also without the mutex
+  // (the tuner's numbers, the bytes ahead in other stages), so that a second look may differ.
+  Turn NextTurn(int number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (stopping_) return Turn::kEnd;
+    if (number >= counters_->workers) return Turn::kRest;
+    // Once the run is cancelled, nothing more is begun.
+    if (WorkStop::Token().stop_requested()) return Turn::kWait;
+    if (jobs_.MayTake()) return Turn::kTake;
+    return !pulling_ && !ended_ && jobs_.MayAdd() ? Turn::kPull : Turn::kWait;
   }
 
   // Thread `number` of the stage.
   void Work(int number) {
     const WorkStop stop(work_stop_.get_token());
-    const auto parked = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return number >= counters_->workers;
-    };
-    // Once the run is cancelled, nothing more is begun.
-    const auto wanted = [&] { return !WorkStop::Token().stop_requested(); };
     std::vector<std::unique_ptr<RowJob>> pulled;
     std::vector<std::unique_ptr<RangeMemory>> memories;
     MutexLock lock(mutex_);
     while (true) {
+      Turn turn = Turn::kWait;
       work_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stopping_ || parked() || (wanted() && (jobs_.MayTake() || MayPull()));
+        turn = NextTurn(number);
+        return turn != Turn::kWait;
       });
-      if (stopping_) return;
-      if (parked()) {
+      if (turn == Turn::kEnd) return;
+      if (turn == Turn::kRest) {
         // What woke this thread is for another one.
         work_.NotifyOne();
-        parked_.Wait(
-            lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !parked(); });
+        parked_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return stopping_ || number < counters_->workers;
+        });
         continue;
       }
-      if (jobs_.MayTake()) {
+      if (turn == Turn::kTake) {
         const RowTask task = jobs_.TakeTask();
         for (RowJob* job = task.job; job != nullptr; job = job->next) {
           memories.push_back(jobs_.TakeMemory());

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -48,6 +49,63 @@ TEST(ParallelStageTest, ThreadsMayBeSentToRestAndCalledBack) {
   ASSERT_OK(stage->Next(&batch));
   EXPECT_TRUE(batch.empty());
   EXPECT_EQ(context->ahead_bytes, 0);
+}
+
+// Tells when two threads are in it at once.
+class OneAtATime : public Stage {
+ public:
+  OneAtATime(std::unique_ptr<Stage> input, std::atomic<int>* overlaps)
+      : input_(std::move(input)), overlaps_(*overlaps) {}
+
+  absl::Status Next(Batch* out) override {
+    if (++inside_ > 1) ++overlaps_;
+    std::this_thread::yield();
+    absl::Status status;
+    {
+      std::lock_guard lock(mutex_);
+      status = input_->Next(out);
+    }
+    --inside_;
+    return status;
+  }
+  void Save(StateWords* words) const override { input_->Save(words); }
+  absl::Status Load(StateReader* words) override { return input_->Load(words); }
+
+ private:
+  const std::unique_ptr<Stage> input_;
+  std::mutex mutex_;
+  std::atomic<int> inside_ = 0;
+  std::atomic<int>& overlaps_;
+};
+
+TEST(ParallelStageTest, OneThreadPullsWhileTheNumberOfWorkersChanges) {
+  const auto spec = std::make_shared<const RowSpec>(RowSpec{{"value", DType::kInt64, {}}});
+  auto context = std::make_shared<RunContext>();
+  context->threads = 4;
+  context->gate.SetLimit(4);
+  std::atomic<int> overlaps = 0;
+  constexpr int64_t kBatches = 30000;
+  const std::unique_ptr<Stage> stage = MakeParallelStage(
+      std::make_unique<OneAtATime>(
+          MakeBatchStage(MakeRangeStage(0, kBatches, 1, spec, 0, 0), spec, 1, false, {}),
+          &overlaps),
+      {.name = "none", .one_to_one = true}, &overlaps, context);
+  const auto counters = context->AllCounters().at(0);
+  std::atomic<bool> over = false;
+  // As the tuner does, which does not ask the stage.
+  std::thread tuner([&] {
+    for (int n = 0; !over; ++n) counters->workers = n % 4 + 1;
+  });
+  Batch batch;
+  int64_t rows = 0;
+  do {
+    EXPECT_OK(stage->Next(&batch));
+    rows += static_cast<int64_t>(batch.rows);
+  } while (!batch.empty());
+  over = true;
+  tuner.join();
+  EXPECT_EQ(rows, kBatches);
+  EXPECT_EQ(overlaps, 0);
 }
 
 constexpr int kThreads = 4;
