@@ -42,19 +42,17 @@ int OrientationOf(std::string_view tiff) {
 int ExifOrientation(std::string_view jpeg) {
   if (!jpeg.starts_with("\xff\xd8"sv)) return 1;
   JpegMarkerReader reader(jpeg);
-  while (true) {
-    const absl::StatusOr<JpegMarker> marker = reader.Next();
-    if (!marker.ok() || marker->code == 0 || marker->code == kJpegSos || marker->code == kJpegEoi ||
-        IsJpegFrame(marker->code)) {
-      return 1;
-    }
+  JpegMarker marker;
+  while (reader.Next(&marker)) {
+    if (marker.code == kJpegSos || marker.code == kJpegEoi || IsJpegFrame(marker.code)) return 1;
     constexpr uint8_t kApp1 = 0xe1;
     constexpr std::string_view kExif = "Exif\0\0"sv;
-    if (marker->code != kApp1 || !marker->payload.starts_with(kExif)) continue;
-    if (const int found = OrientationOf(marker->payload.substr(kExif.size())); found > 0) {
+    if (marker.code != kApp1 || !marker.payload.starts_with(kExif)) continue;
+    if (const int found = OrientationOf(marker.payload.substr(kExif.size())); found > 0) {
       return found;
     }
   }
+  return 1;
 }
 
 }  // namespace shardfeed

@@ -18,8 +18,8 @@ namespace shardfeed {
 // and tells its size, or that stands in a feature whose name says so: image/encoded, or one that
 // ends in the suffix of such a file ("jpg", "seg.png").
 //
-// JPEGs are decoded from their first byte to their last, at an eighth of their size, which leaves
-// out none of their data; the others whole.
+// JPEGs are decoded at an eighth of their size, which leaves out none of their data up to the end
+// of the image, and are sound if libjpeg has no warning about them. The others are decoded whole.
 //
 // Thread safe.
 class ImageCheck {

@@ -39,26 +39,25 @@ absl::StatusOr<ImageHeader> Checked(std::string_view name, ImageHeader header) {
   return header;
 }
 
-// Marker segments up to the first frame header.
+// Marker segments up to the first frame header. Damage before it is left to the decoder, which may
+// have to accept it.
 absl::StatusOr<ImageHeader> ReadJpeg(std::string_view bytes) {
   JpegMarkerReader reader(bytes);
-  while (true) {
-    const absl::StatusOr<JpegMarker> marker = reader.Next();
-    if (absl::IsOutOfRange(marker.status())) return EndsEarly("JPEG", bytes);
-    if (!marker.ok()) return marker.status();
-    if (marker->code == 0x00 || marker->code == kJpegEoi || marker->code == kJpegSos) {
-      return absl::DataLossError(fmt::format(
-          "JPEG is damaged at byte {}: {} comes before the image's size", marker->offset,
-          marker->code == kJpegEoi   ? "its end"
-          : marker->code == kJpegSos ? "a scan"
-                                     : "entropy-coded data"));
+  JpegMarker marker;
+  while (reader.Next(&marker)) {
+    if (marker.code == kJpegEoi || marker.code == kJpegSos) {
+      if (!reader.defect().ok()) return reader.defect();
+      return absl::DataLossError(
+          fmt::format("JPEG is damaged at byte {}: {} comes before the image's size", marker.offset,
+                      marker.code == kJpegEoi ? "its end" : "a scan"));
     }
-    if (!IsJpegFrame(marker->code)) continue;
-    const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(*marker);
+    if (!IsJpegFrame(marker.code)) continue;
+    const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(marker);
     if (absl::IsOutOfRange(frame.status())) return EndsEarly("JPEG", bytes);
-    if (!frame.ok()) return frame.status();
+    if (!frame.ok()) return reader.defect().ok() ? frame.status() : reader.defect();
     return Checked("JPEG", {"jpeg", frame->height, frame->width, frame->num_components});
   }
+  return reader.defect().ok() ? EndsEarly("JPEG", bytes) : reader.defect();
 }
 
 absl::StatusOr<ImageHeader> ReadPng(std::string_view bytes) {

@@ -47,6 +47,7 @@ struct Pixels {
   uint32_t height = 0;
   uint32_t channels = 0;
   std::vector<uint8_t> values;
+  // What libjpeg found wrong and went on behind, from the header to the end of the image (EOI).
   int warnings = 0;
   // libjpeg's error, if it could not decode the image.
   std::string error;

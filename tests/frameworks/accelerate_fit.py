@@ -52,7 +52,7 @@ def main():
         gathered.append(all_of_them)
     common.tell(folder, accelerator.process_index, world=accelerator.num_processes, epochs=epochs,
                 gathered=gathered, length=length)
-    accelerator.end_training()
+    common.end_training(accelerator)
 
 
 if __name__ == "__main__":

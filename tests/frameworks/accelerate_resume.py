@@ -28,7 +28,7 @@ def main():
         accelerator.save_state(folder / "state")
     assert next(model.parameters()) is not None
     common.tell(folder, accelerator.process_index, epochs=[found])
-    accelerator.end_training()
+    common.end_training(accelerator)
 
 
 if __name__ == "__main__":

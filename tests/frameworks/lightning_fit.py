@@ -25,9 +25,10 @@ class Model(lightning.LightningModule):
         self.seen = []
 
     def train_dataloader(self):
-        # A checkpoint at the end of an epoch has no state of the loader that Lightning would load.
+        # A checkpoint at the end of an epoch has no state of the loader that Lightning would load,
+        # and at its load current_epoch is still that epoch's number.
         if hasattr(self.data, "set_epoch"):
-            self.data.set_epoch(self.current_epoch)
+            self.data.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
         return self.loader
 
     def training_step(self, batch, _):

@@ -89,16 +89,18 @@ class JpegDecoder::Impl {
   JpegPath path() const { return path_; }
 
  private:
-  absl::Status Check(const JpegFrame& frame) const;
+  absl::Status Check(uint32_t width, uint32_t height) const;
   // Lets libjpeg decode an image that has just the MCUs under the crop; their coefficients come
   // from `entropy_`, which takes them out of `jpeg`. False: libjpeg has to look at the original.
   bool DecodeMcus(std::string_view jpeg, const JpegLayout& layout);
   void WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height);
   bool DecodeSmallImage();
-  // Lets libjpeg decode the original.
-  bool DecodeWhole(std::string_view jpeg);
-  // Reads the header and starts the decompressor.
-  void Start(std::string_view jpeg);
+  // Lets libjpeg decode the original: its header, and then the crop.
+  bool OpenWhole(std::string_view jpeg);
+  bool DecodeWhole();
+  absl::Status LibjpegError(size_t num_bytes) const;
+  void ReadHeader(std::string_view jpeg);
+  void StartDecompressor();
   bool ReadRows(uint32_t left);
   static boolean DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks);
 
@@ -127,16 +129,16 @@ class JpegDecoder::Impl {
   bool entropy_failed_ = false;
 };
 
-absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
-  const uint64_t pixels = uint64_t{frame.width} * frame.height;
+absl::Status JpegDecoder::Impl::Check(uint32_t image_width, uint32_t image_height) const {
+  const uint64_t pixels = uint64_t{image_width} * image_height;
   if (pixels == 0) {
     return absl::DataLossError(
-        fmt::format("JPEG says that it is {} pixels wide and {} high", frame.width, frame.height));
+        fmt::format("JPEG says that it is {} pixels wide and {} high", image_width, image_height));
   }
   if (pixels > options_.max_pixels) {
     return absl::ResourceExhaustedError(
-        fmt::format("JPEG of {} x {} pixels, but the limit is {} in all (max_pixels)", frame.width,
-                    frame.height, options_.max_pixels));
+        fmt::format("JPEG of {} x {} pixels, but the limit is {} in all (max_pixels)", image_width,
+                    image_height, options_.max_pixels));
   }
   const uint32_t denominator = crop_.scale_denominator;
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
@@ -146,8 +148,8 @@ absl::Status JpegDecoder::Impl::Check(const JpegFrame& frame) const {
   if (crop_.channels != 1 && crop_.channels != 3) {
     return absl::InvalidArgumentError(fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
   }
-  const uint32_t width = CeilDivide(frame.width, denominator);
-  const uint32_t height = CeilDivide(frame.height, denominator);
+  const uint32_t width = CeilDivide(image_width, denominator);
+  const uint32_t height = CeilDivide(image_height, denominator);
   if (crop_.width == 0 || crop_.height == 0 || crop_.x >= width || crop_.y >= height ||
       crop_.width > width - crop_.x || crop_.height > height - crop_.y) {
     return absl::InvalidArgumentError(
@@ -170,19 +172,35 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
   pixels_ = pixels;
   row_bytes_ = row_bytes;
   const absl::StatusOr<JpegLayout> layout = ReadJpegLayout(jpeg);
-  if (!layout.ok()) return layout.status();
-  if (absl::Status status = Check(layout->frame); !status.ok()) return status;
-  if (layout->one_scan && DecodeMcus(jpeg, *layout)) {
-    path_ = layout->restart_interval > 0 ? JpegPath::kRestarts : JpegPath::kSkipped;
-    return absl::OkStatus();
+  if (layout.ok()) {
+    absl::Status status = Check(layout->frame.width, layout->frame.height);
+    if (!status.ok()) return status;
+    if (layout->one_scan && DecodeMcus(jpeg, *layout)) {
+      path_ = layout->restart_interval > 0 ? JpegPath::kRestarts : JpegPath::kSkipped;
+      return absl::OkStatus();
+    }
   }
+  // libjpeg has the last word on what does not look sound.
   path_ = JpegPath::kLibjpeg;
-  if (DecodeWhole(jpeg)) return absl::OkStatus();
+  absl::Status status;
+  if (!OpenWhole(jpeg)) {
+    status = LibjpegError(jpeg.size());
+  } else if (status = Check(decoder_.image_width, decoder_.image_height); !status.ok()) {
+    return status;
+  } else if (!DecodeWhole()) {
+    status = LibjpegError(jpeg.size());
+  }
+  // Damage of the header is described better by the one who knows where it is.
+  if (absl::IsDataLoss(status) && !layout.ok()) return layout.status();
+  return status;
+}
+
+absl::Status JpegDecoder::Impl::LibjpegError(size_t num_bytes) const {
   if (errors_.too_many_scans) {
     return absl::ResourceExhaustedError(fmt::format(
         "JPEG of more than {} scans, which is the limit (max_scans)", options_.max_scans));
   }
-  return errors_.ToStatus(jpeg.size());
+  return errors_.ToStatus(num_bytes);
 }
 
 bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layout) {
@@ -263,7 +281,7 @@ void JpegDecoder::Impl::WriteHeader(const JpegLayout& layout, uint32_t width, ui
   header_ += "\x00\x3f\x00\xff\xd9"sv;
 }
 
-void JpegDecoder::Impl::Start(std::string_view jpeg) {
+void JpegDecoder::Impl::ReadHeader(std::string_view jpeg) {
   if (!created_) {
     decoder_.err = &errors_;
     jpeg_create_decompress(&decoder_);
@@ -274,6 +292,9 @@ void JpegDecoder::Impl::Start(std::string_view jpeg) {
   }
   source_.Start(jpeg);
   jpeg_read_header(&decoder_, TRUE);
+}
+
+void JpegDecoder::Impl::StartDecompressor() {
   switch (decoder_.jpeg_color_space) {
     case JCS_GRAYSCALE:
     case JCS_RGB:
@@ -313,7 +334,8 @@ bool JpegDecoder::Impl::DecodeSmallImage() {
     jpeg_abort_decompress(&decoder_);
     return false;
   }
-  Start(header_);
+  ReadHeader(header_);
+  StartDecompressor();
   decoder_.entropy->decode_mcu = DecodeMcu;
   for (int i = 0; i < decoder_.num_components; ++i) {
     if (decoder_.comp_info[i].DCT_scaled_size == 1) entropy_.WantMeansOnly(i);
@@ -327,7 +349,7 @@ bool JpegDecoder::Impl::DecodeSmallImage() {
   return done;
 }
 
-bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
+bool JpegDecoder::Impl::OpenWhole(std::string_view jpeg) {
   errors_.Reset(options_.accept_damaged);
   // libjpeg keeps tables for images to come that have none; here that would be damage unseen. The
   // small images have all they take.
@@ -337,7 +359,16 @@ bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
     jpeg_abort_decompress(&decoder_);
     return false;
   }
-  Start(jpeg);
+  ReadHeader(jpeg);
+  return true;
+}
+
+bool JpegDecoder::Impl::DecodeWhole() {
+  if (setjmp(errors_.jump) != 0) {
+    jpeg_abort_decompress(&decoder_);
+    return false;
+  }
+  StartDecompressor();
   bool exact = true;
   for (int i = 0; i < decoder_.num_components; ++i) {
     // libjpeg-turbo 2.1 takes the width of components wrongly that are scaled less than others.
@@ -346,6 +377,7 @@ bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
     if (!decoder_.progressive_mode) continue;
     for (int k = 0; k < DCTSIZE2; ++k) exact &= decoder_.coef_bits[i][k] == 0;
   }
+  const JDIMENSION whole_width = decoder_.output_width;
   JDIMENSION x = 0;
   if (exact) {
     // A margin for smooth upsampling, see DecodeMcus; libjpeg begins at the MCU it stands in.
@@ -356,6 +388,10 @@ bool JpegDecoder::Impl::DecodeWhole(std::string_view jpeg) {
     if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
   }
   const bool done = ReadRows(crop_.x - x);
+  // Behind the last row, what is left of the file up to its end (EOI) has to be sound as well.
+  const bool to_the_end =
+      decoder_.output_scanline == decoder_.output_height && crop_.x + crop_.width == whole_width;
+  if (done && to_the_end && !options_.accept_damaged) jpeg_finish_decompress(&decoder_);
   jpeg_abort_decompress(&decoder_);
   return done;
 }

@@ -47,8 +47,11 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   // Writes the rows of the crop to `pixels`, each `row_bytes` after the one before, channels
-  // interleaved. An Exif orientation is not applied. Data that the crop does not take is not
-  // looked at, so an image that is damaged elsewhere is no error.
+  // interleaved. An Exif orientation is not applied.
+  //
+  // An image is damaged if libjpeg warns of it; with accept_damaged, the pixels are those that
+  // libjpeg makes of it. Data that the crop does not take is not looked at, so damage elsewhere is
+  // no error. With the last pixel of the image, the crop takes all that follows it, up to EOI.
   //
   // InvalidArgument: the crop is empty or not inside of the image, or an option is wrong.
   // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind of JPEG that cannot be decoded.

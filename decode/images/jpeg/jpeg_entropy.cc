@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "decode/images/jpeg/jpeg_markers.h"
+
 namespace shardfeed {
 namespace {
 
@@ -38,6 +40,13 @@ constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
 // Whether one of the 8 bytes is 0xff.
 bool HasFf(uint64_t bytes) {
   return ((~bytes - 0x0101010101010101) & bytes & 0x8080808080808080) != 0;
+}
+
+// The marker at `at`, behind any number of FF as fill; 0 if there is none.
+uint8_t MarkerAt(const uint8_t* at, const uint8_t* end) {
+  const uint8_t* const begin = at;
+  while (at != end && *at == 0xff) ++at;
+  return at != begin && at != end ? *at : 0;
 }
 
 }  // namespace
@@ -258,10 +267,10 @@ void JpegEntropyDecoder::StartInterval(size_t begin) {
 }
 
 // Whether nothing is left before the next marker but the bits that fill up the last byte.
-bool JpegEntropyDecoder::EndsHere() const {
-  const uint8_t* at = bits_.at;
-  while (at != bits_.end && *at == 0xff) ++at;
-  return bits_.count - bits_.padding < 8 && at != bits_.at && at != bits_.end && *at != 0;
+bool JpegEntropyDecoder::EndsHere(bool of_image) const {
+  if (bits_.count - bits_.padding >= 8) return false;
+  const uint8_t marker = MarkerAt(bits_.at, bits_.end);
+  return of_image ? marker == kJpegEoi : marker != 0;
 }
 
 bool JpegEntropyDecoder::JumpTo(uint64_t number) {
@@ -276,6 +285,11 @@ bool JpegEntropyDecoder::JumpTo(uint64_t number) {
 
 bool JpegEntropyDecoder::DecodeSkimmed(uint64_t number, int16_t (*const* blocks)[64]) {
   if (!skimmer_.Find(number)) return false;
+  if (number + 1 == num_mcus_) {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(jpeg_.data());
+    const size_t behind = scan_begin_ + skimmer_.End();
+    if (MarkerAt(bytes + behind, bytes + jpeg_.size()) != kJpegEoi) return false;
+  }
   if (blocks == nullptr) return true;
   for (int b = 0; b < num_blocks_; ++b) {
     const Block& block = blocks_[b];
@@ -304,7 +318,8 @@ bool JpegEntropyDecoder::Decode(uint64_t number, int16_t (*const* blocks)[64]) {
   ++next_;
   if (any_mean_only_) CountUnwanted();
   if (!(blocks == nullptr ? DecodeMcu<false>(nullptr) : DecodeMcu<true>(blocks))) return false;
-  return next_ != interval_end_ || next_ >= num_mcus_ || EndsHere();
+  if (next_ == num_mcus_) return EndsHere(/*of_image=*/true);
+  return next_ != interval_end_ || EndsHere(/*of_image=*/false);
 }
 
 }  // namespace shardfeed

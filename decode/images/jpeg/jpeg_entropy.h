@@ -30,7 +30,9 @@ class JpegEntropyDecoder {
   // the 64 coefficients of its i-th block go, row by row, which are zero before. Null: nobody wants
   // them.
   //
-  // False: the data is damaged, or ends, on the way; the decoder is of no use until Start.
+  // False: the data is damaged or ends on the way, or after the last MCU something other than the
+  // end of the image follows. Whether libjpeg would warn of that is not said: it may skip what it
+  // finds. The decoder is of no use until Start.
   bool Decode(uint64_t number, int16_t (*const* blocks)[64]);
 
   // Of that component the first coefficient of each block is enough, until Start.
@@ -101,7 +103,7 @@ class JpegEntropyDecoder {
   };
 
   void StartInterval(size_t begin);
-  bool EndsHere() const;
+  bool EndsHere(bool of_image) const;
   bool JumpTo(uint64_t number);
   void UseRuns(bool build);
   void CountUnwanted();

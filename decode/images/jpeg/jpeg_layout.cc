@@ -19,6 +19,14 @@ absl::Status Damaged(const JpegMarker& marker, std::string_view what) {
       fmt::format("JPEG is damaged at byte {}: a wrong {}", marker.offset, what));
 }
 
+// Segments that may stand in a header and do not matter here: DAC, DNL, APPn and COM.
+bool SaysNothing(uint8_t code) {
+  constexpr uint8_t kDac = 0xcc;
+  constexpr uint8_t kDnl = 0xdc;
+  constexpr uint8_t kCom = 0xfe;
+  return code == kDac || code == kDnl || code == kCom || (code >= kJpegApp0 && code <= 0xef);
+}
+
 absl::Status ReadHuffmanTables(const JpegMarker& marker, JpegLayout& layout) {
   constexpr size_t kCounts = 16;
   std::string_view rest = marker.payload;
@@ -27,7 +35,7 @@ absl::Status ReadHuffmanTables(const JpegMarker& marker, JpegLayout& layout) {
     const uint8_t kind = Byte(rest, 0);
     size_t symbols = 0;
     for (size_t i = 0; i < kCounts; ++i) symbols += Byte(rest, 1 + i);
-    if (kind >> 4 > 1 || (kind & 15) > 3 || rest.size() < 1 + kCounts + symbols) {
+    if (kind >> 4 > 1 || (kind & 15) > 3 || symbols > 256 || rest.size() < 1 + kCounts + symbols) {
       return Damaged(marker, "Huffman table");
     }
     layout.huffman[kind >> 4][kind & 15] = rest.substr(1, kCounts + symbols);
@@ -102,27 +110,20 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
   JpegMarkerReader reader(jpeg);
   bool too_many = false;
   uint32_t quantization_tables = 0;
-  while (true) {
-    const absl::StatusOr<JpegMarker> marker = reader.Next();
-    if (absl::IsOutOfRange(marker.status()) || (marker.ok() && reader.position() > jpeg.size())) {
-      return absl::DataLossError(
-          fmt::format("JPEG ends in its header, after {} bytes", jpeg.size()));
-    }
-    if (!marker.ok()) return marker.status();
-    const std::string_view segment =
-        jpeg.substr(marker->offset, reader.position() - marker->offset);
-    switch (marker->code) {
-      case 0x00:
+  JpegMarker marker;
+  while (reader.Next(&marker) && reader.position() <= jpeg.size()) {
+    if (!reader.defect().ok()) return reader.defect();
+    const std::string_view segment = jpeg.substr(marker.offset, reader.position() - marker.offset);
+    switch (marker.code) {
       case kJpegEoi:
-        return absl::DataLossError(
-            fmt::format("JPEG is damaged at byte {}: {} comes before the first scan",
-                        marker->offset, marker->code == 0 ? "entropy-coded data" : "its end"));
+        return absl::DataLossError(fmt::format(
+            "JPEG is damaged at byte {}: its end comes before the first scan", marker.offset));
       case kJpegSos: {
         if (layout.frame.sof == 0) {
           return absl::DataLossError(fmt::format(
-              "JPEG is damaged at byte {}: a scan comes before the image's size", marker->offset));
+              "JPEG is damaged at byte {}: a scan comes before the image's size", marker.offset));
         }
-        if (absl::Status status = ReadScan(*marker, layout); !status.ok()) return status;
+        if (absl::Status status = ReadScan(marker, layout); !status.ok()) return status;
         for (size_t i = 0; layout.one_scan && i < layout.frame.num_components; ++i) {
           const uint8_t table = layout.frame.components[i].quantization;
           layout.one_scan = !too_many && table < 4 && (quantization_tables >> table & 1) != 0;
@@ -131,15 +132,14 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
         return layout;
       }
       case kJpegDri:
-        if (marker->payload.size() != 2) return Damaged(*marker, "restart interval");
-        layout.restart_interval =
-            uint32_t{Byte(marker->payload, 0)} << 8 | Byte(marker->payload, 1);
+        if (marker.payload.size() != 2) return Damaged(marker, "restart interval");
+        layout.restart_interval = uint32_t{Byte(marker.payload, 0)} << 8 | Byte(marker.payload, 1);
         break;
       case kJpegDht:
-        if (absl::Status status = ReadHuffmanTables(*marker, layout); !status.ok()) return status;
+        if (absl::Status status = ReadHuffmanTables(marker, layout); !status.ok()) return status;
         break;
       case kJpegDqt:
-        quantization_tables |= QuantizationTables(marker->payload);
+        quantization_tables |= QuantizationTables(marker.payload);
         [[fallthrough]];
       case kJpegApp0:
       case kJpegApp14:
@@ -150,13 +150,20 @@ absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg) {
         }
         break;
       default:
-        if (!IsJpegFrame(marker->code)) break;
-        if (layout.frame.sof != 0) return Damaged(*marker, "second frame header");
-        const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(*marker);
+        if (!IsJpegFrame(marker.code)) {
+          if (SaysNothing(marker.code)) break;
+          return absl::DataLossError(fmt::format(
+              "JPEG is damaged at byte {}: unknown marker {:#04x}", marker.offset, marker.code));
+        }
+        if (layout.frame.sof != 0) return Damaged(marker, "second frame header");
+        const absl::StatusOr<JpegFrame> frame = ParseJpegFrame(marker);
+        if (absl::IsOutOfRange(frame.status())) break;  // the file ends
         if (!frame.ok()) return frame.status();
         layout.frame = *frame;
     }
   }
+  if (!reader.defect().ok()) return reader.defect();
+  return absl::DataLossError(fmt::format("JPEG ends in its header, after {} bytes", jpeg.size()));
 }
 
 }  // namespace shardfeed

@@ -16,38 +16,44 @@ uint32_t Load16(std::string_view bytes, size_t at) {
 
 }  // namespace
 
-absl::StatusOr<JpegMarker> JpegMarkerReader::Next() {
+void JpegMarkerReader::Found(size_t at, std::string_view defect) {
+  if (!defect_.ok()) return;
+  defect_ = absl::DataLossError(fmt::format("JPEG is damaged at byte {}: {}", at, defect));
+}
+
+bool JpegMarkerReader::Next(JpegMarker* marker) {
   while (true) {
-    if (at_ >= jpeg_.size()) return absl::OutOfRangeError("the file ends");
-    if (Byte(jpeg_, at_) != 0xff) {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: expected a marker (0xff), found {:#04x}", at_,
-                      Byte(jpeg_, at_)));
+    // Any number of FF may stand before the marker as fill. FF 00 is no marker.
+    size_t at = at_;
+    if (at < jpeg_.size() && Byte(jpeg_, at) != 0xff) {
+      Found(at, fmt::format("expected a marker (0xff), found {:#04x}", Byte(jpeg_, at)));
     }
-    // Any number of FF may stand before the marker as fill.
-    at_ = jpeg_.find_first_not_of('\xff', at_);
-    if (at_ == std::string_view::npos) {
-      at_ = jpeg_.size();
-      return absl::OutOfRangeError("the file ends");
+    do {
+      at = jpeg_.find('\xff', at);
+      if (at != std::string_view::npos) at = jpeg_.find_first_not_of('\xff', at);
+      if (at == std::string_view::npos) {
+        at_ = jpeg_.size();
+        return false;
+      }
+    } while (Byte(jpeg_, at++) == 0x00);
+    if (jpeg_.find_first_not_of('\xff', at_) != at - 1) {
+      Found(at_, "expected a marker, found entropy-coded data");
     }
-    JpegMarker marker;
-    marker.code = Byte(jpeg_, at_);
-    marker.offset = at_ - 1;
-    ++at_;
-    if (marker.code == 0x01 || (marker.code >= 0xd0 && marker.code <= 0xd8)) continue;
-    if (marker.code == 0x00 || marker.code == kJpegEoi) return marker;
+    at_ = at;
+    *marker = {.code = Byte(jpeg_, at - 1), .offset = at - 2};
+    if (marker->code == 0xd8) Found(marker->offset, "a second beginning of an image");
+    if (marker->code == 0x01 || (marker->code >= 0xd0 && marker->code <= 0xd8)) continue;
+    if (marker->code == kJpegEoi) return true;
     if (jpeg_.size() - at_ < 2) {
       at_ = jpeg_.size();
-      return absl::OutOfRangeError("the file ends");
+      return false;
     }
-    marker.length = Load16(jpeg_, at_);
-    if (marker.length < 2) {
-      return absl::DataLossError(
-          fmt::format("JPEG is damaged at byte {}: a segment of {} bytes", at_, marker.length));
-    }
-    marker.payload = jpeg_.substr(at_ + 2, marker.length - 2);
-    at_ += marker.length;
-    return marker;
+    marker->length = Load16(jpeg_, at_);
+    if (marker->length < 2) Found(at_, fmt::format("a segment of {} bytes", marker->length));
+    const size_t length = std::max<size_t>(marker->length, 2);
+    marker->payload = jpeg_.substr(at_ + 2, length - 2);
+    at_ += length;
+    return true;
   }
 }
 

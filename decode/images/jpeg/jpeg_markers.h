@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace shardfeed {
@@ -33,31 +34,36 @@ enum : uint8_t {
 
 struct JpegMarker {
   uint8_t code = 0;
-  size_t offset = 0;  // of its 0xff; of the last where fill bytes stand before it
-  size_t length = 0;  // as the file tells it; 0 for EOI and for stuffed zeros, which have none
+  size_t offset = 0;         // of its 0xff; of the last where fill bytes stand before it
+  size_t length = 0;         // as the file tells it; 0 for EOI, which has none
   std::string_view payload;  // what follows the length, as far as the file has it
 };
 
-// Not thread safe. The views point into the bytes given.
+// Reads damaged headers as libjpeg does: bytes before a marker are skipped, and a segment whose
+// length is below 2 is empty. defect() tells. Not thread-safe. The views point into the bytes
+// given.
 class JpegMarkerReader {
  public:
   // `jpeg` begins with SOI (ff d8).
   explicit JpegMarkerReader(std::string_view jpeg) : jpeg_(jpeg), at_(2) {}
 
-  // The next marker that is not TEM, RSTn or SOI; those say nothing here. After SOS, EOI and
-  // stuffed zeros (code 0) the caller stops.
-  //
-  // OutOfRange: the file ends. DataLoss: no marker stands where one must, or its length is wrong;
-  // the message names the byte.
-  absl::StatusOr<JpegMarker> Next();
+  // Sets `*marker` to the next marker that is not TEM, RSTn or SOI. Returns false at the end of the
+  // file. After SOS and EOI the caller stops.
+  bool Next(JpegMarker* marker);
+
+  // OK, or a DataLoss that names the first byte so far that no sound header has.
+  const absl::Status& defect() const { return defect_; }
 
   // Where the next marker is expected: after SOS, the first byte of entropy-coded data. May lie
   // behind the end of the file.
   size_t position() const { return at_; }
 
  private:
+  void Found(size_t at, std::string_view defect);
+
   std::string_view jpeg_;
   size_t at_;
+  absl::Status defect_;
 };
 
 // A frame header (SOFn).

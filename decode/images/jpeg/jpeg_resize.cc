@@ -33,18 +33,16 @@ struct Pixels {
 std::vector<JpegMarker> KeptSegments(std::string_view jpeg, bool cmyk) {
   std::vector<JpegMarker> kept;
   JpegMarkerReader reader(jpeg);
-  while (true) {
-    const absl::StatusOr<JpegMarker> marker = reader.Next();
-    if (!marker.ok() || marker->code == kJpegSos || marker->code == kJpegEoi || marker->code == 0) {
-      return kept;
-    }
-    const bool is_app = marker->code >= kJpegApp0 && marker->code < kJpegApp0 + 16;
-    if (!is_app && marker->code != JPEG_COM) continue;
-    if (marker->code == kJpegApp0 || marker->code == kJpegApp14) continue;
+  JpegMarker marker;
+  while (reader.Next(&marker) && marker.code != kJpegSos && marker.code != kJpegEoi) {
+    const bool is_app = marker.code >= kJpegApp0 && marker.code < kJpegApp0 + 16;
+    if (!is_app && marker.code != JPEG_COM) continue;
+    if (marker.code == kJpegApp0 || marker.code == kJpegApp14) continue;
     // A profile of CMYK says nothing about RGB; offsets of further images lead nowhere.
-    if (marker->code == kJpegApp2 && (cmyk || marker->payload.starts_with("MPF\0"sv))) continue;
-    if (marker->payload.size() <= 65533) kept.push_back(*marker);
+    if (marker.code == kJpegApp2 && (cmyk || marker.payload.starts_with("MPF\0"sv))) continue;
+    if (marker.payload.size() <= 65533) kept.push_back(marker);
   }
+  return kept;
 }
 
 // Everything that Encode needs, so that a jump out of libjpeg passes no destructor.

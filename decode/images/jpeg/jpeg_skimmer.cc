@@ -81,6 +81,12 @@ bool JpegSkimmer::Find(uint64_t number) {
   return true;
 }
 
+size_t JpegSkimmer::End() const {
+  const uint32_t end = (Begins()[num_blocks_] + 7) / 8;
+  const auto left_out = std::upper_bound(stuffed_.begin(), stuffed_.end(), end);
+  return source_ + end + static_cast<size_t>(left_out - stuffed_.begin());
+}
+
 // Fills `bytes_` from `source_` on with so many and kPadding. Returns whether the data ends there.
 bool JpegSkimmer::Unstuff(size_t size) {
   const auto* const data = reinterpret_cast<const uint8_t*>(data_.data());

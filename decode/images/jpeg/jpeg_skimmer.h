@@ -54,6 +54,8 @@ class JpegSkimmer {
   const int16_t* Means() const { return &means_[index_ * num_blocks_]; }
   // Where each begins, in bits from bytes() on, and the last one ends.
   const uint32_t* Begins() const { return &begins_[index_ * num_blocks_]; }
+  // The offset in the data of the first byte behind that MCU, stuffed bytes included.
+  size_t End() const;
   // The data around it, without stuffed bytes. From where a block begins or ends, 16 bytes can be
   // read: zeros follow the data.
   const uint8_t* bytes() const { return bytes_.get(); }

@@ -1,12 +1,17 @@
 #include "decode/images/jpeg/seekable_jpeg.h"
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "base/rounding.h"
+#include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "decode/images/jpeg/libjpeg.h"
 #include "decode/images/jpeg/restart_markers.h"
 #include "fmt/format.h"
+#include "jerror.h"
 
 namespace shardfeed {
 namespace {
@@ -42,7 +47,6 @@ struct Rewriting {
   jpeg_compress_struct encoder;
   // Why the image is kept as it is although it could be read; a literal.
   const char* unsupported = nullptr;
-  const char* damaged = nullptr;
 };
 
 // Decoders smooth the blocks of progressive images whose coefficients are not all told; those of
@@ -79,7 +83,7 @@ bool TellsOffsets(const jpeg_marker_struct& marker) {
          std::equal(marker.data, marker.data + 4, "MPF");
 }
 
-// False: failed or is to be kept; errors, unsupported and damaged say why.
+// False: failed or is to be kept; errors and unsupported say why.
 bool Rewrite(Rewriting& r) {
   if (setjmp(r.errors.jump) != 0) return false;
   jpeg_decompress_struct& decoder = r.decoder;
@@ -97,7 +101,7 @@ bool Rewrite(Rewriting& r) {
   }
   for (int i = 0; i < decoder.num_components; ++i) {
     if (decoder.comp_info[i].quant_table != nullptr) continue;
-    r.damaged = "JPEG is damaged: no scan has one of its components";
+    r.unsupported = "a component that no scan has";
     return false;
   }
   if (BlocksInMcu(decoder) > C_MAX_BLOCKS_IN_MCU) {
@@ -135,6 +139,22 @@ const char* UnsupportedKind(const JpegFrame& frame) {
   if (frame.precision != 8) return "samples of more than 8 bits";
   if (frame.num_components > kMaxComponents) return "more than 4 components";
   return nullptr;
+}
+
+// What decoding says of an image that is not rewritten.
+SeekableJpeg Kept(Outcome outcome, std::string reason, std::string_view jpeg,
+                  const JpegFrame& frame) {
+  thread_local const auto decoder = std::make_unique<JpegDecoder>();
+  thread_local std::vector<uint8_t> pixels;
+  JpegCrop all;
+  all.scale_denominator = 8;
+  all.channels = 1;
+  all.width = CeilDivide(frame.width, uint32_t{8});
+  all.height = CeilDivide(frame.height, uint32_t{8});
+  pixels.resize(size_t{all.width} * all.height);
+  const absl::Status status = decoder->DecodeCrop(jpeg, all, pixels.data(), all.width);
+  if (absl::IsDataLoss(status)) return {Outcome::kDamaged, std::string(status.message())};
+  return {outcome, std::move(reason)};
 }
 
 SeekableJpeg Unsupported(std::string reason) { return {Outcome::kUnsupported, std::move(reason)}; }
@@ -184,11 +204,13 @@ absl::StatusOr<SeekableJpeg> MakeSeekable(std::string_view jpeg, const SeekableJ
   if (!layout.ok()) {
     return SeekableJpeg{Outcome::kDamaged, std::string(layout.status().message())};
   }
-  if (const char* kind = UnsupportedKind(layout->frame); kind != nullptr) return Unsupported(kind);
   if (uint64_t{layout->frame.width} * layout->frame.height > options.max_pixels) {
     return Unsupported(fmt::format("more than {} pixels", options.max_pixels));
   }
-  if (IsSeekable(jpeg, *layout)) return SeekableJpeg{Outcome::kAlready, ""};
+  if (const char* kind = UnsupportedKind(layout->frame); kind != nullptr) {
+    return Kept(Outcome::kUnsupported, kind, jpeg, layout->frame);
+  }
+  if (IsSeekable(jpeg, *layout)) return Kept(Outcome::kAlready, "", jpeg, layout->frame);
 
   // Restart markers and the other Huffman tables make little difference either way.
   seekable->resize(jpeg.size() + jpeg.size() / 8 + 1024);
@@ -198,7 +220,10 @@ absl::StatusOr<SeekableJpeg> MakeSeekable(std::string_view jpeg, const SeekableJ
     return SeekableJpeg{Outcome::kRewritten, ""};
   }
   if (rewriting.unsupported != nullptr) return Unsupported(rewriting.unsupported);
-  if (rewriting.damaged != nullptr) return SeekableJpeg{Outcome::kDamaged, rewriting.damaged};
+  // The original is sound: decoders take coefficients that no encoder writes.
+  if (rewriting.errors.code == JERR_BAD_DCT_COEF) {
+    return Unsupported("coefficients that are out of range");
+  }
   if (rewriting.errors.too_many_scans) {
     return Unsupported(fmt::format("more than {} scans", options.max_scans));
   }

@@ -24,8 +24,8 @@ struct SeekableJpeg {
   enum class Outcome {
     kRewritten,
     kAlready,      // it is seekable as it stands
-    kUnsupported,  // sound as far as was seen, but of a kind that cannot be rewritten losslessly
-    kDamaged,      // cut off or corrupt
+    kUnsupported,  // of a kind that cannot be rewritten losslessly
+    kDamaged,      // cut off or corrupt: libjpeg warns of it
   };
   Outcome outcome = Outcome::kRewritten;
   // Why it is kept as it is. Of kUnsupported one of a few phrases, such as "arithmetic coding"; of
