@@ -11,6 +11,11 @@
 #include <type_traits>
 
 #include "absl/status/statusor.h"
+#include "decode/images/bmp.h"
+#include "decode/images/grey.h"
+#include "decode/images/png.h"
+#include "decode/images/tiff.h"
+#include "decode/images/webp.h"
 #include "fmt/format.h"
 #include "opencv2/core.hpp"
 #include "opencv2/imgcodecs.hpp"
@@ -18,21 +23,15 @@
 namespace shardfeed {
 namespace {
 
-uint8_t GreyOf(uint32_t red, uint32_t green, uint32_t blue) {
-  // BT.601 in 65536ths, as libjpeg has it.
-  return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
-}
-
 // OpenCV's codecs take over a hundred libraries with them, and its core some twenty, so they are
 // opened by those who need them: nothing of OpenCV is linked, not even what makes and destroys a
 // cv::Mat.
 struct Codecs {
-  // A cv::Mat is returned at the address that comes first, as by the C++ ABI of Linux.
-  void* (*imdecode)(void* mat, const cv::_InputArray&, int flags);
   bool (*imencode)(const std::string&, const cv::_InputArray&, std::vector<uint8_t>&,
                    const std::vector<int>&);
   void (*make_mat)(void* mat, int rows, int columns, int type, void* data, size_t step);
   void (*destroy_mat)(void* mat);
+  int (*set_log_level)(int level);
 };
 
 absl::StatusOr<Codecs> OpenCodecs() {
@@ -43,7 +42,7 @@ absl::StatusOr<Codecs> OpenCodecs() {
     const char* error = ::dlerror();
     return absl::UnimplementedError(
         fmt::format("OpenCV's codecs are not here ({}): install them (on Debian: apt-get install "
-                    "libopencv-imgcodecs406), or convert such images to JPEG",
+                    "libopencv-imgcodecs406)",
                     error != nullptr ? error : library));
   }
   Codecs codecs;
@@ -52,14 +51,16 @@ absl::StatusOr<Codecs> OpenCodecs() {
     *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(::dlsym(handle, name));
     found &= *function != nullptr;
   };
-  find("_ZN2cv8imdecodeERKNS_11_InputArrayEi", &codecs.imdecode);
   find(
       "_ZN2cv8imencodeERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKNS_"
       "11_InputArrayERSt6vectorIhSaIhEERKSB_IiSaIiEE",
       &codecs.imencode);
   find("_ZN2cv3MatC1EiiiPvm", &codecs.make_mat);
   find("_ZN2cv3MatD1Ev", &codecs.destroy_mat);
+  find("_ZN2cv5utils7logging11setLogLevelENS1_8LogLevelE", &codecs.set_log_level);
   if (!found) return absl::UnimplementedError(fmt::format("{} is another than expected", library));
+  // What it has to say of an image is in the error: nothing goes to standard error.
+  codecs.set_log_level(/*LOG_LEVEL_SILENT=*/0);
   return codecs;
 }
 
@@ -78,11 +79,6 @@ class Mat {
   Mat(const Mat&) = delete;
   Mat& operator=(const Mat&) = delete;
 
-  void Decode(std::string_view bytes, int flags) {
-    const std::vector<uint8_t> copy(bytes.begin(), bytes.end());
-    codecs_.imdecode(memory_, cv::_InputArray(copy), flags);
-    made_ = true;
-  }
   // The pixels are another's.
   void Borrow(void* pixels, uint32_t width, uint32_t height) {
     codecs_.make_mat(memory_, static_cast<int>(height), static_cast<int>(width), CV_8UC3, pixels,
@@ -96,56 +92,6 @@ class Mat {
   alignas(cv::Mat) char memory_[sizeof(cv::Mat)];
   bool made_ = false;
 };
-
-absl::Status DecodeWithOpenCv(std::string_view bytes, const ImageHeader& header, int channels,
-                              std::vector<uint8_t>* pixels) {
-  const absl::StatusOr<Codecs>& codecs = GetCodecs();
-  if (!codecs.ok()) {
-    return absl::UnimplementedError(
-        fmt::format("{}: {}", header.format, std::string(codecs.status().message())));
-  }
-  if (bytes.size() > INT32_MAX) {
-    return absl::UnimplementedError(fmt::format("{} of more than 2 GiB", header.format));
-  }
-  Mat mat(*codecs);
-  try {
-    mat.Decode(bytes, cv::IMREAD_IGNORE_ORIENTATION |
-                          (channels == 3 ? cv::IMREAD_COLOR : cv::IMREAD_GRAYSCALE));
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& e) {
-    return absl::DataLossError(fmt::format("{} cannot be decoded: {}", header.format, e.what()));
-  }
-  const cv::Mat& decoded = mat.get();
-  if (decoded.data == nullptr) {
-    return absl::DataLossError(
-        fmt::format("{} of {} bytes is cut off, damaged or of a kind that OpenCV cannot decode",
-                    header.format, bytes.size()));
-  }
-  if (decoded.cols != static_cast<int>(header.width) ||
-      decoded.rows != static_cast<int>(header.height) ||
-      (decoded.flags & cv::Mat::TYPE_MASK) != CV_8UC(channels)) {
-    return absl::DataLossError(fmt::format("{} has {} x {} pixels, but its header says {} x {}",
-                                           header.format, decoded.cols, decoded.rows, header.width,
-                                           header.height));
-  }
-  const size_t row = size_t{header.width} * channels;
-  pixels->resize(row * header.height);
-  for (uint32_t y = 0; y < header.height; ++y) {
-    const uint8_t* from = decoded.data + y * decoded.step.p[0];
-    uint8_t* to = pixels->data() + y * row;
-    if (channels == 1) {
-      std::memcpy(to, from, row);
-      continue;
-    }
-    for (size_t i = 0; i < row; i += 3) {  // BGR
-      to[i] = from[i + 2];
-      to[i + 1] = from[i + 1];
-      to[i + 2] = from[i];
-    }
-  }
-  return absl::OkStatus();
-}
 
 int ReadGifBytes(GifFileType* gif, GifByteType* to, int count) {
   auto& left = *static_cast<std::string_view*>(gif->UserData);
@@ -231,8 +177,12 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels) {
   try {
-    return header.format == "gif" ? DecodeGif(bytes, header, channels, pixels)
-                                  : DecodeWithOpenCv(bytes, header, channels, pixels);
+    if (header.format == "gif") return DecodeGif(bytes, header, channels, pixels);
+    if (header.format == "png") return DecodePng(bytes, header, channels, pixels);
+    if (header.format == "tiff") return DecodeTiff(bytes, header, channels, pixels);
+    if (header.format == "bmp") return DecodeBmp(bytes, header, channels, pixels);
+    if (header.format == "webp") return DecodeWebp(bytes, header, channels, pixels);
+    return absl::UnimplementedError(fmt::format("{} is not decoded here", header.format));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(fmt::format("no memory for a {} of {} x {} pixels",
                                                     header.format, header.width, header.height));

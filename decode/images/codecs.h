@@ -1,5 +1,5 @@
-// Whole images that are not JPEGs as pixels, and back: PNG, WebP, TIFF and BMP by OpenCV, whose
-// codecs are opened when the first such image comes; GIF by giflib.
+// Whole images that are not JPEGs as pixels: PNG by libpng, WebP by libwebp, GIF by giflib, TIFF by
+// libtiff, which is opened when the first such image comes, and BMP. PNGs are made by OpenCV.
 
 #ifndef SHARDFEED_DECODE_IMAGES_CODECS_H_
 #define SHARDFEED_DECODE_IMAGES_CODECS_H_
@@ -20,8 +20,8 @@ namespace shardfeed {
 // several pages, the first. What a GIF's first image does not cover of its canvas is black.
 // Thread safe.
 //
-// DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or OpenCV's
-// codecs are not installed. ResourceExhausted: no memory. Messages do not have the file's name.
+// DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or its library
+// is not installed. ResourceExhausted: no memory. Messages do not have the file's name.
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels);
 

@@ -98,7 +98,7 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
   is_jpeg_ = format_ == "jpeg";
   decoded_ = false;
   stored_ = {header->width, header->height};
-  orientation_ = options_.orient && is_jpeg_ ? ExifOrientation(bytes) : 1;
+  orientation_ = options_.orient ? ExifOrientation(bytes, format_) : 1;
   if (TurnOf(orientation_).transpose) return ImageSize{stored_.height, stored_.width};
   return stored_;
 }

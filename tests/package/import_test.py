@@ -44,7 +44,7 @@ with open("/proc/self/maps") as maps:
 
 
 def png():
-    """An image of 2 x 2 pixels, for which OpenCV's codecs are opened."""
+    """An image of 2 x 2 pixels, which libpng decodes: other modules have a libpng, too."""
     def chunk(kind, data):
         body = kind + data
         return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")

@@ -1,0 +1,244 @@
+#include "decode/images/bmp.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "decode/images/grey.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kFileHeader = 14;
+constexpr uint32_t kOs2Header = 12;  // with sizes and counts of 16 bits
+constexpr uint32_t kOs2LongHeader = 64;
+constexpr uint32_t kInfoHeader = 40;
+
+enum Compression : uint32_t {
+  kPlain = 0,
+  kRle8 = 1,
+  kRle4 = 2,
+  kBitFields = 3,
+  kAlphaBitFields = 6,
+};
+
+using Rgb = std::array<uint8_t, 3>;
+
+// The little-endian integer of `size` bytes at `at`; 0 behind the end.
+uint32_t Load(std::string_view bytes, uint64_t at, size_t size) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < size && at + i < bytes.size(); ++i) {
+    value |= uint32_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+  }
+  return value;
+}
+
+struct Layout {
+  explicit Layout(std::string_view bytes)
+      : offset(Load(bytes, 10, 4)), info_bytes(Load(bytes, kFileHeader, 4)) {
+    if (info_bytes == kOs2Header) {
+      bits = Load(bytes, kFileHeader + 10, 2);
+      return;
+    }
+    bits = Load(bytes, kFileHeader + 14, 2);
+    top_down = static_cast<int32_t>(Load(bytes, kFileHeader + 8, 4)) < 0;
+    // The shortest forms of OS/2's long header end here.
+    if (info_bytes < kInfoHeader) return;
+    compression = Load(bytes, kFileHeader + 16, 4);
+    num_colours = Load(bytes, kFileHeader + 32, 4);
+  }
+
+  bool masked() const { return compression == kBitFields || compression == kAlphaBitFields; }
+  bool known() const {
+    // In OS/2's long header, 3 and above are other compressions.
+    if (info_bytes == kOs2LongHeader && compression > kRle4) return false;
+    switch (compression) {
+      case kPlain:
+        return bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == 16 || bits == 24 ||
+               bits == 32;
+      case kRle8:
+        return bits == 8;
+      case kRle4:
+        return bits == 4;
+      default:
+        return masked() && (bits == 16 || bits == 32);
+    }
+  }
+
+  uint64_t offset;  // of the pixels
+  uint32_t info_bytes;
+  uint32_t bits = 0;
+  uint32_t compression = kPlain;
+  uint32_t num_colours = 0;
+  bool top_down = false;
+};
+
+std::array<Rgb, 256> ReadPalette(std::string_view bytes, const Layout& layout) {
+  std::array<Rgb, 256> palette = {};
+  const size_t entry = layout.info_bytes == kOs2Header ? 3 : 4;
+  const uint64_t begin = kFileHeader + uint64_t{layout.info_bytes};
+  const uint32_t all = uint32_t{1} << layout.bits;
+  const uint32_t count = layout.num_colours == 0 ? all : std::min(all, layout.num_colours);
+  for (uint32_t i = 0; i < count; ++i) {
+    for (size_t c = 0; c < 3; ++c) {
+      palette[i][c] = static_cast<uint8_t>(Load(bytes, begin + entry * i + 2 - c, 1));
+    }
+  }
+  return palette;
+}
+
+absl::Status CutOff(std::string_view bytes, uint64_t needed) {
+  return absl::DataLossError(
+      fmt::format("bmp is cut off: the file ends after {} bytes, and its image takes {}",
+                  bytes.size(), needed));
+}
+
+// Writes the pixels of an image, row by row.
+class Writer {
+ public:
+  Writer(int channels, std::vector<uint8_t>* pixels) : channels_(channels), to_(pixels->data()) {}
+
+  void Write(const Rgb& rgb) {
+    if (channels_ == 1) {
+      *to_++ = GreyOf(rgb[0], rgb[1], rgb[2]);
+    } else {
+      to_ = std::copy_n(rgb.data(), 3, to_);
+    }
+  }
+
+ private:
+  const int channels_;
+  uint8_t* to_;
+};
+
+// Indices of the palette, the bottom row first.
+absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageHeader& header,
+                      std::vector<uint8_t>* indices) {
+  indices->assign(size_t{header.width} * header.height, 0);
+  uint64_t at = layout.offset;
+  uint64_t x = 0;
+  uint64_t y = 0;
+  const auto put = [&](uint32_t index) {
+    if (x < header.width && y < header.height) (*indices)[y * header.width + x] = index;
+    ++x;
+  };
+  while (y < header.height) {
+    if (at + 2 > bytes.size()) return CutOff(bytes, at + 2);
+    const uint32_t count = Load(bytes, at, 1);
+    const uint32_t value = Load(bytes, at + 1, 1);
+    at += 2;
+    const auto nibble = [&](uint32_t byte, uint32_t i) {
+      return layout.bits == 8 ? byte : i % 2 == 0 ? byte >> 4 : byte & 15;
+    };
+    if (count > 0) {
+      for (uint32_t i = 0; i < count; ++i) put(nibble(value, i));
+    } else if (value == 0) {  // the end of a row
+      x = 0;
+      ++y;
+    } else if (value == 1) {  // the end of the image
+      break;
+    } else if (value == 2) {  // a step
+      if (at + 2 > bytes.size()) return CutOff(bytes, at + 2);
+      x += Load(bytes, at, 1);
+      y += Load(bytes, at + 1, 1);
+      at += 2;
+    } else {  // so many pixels, padded to 16 bits
+      const uint64_t size = (uint64_t{value} * layout.bits + 7) / 8;
+      if (at + size > bytes.size()) return CutOff(bytes, at + size);
+      for (uint32_t i = 0; i < value; ++i) {
+        put(nibble(Load(bytes, at + uint64_t{i} * layout.bits / 8, 1), i));
+      }
+      at += (size + 1) / 2 * 2;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The values between the bits of masks.
+class Masks {
+ public:
+  static absl::StatusOr<Masks> Of(std::string_view bytes, const Layout& layout) {
+    Masks masks;
+    if (layout.masked()) {
+      for (size_t i = 0; i < 3; ++i) {
+        masks.masks_[i] = Load(bytes, kFileHeader + kInfoHeader + 4 * i, 4);
+      }
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      const uint32_t mask = masks.masks_[i];
+      masks.shifts_[i] = mask == 0 ? 0 : std::countr_zero(mask);
+      masks.most_[i] = mask >> masks.shifts_[i];
+      if ((masks.most_[i] & (masks.most_[i] + 1)) != 0) {
+        return absl::DataLossError(fmt::format("bmp is damaged: its mask {:#x} has gaps", mask));
+      }
+    }
+    return masks;
+  }
+
+  Rgb Apply(uint32_t value) const {
+    Rgb rgb = {};
+    for (size_t i = 0; i < 3; ++i) {
+      if (most_[i] == 0) continue;
+      const uint64_t level = (value & masks_[i]) >> shifts_[i];
+      rgb[i] = static_cast<uint8_t>(level * 255 / most_[i]);
+    }
+    return rgb;
+  }
+
+ private:
+  std::array<uint32_t, 3> masks_ = {0x7c00, 0x03e0, 0x001f};
+  std::array<int, 3> shifts_ = {};
+  std::array<uint32_t, 3> most_ = {};
+};
+
+}  // namespace
+
+absl::Status DecodeBmp(std::string_view bytes, const ImageHeader& header, int channels,
+                       std::vector<uint8_t>* pixels) {
+  const Layout layout(bytes);
+  if (!layout.known()) {
+    return absl::UnimplementedError(
+        fmt::format("bmp of {} bits with compression {}", layout.bits, layout.compression));
+  }
+  const absl::StatusOr<Masks> masks = Masks::Of(bytes, layout);
+  if (!masks.ok()) return masks.status();
+  const std::array<Rgb, 256> palette =
+      layout.bits <= 8 ? ReadPalette(bytes, layout) : std::array<Rgb, 256>();
+  std::vector<uint8_t> indices;
+  const bool runs = layout.compression == kRle8 || layout.compression == kRle4;
+  const uint64_t row_bytes = (uint64_t{header.width} * layout.bits + 31) / 32 * 4;
+  if (runs) {
+    absl::Status status = ReadRuns(bytes, layout, header, &indices);
+    if (!status.ok()) return status;
+  } else {
+    const uint64_t end = layout.offset + row_bytes * (header.height - 1) +
+                         (uint64_t{header.width} * layout.bits + 7) / 8;
+    if (end > bytes.size()) return CutOff(bytes, end);
+  }
+  pixels->resize(size_t{header.width} * header.height * channels);
+  Writer writer(channels, pixels);
+  const auto* const data = reinterpret_cast<const uint8_t*>(bytes.data());
+  for (uint32_t line = 0; line < header.height; ++line) {
+    const uint32_t y = layout.top_down ? line : header.height - 1 - line;
+    const uint8_t* row = data + (runs ? 0 : layout.offset + row_bytes * y);
+    for (uint32_t x = 0; x < header.width; ++x) {
+      if (runs) {
+        writer.Write(palette[indices[size_t{y} * header.width + x]]);
+      } else if (layout.bits <= 8) {
+        const uint32_t bit = x * layout.bits;
+        const uint32_t shift = 8 - layout.bits - bit % 8;
+        writer.Write(palette[row[bit / 8] >> shift & ((1 << layout.bits) - 1)]);
+      } else if (layout.bits == 24 || (layout.bits == 32 && !layout.masked())) {
+        const uint8_t* bgr = row + size_t{x} * (layout.bits / 8);
+        writer.Write({bgr[2], bgr[1], bgr[0]});
+      } else {
+        const size_t size = layout.bits / 8;
+        writer.Write(masks->Apply(Load(bytes, row - data + x * size, size)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,26 @@
+// BMP, of Windows and of OS/2.
+
+#ifndef SHARDFEED_DECODE_IMAGES_BMP_H_
+#define SHARDFEED_DECODE_IMAGES_BMP_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "decode/images/image_header.h"
+
+namespace shardfeed {
+
+// DecodeWithCodec (codecs.h) for BMP of 1, 2, 4, 8, 16, 24 and 32 bits, plain, with masks or
+// run-length coded. A value v of n bits becomes v * 255 / (2^n - 1), rounded down, as in Pillow.
+// What run lengths leave out has the first colour. Thread-safe.
+//
+// Format: BITMAPINFOHEADER and its successors,
+// https://learn.microsoft.com/windows/win32/gdi/bitmap-storage
+absl::Status DecodeBmp(std::string_view bytes, const ImageHeader& header, int channels,
+                       std::vector<uint8_t>* pixels);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_DECODE_IMAGES_BMP_H_

@@ -1,0 +1,146 @@
+#include "decode/images/png.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "decode/images/grey.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+// One image on its way. libpng reports errors by a jump, which must pass no destructor, so all that
+// has one lives here.
+struct Reading {
+  explicit Reading(std::string_view bytes) : left(bytes) {}
+  ~Reading() { png_destroy_read_struct(&png, &info, nullptr); }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  std::string_view left;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::vector<png_bytep> rows;
+  std::vector<uint8_t> colours;  // where grey is made of them
+  bool cut_off = false;
+  bool out_of_memory = false;
+  char error[160] = {};
+};
+
+[[noreturn]] void OnError(png_structp png, png_const_charp message) {
+  auto& reading = *static_cast<Reading*>(png_get_error_ptr(png));
+  std::snprintf(reading.error, sizeof(reading.error), "%s", message);
+  png_longjmp(png, 1);
+}
+
+void OnWarning(png_structp, png_const_charp) {}
+
+void Read(png_structp png, png_bytep to, png_size_t count) {
+  auto& reading = *static_cast<Reading*>(png_get_io_ptr(png));
+  if (count > reading.left.size()) {
+    reading.cut_off = true;
+    png_error(png, "the file ends");
+  }
+  std::memcpy(to, reading.left.data(), count);
+  reading.left.remove_prefix(count);
+}
+
+// The 8-bit samples as the file has them, without transparency: grey or RGB. Returns the number of
+// channels, or 0 after an error.
+int Open(Reading& reading) {
+  reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, OnError, OnWarning);
+  if (reading.png == nullptr) {
+    reading.out_of_memory = true;
+    return 0;
+  }
+  png_structp png = reading.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return 0;
+  reading.info = png_create_info_struct(png);
+  if (reading.info == nullptr) {
+    reading.out_of_memory = true;
+    return 0;
+  }
+  // The caller has limits of its own.
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_set_read_fn(png, &reading, Read);
+  png_read_info(png, reading.info);
+  const int colour = png_get_color_type(png, reading.info);
+  const int depth = png_get_bit_depth(png, reading.info);
+  if (depth == 16) png_set_strip_16(png);
+  if (colour == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (colour == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(png);
+  if ((colour & PNG_COLOR_MASK_ALPHA) != 0 ||
+      (colour == PNG_COLOR_TYPE_PALETTE && png_get_valid(png, reading.info, PNG_INFO_tRNS) != 0)) {
+    png_set_strip_alpha(png);
+  }
+  return (colour & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1;
+}
+
+bool ReadRows(Reading& reading) {
+  png_structp png = reading.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  png_read_image(png, reading.rows.data());
+  png_read_end(png, nullptr);
+  return true;
+}
+
+bool Update(Reading& reading, bool to_colour) {
+  png_structp png = reading.png;
+  if (setjmp(png_jmpbuf(png)) != 0) return false;
+  if (to_colour) png_set_gray_to_rgb(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, reading.info);
+  return true;
+}
+
+absl::Status ErrorOf(const Reading& reading, std::string_view bytes) {
+  if (reading.out_of_memory || std::string_view(reading.error) == "Out of memory") {
+    return absl::ResourceExhaustedError("no memory for a png");
+  }
+  if (reading.cut_off) {
+    return absl::DataLossError(fmt::format(
+        "png is cut off: the file ends after {} bytes, before its image", bytes.size()));
+  }
+  return absl::DataLossError(fmt::format("png is damaged: {}", std::string_view(reading.error)));
+}
+
+}  // namespace
+
+absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
+                       std::vector<uint8_t>* pixels) {
+  Reading reading(bytes);
+  const int stored = Open(reading);
+  if (stored == 0) return ErrorOf(reading, bytes);
+  if (!Update(reading, /*to_colour=*/stored == 1 && channels == 3)) return ErrorOf(reading, bytes);
+  const size_t row_bytes = png_get_rowbytes(reading.png, reading.info);
+  const int read = std::max(stored, channels);
+  if (png_get_image_width(reading.png, reading.info) != header.width ||
+      png_get_image_height(reading.png, reading.info) != header.height ||
+      row_bytes != size_t{header.width} * read) {
+    return absl::DataLossError("png has another size than its header says");
+  }
+  pixels->resize(size_t{header.width} * header.height * channels);
+  uint8_t* to = pixels->data();
+  if (read != channels) {
+    reading.colours.resize(row_bytes * header.height);
+    to = reading.colours.data();
+  }
+  reading.rows.resize(header.height);
+  for (uint32_t y = 0; y < header.height; ++y) reading.rows[y] = to + y * row_bytes;
+  if (!ReadRows(reading)) return ErrorOf(reading, bytes);
+  if (read != channels) {
+    const uint8_t* from = reading.colours.data();
+    for (uint8_t& grey : *pixels) {
+      grey = GreyOf(from[0], from[1], from[2]);
+      from += 3;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

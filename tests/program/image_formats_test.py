@@ -1,0 +1,308 @@
+"""Images of all kinds of PNG, TIFF, BMP and WebP beside Pillow: grey, alpha, depths, orientation."""
+
+import struct
+import zlib
+
+import harness
+import image_program
+import numpy as np
+import pytest
+from image_program import decode, error_of, make_image
+from PIL import Image, ImageOps, TiffImagePlugin
+
+
+def pixels_of(path, channels=3, **job):
+    width, height = Image.open(path).size
+    if job.get("orient"):
+        width, height = ImageOps.exif_transpose(Image.open(path)).size
+    pixels = decode({"path": path, "size": (height, width), "channels": channels, **job})
+    return pixels[..., 0] if channels == 1 else pixels
+
+
+def check_beside_pillow(path):
+    image = Image.open(path).convert("RGBA")
+    colours = np.asarray(image)[..., :3]
+    np.testing.assert_array_equal(pixels_of(path), colours)
+    np.testing.assert_array_equal(pixels_of(path, channels=1),
+                                  np.asarray(Image.fromarray(colours).convert("L")))
+
+
+# ---- PNG
+
+
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@pytest.mark.parametrize("chunk", [b"", png_chunk(b"gAMA", struct.pack(">I", 45455)),
+                                   png_chunk(b"gAMA", struct.pack(">I", 100000)),
+                                   png_chunk(b"sRGB", b"\0")])
+def test_grey_of_png_depends_on_its_pixels_alone(tmp_path, chunk):
+    make_image(40, 30).save(tmp_path / "a.png")
+    whole = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "a.png").write_bytes(whole[:33] + chunk + whole[33:])
+    check_beside_pillow(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+@pytest.mark.parametrize("bits", [None, 1, 2, 4])
+def test_kinds_of_png(tmp_path, mode, bits):
+    if bits is not None and mode != "P":
+        pytest.skip("bits are for palettes")
+    image = make_image(41, 30)
+    if mode == "P":
+        image = image.quantize(2 ** (bits or 8))
+    elif mode in ("LA", "RGBA"):
+        image = image.convert(mode)
+        image.putalpha(Image.fromarray((np.arange(41 * 30) % 256).astype(np.uint8).reshape(30, 41)))
+    else:
+        image = image.convert(mode)
+    image.save(tmp_path / "a.png", **({"bits": bits} if bits else {}))
+    check_beside_pillow(tmp_path / "a.png")
+
+
+def test_transparent_colours_of_a_palette_stay(tmp_path):
+    make_image(20, 20).quantize(16).save(tmp_path / "a.png", transparency=bytes(range(0, 256, 16)))
+    check_beside_pillow(tmp_path / "a.png")
+
+
+def test_interlaced_png(tmp_path):
+    """Adam7 with 1 to 16 bits of grey, rows of which are the same numbers."""
+    for bits in (1, 2, 4, 8, 16):
+        width, height = 19, 13
+        values = np.arange(width * height).reshape(height, width) % 2 ** bits
+        raw = b""
+        for x0, y0, dx, dy in [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
+                               (1, 0, 2, 2), (0, 1, 1, 2)]:
+            for row in values[y0::dy, x0::dx]:
+                text = "".join(f"{value:0{bits}b}" for value in row)
+                text += "0" * (-len(text) % 8)
+                raw += b"\0" + bytes(int(text[i:i + 8], 2) for i in range(0, len(text), 8))
+        header = struct.pack(">IIBBBBB", width, height, bits, 0, 0, 0, 1)
+        (tmp_path / "a.png").write_bytes(
+            b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) +
+            png_chunk(b"IDAT", zlib.compress(raw)) + png_chunk(b"IEND", b""))
+        expected = values >> 8 if bits == 16 else values * 255 // (2 ** bits - 1)
+        np.testing.assert_array_equal(pixels_of(tmp_path / "a.png", channels=1), expected)
+
+
+# ---- TIFF
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK"])
+@pytest.mark.parametrize("compression", [None, "tiff_lzw", "tiff_adobe_deflate", "packbits"])
+def test_kinds_of_tiff(tmp_path, mode, compression):
+    image = make_image(40, 30)
+    image = image.quantize(200) if mode == "P" else image.convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(Image.fromarray((np.arange(1200) % 256).astype(np.uint8).reshape(30, 40)))
+    image.save(tmp_path / "a.tiff", compression=compression)
+    if mode == "CMYK":
+        expected = np.asarray(Image.open(tmp_path / "a.tiff").convert("RGB")).astype(int)
+        assert np.abs(pixels_of(tmp_path / "a.tiff") - expected).max() <= 1
+    else:
+        check_beside_pillow(tmp_path / "a.tiff")
+
+
+def tiff_of(samples, bits, extra=(), sample_format=1, data=None):
+    """A TIFF of 4 x 2 pixels, uncompressed and little endian."""
+    data = bytes(range(4 * 2 * samples * bits // 8)) if data is None else data
+    tags = [(256, 3, [4]), (257, 3, [2]), (258, 3, [bits] * samples), (259, 3, [1]),
+            (262, 3, [1 if samples - len(extra) == 1 else 2]), (273, 4, [8]), (277, 3, [samples]),
+            (278, 3, [2]), (279, 4, [len(data)]), (339, 3, [sample_format] * samples)]
+    if extra:
+        tags.append((338, 3, list(extra)))
+    tags.sort()
+    at = 8 + len(data)
+    data += b"\0" * (at % 2)
+    directory_at = 8 + len(data)
+    after = directory_at + 2 + 12 * len(tags) + 4
+    entries, tail = b"", b""
+    for tag, kind, values in tags:
+        packed = struct.pack(f"<{len(values)}{'H' if kind == 3 else 'I'}", *values)
+        if len(packed) > 4:
+            value = struct.pack("<I", after + len(tail))
+            tail += packed
+        else:
+            value = packed.ljust(4, b"\0")
+        entries += struct.pack("<HHI", tag, kind, len(values)) + value
+    return (b"II*\0" + struct.pack("<I", directory_at) + data + struct.pack("<H", len(tags)) +
+            entries + b"\0\0\0\0" + tail)
+
+
+def test_alpha_of_tiff(tmp_path):
+    levels = np.array([[200, 100, 50, 128], [255, 0, 7, 0], [10, 20, 30, 255], [60, 60, 60, 120]],
+                      np.uint8)
+    data = np.tile(levels, (2, 1)).tobytes()
+    (tmp_path / "a.tiff").write_bytes(tiff_of(4, 8, extra=[2], data=data))
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.tiff")[0], levels[:, :3])
+    # Multiplied by alpha in the file.
+    (tmp_path / "b.tiff").write_bytes(tiff_of(4, 8, extra=[1], data=data))
+    assert pixels_of(tmp_path / "b.tiff")[0].tolist() == [
+        [255, 199, 99], [0, 0, 0], [10, 20, 30], [127, 127, 127]]
+    check_beside_pillow(tmp_path / "b.tiff")
+
+
+def test_depths_of_tiff(tmp_path):
+    data = np.array([0, 255, 256, 32767, 32768, 65279, 65280, 65535] * 3, "<u2")
+    (tmp_path / "a.tiff").write_bytes(tiff_of(3, 16, data=data.tobytes()))
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.tiff").reshape(-1), data >> 8)
+    (tmp_path / "a.tiff").write_bytes(tiff_of(1, 16, data=data[:8].tobytes()))
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.tiff", 1).reshape(-1), data[:8] >> 8)
+    (tmp_path / "a.tiff").write_bytes(tiff_of(1, 4, data=bytes([0x01, 0x2f, 0xf0, 0x8a])))
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.tiff", 1),
+                                  np.array([[0, 1, 2, 15], [15, 0, 8, 10]]) * 17)
+    (tmp_path / "a.tiff").write_bytes(tiff_of(1, 2, data=bytes([0b00011011, 0b11100100])))
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.tiff", 1),
+                                  np.array([[0, 1, 2, 3], [3, 2, 1, 0]]) * 85)
+
+
+@pytest.mark.parametrize("bits, sample_format, message", [
+    (32, 3, "tiff of a kind that libtiff cannot decode"),
+    (32, 1, "tiff of a kind that libtiff cannot decode"),
+    (12, 1, "can not handle images with 12-bit samples"),
+])
+def test_depths_that_cannot_be_decoded_are_not_damage(tmp_path, bits, sample_format, message):
+    tiff = tiff_of(1, bits, sample_format=sample_format)
+    (tmp_path / "a.tiff").write_bytes(tiff)
+    assert message in error_of(path=tmp_path / "a.tiff", size=(2, 4))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.tiff").write_bytes(tiff)
+    harness.succeed("convert", "images", tmp_path / "in", tmp_path / "out/x@1")
+    report = harness.verify(tmp_path / "out/x@1", "--level", "images")
+    assert report["images"]["broken"] == 0
+    (why, count), = report["images"]["not_decoded"].items()
+    assert why.startswith("tiff: ") and message in why and count == 1
+
+
+# ---- Orientation
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.tiff"])
+def test_orientation(tmp_path, name, orientation):
+    source = make_image(40, 28)
+    if name == "a.tiff":
+        tags = TiffImagePlugin.ImageFileDirectory_v2()
+        tags[0x0112] = orientation
+        source.save(tmp_path / name, tiffinfo=tags)
+    else:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        source.save(tmp_path / name, exif=exif, **({"lossless": True} if name == "a.webp" else {}))
+    stored = decode({"path": tmp_path / name, "size": (28, 40)})
+    np.testing.assert_array_equal(stored, np.asarray(source))
+    jpeg = Image.Exif()
+    jpeg[0x0112] = orientation
+    source.info["exif"] = jpeg.tobytes()
+    source.getexif()[0x0112] = orientation
+    upright = np.asarray(ImageOps.exif_transpose(source))
+    height, width = upright.shape[:2]
+    turned = decode({"path": tmp_path / name, "size": (height, width), "orient": True})
+    np.testing.assert_array_equal(turned, upright)
+
+
+# ---- BMP
+
+
+def bmp_of(bits, compression, data, width, height, masks=b"", palette=b"", info_bytes=40):
+    offset = 14 + info_bytes + len(masks) + len(palette)
+    info = struct.pack("<IiiHHIIiiII", info_bytes, width, height, 1, bits, compression, len(data), 0,
+                       0, len(palette) // 4, 0) + b"\0" * (info_bytes - 40)
+    return (b"BM" + struct.pack("<IHHI", offset + len(data), 0, 0, offset) + info + masks + palette +
+            data)
+
+
+@pytest.mark.parametrize("bits, masks", [
+    (16, None), (16, (0x7c00, 0x3e0, 0x1f)), (16, (0xf800, 0x7e0, 0x1f)), (16, (0xf00, 0xf0, 0xf)),
+    (16, (0x1f, 0x3e0, 0x7c00)), (32, (0xff0000, 0xff00, 0xff)), (32, (0xff, 0xff00, 0xff0000)),
+    (32, (0x3ff00000, 0xffc00, 0x3ff)), (32, (0xff000000, 0xff0000, 0xff00)), (16, (0xff00, 0, 0xff)),
+])
+@pytest.mark.parametrize("top_down", [False, True])
+def test_masks_of_bmp(tmp_path, bits, masks, top_down):
+    rng = np.random.default_rng(bits)
+    width, height = 5, 4
+    dtype = "<u2" if bits == 16 else "<u4"
+    values = rng.integers(0, 2 ** bits, (height, width), dtype=np.uint64)
+    values[0, 0], values[0, 1] = 2 ** bits - 1, 0
+    row = (width * bits // 8 + 3) // 4 * 4
+    rows = [line.astype(dtype).tobytes().ljust(row, b"\0") for line in values]
+    (tmp_path / "a.bmp").write_bytes(bmp_of(
+        bits, 0 if masks is None else 3, b"".join(rows if top_down else rows[::-1]), width,
+        -height if top_down else height, b"" if masks is None else struct.pack("<III", *masks)))
+    levels = []
+    for mask in masks or (0x7c00, 0x3e0, 0x1f):
+        low = mask & -mask
+        levels.append((values & mask) // low * 255 // (mask // low) if mask else values * 0)
+    pixels = decode({"path": tmp_path / "a.bmp", "size": (height, width)})
+    np.testing.assert_array_equal(pixels, np.stack(levels, -1))
+    assert pixels[0, 0].tolist() == [255 if level.any() else 0 for level in levels]
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+def test_kinds_of_bmp(tmp_path, mode):
+    image = make_image(41, 30)
+    image = image.quantize(100) if mode == "P" else image.convert(mode)
+    image.save(tmp_path / "a.bmp")
+    check_beside_pillow(tmp_path / "a.bmp")
+
+
+def test_run_lengths_of_bmp(tmp_path):
+    palette = bytes([0, 0, 0, 0, 10, 20, 30, 0, 90, 80, 70, 0, 255, 255, 255, 0])
+    # A run, an absolute part with its padding, the end of the row; a step; the end.
+    rle8 = bytes([4, 1, 0, 3, 2, 3, 2, 0, 0, 0, 2, 3, 0, 2, 3, 1, 1, 2, 0, 1])
+    (tmp_path / "a.bmp").write_bytes(bmp_of(8, 1, rle8, 7, 3, palette=palette))
+    colours = np.array([[0, 0, 0], [30, 20, 10], [70, 80, 90], [255, 255, 255]])
+    indices = np.array([[0, 0, 0, 0, 0, 2, 0], [3, 3, 0, 0, 0, 0, 0], [1, 1, 1, 1, 2, 3, 2]])
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colours[indices])
+    # Two colours in turn; 5 pixels in 3 bytes and one of padding.
+    rle4 = bytes([5, 0x12, 0, 0, 0, 5, 0x12, 0x31, 0x20, 0, 0, 1])
+    (tmp_path / "a.bmp").write_bytes(bmp_of(4, 2, rle4, 5, 2, palette=palette))
+    indices = np.array([[1, 2, 3, 1, 2], [1, 2, 1, 2, 1]])
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.bmp"), colours[indices])
+    for size in range(len(rle8) - 2):
+        (tmp_path / "a.bmp").write_bytes(bmp_of(8, 1, rle8[:size], 7, 3, palette=palette))
+        assert "bmp is cut off" in error_of(path=tmp_path / "a.bmp", size=(3, 7))
+
+
+def test_bmp_that_cannot_be_decoded(tmp_path):
+    (tmp_path / "a.bmp").write_bytes(bmp_of(24, 4, b"", 7, 3))
+    assert error_of(path=tmp_path / "a.bmp", size=(3, 7)) == (
+        "bmp of 24 bits with compression 4\n")
+    (tmp_path / "a.bmp").write_bytes(
+        bmp_of(16, 3, b"\0" * 60, 7, 3, masks=struct.pack("<III", 0x5000, 0x3e0, 0x1f)))
+    assert error_of(path=tmp_path / "a.bmp", size=(3, 7)) == (
+        "bmp is damaged: its mask 0x5000 has gaps\n")
+
+
+# ---- WebP
+
+
+def test_animated_webp(tmp_path):
+    frames = [make_image(30, 20, seed) for seed in range(3)]
+    frames[0].save(tmp_path / "a.webp", save_all=True, append_images=frames[1:], lossless=True)
+    np.testing.assert_array_equal(pixels_of(tmp_path / "a.webp"), np.asarray(frames[0]))
+    check_beside_pillow(tmp_path / "a.webp")
+
+
+def test_alpha_of_webp(tmp_path):
+    image = make_image(40, 30).convert("RGBA")
+    image.putalpha(Image.fromarray((np.arange(1200) % 256).astype(np.uint8).reshape(30, 40)))
+    image.save(tmp_path / "a.webp", lossless=True, exact=True)
+    check_beside_pillow(tmp_path / "a.webp")
+
+
+# ---- Damage
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.bmp", "a.webp"])
+def test_libraries_print_nothing(tmp_path, name):
+    """What they have to say is in our error, which is one line."""
+    make_image(64, 48).save(tmp_path / name, **({"compression": "tiff_lzw"} if name == "a.tiff" else {}))
+    whole = bytearray((tmp_path / name).read_bytes())
+    for at in range(30, len(whole), len(whole) // 40):
+        for damaged in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1:],
+                        whole[:at] + b"\xff" * 8 + whole[at + 8:]):
+            (tmp_path / "damaged").write_bytes(damaged)
+            done = image_program.run({"path": tmp_path / "damaged", "size": (48, 64)})
+            assert done.stderr.count(b"\n") == (done.returncode != 0), done.stderr
