@@ -202,6 +202,10 @@ float Cubic(float x, float a) {
   return 0;
 }
 
+// From here on, an output pixel has so many weights (two to four for each pixel by which the image
+// shrinks) that they and their products cannot be rounded: a constant image would change its level.
+constexpr double kMaxFixedShrink = 16;
+
 // Weights lie between 0 and 1, but for the cubic's, which lie between -1 and 2.
 int WeightBits(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? 14 : 15;
@@ -210,11 +214,12 @@ int WeightBits(Interpolation interpolation) {
 }  // namespace
 
 void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t out,
-                         Interpolation interpolation, bool antialias, Taps* taps) {
+                         Interpolation interpolation, bool antialias, bool keep_exact, Taps* taps) {
   taps->first.resize(out);
   taps->count.resize(out);
   taps->offset.resize(out);
   taps->weights.clear();
+  taps->exact.clear();
   const double scale = size / out;
   const auto last = static_cast<int64_t>(source) - 1;
   const double stretch = antialias ? std::max(scale, 1.0) : 1.0;
@@ -237,6 +242,11 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
       taps->offset[i] = static_cast<uint32_t>(taps->weights.size());
       taps->weights.push_back(static_cast<int16_t>(std::min(one - second, 32767)));
       if (second > 0) taps->weights.push_back(static_cast<int16_t>(std::min(second, 32767)));
+      if (keep_exact) {
+        const auto part = static_cast<float>(second) / static_cast<float>(one);
+        taps->exact.push_back(1 - part);
+        if (second > 0) taps->exact.push_back(part);
+      }
       continue;
     }
     exact.clear();
@@ -273,6 +283,11 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     taps->first[i] = static_cast<uint32_t>(first + begin_at);
     taps->count[i] = static_cast<uint32_t>(count);
     taps->offset[i] = static_cast<uint32_t>(taps->weights.size());
+    if (keep_exact) {
+      for (size_t k = 0; k < count; ++k) {
+        taps->exact.push_back(sum == 0 ? 0 : exact[begin_at + k] / sum);
+      }
+    }
     int32_t total = 0;
     size_t largest = 0;
     for (size_t k = 0; k < count; ++k) {
@@ -285,6 +300,32 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     int16_t& w = taps->weights[taps->offset[i] + largest];
     const auto exact_w = Round(exact[begin_at + largest] * factor);
     w = static_cast<int16_t>(std::min(exact_w + one - total, 32767));
+  }
+}
+
+void Resampler::ResizeInFloat(const PixelRows& source, int channels, bool flip, uint32_t width,
+                              uint32_t height, uint8_t* out, size_t row_bytes) {
+  const size_t n = size_t{source.width} * channels;
+  exact_row_.resize(n);
+  for (uint32_t y = 0; y < height; ++y) {
+    std::fill(exact_row_.begin(), exact_row_.end(), 0.0f);
+    for (uint32_t k = 0; k < rows_.count[y]; ++k) {
+      const uint8_t* from = source.data + (size_t{rows_.first[y]} + k) * source.row_bytes;
+      const float weight = rows_.exact[rows_.offset[y] + k];
+      for (size_t i = 0; i < n; ++i) exact_row_[i] += weight * from[i];
+    }
+    for (uint32_t x = 0; x < width; ++x) {
+      const uint32_t pixel = flip ? width - 1 - x : x;
+      const float* from = &exact_row_[size_t{columns_.first[pixel]} * channels];
+      const float* weights = &columns_.exact[columns_.offset[pixel]];
+      for (int c = 0; c < channels; ++c) {
+        float sum = 0;
+        for (uint32_t k = 0; k < columns_.count[pixel]; ++k)
+          sum += weights[k] * from[k * channels + c];
+        out[y * row_bytes + x * channels + c] =
+            static_cast<uint8_t>(std::clamp(Round(sum), 0, 255));
+      }
+    }
   }
 }
 
@@ -312,10 +353,20 @@ void Resampler::Resize(const PixelRows& source, int channels, const ResampleOpti
                        uint32_t width, uint32_t height, uint8_t* out, size_t row_bytes) {
   const bool all = options.width == 0 || options.height == 0;
   const int weight_bits = WeightBits(options.interpolation);
-  FindTaps(source.width, all ? 0 : options.x, all ? source.width : options.width, width,
-           options.interpolation, options.antialias, &columns_);
-  FindTaps(source.height, all ? 0 : options.y, all ? source.height : options.height, height,
-           options.interpolation, options.antialias, &rows_);
+  const double part_width = all ? source.width : options.width;
+  const double part_height = all ? source.height : options.height;
+  const bool stretched = options.interpolation == Interpolation::kArea ||
+                         (options.antialias && options.interpolation != Interpolation::kNearest);
+  const bool in_float =
+      stretched && std::max(part_width / width, part_height / height) > kMaxFixedShrink;
+  FindTaps(source.width, all ? 0 : options.x, part_width, width, options.interpolation,
+           options.antialias, in_float, &columns_);
+  FindTaps(source.height, all ? 0 : options.y, part_height, height, options.interpolation,
+           options.antialias, in_float, &rows_);
+  if (in_float) {
+    ResizeInFloat(source, channels, options.flip, width, height, out, row_bytes);
+    return;
+  }
   SpreadWeights(channels, width, options.flip);
   // Only the columns that are looked at.
   uint32_t left = source.width;

@@ -4,7 +4,8 @@
 // along the rows. Weights are those of Pillow's resampling: the filter is stretched by the factor
 // by which the image shrinks, and weights of pixels outside of the image are given to those
 // inside. Between the two passes values have 6 bits behind the point; Pillow rounds to whole levels
-// there, so results differ by one level now and then.
+// there, so results differ by one level now and then. An image that shrinks so much that rounding
+// would add up is resized in floating point.
 
 #ifndef SHARDFEED_DECODE_IMAGES_RESAMPLE_H_
 #define SHARDFEED_DECODE_IMAGES_RESAMPLE_H_
@@ -56,10 +57,14 @@ class Resampler {
     std::vector<uint32_t> offset;  // of its weights in `weights`
     // Fixed-point numbers. Those of a pixel sum to 1, or one is as large as numbers go.
     std::vector<int16_t> weights;
+    // The same, not rounded; only for ResizeInFloat.
+    std::vector<float> exact;
   };
   static void FindTaps(uint32_t source, double begin, double size, uint32_t out,
-                       Interpolation interpolation, bool antialias, Taps* taps);
+                       Interpolation interpolation, bool antialias, bool keep_exact, Taps* taps);
   void SpreadWeights(int channels, uint32_t width, bool flip);
+  void ResizeInFloat(const PixelRows& source, int channels, bool flip, uint32_t width,
+                     uint32_t height, uint8_t* out, size_t row_bytes);
 
   Taps columns_;
   Taps rows_;
@@ -68,6 +73,7 @@ class Resampler {
   std::vector<uint32_t> starts_;  // in the row, of each output pixel's values
   uint32_t steps_ = 0;            // of each pair
   std::vector<int16_t> row_;      // between the passes
+  std::vector<float> exact_row_;
 };
 
 }  // namespace shardfeed

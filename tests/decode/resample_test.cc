@@ -181,6 +181,23 @@ TEST(ResampleTest, OneColourStaysThatColour) {
   }
 }
 
+TEST(ResampleTest, OneColourStaysThatColourHoweverMuchItShrinks) {
+  const Case cases[] = {{255, 255, 16, 16}, {3000, 9, 3, 9}, {9, 8000, 2, 8}, {500, 300, 4, 60}};
+  for (const Case& c : cases) {
+    for (int level = 0; level < 256; level += 3) {
+      const std::vector<uint8_t> pixels(size_t{c.width} * c.height, static_cast<uint8_t>(level));
+      for (Interpolation interpolation :
+           {Interpolation::kBilinear, Interpolation::kBicubic, Interpolation::kArea}) {
+        const std::vector<uint8_t> out = Resize(pixels, c.width, c.height, 1, c.to_width,
+                                                c.to_height, {.interpolation = interpolation});
+        ASSERT_EQ(out, std::vector<uint8_t>(out.size(), static_cast<uint8_t>(level)))
+            << c.width << " x " << c.height << " to " << c.to_width << " x " << c.to_height
+            << ", interpolation " << static_cast<int>(interpolation);
+      }
+    }
+  }
+}
+
 TEST(ResampleTest, PlainBilinearIsWithinOneOfOpenCvs) {
   for (const Case& c : {Case{500, 375, 224, 224}, Case{90, 120, 224, 224}, Case{224, 224, 96, 160},
                         Case{3, 2, 30, 20}}) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/rounding.h"
 #include "decode/images/jpeg/jpeg.h"
 #include "decode/images/jpeg/jpeg_layout.h"
 #include "decode/images/jpeg/jpeg_markers.h"
@@ -116,17 +117,17 @@ absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOp
   small.width = other(frame.width);
   small.height = other(frame.height);
   small.channels = whole.channels = frame.num_components == 1 ? 1 : 3;
-  // What the transform scales is not decoded in full; it means over areas, too.
+  // What the transform scales is not decoded in full. Its pixels are means of other areas than
+  // those of the result, which blurs unless each of these has several of them.
+  constexpr uint32_t kPixelsAcross = 4;
   JpegCrop all;
   while (all.scale_denominator < 8 &&
-         shorter / (2 * all.scale_denominator) >= options.shorter_side) {
+         shorter / (2 * all.scale_denominator) >= kPixelsAcross * options.shorter_side) {
     all.scale_denominator *= 2;
   }
-  const auto scaled = [&all](uint32_t size) {
-    return (size + all.scale_denominator - 1) / all.scale_denominator;
-  };
-  whole.width = all.width = scaled(frame.width);
-  whole.height = all.height = scaled(frame.height);
+  whole.width = all.width = CeilDivide(frame.width, static_cast<uint32_t>(all.scale_denominator));
+  whole.height = all.height =
+      CeilDivide(frame.height, static_cast<uint32_t>(all.scale_denominator));
   all.channels = whole.channels;
   if (uint64_t{frame.width} * frame.height > JpegDecoderOptions().max_pixels) {
     return absl::UnimplementedError(
