@@ -13,7 +13,7 @@ namespace shardfeed {
 struct OptionDescription {
   std::vector<std::string> names;  // "-q", "--quiet"; for a positional argument its name alone
   std::string text;
-  std::string value;                 // what stands for the value, such as SIZE; empty for a flag
+  std::string value;                 // placeholder of the value, such as SIZE; empty for a flag
   std::vector<std::string> choices;  // all values that the option takes, if they are words
   std::string default_value;
   bool positional = false;
@@ -29,9 +29,9 @@ struct CommandDescription {
   std::string path;  // "shardfeed convert csv"
   std::string name;  // "csv"
   std::string text;
-  std::string details;                       // what stands below the options, line by line
+  std::string details;                       // lines shown below the options
   std::vector<OptionDescription> options;    // positional arguments too
-  std::vector<CommandDescription> commands;  // without hidden ones
+  std::vector<CommandDescription> commands;  // the visible commands
 };
 
 CommandDescription DescribeCommand(const CLI::App& app);

@@ -53,7 +53,7 @@ class ProgressDisplay {
     std::string what;  // "scanning", "writing"
     uint64_t done = 0;
     uint64_t total = 0;  // 0: unknown
-    bool bytes = false;  // as sizes; otherwise `unit`s
+    bool bytes = false;  // whether amounts are sizes rather than `unit`s
     std::string unit = "records";
   };
   // `state` is called from a thread of the display until it is destroyed.
@@ -67,7 +67,7 @@ class ProgressDisplay {
   const std::function<State()> state_;
   const bool terminal_;
   const std::chrono::steady_clock::time_point start_;
-  std::string what_;  // of the line before
+  std::string what_;  // `what` of the previous line
   std::chrono::steady_clock::time_point what_start_;
   Mutex mutex_;
   CondVar ended_changed_;

@@ -36,7 +36,7 @@ struct ReshardFlags {
 
 // One dataset to be written.
 struct Part {
-  OutputSpec output;  // with its count
+  OutputSpec output;  // includes the number of shards
   RecordSelection selection;
   std::vector<uint64_t> ends;
 };

@@ -56,7 +56,7 @@ absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& op
   uint64_t frames = 0;
   uint64_t sampled = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (frames >= kSampledBytes) break;  // of large records, a few tell enough
+    if (frames >= kSampledBytes) break;  // a few large records are sample enough
     ++sampled;
     ItemBatch one;
     one.Add(items[i]);
@@ -117,10 +117,10 @@ class Output {
   std::optional<Manifest> complete_;
   std::unique_ptr<DatasetWriter> writer_;
   std::unique_ptr<ItemShuffler> shuffler_;
-  uint64_t counted_ = 0;  // of the records written, in progress_
+  uint64_t counted_ = 0;  // records written that progress_ includes
   uint64_t total_ = 0;
   uint64_t batch_items_ = 0;
-  uint64_t number_ = 0;  // of the next item in the order of writing
+  uint64_t number_ = 0;  // number of the next item, in the order of writing
   size_t shard_ = 0;
   uint64_t shard_end_ = 0;
   std::shared_ptr<ItemBatch> batch_ = std::make_shared<ItemBatch>();

@@ -24,7 +24,7 @@ namespace shardfeed {
 // A part of the records, which becomes a dataset of its own: "STEM-NAME".
 struct Split {
   std::string name;
-  double share;  // of all records, above 0
+  double share;  // fraction of all records, above 0
 };
 
 // "train=0.9,test=0.1". InvalidArgument: another form, a name twice or not fit for a file's name,
@@ -61,7 +61,7 @@ struct ConvertOptions {
   // What the source was made with and cannot tell itself: goes with `resume`.
   std::string fingerprint;
   std::stop_token stop;
-  std::map<std::string, std::string> made_by;  // for the manifest
+  std::map<std::string, std::string> made_by;  // goes into the manifest
   // Applied to notes and to what is said of skipped records, which name files: for an input that
   // has no name of its own.
   std::function<std::string(std::string)> reword;
@@ -71,12 +71,13 @@ struct ConvertOptions {
 struct ConvertProgress {
   std::atomic<uint64_t> bytes_scanned{0};
   std::atomic<uint64_t> bytes_to_scan{0};
-  std::atomic<uint64_t> items_selected{0};    // for splits and duplicates
+  std::atomic<uint64_t> items_selected{0};    // items that splits and duplicates left in
   std::atomic<uint64_t> records{0};           // written
   std::atomic<uint64_t> records_to_write{0};  // 0 until the scan is over
   std::atomic<uint64_t> shards_taken_over{0};
-  std::atomic<uint64_t> datasets_complete{0};  // that an earlier run had finished, see `resume`
-  std::atomic<uint64_t> skipped_in_scan{0};    // broken records; each manifest has all of them
+  std::atomic<uint64_t> datasets_complete{
+      0};  // datasets that an earlier run had finished, see `resume`
+  std::atomic<uint64_t> skipped_in_scan{0};  // broken records; each manifest has all of them
 };
 
 // Scans `source`, then writes its records. Shard s of N gets the records [s*T/N, (s+1)*T/N) of the

@@ -64,7 +64,7 @@ class DeviceIterator::Run {
   struct Item {
     DeviceBatch batch;  // empty: the end, or an error
     absl::Status status;
-    absl::StatusOr<std::string> state;  // behind the batch
+    absl::StatusOr<std::string> state;  // state after the batch
     Pull pull;
   };
 

@@ -44,7 +44,7 @@ class NormalizeKernels {
 
   const std::shared_ptr<const CudaDevice> device_;
   CuModule module_ = nullptr;
-  CuFunction functions_[3][2] = {};  // by type and layout
+  CuFunction functions_[3][2] = {};  // indexed by type and layout
 };
 
 }  // namespace shardfeed

@@ -52,7 +52,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   const uint64_t max_bytes_;
 
   mutable Mutex mutex_;
-  std::map<size_t, std::vector<char*>> idle_ ABSL_GUARDED_BY(mutex_);  // by size
+  std::map<size_t, std::vector<char*>> idle_ ABSL_GUARDED_BY(mutex_);  // idle buffers by size
   std::map<const char*, size_t> pinned_ ABSL_GUARDED_BY(mutex_);       // all, by place
   PinnedPoolStats stats_ ABSL_GUARDED_BY(mutex_);
 };

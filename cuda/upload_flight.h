@@ -25,14 +25,14 @@ struct UploadFlight {
   static absl::StatusOr<std::unique_ptr<UploadFlight>> New(const CudaDriver& driver);
   void DestroyEvents(const CudaDriver& driver);
 
-  UploadBuffer* buffer = nullptr;  // whose `last` this is, or null
+  UploadBuffer* buffer = nullptr;  // buffer whose `last` is this flight, or null
   CuEvent started = nullptr;
   CuEvent copied = nullptr;
   CuEvent ready = nullptr;
-  CuEvent asked = nullptr;  // on the consumer's stream, before it waits
+  CuEvent asked = nullptr;  // recorded on the consumer's stream before it waits
   std::vector<CuEvent> done;
   std::vector<CuStream> users;
-  std::vector<Batch> host;  // one, until it is copied
+  std::vector<Batch> host;  // holds one batch until it is copied
   std::shared_ptr<char> staging;
   size_t staging_bytes = 0;
   uint64_t bytes = 0;

@@ -24,19 +24,19 @@
 namespace shardfeed {
 
 struct UploadStats {
-  uint64_t bytes = 0;         // that crossed the bus
-  uint64_t staged_bytes = 0;  // of these, copied to pinned memory before
+  uint64_t bytes = 0;         // bytes copied to the device
+  uint64_t staged_bytes = 0;  // bytes of these that were first copied to pinned memory
   // By the device's clock, of the batches that are done with: copies alone, copies and kernels, and
   // how much of the latter the consumer's stream had to wait for. The first batch, which has
   // nothing to hide behind, is in the first figure only.
   double copy_seconds = 0;
-  uint64_t copied_bytes = 0;  // what `copy_seconds` is the time of
+  uint64_t copied_bytes = 0;  // bytes copied within `copy_seconds`
   double upload_seconds = 0;
   double exposed_seconds = 0;
   // Upload waited: all buffers were in use, or copies to them were still to come.
   double ring_full_seconds = 0;
   uint64_t buffers = 0;
-  uint64_t device_bytes = 0;  // of all buffers
+  uint64_t device_bytes = 0;  // size of all buffers
 };
 
 // Copies run on a stream of the ring's own, kernels on a second one. A buffer is filled again when
@@ -79,9 +79,9 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
 
   // What becomes of a column.
   struct Target {
-    size_t column;               // of the host batch
-    ColumnSpec spec;             // of the host batch, too
-    const Normalize* normalize;  // or null
+    size_t column;               // column of the host batch
+    ColumnSpec spec;             // spec of that column
+    const Normalize* normalize;  // null if the column is not normalized
   };
   using Buffer = UploadBuffer;
   using Flight = UploadFlight;
@@ -113,7 +113,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   const std::shared_ptr<PinnedPool> pool_;
   const size_t depth_;
   RowSpec spec_;
-  std::vector<Target> targets_;  // as spec_
+  std::vector<Target> targets_;  // one target per column of spec_
   std::vector<size_t> host_columns_;
   std::shared_ptr<const RowSpec> host_spec_;
   std::map<std::string, Normalize> normalize_;
@@ -126,7 +126,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   std::vector<std::unique_ptr<Buffer>> buffers_ ABSL_GUARDED_BY(mutex_);
   std::deque<Buffer*> free_ ABSL_GUARDED_BY(mutex_);  // the longest free first
   std::vector<std::unique_ptr<Flight>> flights_
-      ABSL_GUARDED_BY(mutex_);  // in order of their copies
+      ABSL_GUARDED_BY(mutex_);  // flights in the order of their copies
   std::vector<std::unique_ptr<Flight>> spare_flights_ ABSL_GUARDED_BY(mutex_);
   std::vector<CuEvent> spare_events_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);

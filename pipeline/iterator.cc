@@ -76,13 +76,13 @@ class Iterator::Run {
   // Makes `work` ask the queue, with what Next and Peek have in common.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
-  const StepPtr recipe_;  // whose steps are keys in context_
+  const StepPtr recipe_;  // recipe whose steps are keys in context_
   RunOptions options_;
   std::shared_ptr<RunContext> context_;
   std::unique_ptr<Autotuner> tuner_;
   std::unique_ptr<ElementQueue> queue_;  // null where Load has failed, as error_ says
   uint64_t forks_ = 0;
-  mutable std::string chain_;  // once it was asked for
+  mutable std::string chain_;  // fingerprint of the chain, computed on first use
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged_;
   bool notes_delivered_ = false;
@@ -148,7 +148,7 @@ absl::Status Iterator::Run::Open() {
 Iterator::Run::~Run() {
   if (Forked()) {
     Abandon();
-  } else if (context_ != nullptr) {  // it was opened
+  } else if (context_ != nullptr) {  // the iterator was opened
     Cancel();
   }
 }

@@ -166,9 +166,9 @@ class InterleaveOrder : public Order {
   // Rounds that are all alike.
   struct Stretch {
     uint64_t round;      // the first
-    uint64_t position;   // of its first element
+    uint64_t position;   // position of its first element
     uint64_t per_round;  // elements
-    size_t active;       // where its shards, in the order of their slots, stand in actives_
+    size_t active;       // index in actives_ of its shards, in the order of their slots
     bool equal;          // every shard gives block_length elements
   };
 

@@ -13,7 +13,7 @@ namespace shardfeed {
 
 struct IoChoice {
   EngineOptions engine;  // depth: of all threads together
-  std::string reason;    // for statistics: "97 % of the data is in the page cache"
+  std::string reason;    // reason for statistics: "97 % of the data is in the page cache"
 };
 
 // What is in the page cache is read by the threads that check it; what is not, but fits into free

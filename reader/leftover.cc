@@ -5,7 +5,7 @@
 namespace shardfeed {
 
 absl::Status Leftover::Check() const {
-  constexpr uint64_t kMost = uint64_t{1} << 62;  // so that no sum overflows
+  constexpr uint64_t kMost = uint64_t{1} << 62;  // bound below which no sum overflows
   bool good = epoch < kMost && behind < kMost;
   uint64_t left = behind;
   for (const PositionRun& run : runs) {

@@ -27,7 +27,7 @@ struct ReadPlace {
 
   // InvalidArgument: numbers that no run has saved.
   absl::Status Check() const {
-    constexpr uint64_t kMost = uint64_t{1} << 62;  // so that no sum overflows
+    constexpr uint64_t kMost = uint64_t{1} << 62;  // bound below which no sum overflows
     const bool good = position < kMost && from <= position && batch >= 1 && batch <= UINT32_MAX &&
                       world >= 1 && world <= UINT32_MAX;
     return good ? absl::OkStatus()

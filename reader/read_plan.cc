@@ -323,7 +323,7 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   const bool singly = !plan_options_.whole_pieces || left_over ||
                       (epoch_ == first_epoch_ && position_ + n * stride <= singly_until_);
   const uint64_t in_pieces = singly ? 0 : real;
-  PlannedUnit* unit = nullptr;  // of the item before
+  PlannedUnit* unit = nullptr;  // unit of the previous item
   for (uint64_t i = 0; i < in_pieces; ++i) {
     const uint64_t item = items_[i];
     if (unit == nullptr || item < unit->begin || item >= unit->end) {

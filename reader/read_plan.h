@@ -47,7 +47,7 @@ struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
   uint64_t memory = 0;  // bytes that reading and holding it takes
   // Of the planner.
   uint64_t left = 0;                 // records that no block has asked for yet
-  uint64_t last_block = UINT64_MAX;  // that has asked for any
+  uint64_t last_block = UINT64_MAX;  // last block that asked for any record
 
   uint64_t records() const {
     if (!scattered.empty()) return scattered.size();
@@ -78,11 +78,11 @@ struct PlannedBlock {
   uint64_t position = 0;
   uint64_t stride = 1;
   uint64_t place = 0;   // see ReadBlock
-  uint64_t padded = 0;  // so many of the last records are padding
+  uint64_t padded = 0;  // number of records at the end that are padding
   std::vector<UnitSlice> slices;
   std::vector<std::shared_ptr<PlannedUnit>> units;
-  std::vector<std::shared_ptr<PlannedUnit>> new_units;  // those of no block before
-  uint64_t new_memory = 0;                              // of these
+  std::vector<std::shared_ptr<PlannedUnit>> new_units;  // units that no earlier block has
+  uint64_t new_memory = 0;                              // memory of the new units
 };
 
 struct ReadPlanOptions {
@@ -145,11 +145,11 @@ class ReadPlanner {
   bool ramp_ = false;  // the first blocks are smaller
 
   uint64_t epoch_;
-  uint64_t position_;            // as a ReadPlace counts them
+  uint64_t position_;            // position as counted in ReadPlace
   uint64_t leftover_until_ = 0;  // positions before are of options_.leftover, in its epoch
   // Positions from here on are not delivered; beyond the order's size they are padding.
   uint64_t end_ = 0;
-  uint64_t residue_ = 0;  // of this rank's positions, divided by the number of ranks
+  uint64_t residue_ = 0;  // remainder of this rank's positions modulo the number of ranks
   uint64_t next_block_ = 0;
   std::vector<uint64_t> items_;
   // Units of which not all records have been planned, by the chunks that they overlap.

@@ -40,15 +40,16 @@ struct Payloads {
   std::optional<Reservation> reservation;
   std::vector<std::string_view> views;
   BufferRefs buffers;
-  std::vector<DamagedRecord> damaged;  // in the order of the records
+  std::vector<DamagedRecord> damaged;  // damaged records in order
 };
 
 // Not thread-safe: it belongs to the thread that reads it until CheckUnit has returned, and nobody
 // changes it afterwards.
 struct ReadUnit : PlannedUnit {
-  std::shared_ptr<Buffer> buffer;  // of all its extents, if they are many
+  std::shared_ptr<Buffer> buffer;  // shared buffer of all extents, if there are many
   uint64_t buffer_used = 0;
-  absl::InlinedVector<ReadResult, 1> results;  // one for each extent; unused for compressed ones
+  absl::InlinedVector<ReadResult, 1>
+      results;  // one result per extent; unused for compressed shards
   size_t results_missing = 0;
   std::shared_ptr<Payloads> payloads;
   // Of the payloads, set by CheckUnit.

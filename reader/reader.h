@@ -73,7 +73,7 @@ class Reader {
   uint64_t batches_ = 0;
   // Where the consumer stands: `place_`, whose position is the next record to be delivered.
   ReadPlace place_;
-  absl::Status error_;  // that Next has returned
+  absl::Status error_;  // error that Next has returned
   std::unique_ptr<ReadRun> run_;
   int run_process_ = 0;  // the process that started run_
 };

@@ -520,23 +520,24 @@ class ThreadedRun : public ReadRun {
   SalvagedShards salvaged_;
 
   mutable Mutex mutex_;
-  CondVar work_;      // for the threads
-  CondVar delivery_;  // for the consumer
+  CondVar work_;      // signals work to the threads
+  CondVar delivery_;  // signals blocks to the consumer
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool planned_all_ ABSL_GUARDED_BY(mutex_) = false;
   bool consumer_waits_ ABSL_GUARDED_BY(mutex_) = false;
   bool planning_ ABSL_GUARDED_BY(mutex_) = false;  // a thread is in Plan
   bool plan_stuck_ ABSL_GUARDED_BY(mutex_) =
-      false;                                      // it found no room, and nothing has changed since
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of planning: behind the blocks that are planned
-  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);    // of a thread: now
+      false;  // whether planning found no room, and nothing has changed since
+  absl::Status failure_
+      ABSL_GUARDED_BY(mutex_);  // error of planning, reported after the planned blocks
+  absl::Status fatal_ ABSL_GUARDED_BY(mutex_);  // error of a thread, reported at once
   std::deque<std::shared_ptr<Block>> blocks_
       ABSL_GUARDED_BY(mutex_);  // planned and not delivered, in their order
   std::deque<std::shared_ptr<Block>> done_ ABSL_GUARDED_BY(mutex_);  // if not deterministic
   std::deque<std::shared_ptr<Unit>> to_read_ ABSL_GUARDED_BY(mutex_);
   ReaderStats stats_ ABSL_GUARDED_BY(mutex_);
 
-  std::vector<std::unique_ptr<Engine>> engines_;  // one for each thread
+  std::vector<std::unique_ptr<Engine>> engines_;  // one engine per thread
   std::vector<std::thread> threads_;
 };
 

@@ -18,7 +18,7 @@ struct ScanOptions {
   int threads = 0;
   CrcCheck check = CrcCheck::kAll;
   std::stop_token stop;
-  std::atomic<uint64_t>* bytes_passed = nullptr;  // of the files: for progress
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the files for progress
 };
 
 // Hands each shard's blocks, in order, to `consume`; each thread reads one shard at a time, so

@@ -51,8 +51,8 @@ class Selection {
  private:
   size_t RangeOf(uint64_t item) const;
 
-  std::vector<RecordRange> ranges_;  // at least one; none is empty, but a single one may be
-  std::vector<uint64_t> begin_;      // items before each range, and in all
+  std::vector<RecordRange> ranges_;  // at least one range; only a single one may be empty
+  std::vector<uint64_t> begin_;      // number of items before each range, and in total
   std::vector<size_t> by_record_;    // ranges in the order of their records, if not sorted_
   bool sorted_ = true;
 };

@@ -68,7 +68,7 @@ absl::StatusOr<ShardTable::FileBirth> ShardTable::BirthOf(int fd, const std::str
   struct statx info;
   const int result = fd < 0 ? ::statx(AT_FDCWD, path.c_str(), 0, STATX_INO | STATX_BTIME, &info)
                             : ::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &info);
-  if (result != 0 && (errno == ENOSYS || errno == EPERM)) {  // as some containers have it
+  if (result != 0 && (errno == ENOSYS || errno == EPERM)) {  // some containers forbid it
     struct stat plain;
     if ((fd < 0 ? ::stat(path.c_str(), &plain) : ::fstat(fd, &plain)) == 0) {
       return FileBirth{.inode = plain.st_ino};

@@ -108,7 +108,7 @@ class ShardTable {
 
   struct Shard {
     std::string path;
-    FileBirth birth;  // of the file that the table was made for
+    FileBirth birth;  // identity of the file that the table was made for
     IndexSummary summary;
     // The one in memory, for a shard whose index could not be kept.
     std::shared_ptr<const ShardIndex> built;

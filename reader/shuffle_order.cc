@@ -270,13 +270,13 @@ class ShuffleOrder : public Order {
   // Where the stretches of a lane begin.
   struct Shape {
     uint64_t phase;     // the first stretch, which is short, ends here, at a chunk's beginning
-    Permutation first;  // of that stretch
-    Permutation last;   // of the last, which ends with the lane
+    Permutation first;  // permutation of the first stretch
+    Permutation last;   // permutation of the last stretch, which ends with the lane
   };
   struct Lane {
     uint64_t begin;
     uint64_t size;
-    Shape shape[2];  // before and behind the short chunk
+    Shape shape[2];  // shapes before and after the short chunk
   };
 
   const uint64_t lanes_;

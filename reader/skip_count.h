@@ -26,13 +26,13 @@ class SkipCount {
 
  private:
   const bool may_skip_;
-  const uint64_t max_skipped_;  // in an epoch
+  const uint64_t max_skipped_;  // limit per epoch
   const uint64_t epoch_records_;
   const std::function<void(const DamagedRecord&)> on_skip_;
   uint64_t count_ = 0;
   uint64_t epoch_ = 0;
   uint64_t in_epoch_ = 0;
-  std::string first_;  // of the epoch
+  std::string first_;  // first error of the epoch
 };
 
 }  // namespace shardfeed

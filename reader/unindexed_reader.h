@@ -83,12 +83,12 @@ class UnindexedReader {
   size_t open_slots_ = 0;
   size_t next_shard_ = 0;
   uint64_t visited_ = 0;   // records of this visit of the slot
-  uint64_t position_ = 0;  // of the next record
+  uint64_t position_ = 0;  // position of the next record
   uint64_t next_block_ = 0;
   bool walk_ended_ = false;
   std::deque<Walked> walked_;   // not yet known to belong to whole batches
-  uint64_t walked_bytes_ = 0;   // in walked_
-  uint64_t next_position_ = 0;  // behind what was delivered
+  uint64_t walked_bytes_ = 0;   // bytes in walked_
+  uint64_t next_position_ = 0;  // position after what was delivered
   ReaderStats stats_;
 
   std::unique_ptr<Reader> reader_;

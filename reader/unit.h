@@ -23,9 +23,9 @@ namespace shardfeed {
 // Consecutive records of one shard that are read at once.
 struct Extent {
   size_t shard = 0;
-  uint64_t first_record = 0;  // in the shard
+  uint64_t first_record = 0;  // number of the first record in the shard
   uint64_t records = 0;
-  uint64_t offset = 0;  // of the frames in the (decompressed) stream
+  uint64_t offset = 0;  // offset of the frames in the (decompressed) stream
   uint64_t bytes = 0;
   // Which of them are wanted, rising, counted from the first; all if empty. The others are neither
   // checked nor delivered.

@@ -34,7 +34,7 @@ struct ImageOptions {
 struct StoredImage {
   // The bytes given, or memory of the thread that lives until its next call.
   std::string_view bytes;
-  ImageHeader header;  // of these bytes
+  ImageHeader header;  // header of `bytes`
 };
 
 // How every JPEG begins.
@@ -76,7 +76,8 @@ class ImageRewriter {
     uint64_t not_resized = 0;  // images of other formats
     uint64_t rewritten = 0;
     uint64_t damaged = 0;
-    std::map<std::string, uint64_t> kept;  // by the reason, without the damaged
+    std::map<std::string, uint64_t>
+        kept;  // images kept, by reason; damaged ones are counted elsewhere
     // The first damaged in the order of their names, with what is wrong.
     std::map<std::string, std::string, std::less<>> damaged_names;
   };

@@ -20,17 +20,17 @@ using simdjson::dom::object;
 struct JsonSchema::Key {
   static constexpr size_t kNone = SIZE_MAX;
 
-  std::string name;          // as in the JSON
-  std::string full_name;     // with those of the objects around it
-  size_t index = 0;          // among its parent's keys
+  std::string name;          // name as it is in the JSON
+  std::string full_name;     // name with those of the enclosing objects
+  size_t index = 0;          // index among its parent's keys
   size_t column = kNone;     // set once there was a value that is not an object
   bool is_object = false;    // set once there was an object
-  bool takes_values = true;  // it is chosen, or stands inside a key that is
+  bool takes_values = true;  // whether it, or an enclosing key, is chosen
   bool leads_on = true;      // there may be chosen keys in its objects
-  Place first;               // where one of the two was set
-  uint64_t last_record = 0;  // which had the key
+  Place first;               // place where `column` or `is_object` was first set
+  uint64_t last_record = 0;  // last record that had the key
 
-  std::vector<std::unique_ptr<Key>> keys;  // in the order in which they were first seen
+  std::vector<std::unique_ptr<Key>> keys;  // keys in the order in which they first appeared
   std::unordered_map<std::string_view, Key*> key_of_name;
 };
 

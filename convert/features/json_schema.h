@@ -60,8 +60,8 @@ class JsonSchema {
     std::string name;
     ColumnKind kind = ColumnKind::kUnknown;  // stays so while there are only empty lists
     bool asked = false;                      // the kind was not inferred
-    Place first;                             // of a value of known kind
-    uint64_t last_record = 0;                // which had a value
+    Place first;                             // place of the first value of known kind
+    uint64_t last_record = 0;                // last record that had a value
   };
   struct Key;
   struct Finder;
@@ -74,7 +74,7 @@ class JsonSchema {
 
   std::function<std::string(Place)> name_of_;
   FeatureChoice choice_;
-  std::vector<std::function<void()>> undo_;  // what a record changed
+  std::vector<std::function<void()>> undo_;  // changes made by the current record
   std::unique_ptr<Key> root_;
   size_t num_keys_ = 0;
   std::vector<Column> columns_;

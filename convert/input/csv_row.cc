@@ -72,7 +72,7 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
       if (at + 1 < end && at[1] != '\n') {
         return {CsvSplit::kLoneCr, static_cast<size_t>(at - begin)};
       }
-      ++at;  // to the line feed, or to the end of a last line that has none
+      ++at;  // stops at the line feed, or at the end of a last line without one
     }
     cells->push_back(cell);
     if (at == end) return {CsvSplit::kRow, text.size()};

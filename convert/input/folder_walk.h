@@ -58,7 +58,7 @@ class FolderListing {
 struct WalkedFile {
   std::string_view path;  // below the root; lives until the callback that got it returns
   EntryKind kind;         // never kFolder
-  uint64_t size;          // as FolderListing has it
+  uint64_t size;          // size as in FolderListing
   uint64_t time;
 };
 

@@ -27,11 +27,11 @@ struct TarMember {
     kOther,  // a pipe or a device
   };
   Kind kind = Kind::kFile;
-  std::string name;  // as in the archive
+  std::string name;  // name as it is in the archive
   std::string link;
-  uint64_t header_offset = 0;  // where its (first) header stands in the content
-  uint64_t offset = 0;         // where its bytes start
-  uint64_t size = 0;           // in bytes
+  uint64_t header_offset = 0;  // offset of its first header in the content
+  uint64_t offset = 0;         // offset of its first byte
+  uint64_t size = 0;           // size in bytes
 };
 
 // Nothing is believed: headers are checked by their sums, sizes against what is there. Not thread
@@ -66,9 +66,9 @@ class TarReader {
 
   std::unique_ptr<BinaryReader> reader_;
   const std::string path_;
-  std::string name_;      // of the member, for messages
-  uint64_t left_ = 0;     // of its bytes
-  uint64_t padding_ = 0;  // after them
+  std::string name_;      // name of the member, for messages
+  uint64_t left_ = 0;     // bytes of the member that are left
+  uint64_t padding_ = 0;  // padding after the member
 };
 
 }  // namespace shardfeed

@@ -51,7 +51,7 @@ class TextReader {
   static absl::Status TooLong(std::string_view place, uint64_t max_line_bytes);
 
   struct Line {
-    std::string_view text;  // without its line break, LF or CRLF; lives until the next call
+    std::string_view text;  // the line without its LF or CRLF; valid until the next call
     uint64_t number = 0;    // 1-based
   };
   // The last line need not have a line break.

@@ -115,7 +115,7 @@ absl::StatusOr<ItemSelection> ItemSelection::Make(const Source& source,
 
   // Equal contents come one after another, each with the lowest number first.
   uint64_t key = 0;
-  std::vector<Hash128> seen;  // with that key
+  std::vector<Hash128> seen;  // hashes that share the key
   status = sorter.ForEach([&](const Item& item) {
     const Hash128 content = {LoadLittleEndian<uint64_t>(item.bytes.data()),
                              LoadLittleEndian<uint64_t>(item.bytes.data() + 8)};

@@ -26,10 +26,10 @@ struct SelectionOptions {
   // failing.
   bool skip_defects = false;
   int threads = 0;
-  std::string directory;  // for what does not fit into memory
+  std::string directory;  // holds what does not fit into memory
   size_t memory_bytes = 64 << 20;
   std::stop_token stop;
-  std::atomic<uint64_t>* items_passed = nullptr;  // for progress
+  std::atomic<uint64_t>* items_passed = nullptr;  // counts items for progress
 };
 
 // A byte for each item.

@@ -131,7 +131,7 @@ absl::Status ItemSorter::ForEach(const std::function<absl::Status(const Item&)>&
     ItemSorter part(directory_, memory_bytes_, depth_ + kBucketBits);
     // Items are read in large pieces; one that is larger gets a buffer of its size.
     std::string buffer;
-    uint64_t offset = 0;  // of the buffer in the file
+    uint64_t offset = 0;  // offset of the buffer in the file
     size_t at = 0;
     while (offset + at < file.size()) {
       const auto need = [&](size_t bytes) -> absl::Status {

@@ -57,7 +57,7 @@ class ItemSorter {
 
   struct Entry {
     uint64_t key;
-    size_t offset;  // in items_
+    size_t offset;  // offset in items_
   };
   std::string encoded_;
   std::vector<Entry> entries_;

@@ -20,7 +20,7 @@ namespace shardfeed {
 // item (a path, a row of a table ...), and live until the callback that got the item returns.
 struct Item {
   std::string_view bytes;
-  uint32_t file = 0;  // which of the source's files
+  uint32_t file = 0;  // number of the file among the source's
   uint64_t line = 0;  // 1-based line in that file where the item starts; 0 where lines mean nothing
 };
 

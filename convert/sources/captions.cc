@@ -34,7 +34,7 @@ struct Pair {
   uint64_t bytes = 0;
   bool has_text = false;
   bool has_json = false;
-  std::string_view second_image;  // of the same stem
+  std::string_view second_image;  // another image with the same stem
 };
 
 std::string_view StemOf(std::string_view name) { return name.substr(0, name.rfind('.')); }
@@ -88,7 +88,7 @@ class CaptionsSource : public Source {
   ImageRewriter images_;
   JsonSchema schema_;
   WholeFile json_;
-  uint64_t num_pairs_ = 0;  // with those that were left out
+  uint64_t num_pairs_ = 0;  // includes pairs that were left out
   ItemList left_out_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
@@ -279,7 +279,7 @@ absl::Status CaptionsSource::ForEach(const std::function<absl::Status(const Item
 
 absl::Status CaptionsSource::ForEachPair(
     const std::function<absl::Status(const Item&)>& sink) const {
-  std::string bytes;  // which texts there are, then the image's path
+  std::string bytes;  // the set of texts, then the image's path
   return tree_.ForEachFolder(
       /*with_sizes=*/false,
       [&](const FileTree::Folder& folder) -> absl::Status {

@@ -66,8 +66,8 @@ class CsvSource : public Source {
   };
   // A row that is not blank.
   struct Row {
-    std::string_view text;  // with the line break
-    uint64_t line = 0;      // where it starts
+    std::string_view text;  // row including its line break
+    uint64_t line = 0;      // line at which the row starts
     // Not OK where the row cannot be split. It then ends with its first line, for the next one may
     // be the beginning of a row again.
     absl::Status defect;
@@ -94,7 +94,7 @@ class CsvSource : public Source {
   // Indices of the columns that were chosen, by name: records have their features in this order.
   std::vector<size_t> by_name_;
   bool kinds_asked_ = false;
-  size_t key_index_ = 0;  // of key_column
+  size_t key_index_ = 0;  // index of key_column
   std::vector<uint64_t> rows_of_file_;
   std::vector<ItemList> left_out_of_file_;  // rows, the header not counted
   uint64_t num_records_ = 0;

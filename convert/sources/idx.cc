@@ -16,7 +16,7 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kLabelBytes = 8;  // of an item
+constexpr size_t kLabelBytes = 8;  // size of the label of an item
 
 // The bytes of one value; 0: no type of IDX.
 int ValueBytes(uint8_t type) {
@@ -89,7 +89,7 @@ class IdxSource : public Source {
   struct Array {
     uint8_t type = 0;
     std::vector<uint32_t> dimensions;
-    uint64_t value_bytes = 0;  // of one record
+    uint64_t value_bytes = 0;  // size of the values of one record
     uint64_t count() const { return dimensions[0]; }
   };
   // A file of images, and of their labels.
@@ -105,7 +105,7 @@ class IdxSource : public Source {
 
   InputFiles files_;
   const IdxOptions options_;
-  std::vector<Array> arrays_;  // one for each file
+  std::vector<Array> arrays_;  // one array per file
   std::vector<Set> sets_;
   uint64_t num_records_ = 0;
 };

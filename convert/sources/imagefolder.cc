@@ -79,12 +79,12 @@ class ImageFolderSource : public Source {
   const ImageFolderOptions options_;
   ImageRewriter images_;
   std::vector<std::string> classes_;
-  std::vector<int64_t> labels_;  // of the classes
+  std::vector<int64_t> labels_;  // label of each class
   std::vector<ClassFolder> class_folders_;
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
-  uint64_t num_in_class_folders_ = 0;  // and not deeper
+  uint64_t num_in_class_folders_ = 0;  // images directly in a class folder
   NameList not_images_;
   NameList outside_classes_;
   NameList loops_;

@@ -63,7 +63,7 @@ class ImagesSource : public Source {
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
   uint64_t num_at_top_ = 0;                     // images that stand in no folder of a source
-  std::set<std::string, std::less<>> folders_;  // of the others, the first in their paths
+  std::set<std::string, std::less<>> folders_;  // top-level folders of the other images
   NameList not_images_;
   NameList loops_;
 };

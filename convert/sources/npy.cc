@@ -25,7 +25,7 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kNumberBytes = 8;  // of an item
+constexpr size_t kNumberBytes = 8;  // size of the number of an item
 
 // IEEE 754 binary16 as float.
 float HalfToFloat(uint16_t half) {
@@ -81,7 +81,7 @@ class NpySource : public Source {
  private:
   struct Part {
     uint32_t file;
-    uint64_t first_row;  // of the array
+    uint64_t first_row;  // number of the first row in the array
     uint64_t data_offset;
   };
   // The files of one name.
@@ -107,9 +107,9 @@ class NpySource : public Source {
                          ExampleBuilder& builder) const;
 
   InputFiles files_;
-  std::vector<std::string> names_;  // of each file's feature
+  std::vector<std::string> names_;  // feature name of each file
   std::vector<std::shared_ptr<File>> open_;
-  std::vector<Array> arrays_;  // by name
+  std::vector<Array> arrays_;  // arrays sorted by name
   uint64_t num_records_ = 0;
 };
 

@@ -100,18 +100,18 @@ class TarSource : public Source {
     std::string name;
     bool is_class = false;
     bool is_json = false;
-    TextColumn column;  // of class endings
+    TextColumn column;  // column of the class suffix
     uint64_t records = 0;
   };
   struct Part {
     uint32_t extension;
-    uint64_t offset;  // in the file or, where `content` is kept, in that
+    uint64_t offset;  // offset in the file or, if `content` is kept, in `content`
     uint64_t size;
   };
   // Consecutive members with one key.
   struct Record {
     std::string key;
-    uint64_t offset = 0;  // of its first header
+    uint64_t offset = 0;  // offset of its first header
     std::vector<Part> parts;
     std::string content;
     absl::Status defect;  // the first one
@@ -168,7 +168,7 @@ class TarSource : public Source {
   std::vector<Extension> extensions_;
   std::map<std::string, uint32_t, std::less<>> extension_of_name_;
   JsonSchema json_schema_;
-  std::vector<uint64_t> records_of_file_;  // with those that were left out
+  std::vector<uint64_t> records_of_file_;  // includes records that were left out
   std::vector<ItemList> left_out_of_file_;
   std::vector<bool> compressed_;
   uint64_t num_records_ = 0;

@@ -63,7 +63,7 @@ class VariableColumn {
   const size_t element_bytes_;
   const bool has_steps_;
   std::unique_ptr<char[]> data_;
-  size_t capacity_ = 0;  // in elements
+  size_t capacity_ = 0;  // capacity in elements
   int64_t num_elements_ = 0;
   std::vector<int64_t> row_ends_;
   std::vector<int64_t> step_ends_;
@@ -77,7 +77,7 @@ struct VariableSize {
   int64_t rows = 0;
   int64_t steps = 0;  // 0 if the columns have none
   int64_t elements = 0;
-  int64_t longest_row = 0;   // in elements, or in steps
+  int64_t longest_row = 0;   // length of the longest row, in elements or steps
   int64_t longest_step = 0;  // in elements
 };
 VariableSize Measure(Pieces pieces);

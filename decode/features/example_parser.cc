@@ -40,11 +40,11 @@ Conversion ConversionOf(const FeatureSpec& spec) {
 struct FeaturePlan {
   Conversion conversion = Conversion::kBytes;
   FeatureKind kind = FeatureKind::kNone;
-  bool is_list = false;      // of the feature lists
+  bool is_list = false;      // whether it is a feature list
   bool whole_steps = false;  // each step is one element
   bool fixed = false;
-  size_t values = 0;  // in a row (fixed) or in an element
-  size_t bytes = 0;   // of the same
+  size_t values = 0;  // values per row (fixed) or per element
+  size_t bytes = 0;   // bytes per row or element
   // The map entry of a small fixed feature, as everyone writes it: these bytes, and then as many as
   // said here. If the values are int64s, each of them is one byte. Empty if the feature is not of
   // that sort.

@@ -109,7 +109,8 @@ class ExampleParser {
                         uint32_t* next, ParsedColumns* columns) const;
 
   std::vector<FeaturePlan> plans_;
-  size_t num_context_;  // of plans_; the rest are feature lists
+  size_t num_context_;  // number of context features at the front of plans_; the rest are feature
+                        // lists
   NameTable names_;
   NameTable list_names_;
 };

@@ -67,7 +67,7 @@ size_t CountVarints(std::string_view piece) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   const char* at = piece.data();
   const char* end = at + piece.size();
-  size_t continued = 0;  // bytes that are not the last of their varint
+  size_t continued = 0;  // number of bytes that another byte of their varint follows
   for (; end - at >= 8; at += 8) {
     const uint64_t bits = LoadLittleEndian<uint64_t>(at) >> 7 & kOnes;
     continued += bits * kOnes >> 56;

@@ -112,7 +112,7 @@ class EffectiveLists {
   const char* VisitPieces(const Visit& visit) const;
 
   FeatureKind kind_ = FeatureKind::kNone;
-  int depth_ = 0;  // of a list
+  int depth_ = 0;  // nesting depth of a list
   // The only list that counts; if there are several, those of feature_ from number first_ on.
   std::string_view list_;
   bool several_ = false;

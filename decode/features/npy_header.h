@@ -16,7 +16,7 @@ struct NpyHeader {
   std::string descr;  // the type as NumPy spells it: "<f4", "|u1", "<U12"; a list for structures
   bool fortran_order = false;
   std::vector<uint64_t> shape;
-  uint64_t data_offset = 0;  // where the values start, in bytes
+  uint64_t data_offset = 0;  // offset of the values, in bytes
 };
 
 // How many bytes of a file's beginning ParseNpyHeader wants to see at most.

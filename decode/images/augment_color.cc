@@ -216,7 +216,7 @@ void Equalize(ImageView image) {
   std::array<Table, 3> tables;
   for (int c = 0; c < image.channels; ++c) {
     uint32_t total = 0;
-    uint32_t last = 0;  // of the largest value that there is
+    uint32_t last = 0;  // count of the largest value present
     for (uint32_t count : counts[c]) {
       total += count;
       if (count > 0) last = count;

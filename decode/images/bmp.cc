@@ -11,7 +11,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kFileHeader = 14;
-constexpr uint32_t kOs2Header = 12;  // with sizes and counts of 16 bits
+constexpr uint32_t kOs2Header = 12;  // header with 16-bit sizes and counts
 constexpr uint32_t kOs2LongHeader = 64;
 constexpr uint32_t kInfoHeader = 40;
 
@@ -66,7 +66,7 @@ struct Layout {
     }
   }
 
-  uint64_t offset;  // of the pixels
+  uint64_t offset;  // offset of the pixels
   uint32_t info_bytes;
   uint32_t bits = 0;
   uint32_t compression = kPlain;
@@ -143,7 +143,7 @@ absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageH
       x += Load(bytes, at, 1);
       y += Load(bytes, at + 1, 1);
       at += 2;
-    } else {  // so many pixels, padded to 16 bits
+    } else {  // `value` pixels follow, padded to 16 bits
       const uint64_t size = (uint64_t{value} * layout.bits + 7) / 8;
       if (at + size > bytes.size()) return CutOff(bytes, at + size);
       for (uint32_t i = 0; i < value; ++i) {

@@ -70,7 +70,7 @@ class ImageDecoder {
   bool is_jpeg_ = false;
   bool decoded_ = false;  // pixels_ holds the whole image
   std::string_view format_;
-  ImageSize stored_;  // as it stands in the file
+  ImageSize stored_;  // size as stored in the file
   int orientation_ = 1;
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t> resized_;

@@ -26,7 +26,7 @@ struct Reading {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::vector<png_bytep> rows;
-  std::vector<uint8_t> colours;  // where grey is made of them
+  std::vector<uint8_t> colours;  // RGB rows that become grey
   bool cut_off = false;
   bool out_of_memory = false;
   char error[160] = {};

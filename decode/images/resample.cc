@@ -61,7 +61,7 @@ void MixRows(const uint8_t* first_row, size_t row_bytes, const int16_t* HWY_REST
   for (; i + lanes <= n; i += lanes) one(i);
   if (i == n) return;
   if (n >= lanes) {
-    one(n - lanes);  // some values once more
+    one(n - lanes);  // computes some values twice
     return;
   }
   for (; i < n; ++i) {

@@ -21,7 +21,7 @@ namespace shardfeed {
 // Rows of interleaved 8-bit channels.
 struct PixelRows {
   const uint8_t* data = nullptr;
-  size_t row_bytes = 0;  // from one row to the next
+  size_t row_bytes = 0;  // distance between rows, in bytes
   uint32_t width = 0;
   uint32_t height = 0;
 };
@@ -52,9 +52,9 @@ class Resampler {
  private:
   // Which source pixels make up each output pixel of one axis, and how much of each.
   struct Taps {
-    std::vector<uint32_t> first;   // of an output pixel
-    std::vector<uint32_t> count;   // likewise
-    std::vector<uint32_t> offset;  // of its weights in `weights`
+    std::vector<uint32_t> first;   // first source pixel of each output pixel
+    std::vector<uint32_t> count;   // number of source pixels of each output pixel
+    std::vector<uint32_t> offset;  // offset of its weights in `weights`
     // Fixed-point numbers. Those of a pixel sum to 1, or one is as large as numbers go.
     std::vector<int16_t> weights;
     // The same, not rounded; only for ResizeInFloat.
@@ -70,9 +70,9 @@ class Resampler {
   Taps rows_;
   // Weights along a row as the loop wants them, for two output pixels at a time.
   std::vector<int16_t> spread_;
-  std::vector<uint32_t> starts_;  // in the row, of each output pixel's values
-  uint32_t steps_ = 0;            // of each pair
-  std::vector<int16_t> row_;      // between the passes
+  std::vector<uint32_t> starts_;  // offset in the row of the values of each output pixel
+  uint32_t steps_ = 0;            // steps per pair of output pixels
+  std::vector<int16_t> row_;      // one row between the passes
   std::vector<float> exact_row_;
 };
 

@@ -75,7 +75,7 @@ struct Reordered {
   size_t first = 0;
   std::shared_ptr<const ReorderedRows> rows;
   uint64_t at = 0;
-  uint64_t stride = 1;  // or 0
+  uint64_t stride = 1;  // 1, or 0 if all are the same row of `rows`
 };
 
 // Rows in columns. Moving and slicing a batch does not move its values; whoever holds a copy of it
@@ -87,7 +87,7 @@ class Batch {
   bool batched = false;
   std::shared_ptr<const RowSpec> spec;
   std::vector<Column> columns;
-  std::vector<std::shared_ptr<const void>> memory;  // what the columns point to
+  std::vector<std::shared_ptr<const void>> memory;  // memory that the columns point to
   // In the order of `first`. Empty where rows come from no source.
   std::vector<RowOrigin> origins;
   // In the order of `first`. Empty where rows come in the order of their source.

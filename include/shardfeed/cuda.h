@@ -58,7 +58,7 @@ enum class Mixing {
 // Random choices depend on the seed and the rows' places in the epoch alone: they are the same
 // after a resume and, but for mixing, for any batch size.
 struct Normalize {
-  DType dtype = DType::kFloat16;  // or kBFloat16, kFloat32
+  DType dtype = DType::kFloat16;  // kFloat16, kBFloat16 or kFloat32
   ImageLayout layout = ImageLayout::kNCHW;
   // One for each channel, or one for all; empty: 0, and 1.
   std::vector<float> mean;
@@ -92,7 +92,7 @@ struct DeviceTensor {
 class DeviceBatch {
  public:
   size_t rows = 0;
-  size_t padded = 0;  // as Batch::padded
+  size_t padded = 0;  // number of padding rows, as in Batch::padded
   std::vector<DeviceTensor> tensors;
   // The columns of bytes, which stay here, and where the rows came from. While it has columns, it
   // keeps the memory of the whole batch.
@@ -128,7 +128,7 @@ class DeviceBatch {
 // Page-locked memory of the host.
 struct PinnedPoolStats {
   uint64_t bytes = 0;       // pinned, in use or idle
-  uint64_t idle_bytes = 0;  // of these
+  uint64_t idle_bytes = 0;  // bytes of these that are idle
   // Blocks that were asked for and given from ordinary memory: the limit was reached, or the system
   // refused to pin more.
   uint64_t refused = 0;
@@ -151,15 +151,15 @@ struct DeviceStats {
   double seconds = 0;  // since the first Next
   uint64_t batches = 0;
   uint64_t rows = 0;
-  uint64_t bytes = 0;           // that crossed the bus
-  uint64_t staged_bytes = 0;    // of these, from memory that was not pinned
-  double bytes_per_second = 0;  // of the copies, while they ran
+  uint64_t bytes = 0;           // bytes copied to the device
+  uint64_t staged_bytes = 0;    // bytes of these that came from memory that was not pinned
+  double bytes_per_second = 0;  // copy rate while copies ran
   // Of the time that copies and kernels took on the device, the share in which the consumer's
   // stream had no need to wait for them: it was at work, or the pipeline was late.
   double hidden = 1;
   double exposed_seconds = 0;        // the rest
-  double wait_seconds = 0;           // of Next, on the host
-  double pipeline_wait_seconds = 0;  // of these, because the pipeline was late
+  double wait_seconds = 0;           // time that Next waited on the host
+  double pipeline_wait_seconds = 0;  // time of these spent waiting for the pipeline
   // All buffers were filled or in use: the consumer, or the bus, is slower than the pipeline.
   double ring_full_seconds = 0;
   uint64_t buffers = 0;

@@ -66,7 +66,7 @@ struct Padding {
 
 // How sequences are packed.
 struct PackOptions {
-  int64_t length = 0;  // of a packed row
+  int64_t length = 0;  // length of a packed row
   // Packed rows that are open at a time: a sequence goes into the first that has room (first fit).
   // Where none has, the oldest is delivered.
   size_t open = 16;

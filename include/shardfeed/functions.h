@@ -135,7 +135,7 @@ class RowContext {
   void FindOrigin();
 
   const RowRange* range_ = nullptr;
-  const Slot* slots_ = nullptr;  // of range_
+  const Slot* slots_ = nullptr;  // slots of range_
   absl::Span<const int> visible_;
   size_t first_output_ = 0;
   std::vector<VariableColumn*> variable_;

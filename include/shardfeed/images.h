@@ -84,8 +84,8 @@ enum class CropKind {
 enum class OnDamage {
   kFail,     // the run ends with an error that names the record
   kReplace,  // another row of the same batch stands in its place, with all its columns
-  kZero,     // its pixels are 0 (float: the value 0)
-  kAccept,   // of a damaged JPEG what can be decoded is taken, the rest is grey; else as kFail
+  kZero,     // fills the pixels with 0 (float: the value 0)
+  kAccept,   // uses what libjpeg makes of a damaged JPEG; otherwise as kFail
 };
 
 struct DecodeImageOptions {
@@ -99,7 +99,7 @@ struct DecodeImageOptions {
   // How likely left and right change places.
   double flip = 0;
   OnDamage on_damage = OnDamage::kFail;
-  uint64_t seed = 0;  // of the crop and of the flip
+  uint64_t seed = 0;  // seed of the crop and of the flip
   // Of the column of pixels. Empty: that of the encoded images, without "/encoded" at its end.
   std::string output;
 };
@@ -133,7 +133,7 @@ struct RandomGrayscale {
 };
 struct GaussianBlur {
   std::array<int, 2> kernel_size = {3, 3};  // width, height in pixels, odd
-  Range sigma = {0.1, 2};                   // in pixels
+  Range sigma = {0.1, 2};                   // standard deviation in pixels
 };
 // A rectangle of `scale` times the image's area and a ratio of height to width within `ratio`,
 // whose logarithm is drawn evenly.
@@ -165,8 +165,9 @@ struct RandomRotation {
   Fill fill = {0};                              // empty: torchvision's None
 };
 struct RandomAffine {
-  Range degrees;                             // clockwise
-  std::array<double, 2> translate = {0, 0};  // at most, of the width and of the height
+  Range degrees;  // clockwise
+  std::array<double, 2> translate = {0,
+                                     0};  // largest shift, as fractions of the width and the height
   Range scale = {1, 1};
   std::array<Range, 2> shear = {};  // degrees along x and along y
   Sampling interpolation = Sampling::kNearest;

@@ -27,7 +27,7 @@ struct IndexSummary {
   Compression compression = Compression::kNone;
   uint32_t records_digest = 0;
   uint64_t shard_bytes = 0;   // size of the file
-  uint64_t stream_bytes = 0;  // of all frames, before compression
+  uint64_t stream_bytes = 0;  // size of all frames before compression
   uint64_t records = 0;
 };
 
@@ -57,7 +57,7 @@ absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuil
 
 // Records by number. The views live as long as `buffers` do.
 struct RecordSet {
-  std::vector<std::string_view> records;  // in the order of the numbers asked for
+  std::vector<std::string_view> records;  // records in the order of the requested numbers
   std::vector<std::shared_ptr<const void>> buffers;
 };
 

@@ -89,7 +89,7 @@ struct StageStats {
   uint64_t read_ahead = 0;  // batches that are begun ahead
   uint64_t batches = 0;
   uint64_t rows = 0;
-  uint64_t bytes = 0;    // of its input
+  uint64_t bytes = 0;    // bytes of its input
   uint64_t invalid = 0;  // rows that could not be decoded and were replaced or zeroed
   double busy_seconds = 0;
   double wait_in_seconds = 0;
@@ -109,8 +109,8 @@ struct IteratorStats {
   // of the first hundred.
   uint64_t ignored = 0;
   std::vector<std::string> first_ignored;
-  double wait_seconds = 0;         // of Next
-  std::vector<StageStats> stages;  // from the source to the consumer
+  double wait_seconds = 0;         // time that Next waited
+  std::vector<StageStats> stages;  // stages in order from the source to the consumer
   std::vector<StageTuning> tuning;
   // What autotune changed, when, and why: "1.5 s: parse+batch: 2 -> 1 threads: the consumer does
   // not wait, and 0.3 of 2 are busy". The last hundred.

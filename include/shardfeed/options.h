@@ -42,7 +42,7 @@ enum class CacheUse {
 // How many broken records may be skipped before that is an error of its own: a source of another
 // kind, or a wrong schema, breaks most of them.
 struct SkipCeiling {
-  double share = 0.01;  // of all records
+  double share = 0.01;  // fraction of all records
   uint64_t at_least = 10;
 
   // The ceiling for a dataset of `records` records.

@@ -62,10 +62,10 @@ struct OrderSpec {
 
 // A record that could not be read whole.
 struct DamagedRecord {
-  uint64_t record = 0;  // in the dataset
-  std::string path;     // of the shard
+  uint64_t record = 0;  // number of the record in the dataset
+  std::string path;     // path of the shard
   uint64_t shard_record = 0;
-  uint64_t offset = 0;  // of its frame in the (decompressed) shard
+  uint64_t offset = 0;  // offset of its frame in the (decompressed) shard
   std::string what;     // "payload CRC", "cut payload" ...
 
   // "PATH: record R at byte B: WHAT"
@@ -143,13 +143,13 @@ struct ReadBlock {
 
 struct ReaderStats {
   uint64_t records = 0;          // delivered
-  uint64_t bytes = 0;            // of their frames
-  uint64_t bytes_read = 0;       // from files
+  uint64_t bytes = 0;            // size of their frames
+  uint64_t bytes_read = 0;       // bytes read from files
   uint64_t reads = 0;            // requests, of raw shards
   uint64_t skipped = 0;          // damaged records
   std::string io;                // "threads", "uring", "mmap"; "pread": compressed shards
   std::string io_reason;         // why
-  std::string io_registered;     // as EngineStats has it
+  std::string io_registered;     // buffers registered with the ring, or why none are
   uint64_t max_queue_depth = 0;  // requests in flight at once
   uint64_t stalls = 0;           // calls of Next that had to wait
   double stall_seconds = 0;
@@ -163,7 +163,7 @@ struct MemoryPlan {
   // false: records are read one by one, for the order is the exact permutation, or the chunks that
   // are open at a time do not fit the budget.
   bool whole_chunks = true;
-  uint64_t held_bytes = 0;  // by the window and by reading ahead
+  uint64_t held_bytes = 0;  // bytes held by the window and by reading ahead
   uint64_t budget_bytes = 0;
 };
 

@@ -59,7 +59,7 @@ class DatasetVersion {
  private:
   std::string directory_;
   std::string stem_;                // empty: of no dataset
-  std::vector<uint64_t> manifest_;  // what tells one file of that path from another
+  std::vector<uint64_t> manifest_;  // identity of the manifest file that was read
 };
 
 // The files of a dataset, in shard order.

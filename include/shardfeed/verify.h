@@ -31,7 +31,7 @@ enum class VerifyLevel {
   kHeaders,   // lengths and their CRCs, and that nothing is cut; raw payloads are not read
   kPayload,   // the payloads' CRCs, compressed data and its trailers
   kExamples,  // every record is a tf.train.Example or SequenceExample
-  kImages,    // what VerifyOptions::check_images says of each record
+  kImages,    // also checks images by VerifyOptions::check_images
 };
 
 struct Defect {
@@ -41,7 +41,7 @@ struct Defect {
   // "index", "manifest".
   std::string kind;
   uint64_t record = 0;  // number in the shard
-  uint64_t offset = 0;  // byte in the shard, or in its decompressed content
+  uint64_t offset = 0;  // offset in the shard, or in its decompressed content
   std::string detail;   // one line for a person; names the file
 };
 
@@ -49,11 +49,11 @@ struct ShardReport {
   std::string shard;
   bool was_read = true;  // false: what kept it from being read is the only defect
   Compression compression = Compression::kNone;
-  uint64_t bytes = 0;                        // of the file
-  uint64_t records = 0;                      // sound ones
-  uint64_t skipped_bytes = 0;                // of the stream, in no sound record
+  uint64_t bytes = 0;                        // size of the file
+  uint64_t records = 0;                      // number of sound records
+  uint64_t skipped_bytes = 0;                // bytes of the stream that belong to no sound record
   std::optional<uint64_t> records_lost = 0;  // nullopt: unknown
-  std::optional<uint32_t> records_digest;    // of a shard whose data has no defects
+  std::optional<uint32_t> records_digest;    // digest of the records, if the data has no defects
   uint64_t num_defects = 0;
   std::vector<Defect> defects;  // the first VerifyOptions::max_defects
   // Internal: the schema of the records, from level kExamples on; null in a VerifyReport.
@@ -68,7 +68,7 @@ struct VerifyOptions {
   std::function<void(std::string_view record, std::vector<std::string>* defects)> check_images;
   size_t max_defects = 100;  // kept per shard; all are counted
   std::stop_token stop;
-  std::atomic<uint64_t>* bytes_passed = nullptr;  // for progress
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes for progress
 };
 
 // Reads one shard to its end, past all damage, as Repair does. An index beside the shard is
@@ -78,7 +78,7 @@ struct VerifyOptions {
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options);
 
 struct VerifyReport {
-  std::vector<ShardReport> shards;  // in the order of the set
+  std::vector<ShardReport> shards;  // reports in the order of the shards
   // Defects of the manifest: counts, sizes and digests that are not those of the shards and, from
   // level kExamples on, features that are not those of the records. Kind "unreadable" where it
   // could not be read.
@@ -106,9 +106,9 @@ struct DamagedPlace {
   uint64_t record = 0;
   bool record_exact = true;         // false: records may have been lost before, uncounted
   std::optional<uint64_t> records;  // how many are lost; nullopt: unknown
-  uint64_t offset = 0;              // in the (decompressed) stream, as far as it is known
-  uint64_t bytes = 0;               // of the stream that were read and belong to no sound record
-  uint64_t file_begin = 0;          // in the file, half open
+  uint64_t offset = 0;              // offset in the (decompressed) stream, as far as it is known
+  uint64_t bytes = 0;       // bytes of the stream that were read and belong to no sound record
+  uint64_t file_begin = 0;  // range in the file, half open
   uint64_t file_end = 0;
 };
 
@@ -121,7 +121,7 @@ struct ShardAccount {
   // Lost; nullopt where that cannot be known.
   std::optional<uint64_t> records_lost = 0;
   uint64_t bytes_skipped = 0;
-  bool numbers_exact = true;  // of the lost records
+  bool numbers_exact = true;  // whether the numbers of the lost records are exact
   std::vector<DamagedPlace> damage;
 };
 
@@ -134,14 +134,14 @@ struct RepairAccount {
 };
 
 struct RepairOptions {
-  bool dry_run = false;  // only tells what a repair would do
+  bool dry_run = false;  // only reports what a repair would do
   int threads = 0;
   bool overwrite = false;
   bool sync = true;
   int compression_level = 6;
   std::stop_token stop;
-  std::map<std::string, std::string> made_by;     // for the manifest
-  std::atomic<uint64_t>* bytes_passed = nullptr;  // of the input; for progress
+  std::map<std::string, std::string> made_by;     // goes into the manifest
+  std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the input for progress
 };
 
 // The shards that `spec` names, those that are missing included, where the name says how many there

@@ -48,7 +48,7 @@ struct WriterOptions {
 // What was written.
 struct WriteSummary {
   uint64_t records = 0;
-  uint64_t bytes = 0;  // of all shards
+  uint64_t bytes = 0;  // size of all shards
 };
 
 // Writes all shards at once, on threads of its own. The files depend on the records and their order

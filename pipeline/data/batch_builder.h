@@ -34,7 +34,7 @@ class BatchBuilder {
 
  private:
   struct Piece {
-    size_t batch;  // of batches_
+    size_t batch;  // index into batches_
     size_t begin;
     size_t count;
   };

@@ -124,7 +124,7 @@ class FileElements : public StoredElements {
  private:
   const std::shared_ptr<const File> file_;
   const std::shared_ptr<const RowSpec> spec_;
-  const std::vector<uint64_t> offsets_;  // of all pieces, and where the last one ends
+  const std::vector<uint64_t> offsets_;  // offsets of all pieces, and the end of the last one
   const std::shared_ptr<BufferPool> pool_ = BufferPool::Create(16 << 20);
 };
 

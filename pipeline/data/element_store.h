@@ -44,7 +44,7 @@ std::unique_ptr<ElementWriter> MakeMemoryWriter(std::shared_ptr<const RowSpec> s
 // What a file of elements belongs to.
 struct ElementFileOptions {
   std::string path;
-  std::string chain;  // its fingerprint
+  std::string chain;  // fingerprint of the chain
   std::shared_ptr<const RowSpec> spec;
   uint64_t max_bytes = UINT64_MAX;
   // The file goes with the last who reads it: for caches.

@@ -45,7 +45,7 @@ struct Fused {
   const BatchWork* batch = nullptr;
   std::vector<const Step*> on_rows;
   const RepeatWork* repeat = nullptr;
-  StepPtr input;  // what is before all of them
+  StepPtr input;  // input of the first of the steps
 };
 
 Fused Fuse(const StepPtr& step) {

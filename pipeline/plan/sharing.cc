@@ -51,7 +51,7 @@ const Step* UnevenStep(const Step& step) {
 
 const Step* UnmergeableStep(const Step& step) {
   const Step* parts = nullptr;   // the step that makes several rows of one
-  const Step* repeat = nullptr;  // by the reader, if no filter is before it
+  const Step* repeat = nullptr;  // repeat that the reader can do, if no filter precedes it
   for (const Step* at = &step;; at = at->inputs[0].get()) {
     if (at->inputs.empty()) return at->as<ShardsWork>() != nullptr ? nullptr : at;
     if (at->inputs.size() > 1) return at;

@@ -54,7 +54,7 @@ struct BatchWork {
 // Each batch, or each block of rows, by itself.
 struct BatchFnWork {
   BatchFn fn;
-  bool changes_count = false;  // of elements
+  bool changes_count = false;  // whether the number of elements changes
 };
 struct PrefetchWork {
   size_t count = 0;

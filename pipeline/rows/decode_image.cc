@@ -133,7 +133,7 @@ class DecodeImageStep : public RowStep {
     return std::make_unique<ImageDecoder>(options_.image);
   }
   void Return(std::unique_ptr<ImageDecoder> decoder) const {
-    constexpr size_t kMaxKept = 64 << 20;  // after a huge image
+    constexpr size_t kMaxKept = 64 << 20;  // memory kept after a huge image
     if (decoder->kept_bytes() > kMaxKept) return;
     MutexLock lock(mutex_);
     idle_.push_back(std::move(decoder));

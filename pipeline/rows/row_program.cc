@@ -148,7 +148,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
     absl::Status status = RunStep(s, memory);
     while (!status.ok() && s < catching_) {
       uint8_t& keep = range.keep[range.failed_row - begin];
-      if (keep == RowRange::kDropped) break;  // it fails without any row
+      if (keep == RowRange::kDropped) break;  // the step fails without any row
       std::optional<std::string> text = steps_[catching_]->Catch(status);
       if (!text) break;
       keep = RowRange::kDropped;

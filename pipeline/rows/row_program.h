@@ -63,7 +63,7 @@ class RowProgram {
   // Where a slot's rows are.
   struct Place {
     enum { kInput, kFixed, kRagged } kind;
-    size_t number;  // of the column of the input, or of fixed_; or of the step
+    size_t number;  // number of the column in the input or in fixed_, or of the step
     size_t output;  // kRagged: of the step
   };
 
@@ -73,7 +73,7 @@ class RowProgram {
   RowSpec slots_;
   std::vector<Place> places_;
   std::shared_ptr<const RowSpec> fixed_;
-  std::vector<size_t> fixed_steps_;  // that write these
+  std::vector<size_t> fixed_steps_;  // steps that write these
   size_t fixed_row_bytes_ = 0;
   std::vector<int> result_;    // slots of the output's columns
   std::vector<size_t> valid_;  // columns of the output: see RowStep::valid_output

@@ -131,7 +131,7 @@ class MapMemory : public StepMemory {
   }
 
   using Strings = std::vector<std::unique_ptr<std::string>>;
-  std::vector<VariableColumn> columns;  // one for each output
+  std::vector<VariableColumn> columns;  // one column per output
   std::shared_ptr<Strings> strings = std::make_shared<Strings>();
 };
 

@@ -40,7 +40,7 @@ struct RowRange {
   // caught. That one is kDropped then, for the steps behind too, until the CatchStep makes it
   // kCaught: it is delivered as it is, and stands in for none.
   size_t from = 0;
-  size_t failed_row = 0;  // of the batch; set by a step that fails or throws
+  size_t failed_row = 0;  // row of the batch at which a step failed or threw
   // Rows that were caught, rising for each step, and what is kept of their errors.
   std::vector<std::pair<size_t, std::string>> caught;
 };

@@ -42,7 +42,7 @@ class StageTuner {
   const int max_workers_;
   const uint64_t max_read_ahead_;
   int least_workers_ = 1;
-  int least_for_ = 0;  // so many samples that holds
+  int least_for_ = 0;  // number of samples for which least_workers_ holds
 };
 
 // Looks at the stages of a run now and then. One thread at a time.

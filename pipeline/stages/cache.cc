@@ -86,7 +86,7 @@ class CacheStage : public Stage {
   std::shared_ptr<const StoredElements> stored_;
   std::unique_ptr<Stage> input_;
   std::unique_ptr<ElementWriter> writer_;
-  size_t piece_ = 0;        // of stored_, the next one
+  size_t piece_ = 0;        // next piece of stored_
   uint64_t delivered_ = 0;  // elements of the pieces so far
   uint64_t skip_ = 0;       // elements to drop, after Load
 };

@@ -32,7 +32,7 @@ struct RowEmitter::Rows {
 
   const std::shared_ptr<const RowSpec> spec;
   std::vector<VariableColumn> columns;
-  std::vector<char*> fixed;  // of the row that was begun
+  std::vector<char*> fixed;  // fixed columns of the row that was begun
   std::shared_ptr<std::vector<std::unique_ptr<std::string>>> kept =
       std::make_shared<std::vector<std::unique_ptr<std::string>>>();
   size_t count = 0;

@@ -413,7 +413,7 @@ class ParallelStage : public Stage {
   StopCondVar done_;
   StretchSize size_;  // changed under mutex_; row_ns() is read without it
   RowJobs jobs_ ABSL_GUARDED_BY(mutex_);
-  int workers_seen_ ABSL_GUARDED_BY(mutex_) = 0;  // by the consumer
+  int workers_seen_ ABSL_GUARDED_BY(mutex_) = 0;  // number of workers at the consumer's last look
   bool pulling_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status input_status_ ABSL_GUARDED_BY(mutex_);

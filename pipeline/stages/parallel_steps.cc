@@ -45,7 +45,7 @@ void OutputMaker::Allocate(StepsJob& job) const {
 
 void OutputMaker::Finish(StepsJob& job) const {
   const bool batched = job.input.batched;
-  Batch origins;  // of the input, which its output takes over
+  Batch origins;  // origins of the input, which the output takes over
   origins.origins = job.input.origins;
   absl::Status status;
   try {

@@ -37,8 +37,9 @@ struct ParallelSteps {
 // Rows on their way through the steps.
 struct StepsJob {
   Batch input;
-  Batch fixed;                                       // where the row steps write
-  std::vector<std::unique_ptr<RangeMemory>> ranges;  // of the stretches that were taken, in order
+  Batch fixed;  // columns that the row steps write
+  std::vector<std::unique_ptr<RangeMemory>>
+      ranges;  // memory of the stretches that were taken, in order
   Batch output;
   absl::Status status;
   size_t failed_row = SIZE_MAX;  // the first, where `status` is a row step's

@@ -17,7 +17,7 @@
 namespace shardfeed {
 
 struct PendingRow {
-  Batch batch;          // of one row; without rows at the end of the input
+  Batch batch;          // one row, or none at the end of the input
   uint64_t number = 0;  // over all rows that were taken
   std::optional<DeliveredRow> from;
 };
@@ -50,7 +50,7 @@ class PendingRows {
   ElementQueue queue_;
   uint64_t next_ = 0;  // number of the next row
   std::deque<Run> runs_;
-  std::map<uint64_t, std::optional<DeliveredRow>> pending_;  // by number
+  std::map<uint64_t, std::optional<DeliveredRow>> pending_;  // rows by number
   // Of the row that was taken last, or passed again.
   std::optional<DeliveredRow> last_;
   Reordered last_number_;

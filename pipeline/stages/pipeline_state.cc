@@ -203,10 +203,10 @@ absl::Status Unfit(std::string_view why) {
 
 // What ranks have left of an epoch, while their states are looked at.
 struct Rest {
-  std::vector<uint64_t> next;          // of each rank, the first place of which not all was taken
+  std::vector<uint64_t> next;          // first place of each rank of which not all was taken
   std::set<uint64_t> held;             // positions before these, of which not all was delivered
-  std::set<uint64_t> whole;            // of these, records of which no row was delivered
-  std::map<uint64_t, uint64_t> begun;  // by position: flat_map's rows up to this one were taken
+  std::set<uint64_t> whole;            // records of these of which no row was delivered
+  std::map<uint64_t, uint64_t> begun;  // by position, the number of flat_map's rows that were taken
   MergedPlace merged;
 };
 

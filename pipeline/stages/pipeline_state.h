@@ -65,7 +65,7 @@ struct Delivered {
 };
 
 struct PipelineState {
-  std::string chain;  // its fingerprint
+  std::string chain;  // fingerprint of the chain
   uint64_t epoch = 0;
   // Rank and number of ranks of each part that the chain takes, where the state is good for these
   // alone.

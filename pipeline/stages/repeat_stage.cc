@@ -54,7 +54,7 @@ class RepeatStage : public Stage {
   const uint64_t epochs_;
   const uint64_t first_;
   uint64_t round_ = 0;
-  bool any_ = false;  // this round has given an element
+  bool any_ = false;  // whether this round has given an element
   std::unique_ptr<Stage> input_;
 };
 

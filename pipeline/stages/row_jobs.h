@@ -105,13 +105,13 @@ class RowJobs {
   RunContext& context_;
   StageCounters& counters_;
   const StretchSize& size_;
-  Jobs jobs_;                        // in order
+  Jobs jobs_;                        // jobs in order
   std::deque<Jobs::iterator> open_;  // jobs with rows that no thread has taken, in order
   std::vector<std::unique_ptr<RangeMemory>> spares_;
   size_t num_done_ = 0;
   size_t tasks_ahead_ = 0;    // tasks whose last job is not delivered
   size_t rows_ahead_ = 0;     // rows of all jobs
-  size_t rows_taken_ = 0;     // those of them that threads have taken
+  size_t rows_taken_ = 0;     // rows of these that threads have taken
   uint64_t bytes_ahead_ = 0;  // bytes of all jobs
 };
 

@@ -29,18 +29,18 @@ struct StageCounters {
   std::atomic<uint64_t> rows = 0;
   std::atomic<uint64_t> bytes = 0;
   std::atomic<uint64_t> invalid = 0;      // rows marked as such: see RowStep::valid_output
-  std::atomic<uint64_t> busy_ns = 0;      // of all threads
-  std::atomic<uint64_t> wait_in_ns = 0;   // for its input
-  std::atomic<uint64_t> wait_out_ns = 0;  // its consumer's, for it
+  std::atomic<uint64_t> busy_ns = 0;      // busy time of all threads
+  std::atomic<uint64_t> wait_in_ns = 0;   // time spent waiting for the input
+  std::atomic<uint64_t> wait_out_ns = 0;  // time that the consumer waited for this stage
   std::atomic<uint64_t> ready = 0;        // batches that are finished and wait for the consumer
   std::atomic<uint64_t> ahead = 0;        // batches begun and not yet delivered
-  std::atomic<uint64_t> ahead_bytes = 0;  // what these take
+  std::atomic<uint64_t> ahead_bytes = 0;  // bytes of the elements ahead
   std::atomic<uint64_t> peak_bytes = 0;
-  int threads = 0;  // of its own
+  int threads = 0;  // threads of the stage
   // How many of them work, and how many batches are begun ahead of the consumer.
   std::atomic<int> workers = 0;
   std::atomic<uint64_t> read_ahead = 0;
-  bool tunable = false;  // these two may be changed by another thread
+  bool tunable = false;  // whether another thread may change workers and read_ahead
   bool reads = false;    // a reader's
 };
 
@@ -79,7 +79,7 @@ struct RunContext {
   uint64_t reader_budget_bytes = 0;
   WorkGate gate;
   bool autotune = true;
-  std::vector<StageTuning> tuning;  // of stages that are not tuned
+  std::vector<StageTuning> tuning;  // fixed settings of stages that are not tuned
   HostAllocator allocator;
   // Once asked for, waiting ends with Cancelled.
   std::stop_source stop;

@@ -54,7 +54,7 @@ class RecordNames {
   const std::shared_ptr<const LazyShardTable> table_;
   ReaderOptions options_;
   std::once_flag once_;
-  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // which knows the order, and reads nothing
+  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // knows the order and reads nothing
 };
 
 class ShardsStage : public Stage {
@@ -156,11 +156,11 @@ class ShardsStage : public Stage {
   const std::unique_ptr<Reader> reader_;
   const std::unique_ptr<UnindexedReader> unindexed_;
   const std::shared_ptr<StageCounters> counters_;
-  uint64_t bytes_ = 0;  // that the reader has delivered
+  uint64_t bytes_ = 0;  // bytes that the reader has delivered
   const uint64_t rank_;
   const EpochEnd end_;
   const uint32_t source_;
-  ReadPlace place_;  // of all ranks, behind what Next has delivered
+  ReadPlace place_;  // place of all ranks after what Next has delivered
   // Of an epoch, in records; UINT64_MAX while there are no indexes, when all that is delivered is
   // of the first epoch. Advance may be called while another thread calls Next.
   std::atomic<uint64_t> size_ = UINT64_MAX;
@@ -436,7 +436,7 @@ class GeneratorStage : public Stage {
   const uint64_t epoch_;
   const uint32_t source_;
   std::unique_ptr<GeneratorFeed> feed_;
-  uint64_t rows_ = 1;  // to be made ahead
+  uint64_t rows_ = 1;  // number of rows to make ahead
   uint64_t position_ = 0;
   uint64_t skip_ = 0;
 };

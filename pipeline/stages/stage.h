@@ -113,7 +113,7 @@ class ElementQueue {
 
   std::unique_ptr<Stage> input_;
   StateWords before_;    // the input's state before head_
-  uint64_t beyond_ = 0;  // and its Beyond
+  uint64_t beyond_ = 0;  // Beyond() of that state
   Batch head_;
   size_t at_ = 0;
   uint64_t skip_ = 0;  // elements to drop, after Load

@@ -12,7 +12,7 @@ namespace shardfeed {
 
 Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed) const {
   if (!status_.ok()) return *this;
-  constexpr int64_t kMostPixels = 1 << 20;  // of a side
+  constexpr int64_t kMostPixels = 1 << 20;  // largest number of pixels per side
   const absl::StatusOr<size_t> number = NamedColumn("augment", spec(), column);
   if (!number.ok()) return Dataset(number.status());
   const ColumnSpec& s = spec()[*number];

@@ -70,7 +70,7 @@ Dataset Dataset::Enumerate(std::string name, int64_t start) const {
   with.push_back({std::move(name), DType::kInt64, {}, false});
   step.spec = std::make_shared<const RowSpec>(std::move(with));
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it counts the rank's elements
+  step.sharing = Sharing::kUneven;  // the step counts the elements of the rank
   step.work = OnInput([spec = step.spec, start](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return std::make_unique<EnumerateStage>(std::move(input), spec, start);
   });

@@ -11,7 +11,7 @@ Dataset Dataset::FromArrays(const shardfeed::Batch& rows,
     return Dataset(absl::InvalidArgumentError("from_arrays: a batch without a spec"));
   }
   Step step;
-  step.name = "rows";  // as fingerprints have it
+  step.name = "rows";  // name in fingerprints
   step.text = fmt::format("from_arrays({} rows)", rows.rows);
   step.data_identity = [rows](Identity* identity) {
     identity->Add("rows", rows.rows).Add("values", DigestOf(rows));

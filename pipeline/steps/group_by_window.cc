@@ -38,7 +38,7 @@ class GroupStage : public Stage {
         if (!drop_remainder_) OrderLeft();
         break;
       }
-      if (!row.batch.damaged.empty()) {  // it has no key
+      if (!row.batch.damaged.empty()) {  // the row has no key
         rows_.Done(row.number);
         continue;
       }

@@ -76,9 +76,9 @@ class IgnoreErrorsStage : public Stage {
   const std::shared_ptr<const RowSpec> spec_;
   const SkipCeiling ceiling_;
   const std::shared_ptr<RunContext> context_;
-  uint64_t rows_ = 0;     // of the epoch, those that failed too
-  uint64_t ignored_ = 0;  // of these
-  std::string first_;     // what was wrong, since Load
+  uint64_t rows_ = 0;     // rows of the epoch, including those that failed
+  uint64_t ignored_ = 0;  // rows of these that failed
+  std::string first_;     // first error since Load
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ class InterleaveStage : public Stage {
  private:
   struct Slot {
     std::optional<ElementQueue> queue;
-    uint64_t number = 0;  // of the input
+    uint64_t number = 0;  // number of the input
   };
 
   absl::Status Open(Slot& slot, uint64_t number) {
@@ -91,7 +91,7 @@ class InterleaveStage : public Stage {
   const uint64_t block_;
   const uint64_t epoch_;
   std::vector<Slot> slots_;
-  uint64_t next_ = 0;   // input to open next
+  uint64_t next_ = 0;   // number of the input to open next
   size_t at_ = 0;       // slot whose turn it is
   uint64_t taken_ = 0;  // elements of this turn
 };

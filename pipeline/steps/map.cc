@@ -26,7 +26,7 @@ Dataset Dataset::Map(RowSpec output, BatchFn fn, bool changes_count, std::string
         absl::InvalidArgumentError("map: the function takes batches, but "
                                    "the elements here are rows: batch first"));
   }
-  Step step = Like("map_batch");  // as fingerprints have it
+  Step step = Like("map_batch");  // name in fingerprints
   step.text = fmt::format("map({})", NamesText(output));
   step.identity.Add("changes_count", changes_count).AddIf(!version.empty(), "version", version);
   step.spec = std::make_shared<const RowSpec>(std::move(output));

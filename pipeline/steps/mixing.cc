@@ -123,8 +123,8 @@ class MixingStage : public Stage {
  private:
   struct Input {
     std::optional<ElementQueue> queue;
-    uint64_t round = 0;  // its epoch, counted from epoch_
-    bool any = false;    // it has given an element in this round
+    uint64_t round = 0;  // epoch of the input, counted from epoch_
+    bool any = false;    // whether it has given an element in this round
   };
 
   const std::vector<StageFactory> factories_;

@@ -27,7 +27,7 @@ Dataset Dataset::Read(std::shared_ptr<const ShardTable> table, ReaderOptions opt
 
 Dataset Dataset::Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options) {
   Step step;
-  step.name = "shards";  // as fingerprints have it
+  step.name = "shards";  // name in fingerprints
   step.text = fmt::format("read({} files)", table->num_shards());
   step.spec = RecordSpec();
   // Its identity is that of the records and of their order: see FingerprintOf.

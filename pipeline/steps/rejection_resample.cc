@@ -148,10 +148,10 @@ class ResampleStage : public Stage {
   const Resampling how_;
   const uint64_t epoch_;
   const std::shared_ptr<const RunContext> context_;
-  uint64_t number_ = 0;         // of the queue's next row
+  uint64_t number_ = 0;         // number of the queue's next row
   std::vector<uint64_t> seen_;  // rows of each class, where that is estimated
   int64_t scarcest_ = -1;       // the class that is wanted most; -1: not known
-  double most_ = 0;             // and how much
+  double most_ = 0;             // how much the scarcest class is wanted
 };
 
 absl::Status CheckShares(std::string_view name, const std::vector<double>& shares) {

@@ -65,7 +65,7 @@ class Scanner {
   const std::shared_ptr<const RunContext> context_;
   BatchFn work_;
   Batch before_;    // the rows that are worked on
-  size_t row_ = 0;  // of these
+  size_t row_ = 0;  // next row of the batch
   absl::Status failed_;
 };
 
@@ -83,7 +83,7 @@ Dataset Dataset::Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::str
   step.identity.AddIf(!version.empty(), "version", version);
   step.spec = std::make_shared<const RowSpec>(std::move(outputs));
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it knows the rank's elements
+  step.sharing = Sharing::kUneven;  // the step depends on the elements of the rank
   step.work = StageWork{[make = std::move(make), spec = step.spec](const StageInputs& inputs) {
     return MakeReplayStage([make, spec, input = inputs.factories[0], context = inputs.context,
                             epoch = inputs.epoch]() -> absl::StatusOr<NextFn> {

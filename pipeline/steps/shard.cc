@@ -88,7 +88,7 @@ class ShardStage : public Stage {
   const uint64_t rank_;
   const uint64_t world_;
   uint64_t delivered_ = 0;  // elements, by all ranks: what this one has delivered, times world_
-  uint64_t number_ = 0;     // of the queue's next element
+  uint64_t number_ = 0;     // number of the queue's next element
   // Of the queue, where elements were passed that are due to other ranks.
   StateWords before_;
 };

@@ -150,7 +150,7 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
   Step step = Like("shuffle");
   step.text = fmt::format("shuffle(seed={}, window={})", seed, window);
   step.identity.Add("seed", StreamSeed(RandomStream::kShuffleWindow, seed)).Add("window", window);
-  step.sharing = Sharing::kUneven;  // it holds back what the rank has read
+  step.sharing = Sharing::kUneven;  // the step holds elements that the rank has read
   step.tells_held = true;
   step.work =
       OnInput([seed, window, spec = step.spec](std::unique_ptr<Stage> input, uint64_t epoch) {

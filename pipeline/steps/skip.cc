@@ -53,7 +53,7 @@ Dataset Dataset::Skip(uint64_t count) const {
     return Length::Of(inputs[0].elements - std::min(inputs[0].elements, count));
   };
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it counts the rank's elements
+  step.sharing = Sharing::kUneven;  // the step counts the elements of the rank
   step.work = OnInput([count](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return std::make_unique<SkipStage>(std::move(input), count);
   });

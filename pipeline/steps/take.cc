@@ -49,7 +49,7 @@ Dataset Dataset::Take(uint64_t count) const {
     return Length::Of(inputs[0].known() ? std::min(inputs[0].elements, count) : count);
   };
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it counts the rank's elements
+  step.sharing = Sharing::kUneven;  // the step counts the elements of the rank
   step.work = OnInput([count](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return std::make_unique<TakeStage>(std::move(input), count);
   });

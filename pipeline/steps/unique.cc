@@ -58,7 +58,7 @@ Dataset Dataset::Unique(std::string column) const {
   step.identity.Add("column", column);
   step.length = [](const std::vector<Length>&) { return Length::Unknown("unique drops elements"); };
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it knows the rank's elements
+  step.sharing = Sharing::kUneven;  // the step depends on the elements of the rank
   step.work = StageWork{[n = *number, spec = step.spec](const StageInputs& inputs) {
     return MakeReplayStage(
         [n, spec, make = inputs.factories[0], epoch = inputs.epoch]() -> absl::StatusOr<NextFn> {

@@ -204,7 +204,7 @@ Dataset Dataset::Window(uint64_t size, uint64_t shift, uint64_t stride, bool dro
     return Length::Of(rows < span ? 0 : (rows - span) / shift + 1);
   };
   step.counts = true;
-  step.sharing = Sharing::kUneven;  // it counts the rank's elements
+  step.sharing = Sharing::kUneven;  // the step counts the elements of the rank
   step.spec = std::make_shared<const RowSpec>(std::move(windows));
   step.work = OnInput(
       [=, rows = step_->spec, spec = step.spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {

@@ -124,7 +124,7 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
   try {
     const std::string text = nb::cast<std::string>(nb::str(value));
     if (!text.empty()) what += ": " + text;
-  } catch (nb::python_error&) {  // its __str__ fails
+  } catch (nb::python_error&) {  // the exception's __str__ fails
   }
   if (EndsLoops(value)) {
     const nb::object name = nb::getattr(function, "name", function.type().attr("__name__"));

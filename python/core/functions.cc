@@ -27,7 +27,7 @@ absl::Status WithPython(const std::shared_ptr<PyObject>& function, const Work& w
     return work();
   } catch (nb::python_error& e) {
     return KeepException(std::move(e), function.get());
-  } catch (nb::builtin_exception& e) {  // of this file's own checks
+  } catch (nb::builtin_exception& e) {  // raised by the checks of this file
     return absl::InvalidArgumentError(e.what());
   }
 }

@@ -37,7 +37,7 @@ std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nb::object m
           batch.batched = false;
         } catch (nb::python_error& e) {
           status = KeepException(std::move(e), make.get());
-        } catch (nb::builtin_exception& e) {  // of BatchFromPython's checks
+        } catch (nb::builtin_exception& e) {  // raised by the checks of BatchFromPython
           status = absl::InvalidArgumentError(e.what());
         }
       });

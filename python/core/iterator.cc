@@ -43,9 +43,9 @@ OpenIterators& Open() {
 // What the iterator has given.
 struct PyIterator::Element {
   Batch batch;          // empty: the end
-  bool found = false;   // by the run's thread
+  bool found = false;   // whether the run's thread found an element
   bool passed = false;  // the iterator has gone on, and
-  std::string state;    // this is where it was then; empty where there are no states
+  std::string state;    // state after the element; empty if there are no states
 };
 
 // The iterator and the thread that asks it.
@@ -115,13 +115,13 @@ struct PyIterator::Run {
   bool passes = true;
 
   Mutex mutex;
-  std::deque<Element> elements ABSL_GUARDED_BY(mutex);  // that were found
-  bool ended ABSL_GUARDED_BY(mutex) = false;            // behind them there are none
+  std::deque<Element> elements ABSL_GUARDED_BY(mutex);  // elements that were found
+  bool ended ABSL_GUARDED_BY(mutex) = false;            // whether no elements follow
   CondVar changed;
   std::function<absl::Status(Iterator&)> work ABSL_GUARDED_BY(mutex);
   bool busy ABSL_GUARDED_BY(mutex) = false;  // work is there or being done
   bool stopping ABSL_GUARDED_BY(mutex) = false;
-  absl::Status status ABSL_GUARDED_BY(mutex);  // of the work that was done
+  absl::Status status ABSL_GUARDED_BY(mutex);  // status of the finished work
   std::thread thread;
 };
 

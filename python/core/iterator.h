@@ -21,7 +21,7 @@ nanobind::dict StatsToPython(const IteratorStats& stats);
 
 // What elements look like.
 struct ElementForm {
-  bool bare = false;      // of a single column: its value alone, not a dict
+  bool bare = false;      // whether elements are the value of a single column rather than a dict
   bool writable = false;  // arrays may be written to
   bool blocks = false;    // rows come as the batches in which they stand ready
 };
@@ -87,7 +87,7 @@ class PyIterator {
   // Rows that stand ready, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;
-  size_t num_real_ = 0;  // without those that are padding
+  size_t num_real_ = 0;  // number of rows that are not padding
   size_t at_ = 0;
   std::atomic<uint64_t> padded_ = 0;
   // Of batches that were delivered.
@@ -95,7 +95,7 @@ class PyIterator {
   uint64_t batch_rows_ = 0;
   uint64_t damaged_ = 0;
   uint64_t elements_since_state_ = 0;
-  std::string state_;  // behind the element that was delivered, if the iterator has gone on
+  std::string state_;  // state after the delivered element, if the iterator is further ahead
 };
 
 }  // namespace shardfeed::python

@@ -327,7 +327,7 @@ class Writer {
   ExampleBuilder builder_;
   std::string record_;
   std::map<std::string, std::string> made_by_;
-  std::map<std::string, char, std::less<>> kinds_;  // that are declared, as Values::kind
+  std::map<std::string, char, std::less<>> kinds_;  // declared kinds, encoded as in Values::kind
 };
 
 }  // namespace

@@ -121,10 +121,10 @@ class JpegDecoder::Impl {
   JpegCrop crop_;
   uint8_t* pixels_ = nullptr;
   size_t row_bytes_ = 0;
-  uint32_t mcus_per_row_ = 0;  // of the original
-  Range mcu_columns_;          // of the small image in the original
+  uint32_t mcus_per_row_ = 0;  // MCUs per row of the original
+  Range mcu_columns_;          // columns of the small image, counted in the original
   Range mcu_rows_;
-  uint32_t mcu_row_ = 0;  // which libjpeg asks for next, in the original
+  uint32_t mcu_row_ = 0;  // row that libjpeg asks for next, counted in the original
   uint32_t mcu_column_ = 0;
   bool entropy_failed_ = false;
 };
@@ -319,7 +319,7 @@ boolean JpegDecoder::Impl::DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks
   const uint64_t number = uint64_t{impl.mcu_row_} * impl.mcus_per_row_ + impl.mcu_column_;
   if (!impl.entropy_.Decode(number, blocks)) {
     impl.entropy_failed_ = true;
-    return FALSE;  // as if there were no data yet: libjpeg returns with no rows
+    return FALSE;  // libjpeg takes this for missing input and returns no rows
   }
   if (++impl.mcu_column_ == impl.mcu_columns_.end) {
     impl.mcu_column_ = impl.mcu_columns_.begin;

@@ -32,9 +32,9 @@ struct JpegCrop {
 
 // How an image was decoded.
 enum class JpegPath {
-  kRestarts,  // only the restart intervals that the crop touches
+  kRestarts,  // decoded only the restart intervals that the crop touches
   kSkipped,   // the entropy-coded data up to the crop's end, the pixels only under it
-  kLibjpeg,   // by libjpeg alone: progressive, arithmetic, several scans, damaged
+  kLibjpeg,   // decoded by libjpeg alone: progressive, arithmetic, several scans, damaged
 };
 
 // Decodes one image after another with the same memory. Not thread safe: have one for each

@@ -88,7 +88,7 @@ class JpegEntropyDecoder {
 
   // Those of data with stuffed bytes.
   struct Bits : PlainBits {
-    int padding = 0;  // of `count`: zeros that stand for data that is not there
+    int padding = 0;  // how many of `count` are zeros appended after the end of the data
     const uint8_t* end = nullptr;
 
     void Refill();

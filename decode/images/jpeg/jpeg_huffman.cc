@@ -12,7 +12,7 @@ bool JpegHuffmanTable::Build(std::string_view counts_and_symbols, bool dc) {
   lookup.fill(0);
   limit.fill(0);
   uint32_t code = 0;
-  size_t index = 16;  // of the next symbol in `counts_and_symbols`
+  size_t index = 16;  // index of the next symbol in `counts_and_symbols`
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     const auto count = static_cast<uint8_t>(counts_and_symbols[length - 1]);
     // No code is all ones.

@@ -34,9 +34,9 @@ enum : uint8_t {
 
 struct JpegMarker {
   uint8_t code = 0;
-  size_t offset = 0;         // of its 0xff; of the last where fill bytes stand before it
-  size_t length = 0;         // as the file tells it; 0 for EOI, which has none
-  std::string_view payload;  // what follows the length, as far as the file has it
+  size_t offset = 0;         // offset of its 0xff, or of the last one if fill bytes precede it
+  size_t length = 0;         // length stated in the file; 0 for EOI, which has none
+  std::string_view payload;  // bytes after the length, up to the end of the file
 };
 
 // Reads damaged headers as libjpeg does: bytes before a marker are skipped, and a segment whose

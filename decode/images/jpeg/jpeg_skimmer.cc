@@ -230,7 +230,7 @@ void JpegSkimmer::Join(Stream* streams, int num_streams) {
     return mcu == 0 ? stream.begin : stream.found[mcu * num_blocks_ - 1] >> kBitsShift;
   };
   Stream* stream = &streams[0];
-  uint64_t mcu = 0;  // of it, that comes next
+  uint64_t mcu = 0;  // next MCU of `stream`
   int other = 1;     // the stream that it should meet
   uint64_t other_mcu = 0;
   const uint64_t max_mcus = kStreams * kMaxFound / num_blocks_;

@@ -72,7 +72,7 @@ class JpegSkimmer {
   // In so many bits a stream nearly always meets the next one.
   static constexpr uint64_t kMeetingBits = 2048;
   static constexpr size_t kMaxFound = 8192;  // blocks of a stream at a time
-  static constexpr size_t kPadding = 16;     // bytes that can be read behind, see bytes()
+  static constexpr size_t kPadding = 16;     // readable bytes after the data, see bytes()
   static constexpr uint64_t kMaxSteps = 64;  // between looks at how far streams are
   static constexpr uint64_t kMaxStepBits = 32;
 
@@ -114,14 +114,14 @@ class JpegSkimmer {
   };
 
   struct Stream {
-    uint64_t begin = 0;  // in bits: there an MCU begins, or is taken to
-    uint64_t goal = 0;   // in bits
+    uint64_t begin = 0;  // bit at which an MCU begins, or is assumed to
+    uint64_t goal = 0;   // bit at which to stop
     State state = 0;
     // The states at the ends of the blocks from `begin` on.
     State* found = nullptr;
     uint64_t num_found = 0;
-    bool right = false;    // at `begin` an MCU begins
-    bool damaged = false;  // of one that is right: what follows
+    bool right = false;    // whether an MCU does begin at `begin`
+    bool damaged = false;  // whether the data after the last block of a right stream is damaged
   };
 
   bool SkimStretch();
@@ -142,16 +142,16 @@ class JpegSkimmer {
 
   // The stretch that was skimmed last, from an MCU on.
   size_t source_ = 0;                 // the byte of `data_` that it begins in
-  std::unique_ptr<uint8_t[]> bytes_;  // without those that are stuffed behind 0xff
-  uint64_t limit_ = 0;                // of them, in bits
+  std::unique_ptr<uint8_t[]> bytes_;  // data without the zeros stuffed after 0xff
+  uint64_t limit_ = 0;                // size of that data in bits
   bool at_end_ = false;               // nothing follows
-  std::vector<uint32_t> stuffed_;     // where, of `bytes_`, stuffed ones were left out
-  std::unique_ptr<State[]> found_;    // the streams' one after another
-  uint64_t first_ = 0;                // the number of its first MCU
+  std::vector<uint32_t> stuffed_;  // positions in `bytes_` before which a stuffed zero was left out
+  std::unique_ptr<State[]> found_;  // the streams' one after another
+  uint64_t first_ = 0;              // the number of its first MCU
   uint64_t num_ = 0;
-  std::unique_ptr<uint32_t[]> begins_;  // of its blocks and the one behind, in bits
-  std::unique_ptr<int16_t[]> means_;    // of its blocks
-  uint64_t index_ = 0;                  // in it, of the MCU found
+  std::unique_ptr<uint32_t[]> begins_;  // first bit of each block, and of the one after the last
+  std::unique_ptr<int16_t[]> means_;    // DC coefficient of each block
+  uint64_t index_ = 0;                  // index in the stretch of the MCU found last
   std::array<uint32_t, kMaxComponents> last_dc_ = {};
 };
 

@@ -23,7 +23,7 @@ struct SeekableJpegOptions {
 struct SeekableJpeg {
   enum class Outcome {
     kRewritten,
-    kAlready,      // it is seekable as it stands
+    kAlready,      // already seekable
     kUnsupported,  // of a kind that cannot be rewritten losslessly
     kDamaged,      // cut off or corrupt: libjpeg warns of it
   };
