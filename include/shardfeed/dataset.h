@@ -46,7 +46,7 @@ struct Length {
 
   static Length Of(uint64_t elements) { return {Kind::kKnown, elements, {}}; }
   static Length Endless() { return {Kind::kEndless, 0, "it has no end"}; }
-  // Why that is not known: "filter drops elements".
+  // `why` says why the number is not known: "filter drops elements".
   static Length Unknown(std::string why) { return {Kind::kUnknown, 0, std::move(why)}; }
 
   bool known() const { return kind == Kind::kKnown; }
@@ -60,170 +60,176 @@ struct Length {
 struct Padding {
   // 0: the longest row of the batch. A longer row is an error.
   int64_t length = 0;
-  // What rows are filled up with. Of bytes a string, or 0, which stands for the empty one.
+  // The value that fills rows up. For bytes it is a string, or 0, which stands for the empty
+  // string.
   std::variant<int64_t, double, std::string> value = int64_t{0};
 };
 
 // How sequences are packed.
 struct PackOptions {
   int64_t length = 0;  // length of a packed row
-  // Packed rows that are open at a time: a sequence goes into the first that has room (first fit).
-  // Where none has, the oldest is delivered.
+  // Number of packed rows that are open at a time. A sequence goes into the first one with room
+  // (first fit); if there is none, the oldest row is delivered.
   size_t open = 16;
   int64_t pad = 0;
-  // false: a sequence longer than a row is an error; true: what does not fit is cut off.
+  // Whether a sequence longer than a row is truncated. Otherwise it is an error.
   bool truncate = false;
 };
 
 // What a mix does when one of its inputs ends.
 enum class Exhausted {
-  kStop,    // ends
-  kDrop,    // goes on with the others
-  kRepeat,  // begins the input's next epoch
+  kStop,    // the mix ends
+  kDrop,    // the mix continues with the other inputs
+  kRepeat,  // the mix begins the next epoch of the input
 };
 
-// An immutable description, cheap to copy. Each step returns a new Dataset. A step that cannot be
-// makes a dataset whose status() says why, and so are all that are made of it; Start returns that
-// error.
+// An immutable description of a chain of steps, cheap to copy. Each step returns a new Dataset. An
+// invalid step returns a dataset whose status() is the error, and so do all steps that follow it;
+// Start returns that error.
 //
-// A dataset's elements are rows or, behind Batch and the like, batches. Steps that count or arrange
-// elements (Take, Shuffle, Zip ...) work on either, and so does Map, by the function that it gets;
-// Parse, Filter and FlatMap work on rows alone.
+// The elements of a dataset are rows or, after Batch and similar steps, batches. Steps that count
+// or arrange elements (Take, Shuffle, Zip ...) work on both, and Map works on either, depending on
+// its function. Parse, Filter and FlatMap work on rows only.
 //
-// Thread-safe. User functions (functions.h) run on several threads at once, and are kept for as
-// long as a Dataset or an Iterator made from it exists.
+// Thread-safe. User functions (functions.h) run on several threads at the same time, and live as
+// long as any Dataset or Iterator made from them.
 class Dataset {
  public:
   // ---- Sources
 
-  // The records of shards, as one column "record" of bytes. `spec`: see docs/specs.md. Indexes that
-  // are missing are made when they are needed: with sequential and interleaved orders, while the
-  // first records are delivered.
+  // Reads the records of shards as one column "record" of bytes. `spec`: see docs/specs.md. Missing
+  // indexes are built when they are needed; with sequential and interleaved orders, that is while
+  // the first records are being delivered.
   static Dataset Read(const std::string& spec, ReaderOptions options = {});
   static Dataset Read(const ShardSet& set, ReaderOptions options = {});
-  // Internal: of shards whose indexes are open already.
+  // Internal: for shards whose indexes are open already.
   static Dataset Read(std::shared_ptr<const ShardTable> table, ReaderOptions options = {});
   static Dataset Read(std::shared_ptr<const LazyShardTable> table, ReaderOptions options = {});
-  // A column of int64.
+  // One column of int64 numbers.
   static Dataset Range(int64_t start, int64_t stop, int64_t step = 1, std::string name = "value");
-  // The rows of a batch in memory. `describe`: what errors call row `row`, on any thread.
+  // The rows of a batch in memory. `describe` names row `row` in errors, and is called on any
+  // thread.
   static Dataset FromArrays(const shardfeed::Batch& rows,
                             std::function<std::string(uint64_t row)> describe = {});
-  // The rows that a generator returns; each run calls `make` for one of its own. The generator is
-  // called on a thread of its own, up to 64 rows ahead of the consumer. When a run ends while a
-  // call does not return, the thread is left behind, so the function must own all that it uses. To
-  // go to a saved state, a new generator is made, and what was delivered before is generated again.
+  // The rows that a generator returns. Each run calls `make` for a generator of its own, and calls
+  // the generator on a thread of its own, up to 64 rows ahead of the consumer. If a call has not
+  // returned when the run ends, the thread is left behind, so the function must own everything that
+  // it uses. To resume from a state, a new generator is made and the rows delivered before are
+  // generated again.
   static Dataset FromGenerator(std::function<Generator()> make, RowSpec spec,
                                std::string version = {});
 
   // ---- Steps on rows
 
-  // Examples (or SequenceExamples) in the column "record", which goes, to a column for each
-  // feature. Those of any length are ragged; Pad and Sparse behind Batch give other layouts. A
-  // feature list whose steps are of varying length has the elements of all steps in a row, and a
-  // further column "NAME_lengths" with the number of elements of each step.
+  // Parses the Examples (or SequenceExamples) in the column "record" and replaces it by one column
+  // per feature. Features of varying length become ragged columns; Pad and Sparse after Batch give
+  // other layouts. A feature list whose steps vary in length becomes the elements of all steps in
+  // sequence, and an additional column "NAME_lengths" with the number of elements of each step.
   Dataset Parse(std::vector<FeatureSpec> features,
                 std::vector<FeatureSpec> feature_lists = {}) const;
-  // All features that the manifest lists or, without a manifest, those of the first records. Only
-  // directly behind shards that were named by their spec.
+  // Parses all features listed in the manifest or, without a manifest, those of the first records.
+  // Must directly follow a Read by spec.
   Dataset ParseAll() const;
-  // Decodes the encoded images of the column `feature`, which the pixels replace: see images.h.
-  // With OnDamage::kReplace and kZero there is also a column OUTPUT/valid, a uint8 of 1 for each
+  // Decodes the images in the column `feature` and replaces them by their pixels: see images.h.
+  // With OnDamage::kReplace and kZero it adds a uint8 column OUTPUT/valid, which is 1 for each
   // image that was decoded and 0 for each that was not.
   Dataset DecodeImage(const std::string& feature, const DecodeImageOptions& options = {}) const;
-  // Calls `fn` for each row, which writes the row's values of `outputs`. A column of the same name
-  // is replaced; those named in `drops` go, all others stay. `seed` keys RowContext::random.
-  // `version`: of the function, in the fingerprint: name another one when the function changes.
-  // `by_place`: it asks for the row's place in the epoch, or for random numbers, so that rows
-  // cannot be had by number.
+  // Calls `fn` for each row to compute the columns `outputs`. A column of the same name is
+  // replaced, the columns named in `drops` are removed, and all others stay. `seed` is the seed of
+  // RowContext::random. `version` identifies the function in the fingerprint: change it when the
+  // function changes. `by_place` says that the function uses the row's place in the epoch or random
+  // numbers, so that rows cannot be read by number.
   Dataset Map(RowSpec outputs, MapFn fn, std::vector<std::string> drops = {}, uint64_t seed = 0,
               std::string version = {}, bool by_place = false) const;
-  // The rows for which `fn` is true.
+  // Keeps the rows for which `fn` returns true.
   Dataset Filter(FilterFn fn, uint64_t seed = 0, std::string version = {}) const;
-  // Decode a column of bytes, which the result replaces: numbers as they are in memory
-  // (little-endian), a NumPy .npy file, UTF-8 text, which is checked, and a WAV file, whose sample
-  // rate becomes the column `rate`. A first size of -1 in `shape`: any number of elements of the
-  // other sizes, ragged.
+  // Decode a column of bytes and replace it by the result: raw little-endian numbers, a NumPy .npy
+  // file, UTF-8 text, which is validated, or a WAV file, whose sample rate becomes the column
+  // `rate`. If the first size in `shape` is -1, the column is ragged: any number of elements of the
+  // other sizes.
   Dataset DecodeRaw(std::string column, DType dtype, std::vector<int64_t> shape) const;
   Dataset DecodeNpy(std::string column, DType dtype, std::vector<int64_t> shape) const;
   Dataset DecodeText(std::string column) const;
   Dataset DecodeWav(std::string column, int64_t channels = 1,
                     std::string rate = "sample_rate") const;
-  // Augments images: `column` is of uint8 [height, width, channels], 1 or 3 channels. Repeats for
-  // (seed, epoch, position): two such steps of a chain need seeds of their own. See images.h.
+  // Augments images of uint8 [height, width, channels] with 1 or 3 channels in `column`. The random
+  // numbers depend on (seed, epoch, position): two such steps in a chain need different seeds. See
+  // images.h.
   Dataset Augment(std::string column, std::vector<Augmentation> steps, uint64_t seed = 0) const;
-  // Calls `fn` for each row, which writes any number of rows. No column is kept.
+  // Calls `fn` for each row, which may write any number of rows. The input's columns are dropped.
   Dataset FlatMap(RowSpec outputs, FlatMapFn fn, std::string version = {}) const;
-  // Calls `fn` for one row after another, in their order, which writes one row for each. It may
-  // remember what it likes: each epoch, and each run that goes on from a state, calls `make` for
-  // one that has seen nothing. So Load calls it again for all rows before. No column is kept.
+  // Calls a function for each row in order, which writes one row. The function may keep state: each
+  // epoch, and each run that resumes, calls `make` for a fresh one, so that Load calls it again for
+  // all preceding rows. The input's columns are dropped.
   Dataset Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::string version = {}) const;
-  // Leaves out the rows on which steps on rows directly before this one (Parse, DecodeImage, Map,
-  // Filter ...) fail, and counts them: IteratorStats::ignored. DataLoss: more of the epoch's rows
-  // so far than `ceiling` allows; the message says what was wrong. `text`: what is to be said of an
-  // error, by any thread.
+  // Drops the rows on which the row steps directly before this one (Parse, DecodeImage, Map, Filter
+  // ...) fail, and counts them in IteratorStats::ignored. DataLoss: `ceiling` allows fewer failures
+  // among the epoch's rows so far; the message includes the first error. `text` renders an error,
+  // and is called on any thread.
   Dataset IgnoreErrors(SkipCeiling ceiling = {}, ErrorText text = {}) const;
-  // Keeps these columns alone, in this order.
+  // Keeps only these columns, in this order.
   Dataset Select(std::vector<std::string> names) const;
 
   // ---- Rows to batches
 
-  // Ragged columns stay ragged: also what tf.data calls ragged_batch.
+  // Batches of `size` rows. Ragged columns stay ragged, as in tf.data's ragged_batch.
   Dataset Batch(uint64_t size, bool drop_remainder = false) const;
-  // Ragged columns become [rows, length, shape...].
+  // The same, but ragged columns become [rows, length, shape...].
   Dataset PaddedBatch(uint64_t size, std::map<std::string, Padding> padding = {},
                       bool drop_remainder = false) const;
-  // Batches of rows of similar length: row r goes into the bucket i with boundaries[i - 1] <=
-  // length < boundaries[i], and a bucket becomes a batch when it has sizes[i] rows. `sizes` has one
-  // more entry than `boundaries`. The length is the number of elements of a ragged column, the size
-  // of a value of bytes, or the number in a column of int64. At the end what is left in the buckets
-  // follows, shortest first, unless `drop_remainder`.
+  // Batches rows of similar length. A row goes into the bucket i with boundaries[i - 1] <= length <
+  // boundaries[i], and a bucket becomes a batch when it has sizes[i] rows; `sizes` has one more
+  // entry than `boundaries`. The length is the number of elements of a ragged column, the size of a
+  // bytes value, or the value of an int64 column. Unless `drop_remainder`, the rows left in the
+  // buckets are delivered at the end, shortest first.
   Dataset BucketByLength(std::string column, std::vector<int64_t> boundaries,
                          std::vector<uint64_t> sizes, bool drop_remainder = false) const;
-  // The same by a length that `length` gives, which is not below 0.
+  // The same, with the length computed by `length`, which must not return a negative number.
   Dataset BucketByLength(NumberFn length, std::vector<int64_t> boundaries,
                          std::vector<uint64_t> sizes, bool drop_remainder = false,
                          std::string version = {}) const;
-  // Each `size` rows of one key as a batch: by a column of single numbers or bytes, or by a
-  // function. At the end what is left follows, in the order of the groups' first rows there, unless
-  // `drop_remainder`. The rows that wait are held in memory; a state has a number for each of them.
-  // Damaged records that were skipped have no key, and go.
+  // Batches every `size` rows with the same key, which is the value of a column of single numbers
+  // or bytes, or the result of a function. Unless `drop_remainder`, the remaining rows of each
+  // group are delivered at the end, in the order of their first rows. Waiting rows are held in
+  // memory, and a state has a number for each of them. Skipped damaged records have no key and are
+  // dropped.
   Dataset GroupByWindow(std::string column, uint64_t size, bool drop_remainder = false) const;
   Dataset GroupByWindow(KeyFn key, uint64_t size, bool drop_remainder = false,
                         std::string version = {}) const;
-  // Batches of as many rows as `budget` allows: a batch takes its rows times the length of its
-  // longest one (length as for BucketByLength). A row longer than the budget is a batch of its own.
+  // Batches as many rows as `budget` allows. A batch costs its number of rows times the length of
+  // its longest row (length as in BucketByLength). A row longer than the budget is a batch of its
+  // own.
   Dataset BatchByLength(std::string column, int64_t budget) const;
   // Pads the ragged columns of batches.
   Dataset Pad(std::map<std::string, Padding> padding = {}) const;
-  // Adds to each of these ragged columns of batches the indices of its values as "NAME_indices",
-  // for sparse tensors (COO): the row and the place in the row of each value, [values, 2].
+  // Adds for each of these ragged columns a column "NAME_indices" of shape [values, 2]: the row of
+  // each value and its index in the row, as sparse tensors need them (COO).
   Dataset Sparse(std::vector<std::string> columns) const;
   Dataset Unbatch() const;
-  // The rows of batches in batches of another size: Unbatch and Batch.
+  // Batches of another size, as by Unbatch and Batch.
   Dataset Rebatch(uint64_t size, bool drop_remainder = false) const;
-  // Rows of windows: `size` rows that are `stride` apart, of which the first stands `shift` behind
-  // the last window's first (0: `size`). Each column has one more dimension in front: of `size`,
-  // with `drop_remainder`; else it is ragged, and the last windows have the rows that are left. A
-  // row of a damaged record has zeros, and makes its windows damaged. InvalidArgument: ragged
-  // columns.
+  // Combines rows into windows: each window has `size` rows that are `stride` apart, and starts
+  // `shift` rows after the previous window (0: `size`). Each column gets an additional first
+  // dimension. With `drop_remainder` that is `size`; otherwise the column is ragged, and the last
+  // windows have the rows that are left. The row of a damaged record has zeros, and its windows
+  // count as damaged. InvalidArgument: ragged columns.
   Dataset Window(uint64_t size, uint64_t shift = 0, uint64_t stride = 1,
                  bool drop_remainder = false) const;
-  // Puts the sequences of a ragged column of int64 or int32 end to end into rows of fixed length:
-  // the columns NAME [length], NAME_segment_ids (int32: 1, 2 ... for the sequences in a row, 0 for
-  // padding) and NAME_positions (int32: the position in the sequence).
+  // Packs the sequences of a ragged int64 or int32 column into rows of fixed length, with the
+  // columns NAME [length], NAME_segment_ids (int32: 1, 2 ... for the sequences in a row, 0 for
+  // padding) and NAME_positions (int32: the position within the sequence).
   Dataset Pack(std::string column, PackOptions options) const;
 
   // ---- Batches
 
-  // Calls `fn` for each batch, which it may change or replace by one of the columns `output`.
-  // `changes_count`: it may leave no rows of a batch, which is then left out. Python: map(fn,
-  // batched=True).
+  // Calls `fn` for each batch, which may change it, or replace it by a batch of the columns
+  // `output`. `changes_count` says that the function may change the number of rows; a batch without
+  // rows is dropped. Python: map(fn, batched=True).
   Dataset Map(RowSpec output, BatchFn fn, bool changes_count = false,
               std::string version = {}) const;
-  // Mix each image of a batch with the one before it (the first with the last), and their labels,
-  // by one lambda for the batch, drawn from Beta(alpha, alpha): as torchvision.transforms.v2.MixUp
-  // and CutMix. The labels become float32 [num_classes].
+  // Mix each image of a batch and its label with the preceding one (the first with the last), by
+  // one lambda per batch drawn from Beta(alpha, alpha), as torchvision.transforms.v2.MixUp and
+  // CutMix do. Labels become float32 [num_classes].
   Dataset MixUp(std::string image_column, std::string label_column, int64_t num_classes,
                 double alpha = 1, uint64_t seed = 0) const;
   Dataset CutMix(std::string image_column, std::string label_column, int64_t num_classes,
@@ -233,89 +239,90 @@ class Dataset {
 
   Dataset Take(uint64_t count) const;
   Dataset Skip(uint64_t count) const;
-  // The rows before the first for which `fn` is false. It may be called for rows behind that one.
+  // The rows before the first for which `fn` returns false. `fn` may also be called for later rows.
   Dataset TakeWhile(FilterFn fn, std::string version = {}) const;
-  // Of each value of a column of single numbers or bytes, the first row. The values that were seen
-  // are held in memory. Load reads all rows before again.
+  // Keeps the first row of each value of a column of single numbers or bytes. The values seen so
+  // far are held in memory. Load reads all preceding rows again.
   Dataset Unique(std::string column) const;
-  // Drops rows at random such that the classes of those that stay have the shares `target`, one for
-  // each class from 0 on; they need not add up to 1. `initial`: the classes' shares in what comes;
-  // empty: they are estimated from the rows before, and a state has a number for each class.
-  // Whether row i stays depends on seed, epoch, i and its class (and those before) alone. The
-  // class: of a column of whole numbers, or of a function. InvalidArgument in a run: a row of no
-  // such class.
+  // Drops rows at random so that the classes of the remaining rows have the proportions `target`,
+  // one for each class from 0 on; they need not add up to 1. `initial` is the distribution of the
+  // input; if it is empty, it is estimated from the preceding rows, and a state has a number for
+  // each class. Whether row i is kept depends only on seed, epoch, i, its class and (if estimated)
+  // the classes before it. The class is the value of an integer column, or the result of a
+  // function. InvalidArgument in a run: a class out of range.
   Dataset RejectionResample(std::string column, std::vector<double> target,
                             std::vector<double> initial = {}, uint64_t seed = 0) const;
   Dataset RejectionResample(NumberFn kind, std::vector<double> target,
                             std::vector<double> initial = {}, uint64_t seed = 0,
                             std::string version = {}) const;
-  // Rank `rank` of `world`. Of shards, a part of the order; else every world-th element.
+  // The share of rank `rank` of `world`: directly after Read a part of the order, otherwise every
+  // world-th element.
   Dataset Shard(uint64_t rank, uint64_t world) const;
-  // Rank `rank` of `world`, taken as near to the sources as it can be, so that ranks share the work
-  // of the steps behind it: of the sources themselves, or behind the last step that counts elements
-  // (Take, Skip, Enumerate). InvalidArgument: a step takes a part already.
+  // The same, applied as close to the sources as possible, so that ranks share the work of the
+  // following steps: to the sources themselves, or after the last step that counts elements (Take,
+  // Skip, Enumerate). InvalidArgument: the chain contains Shard already.
   Dataset ShardSources(uint64_t rank, uint64_t world) const;
   Dataset Enumerate(std::string name = "index", int64_t start = 0) const;
-  // Of shards, a shuffle of the whole order, each epoch anew, with nothing held but the window (in
-  // records; 0: a default, OrderSpec::kAll: the exact permutation). Of any other stream, each
-  // stretch of `window` elements is permuted.
+  // Directly after Read: shuffles the whole order, differently in each epoch, and holds no more
+  // than `window` records (0: a default; OrderSpec::kAll: the exact permutation). After any other
+  // step: permutes each run of `window` consecutive elements.
   Dataset Shuffle(uint64_t seed, uint64_t window = 0) const;
-  // Of shards: the order of tf.data's interleave.
+  // Directly after Read: the order of tf.data's interleave.
   Dataset Interleave(uint64_t cycle, uint64_t block = 1) const;
-  // 0: without end. Each epoch has shuffles and random numbers of its own.
+  // Repeats for `epochs` epochs, or without end if it is 0. Each epoch has its own shuffle and
+  // random numbers.
   Dataset Repeat(uint64_t epochs = 0) const;
-  // Keeps what this delivers in the run's memory, for the epochs of a Repeat behind.
+  // Caches the elements in the memory of the run, for the epochs of a later Repeat.
   Dataset Cache(uint64_t max_bytes = uint64_t{1} << 30) const;
-  // The same in a file in the folder `path`, which goes with the run.
+  // Caches them in a file in the folder `path`, which is removed with the run.
   Dataset Cache(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
-  // Writes what this delivers to the file `path`, once, and delivers it from there in this and all
-  // later runs. The file is there when all elements have been delivered; it is checked against
-  // Fingerprint, rank and world included, but what functions of the user's do is not known: give
-  // them another version, or name another file, for other functions. See docs/snapshot.md.
+  // Writes the elements to the file `path` once, and reads them from it in later runs. The file
+  // appears when all elements have been delivered. It is checked against the fingerprint, rank and
+  // world, which cannot tell whether a user function has changed: give such a function another
+  // version, or name another file. See docs/snapshot.md.
   Dataset Snapshot(std::string path, uint64_t max_bytes = uint64_t{1} << 40) const;
-  // Makes `count` elements ahead, on a thread of its own.
+  // Computes up to `count` elements ahead on a thread of its own.
   Dataset Prefetch(size_t count = 2) const;
 
   static Dataset Concatenate(std::vector<Dataset> datasets);
   static Dataset Zip(std::vector<Dataset> datasets);
-  // Each element from an input that is drawn by weight; the draw of element i depends on seed,
-  // epoch and i alone. `exhausted`: one for all, or one for each. `exact`: nothing is drawn; each
-  // element is of the input that lacks most of its share so far, so that whole weights W1, W2 ...
-  // are met in each W1 + W2 ... elements.
+  // Takes each element from an input drawn by weight; the draw for element i depends only on seed,
+  // epoch and i. `exhausted` has one entry for all inputs, or one for each. With `exact` nothing is
+  // drawn: each element comes from the input that is furthest below its share, so that integer
+  // weights W1, W2 ... hold in every W1 + W2 ... elements.
   static Dataset Mix(std::vector<Dataset> datasets, std::vector<double> weights, uint64_t seed = 0,
                      std::vector<Exhausted> exhausted = {Exhausted::kDrop}, bool exact = false);
-  // Each element from the input whose number is the next element of `choice`, rows of one int64.
-  // Ends with the choice, with kStop when an input is chosen that has ended, and when all have.
-  // With kDrop such an element of the choice is passed. InvalidArgument in a run: a number that no
-  // input has.
+  // Takes each element from the input whose number is the next element of `choice`, rows of one
+  // int64. It ends when `choice` ends, when all inputs have ended, and with kStop when an input is
+  // chosen that has ended; with kDrop that choice is skipped. InvalidArgument in a run: a number
+  // without an input.
   static Dataset Choose(std::vector<Dataset> datasets, const Dataset& choice,
                         std::vector<Exhausted> exhausted = {Exhausted::kStop});
-  // As tf.data's interleave: `cycle` inputs at a time, `block` elements from each in turn; where
-  // one ends, the next input takes its place.
+  // As tf.data's interleave: visits `cycle` inputs in turn and takes `block` elements from each;
+  // when one ends, the next input takes its place.
   static Dataset Interleave(std::vector<Dataset> datasets, uint64_t cycle, uint64_t block = 1);
 
   // ---- What it is
 
   absl::Status status() const { return status_; }
-  // The columns of its elements. Empty when status() is an error.
+  // The columns of the elements. Empty if status() is an error.
   const RowSpec& spec() const;
-  // Its elements are batches.
+  // Whether the elements are batches.
   bool batched() const;
-  // The shards that the chain reads, where it has one source and that is shards; else null. Waits
-  // for their indexes; errors: as ShardTable::Open.
+  // The shards that the chain reads if they are its only source, otherwise null. Waits for their
+  // indexes. Errors: see ShardTable::Open.
   absl::StatusOr<std::shared_ptr<const ShardTable>> table() const;
-  // The chain as it would be written: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
+  // The chain as Python code: "read(64 files).shuffle(seed=1).parse(x, y).batch(1024)".
   std::string Text() const;
-  // How many elements it delivers, exactly, or why that is not known. Waits for the indexes of
-  // shards, as table().
+  // The exact number of elements, or why it is not known. Waits for indexes, as table() does.
   absl::StatusOr<Length> CountElements() const;
-  // A number that changes with the data and with all parameters of the chain, but not with the rank
-  // and the number of ranks. Of the user's functions it knows their versions alone. The same on all
-  // machines. Waits for the indexes of shards, as table().
+  // A number that identifies the data and all parameters of the chain, except the rank and the
+  // number of ranks. It includes only the versions of user functions. It is the same on all
+  // machines. Waits for indexes, as table() does.
   absl::StatusOr<uint64_t> Fingerprint() const;
-  // The steps of this chain, all on single rows and without random numbers, behind `source` instead
-  // of behind its shards: for the elements of records by number. InvalidArgument: a step is none of
-  // these, which the message names.
+  // The steps of this chain applied to `source` instead of its shards: for reading elements by
+  // record number. InvalidArgument: a step does not work on single rows, or draws random numbers;
+  // the message names it.
   Dataset WithSource(const Dataset& source) const;
 
   absl::StatusOr<std::unique_ptr<Iterator>> Start(const RunOptions& options = {}) const;
@@ -323,16 +330,16 @@ class Dataset {
  private:
   explicit Dataset(std::shared_ptr<const Step> step) : step_(std::move(step)) {}
   explicit Dataset(absl::Status status) : status_(std::move(status)) {}
-  // `step` behind this chain or, where it names inputs, behind these.
+  // Appends `step` to this chain or, if it names inputs, to these.
   Dataset Then(Step step) const;
-  // A step of these columns, which is still to be told what it does.
+  // A step with these columns, without any work yet.
   Step Like(std::string name) const;
   Dataset ThenOnRows(Step step, std::shared_ptr<const RowStep> row_step) const;
-  // These rows with a last column that is for the step behind alone, which takes it away: see
-  // DropLastColumn. `step`: that step's name.
+  // Appends a last column that only the following step sees, which removes it: see DropLastColumn.
+  // `step` is the name of that step.
   Dataset WithHidden(std::string step, DType dtype, MapFn fn, std::string version) const;
-  // By the column of that number, of which `spec` does not have the last one where that is hidden.
-  // `name`: the column's, empty for a hidden one.
+  // By the column with the number `column`; if that is hidden, `spec` does not include it. `name`
+  // is the name of the column, or empty if it is hidden.
   Dataset BucketBy(size_t column, std::shared_ptr<const RowSpec> spec, const std::string& name,
                    std::vector<int64_t> boundaries, std::vector<uint64_t> sizes,
                    bool drop_remainder) const;

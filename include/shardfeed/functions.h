@@ -1,8 +1,8 @@
 // User functions: their types, and what they are called with.
 //
-// Functions are called by several threads at once unless their step says otherwise, so what they
-// share must be thread-safe. An error that a function returns, or an exception that it throws, ends
-// the run with an error that names the record.
+// Functions are called by several threads at the same time unless their step says otherwise, so
+// what they share must be thread-safe. An error that a function returns, or an exception that it
+// throws, ends the run with an error that names the record.
 
 #ifndef SHARDFEED_FUNCTIONS_H_
 #define SHARDFEED_FUNCTIONS_H_
@@ -41,9 +41,9 @@ class Random {
       : state_(Mix(Mix(Mix(Mix(seed) ^ a) ^ b) ^ c)) {}
 
   uint64_t operator()() { return Mix(state_ += 0x9e3779b97f4a7c15); }
-  // In [0, 1), of 53 bits.
+  // Uniform in [0, 1), with 53 random bits.
   double Uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
-  // In [0, n), n at least 1. (Lemire's multiplication; the bias is below n / 2^64.)
+  // Uniform in [0, n); n is at least 1. (Lemire's multiplication; the bias is below n / 2^64.)
   uint64_t Below(uint64_t n) {
     return static_cast<uint64_t>(static_cast<unsigned __int128>((*this)()) * n >> 64);
   }
@@ -58,17 +58,19 @@ class Random {
   uint64_t state_;
 };
 
-// Internal: where the rows of one column are while steps run. The columns of the batch that comes
-// in and those that the steps add are numbered consecutively as slots.
+// Internal: the rows of one column while steps run. The columns of the input batch and those that
+// the steps add are numbered consecutively as slots.
 struct Slot {
   const ColumnSpec* spec = nullptr;
   char* data = nullptr;
-  const int64_t* splits = nullptr;           // ragged, of the batch that came in
-  const VariableColumn* variable = nullptr;  // ragged, of this range: its row 0 is row `begin`
+  const int64_t* splits = nullptr;  // set for ragged columns of the input batch
+  const VariableColumn* variable =
+      nullptr;  // set for ragged columns of this range; row 0 is `begin`
 };
 
-// One row, as a user function sees it. Columns are numbered as in the spec of the dataset before
-// the step, outputs as they were declared. Valid during the call, on the calling thread.
+// The row that a user function is called for. Columns are numbered as in the spec of the step's
+// input, outputs in the order of their declaration. Valid only during the call, on the calling
+// thread.
 class RowContext {
  public:
   // The row's values in a column, as Batch::Row returns them.
@@ -90,8 +92,8 @@ class RowContext {
     return {data + row_ * values, values};
   }
 
-  // The memory of the row's values in an output that is not ragged. It is not initialised, and must
-  // be written.
+  // Memory for the row's values in an output that is not ragged. It is uninitialised, and the
+  // function must write all of it.
   template <typename T>
   absl::Span<T> Out(size_t output) {
     const Slot& slot = slots_[first_output_ + output];
@@ -100,8 +102,8 @@ class RowContext {
     const size_t values = slot.spec->num_values();
     return {reinterpret_cast<T*>(slot.data) + row_ * values, values};
   }
-  // Memory for `elements` more elements at the end of the row in a ragged output. Valid until the
-  // next call.
+  // Appends `elements` elements to the row in a ragged output, and returns their memory. Valid
+  // until the next call.
   template <typename T>
   absl::Span<T> Extend(size_t output, size_t elements) {
     const Slot& slot = slots_[first_output_ + output];
@@ -111,16 +113,16 @@ class RowContext {
             elements * slot.spec->num_values()};
   }
 
-  // Keeps a string alive as long as the batch (in a filter, as long as the call), for outputs of
-  // bytes that are not part of the row.
+  // Keeps a string alive as long as the batch (in a filter: for the call), for bytes outputs that
+  // are not part of the input row.
   std::string_view Keep(std::string bytes) {
     return kept_->emplace_back(std::make_unique<std::string>(std::move(bytes))).operator*();
   }
 
-  // Random numbers that depend on the step's seed, the epoch and the row's position alone.
+  // Random numbers that depend only on the step's seed, the epoch and the row's position.
   Random& random();
   uint64_t epoch();
-  // The row's position in the epoch; for rows that come from no source, its number in the batch.
+  // The row's position in the epoch, or its number in the batch if it does not come from a source.
   uint64_t position();
 
  private:
@@ -129,7 +131,7 @@ class RowContext {
 
   static void Check(const ColumnSpec& spec, DType asked);
   [[noreturn]] static void Throw(const ColumnSpec& spec, std::string_view what);
-  // The row's elements in a ragged column that earlier steps have written.
+  // The row's elements in a ragged column written by an earlier step.
   const char* InVariable(const Slot& slot, size_t* elements) const;
   char* OutVariable(const Slot& slot, size_t output, size_t elements);
   void FindOrigin();
@@ -148,8 +150,7 @@ class RowContext {
   Random random_{0};
 };
 
-// Works on a whole batch, which it may change or replace; or, where rows are the elements, on some
-// of them.
+// Works on a whole batch, or on several rows if elements are rows. It may change or replace them.
 using BatchFn = std::function<absl::Status(Batch&)>;
 
 // Takes the rows that a FlatMapFn makes. Valid during the call, on the calling thread.
@@ -157,8 +158,8 @@ class RowEmitter {
  public:
   // Begins a row.
   void Begin();
-  // The outputs of the row that was begun, as RowContext::Out and Extend. An output whose Out is
-  // not called is zero.
+  // The outputs of the current row, as RowContext::Out and Extend. An output is zero if Out is not
+  // called for it.
   template <typename T>
   absl::Span<T> Out(size_t output) {
     return {reinterpret_cast<T*>(Fixed(output, Batch::DTypeOf<T>())), spec_[output].num_values()};
@@ -168,7 +169,7 @@ class RowEmitter {
     return {reinterpret_cast<T*>(Ragged(output, Batch::DTypeOf<T>(), elements)),
             elements * spec_[output].num_values()};
   }
-  // Keeps a string alive as long as the batch, for bytes that are not part of the row that came in.
+  // Keeps a string alive as long as the batch, for bytes that are not part of the input row.
   std::string_view Keep(std::string bytes);
 
  private:
@@ -188,7 +189,7 @@ class RowEmitter {
 using MapFn = std::function<absl::Status(RowContext&)>;
 // Whether the row is kept.
 using FilterFn = std::function<bool(RowContext&)>;
-// A whole number for a row, such as its length or its class.
+// An integer for a row, such as its length or its class.
 using NumberFn = std::function<absl::StatusOr<int64_t>(RowContext&)>;
 // A key for a row: rows of equal keys belong together.
 using KeyFn = std::function<absl::StatusOr<std::string>(RowContext&)>;
@@ -197,7 +198,7 @@ using FlatMapFn = std::function<absl::Status(const Batch& in, size_t row, RowEmi
 // Each call returns the next rows, or a batch without rows at the end. Called by one thread at a
 // time.
 using Generator = std::function<absl::StatusOr<Batch>()>;
-// The text that is kept of a row's error; nullopt for an error that ends the run.
+// Renders the error of a row as text, or returns nullopt for an error that ends the run.
 using ErrorText = std::function<std::optional<std::string>(const absl::Status&)>;
 
 }  // namespace shardfeed

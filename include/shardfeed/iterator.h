@@ -20,16 +20,17 @@ namespace shardfeed {
 
 struct Step;
 
-// How many threads of a stage work and how many batches it begins ahead of its consumer, by the
-// stage's name in the statistics.
+// How many threads of a stage work, and how many batches it begins ahead of its consumer. The stage
+// is identified by its name in the statistics.
 struct StageTuning {
   std::string stage;
   int workers = 0;
   uint64_t read_ahead = 0;
 };
 
-// Records what each thread of a run does when, as a file for Perfetto or chrome://tracing. Keeps
-// the first million events. Thread-safe. Times are those of std::chrono::steady_clock.
+// Records what each thread of a run does at what time, and writes a file for Perfetto or
+// chrome://tracing. Keeps the first million events. Thread-safe. Times are those of
+// std::chrono::steady_clock.
 class Trace {
  public:
   Trace();
@@ -54,46 +55,49 @@ struct RunOptions {
   // Maximum number of worker threads, of the run and of each stage; 0: one for each processor that
   // the process may use, by its affinity and control group.
   int threads = 0;
-  // The share of these threads that is used: at least one thread.
+  // The fraction of these threads that is used, at least one thread.
   double cpu_share = 1;
-  // What may be held ahead of the consumer. Half is for readers that have no budget of their own,
-  // the rest for batches; what comes next is always worked on. 0: a quarter of the memory that is
-  // free for the process, by its control group too, but from 128 MiB to 2 GiB.
+  // Maximum number of bytes held ahead of the consumer. Half is for readers without a budget of
+  // their own, the rest for batches. The next element is always worked on, whatever the budget. 0:
+  // a quarter of the memory available to the process and its control group, between 128 MiB and 2
+  // GiB.
   uint64_t budget_bytes = 0;
-  // Adjusts how many threads of each stage work and how far it reads ahead while the run goes on.
-  // The decisions are in the statistics.
+  // Whether to adjust during the run how many threads of each stage work, and how far it reads
+  // ahead. The decisions are in the statistics.
   bool autotune = true;
-  // Fixed values for these stages: IteratorStats::tuning of an earlier run.
+  // Fixed values for these stages, such as IteratorStats::tuning of an earlier run.
   std::vector<StageTuning> tuning;
-  // Where batches are allocated that parallel stages and Batch write; empty: in ordinary memory.
+  // Allocates the batches that parallel stages and Batch write; if empty, they are in ordinary
+  // memory.
   HostAllocator allocator;
-  // false: batches come as they are ready; there is no state then.
+  // Whether elements keep their order. Otherwise they are delivered as they become ready, and the
+  // run has no state.
   bool deterministic = true;
-  // Delivers the first element over and over: what remains is the consumer's own time.
+  // Delivers the first element repeatedly, which shows how fast the consumer alone is.
   bool headspace = false;
-  // Records what each thread does when; call Trace::Write once the run is over.
+  // Records what each thread does at what time; call Trace::Write when the run has ended.
   std::shared_ptr<Trace> trace;
-  // The first epoch, which keys orders and random numbers. A chain that repeats its input E times
-  // has the epochs from epoch * E on.
+  // The first epoch, which determines orders and random numbers. A chain that repeats its input E
+  // times has the epochs from epoch * E on.
   uint64_t epoch = 0;
 };
 
-// What a budget_bytes of 0 stands for.
+// The value that budget_bytes = 0 stands for.
 uint64_t DefaultBudgetBytes();
 
 // What a stage of a run did.
 struct StageStats {
   std::string name;
   int threads = 0;
-  int workers = 0;          // threads that work
-  uint64_t read_ahead = 0;  // batches that are begun ahead
+  int workers = 0;          // threads in use
+  uint64_t read_ahead = 0;  // batches begun ahead of the consumer
   uint64_t batches = 0;
   uint64_t rows = 0;
   uint64_t bytes = 0;    // bytes of its input
   uint64_t invalid = 0;  // rows that could not be decoded and were replaced or zeroed
   double busy_seconds = 0;
   double wait_in_seconds = 0;
-  double wait_out_seconds = 0;  // how long its consumer waited
+  double wait_out_seconds = 0;  // time that its consumer waited
   uint64_t ready = 0;
   uint64_t ahead = 0;
   uint64_t ahead_bytes = 0;
@@ -104,59 +108,62 @@ struct IteratorStats {
   double seconds = 0;
   uint64_t elements = 0;
   uint64_t rows = 0;
-  uint64_t damaged = 0;  // rows that Batch::damaged told of
-  // Rows that IgnoreErrors has left out, also ahead of the consumer; and what was wrong with them,
-  // of the first hundred.
+  uint64_t damaged = 0;  // rows in Batch::damaged
+  // Rows that IgnoreErrors has dropped, including those ahead of the consumer, and the errors of
+  // the first hundred.
   uint64_t ignored = 0;
   std::vector<std::string> first_ignored;
   double wait_seconds = 0;         // time that Next waited
   std::vector<StageStats> stages;  // stages in order from the source to the consumer
   std::vector<StageTuning> tuning;
-  // What autotune changed, when, and why: "1.5 s: parse+batch: 2 -> 1 threads: the consumer does
-  // not wait, and 0.3 of 2 are busy". The last hundred.
+  // The last hundred changes made by autotune, with time and reason: "1.5 s: parse+batch: 2 -> 1
+  // threads: the consumer does not wait, and 0.3 of 2 are busy".
   std::vector<std::string> decisions;
-  // "the consumer", "reading", the name of a stage, "the input of STAGE", or "nothing".
+  // The bottleneck: "the consumer", "reading", the name of a stage, "the input of STAGE", or
+  // "nothing".
   std::string limit;
-  // What limits, and what to do: "parse limits: 97 % of its 2 threads' time ...".
+  // The bottleneck and what to do about it: "parse limits: 97 % of its 2 threads' time ...".
   std::string verdict;
 };
 
-// One run of a dataset, from Dataset::Start. One thread at a time calls Next, Await, StateDict and
-// LoadStateDict; Cancel and stats may be called from any. May be destroyed at any time.
+// One run of a dataset, from Dataset::Start. Next, Peek, Advance, Await, StateDict and
+// LoadStateDict must be called by one thread at a time; Cancel and stats may be called from any
+// thread. An iterator may be destroyed at any time.
 //
-// In a child after fork, Next goes on from the same place with threads of the child's own, for
-// which the run must be deterministic. The parent's goes on as well.
+// In a child process after fork, Next continues from the same place with threads of its own,
+// provided that the run is deterministic. The parent's iterator continues as well.
 class Iterator {
  public:
   ~Iterator();
   Iterator(const Iterator&) = delete;
   Iterator& operator=(const Iterator&) = delete;
 
-  // The next element, a batch or a row; one without rows at the end. After an error each further
-  // call returns it again. Cancelled: Cancel was called.
+  // Sets `*out` to the next element, a batch or a row, or to a batch without rows at the end. After
+  // an error, every further call returns the same error. Cancelled: Cancel was called.
   absl::Status Next(Batch* out);
-  // The next element and, where elements are rows, those that stand ready behind it; none at the
-  // end. They are not delivered before Advance says so, and until then come again.
+  // Sets `*out` to the next element and, if elements are rows, those after it that are ready; to no
+  // rows at the end. The elements count as delivered only after Advance.
   absl::Status Peek(Batch* out);
-  // Delivers so many of the elements that Peek gave.
+  // Delivers the first `elements` elements that Peek returned.
   void Advance(size_t elements);
-  // Waits until Next and Peek need not wait: for elements, the end or an error. False: not within
-  // `most`. Nothing, and at once: the chain's last step cannot tell.
+  // Waits until Next and Peek would not block: for elements, the end or an error. Returns false if
+  // that takes longer than `most`, and nullopt immediately if the last step of the chain cannot
+  // tell.
   std::optional<bool> Await(std::chrono::nanoseconds most);
-  // The columns of its elements.
+  // The columns of the elements.
   const RowSpec& spec() const;
-  // Whether its elements are batches.
+  // Whether the elements are batches.
   bool batched() const;
-  // The epoch that the run began with, or the run whose state was loaded.
+  // The first epoch of the run, or of the run whose state was loaded.
   uint64_t epoch() const;
 
-  // Where the iterator stands, in elements delivered: a JSON document, mostly of some hundred
-  // bytes. Waits for the indexes of shards. FailedPrecondition: the run is not deterministic. Of
-  // chains whose ranks advance unevenly, MergeStates makes one of those of all ranks.
+  // The state after the elements delivered so far: a JSON document, usually of a few hundred bytes.
+  // Waits for the indexes of shards. If the ranks of a chain advance unevenly, MergeStates combines
+  // the states of all ranks. FailedPrecondition: the run is not deterministic.
   absl::StatusOr<std::string> StateDict() const;
-  // Whether StateDict would not wait.
+  // Whether StateDict would return without waiting.
   bool StateAtHand() const;
-  // Goes to a saved place. FailedPrecondition: the state is of another chain or other data.
+  // Continues from a saved state. FailedPrecondition: the state is of another chain or other data.
   absl::Status LoadStateDict(std::string_view state);
 
   void Cancel();
@@ -173,12 +180,12 @@ class Iterator {
   const std::unique_ptr<Run> run_;
 };
 
-// One state, good for any number of ranks, from those that all ranks of a run saved: what they have
-// not delivered comes next. Ranks may have delivered unequal numbers of elements, though of one
-// epoch.
+// Merges the states of all ranks of a run into one state from which any number of ranks can resume;
+// what no rank has delivered comes next. The ranks may have delivered different numbers of
+// elements, but of the same epoch.
 //
-// InvalidArgument: no states of iterators. FailedPrecondition: not those of all ranks of one run;
-// or those of a chain with a step that holds rows back, or counts its rank's own.
+// InvalidArgument: not states of iterators. FailedPrecondition: not the states of all ranks of one
+// run, or of a chain with a step that cannot be merged; the message names it.
 absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& states);
 
 }  // namespace shardfeed

@@ -1,5 +1,5 @@
-// How a user names a sharded dataset for writing or for reading. docs/specs.md has the forms and
-// their reasons.
+// Specs: the names that users give for sharded datasets to be written or read. docs/specs.md has
+// all forms and the reasons for them.
 //
 // All functions are thread-safe.
 
@@ -17,92 +17,95 @@
 
 namespace shardfeed {
 
-// What a dataset that is to be written will be called.
+// The name of a dataset to be written.
 struct OutputSpec {
   std::string directory;
   std::string stem;
   std::string suffix;
-  std::optional<uint64_t> count;  // none: whoever writes decides
+  std::optional<uint64_t> count;  // number of shards; nullopt: the writer decides
 };
 
-// Reads stem@N[.suffix], stem@*[.suffix] or stem, each with a folder in front or not. Opens no
-// file.
+// Parses stem@N[.suffix], stem@*[.suffix] or stem, each with or without a folder. Opens no file.
 //
-// InvalidArgument: no path (CheckIsPath); a folder of the kernel, such as /dev; no stem; N outside
-// 1 .. kMaxShards; anything else after '@'; the name of a single shard; a name that could not be
-// read back, such as one of a hidden file, a sidecar or with a wildcard, or that begins with '-'.
+// InvalidArgument: not a path (CheckIsPath); a folder of the kernel, such as /dev; no stem; N
+// outside 1 .. kMaxShards; anything else after '@'; the name of a single shard; a name that could
+// not be read back, such as that of a hidden file or a sidecar, a name with a wildcard, or one that
+// begins with '-'.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
 
-// Tells whether a dataset was replaced since: each has a manifest of its own, which is moved into
-// place after the shards, while a commit record stands beside it (staging.h). One with no manifest
-// is taken to stay until there is one. Thread safe.
+// Detects that a dataset was replaced: each dataset has a manifest of its own, which is moved into
+// place after the shards while a commit record is present (staging.h). A dataset without a manifest
+// counts as unchanged until it has one. Thread-safe.
 class DatasetVersion {
  public:
-  // Of files that are no one dataset: they are never replaced together.
+  // For files that do not form one dataset: they are never replaced together.
   DatasetVersion() = default;
-  // Of a dataset without a manifest.
+  // For a dataset without a manifest.
   DatasetVersion(std::string directory, std::string stem);
 
-  // The one that is there now.
+  // The current version.
   static DatasetVersion Of(const std::string& directory, const std::string& stem);
 
   const std::string& directory() const { return directory_; }
   const std::string& stem() const { return stem_; }
 
-  // `so_far` is of a step that used the dataset's files, which may have failed for this reason.
+  // `so_far` is the result of an operation on the dataset's files, which may have failed because
+  // the dataset was replaced.
   //
-  // Aborted: another dataset has taken the name since, or is about to. A file of the dataset that
-  // was opened before an OK is one of this version. Else, and where the step was cancelled,
-  // `so_far`.
+  // Aborted: the dataset has been, or is being, replaced. Otherwise, or if the operation was
+  // cancelled, returns `so_far`. Files of the dataset that were opened before an OK belong to this
+  // version.
   absl::Status CheckUnchanged(absl::Status so_far = absl::OkStatus()) const;
 
  private:
   std::string directory_;
-  std::string stem_;                // empty: of no dataset
+  std::string stem_;                // empty if there is no dataset
   std::vector<uint64_t> manifest_;  // identity of the manifest file that was read
 };
 
 // The files of a dataset, in shard order.
 struct ShardSet {
-  // The folder of the shards (of the first one where they lie in several).
+  // The folder of the shards, or of the first one if they are in several.
   std::string directory;
-  // What the shard names share. A single file that was named itself: its name, and no suffix. A
-  // list of files that are not one set: both empty.
+  // The common parts of the shard names. For a single file that was named directly, `stem` is its
+  // name and `suffix` is empty; for files that do not form one set, both are empty.
   std::string stem;
   std::string suffix;
   std::vector<std::string> paths;
-  // `paths` are exactly the shards of FormatSpec(directory, stem, paths.size(), suffix).
+  // Whether `paths` are exactly the shards of FormatSpec(directory, stem, paths.size(), suffix).
   bool sharded_name = false;
-  // Whose shards they are, where they are all of one dataset.
+  // The version of the dataset, if all shards are of one dataset.
   DatasetVersion version;
 };
 
-// Finds the files that a spec names. The first that fits counts:
+// Finds the files that a spec names. The first match applies:
 //   a regular file      itself
 //   stem@10[.suffix]    the set of that name and size
 //   stem@*[.suffix]     the set of that name, whatever its size
-//   a folder            the one dataset in it: of shardfeed, of TFDS, of Spark, or a lone set
+//   a folder            the only dataset in it: of shardfeed, of TFDS, of Spark, or a single set
 //   a folder/split      that split of a TFDS folder
-//   a glob (* ? [)      the set or the Spark job that the files make up, or plain files, sorted by
-//                       their bytes; * stays within one level of folders
+//   a glob (* ? [)      the set or the Spark job that the files form, or plain files sorted by
+//   their
+//                       bytes; * matches within one level of folders
 //
-// Nothing is opened but manifests and dataset_info.json; a link that leads nowhere counts as a
-// file, so that opening it tells. Each folder is listed once, and again where a dataset in it was
+// Only manifests and dataset_info.json are opened; a dangling link counts as a file, so that
+// opening it reports the error. Each folder is listed once, and again if a dataset in it was
 // replaced meanwhile.
 //
-// NotFound: nothing of that name, with what is there instead. DataLoss: shards are missing, there
-// twice or numbered past their total; a broken manifest or dataset_info.json. InvalidArgument: the
-// spec cannot be read, is no path, names several datasets, which are listed, or what is no file (a
-// pipe) or no TFRecord (as dataset_info.json tells). FailedPrecondition: a Spark job that did not
-// finish. Aborted: datasets are replaced faster than folders can be listed. Others: those of
-// FinishCommit, and, as ErrnoStatus says, when a folder cannot be listed.
+// NotFound: nothing has that name; the message lists what exists instead. DataLoss: shards are
+// missing, appear twice or have numbers beyond their total; a damaged manifest or
+// dataset_info.json. InvalidArgument: the spec cannot be parsed, is not a path, or names several
+// datasets, which are listed, something other than a file (a pipe), or files that are not TFRecord
+// (according to dataset_info.json). FailedPrecondition: a Spark job that did not finish. Aborted:
+// datasets are replaced faster than folders can be listed. Other errors: those of FinishCommit, and
+// of listing a folder (ErrnoStatus).
 absl::StatusOr<ShardSet> ResolveSpec(const std::string& spec);
 
-// The files of all specs, one spec after the other. Files that make up one whole set in its order
-// (a glob that the shell expanded) are that set.
+// The files of all specs, in order. Files that form one whole set in its order (a glob expanded by
+// the shell) are that set.
 //
-// Errors: those of ResolveSpec; InvalidArgument: no spec, or a file twice, be it by two spellings
-// of its folder.
+// Errors: those of ResolveSpec; InvalidArgument: no spec, or a file that is named twice, even with
+// two spellings of its folder.
 absl::StatusOr<ShardSet> ResolveSpecs(const std::vector<std::string>& specs);
 
 }  // namespace shardfeed
