@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
       return absl::InvalidArgumentError(
           fmt::format("{} is not read from standard input: name files", kind.name));
     }
-    if (input != nullptr) return absl::InvalidArgumentError("standard input (-) is named twice");
+    if (input != nullptr) return absl::InvalidArgumentError("standard input (-) appears twice");
     std::atomic<uint64_t> copied{0};
     ProgressDisplay display(options, [&copied] {
       return ProgressDisplay::State{
@@ -125,7 +125,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   sources.pop_back();
   if (sources.empty()) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
-        "only one path is given; wanted: shardfeed convert {} SOURCE... OUT@N", kind.name)));
+        "only one path is given; usage: shardfeed convert {} SOURCE... OUT@N", kind.name)));
   }
   ConvertOptions converting;
   absl::StatusOr<OutputSpec> spec = ParseOutputSpec(output);

@@ -128,7 +128,7 @@ struct ChoiceFlags {
 
 std::shared_ptr<ChoiceFlags> AddChoice(CLI::App& command) {
   auto flags = std::make_shared<ChoiceFlags>();
-  command.add_option("--columns", flags->columns, "make features of these alone")
+  command.add_option("--columns", flags->columns, "make features of these columns only")
       ->delimiter(',')
       ->type_name("A,B,...");
   command
@@ -209,7 +209,7 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
     options->key_column = *key;
     options->dialect.quotes = !*no_quotes;
     if (given->size() > 1) {
-      return absl::InvalidArgumentError("--delimiter " + *given + ": one character is wanted");
+      return absl::InvalidArgumentError("--delimiter " + *given + ": expected one character");
     }
     if (!given->empty()) options->dialect.delimiter = given->front();
     return MakeCsvSource(std::move(paths), *options);

@@ -267,7 +267,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command
       ->add_option("--images", flags->images,
                    "how the terminal shows images: auto, kitty, iterm, sixel, or off; other "
-                   "terminals are told format and size")
+                   "terminals show format and size")
       ->check(CLI::IsMember({"auto", "kitty", "iterm", "sixel", "off"}))
       ->type_name("HOW")
       ->capture_default_str();

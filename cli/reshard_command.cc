@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const Ou
                         std::llround(*flags.share * static_cast<double>(input.num_records())));
   if (count > input.num_records()) {
     return absl::InvalidArgumentError(
-        fmt::format("{} records are asked for, but there are {}", count, input.num_records()));
+        fmt::format("{} records requested, but there are only {}", count, input.num_records()));
   }
   return std::vector<Part>{
       MakePart(output, RecordSelection::Sample(input.num_records(), count, flags.seed))};
@@ -140,7 +140,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   specs.pop_back();
   if (specs.empty() || specs.size() > command.max_inputs) {
     return ReportError(absl::InvalidArgumentError(
-        fmt::format("{} {} given; wanted: shardfeed {} {} OUT", flags.paths.size(),
+        fmt::format("{} {} given; usage: shardfeed {} {} OUT", flags.paths.size(),
                     flags.paths.size() == 1 ? "name is" : "names are", command.name,
                     command.max_inputs == 1 ? "DATASET" : "DATASET...")));
   }
@@ -281,7 +281,7 @@ std::vector<ReshardCommand> Commands() {
        1,
        [](CLI::App& command, ReshardFlags& flags) {
          command.add_option("--count", flags.count, "so many records")->check(WholeNumber(0));
-         command.add_option("--share", flags.share, "this share of the records")
+         command.add_option("--share", flags.share, "fraction of the records")
              ->check(CLI::Range(0.0, 1.0));
          command.add_option("--records", flags.records, "these: 5, 10-19, 100-; from 0")
              ->type_name("RANGES");

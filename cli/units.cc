@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t t
     }
     if (range.begin >= total || range.end > total) {
       return absl::OutOfRangeError(
-          fmt::format("record {} is asked for, but there are {} records, numbered from 0",
+          fmt::format("record {} does not exist: there are {} records, numbered from 0",
                       range.begin >= total ? range.begin : range.end - 1, total));
     }
     ranges.push_back(range);

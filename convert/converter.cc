@@ -302,7 +302,7 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
     }
     for (const Split& other : splits) {
       if (other.name != split.name) continue;
-      return absl::InvalidArgumentError(fmt::format("the split {} is there twice", split.name));
+      return absl::InvalidArgumentError(fmt::format("the split {} appears twice", split.name));
     }
     sum += split.share;
     splits.push_back(std::move(split));

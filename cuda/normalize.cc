@@ -53,7 +53,7 @@ absl::StatusOr<Random> RandomOfRow(const ColumnSpec& column, const Batch& batch,
   if (batch.OriginOf(row, &origin)) return RandomOf(StreamSeed(stream, seed), origin);
   return absl::FailedPreconditionError(fmt::format(
       "normalize '{}': flip and mixing draw by the rows' places in the epoch, which are lost in "
-      "this chain; do without them, or mirror in a map before",
+      "this chain; leave them out, or flip in a map step",
       column.name));
 }
 

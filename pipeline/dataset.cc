@@ -124,7 +124,7 @@ Dataset Dataset::WithSource(const Dataset& source) const {
     return Dataset(absl::InvalidArgumentError(
         step_->random
             ? fmt::format("{} draws at random, by a record's place in an epoch", step_->text)
-            : fmt::format("only steps on single rows can be asked by number; {} is none",
+            : fmt::format("rows have numbers only behind steps on single rows, which {} is not",
                           step_->text)));
   }
   const Dataset input = Dataset(step_->inputs[0]).WithSource(source);

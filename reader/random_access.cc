@@ -41,7 +41,7 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   if (!sorted.empty() && sorted.back() >= num_records()) {
     return absl::OutOfRangeError(
-        fmt::format("record {} is asked for, but there are {} records, numbered from 0",
+        fmt::format("record {} does not exist: there are {} records, numbered from 0",
                     sorted.back(), num_records()));
   }
   // Runs of records of one shard that are near each other.
@@ -113,8 +113,8 @@ absl::Status RandomAccess::Read(
     const std::function<absl::Status(uint64_t number, std::string_view payload)>& consume) const {
   if (begin > end || end > num_records()) {
     return absl::OutOfRangeError(
-        fmt::format("records {} to {} are asked for, but there are {} records, numbered from 0",
-                    begin, end == 0 ? 0 : end - 1, num_records()));
+        fmt::format("records {} to {} do not exist: there are {} records, numbered from 0", begin,
+                    end == 0 ? 0 : end - 1, num_records()));
   }
   while (begin < end) {
     const size_t shard = table_->ShardOf(begin);
@@ -150,8 +150,8 @@ absl::Status RandomAccess::Read(
         if (number == last) break;
         if (record.offset != index.Offset(number)) {
           return absl::DataLossError(fmt::format(
-              "{}: record {} stands at byte {}, its index says {}; make it anew with 'shardfeed "
-              "index'",
+              "{}: record {} is at byte {}, but its index says {}; rebuild the index with "
+              "'shardfeed index'",
               table_->path(shard), number, record.offset, index.Offset(number)));
         }
         status = consume(range.first + number, record.payload);

@@ -22,9 +22,9 @@ absl::StatusOr<Selection> Selection::Ranges(const std::vector<RecordRange>& rang
     if (range.count == 0) continue;
     if (range.first >= records || range.count > records - range.first) {
       return absl::InvalidArgumentError(
-          range.count == 1 ? fmt::format("record {} is asked for, but the dataset has {} records",
+          range.count == 1 ? fmt::format("record {} does not exist: the dataset has {} records",
                                          range.first, records)
-                           : fmt::format("records {} to {} are asked for, but the dataset has {} "
+                           : fmt::format("records {} to {} do not exist: the dataset has {} "
                                          "records",
                                          range.first, range.first + range.count - 1, records));
     }
@@ -48,7 +48,7 @@ absl::StatusOr<Selection> Selection::Ranges(const std::vector<RecordRange>& rang
     const RecordRange& before = kept[order[i - 1]];
     if (before.first + before.count > kept[order[i]].first) {
       return absl::InvalidArgumentError(
-          fmt::format("record {} is asked for twice", kept[order[i]].first));
+          fmt::format("record {} appears twice", kept[order[i]].first));
     }
   }
   if (!selection.sorted_) selection.by_record_ = std::move(order);

@@ -305,8 +305,7 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcChe
     for (const Record& record : block.records) {
       if (done == extent.records) break;
       if (record.offset != extent.index->Offset(extent.first_record + done)) {
-        what =
-            fmt::format("it stands at byte {}, which is not where its index says", record.offset);
+        what = fmt::format("it is at byte {}, which is not where its index says", record.offset);
         in_step = false;
         break;
       }

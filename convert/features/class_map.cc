@@ -21,8 +21,7 @@ absl::Status ClassMap::Add(std::string_view name, int64_t number, std::string_vi
   if (name.empty()) return absl::DataLossError(fmt::format("{}: an empty class name", place));
   const auto [it, fresh] = number_of_name_.emplace(name, number);
   if (!fresh) {
-    return absl::DataLossError(
-        fmt::format("{}: the class {} is there twice", place, Excerpt(name)));
+    return absl::DataLossError(fmt::format("{}: the class {} appears twice", place, Excerpt(name)));
   }
   const auto [other, fresh_number] = name_of_number_.emplace(number, it->first);
   if (!fresh_number) {

@@ -277,7 +277,7 @@ absl::Status JsonSchema::AddObject(Key& parent, object fields, Place place) {
     }
     if (key->last_record == record_) {
       return absl::DataLossError(
-          fmt::format("the key {} stands twice in one object", Excerpt(key->full_name)));
+          fmt::format("the key {} appears twice in one object", Excerpt(key->full_name)));
     }
     key->last_record = record_;
     if (!key->leads_on) continue;

@@ -97,7 +97,7 @@ absl::Status LabelFile::ParseTable(char delimiter) {
       if (label_column == 0 && num_columns == 2) label_column = 1;
       if (label_column == 0) {
         return ErrorAt(line, num_columns < 2
-                                 ? "one column; wanted are two: the image's name and its label"
+                                 ? "expected two columns, the image's name and its label, got one"
                                  : fmt::format("{} columns, none of which is named \"label\"; "
                                                "which is it?",
                                                num_columns));
@@ -126,7 +126,7 @@ absl::Status LabelFile::ParseLines() {
     size_t split = one.find('\t');
     if (split == one.npos) split = one.rfind(' ');
     if (split == one.npos) {
-      return ErrorAt(line, fmt::format("{}: \"NAME LABEL\" is wanted; a table needs a name that "
+      return ErrorAt(line, fmt::format("expected \"NAME LABEL\", got {}; a table needs a name that "
                                        "ends in .csv or .tsv",
                                        Excerpt(one)));
     }

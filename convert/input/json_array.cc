@@ -86,14 +86,14 @@ bool JsonArray::Next(Element* element) {
   if (!status_.ok()) return false;
   if (!started_) {
     started_ = true;
-    if (next == '\0') return Fail("the file is empty; an array of objects is wanted");
+    if (next == '\0') return Fail("the file is empty; expected an array of objects");
     if (next == '{') {
       return Fail(
-          "an object, where an array of objects is wanted; the kind jsonl reads one object a line, "
+          "expected an array of objects, got an object; the kind jsonl reads one object per line, "
           "and jq .KEY takes the array at a key out of an object");
     }
     if (next != '[') {
-      return Fail(fmt::format("{} where an array of objects is wanted",
+      return Fail(fmt::format("expected an array of objects, got {}",
                               Excerpt(reader_->unread().substr(0, 20))));
     }
     reader_->Consume(1, 0);

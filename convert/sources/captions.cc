@@ -179,7 +179,7 @@ absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair
         fmt::format("{}: the file is empty; remove it, or get the image again", path));
   }
   if (!pair.has_text && !pair.has_json) {
-    return absl::DataLossError(fmt::format("{}: no text beside it: {}.txt or {}.json is wanted",
+    return absl::DataLossError(fmt::format("{}: no text beside it: expected {}.txt or {}.json",
                                            path, pair.stem, pair.stem));
   }
   if (pair.has_json && !options_.keep_json) {

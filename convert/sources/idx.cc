@@ -138,8 +138,8 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   const bool labels = type <= 0x0c && num_dimensions == 1;
   if (!images && !labels) {
     return files_.Error(
-        file, fmt::format("{} values in {} dimensions: wanted are images (unsigned bytes in 3 or "
-                          "4 dimensions) and labels (integers in 1 dimension)",
+        file, fmt::format("{} values in {} dimensions: expected images (unsigned bytes in 3 or "
+                          "4 dimensions) or labels (integers in 1 dimension)",
                           TypeName(type), num_dimensions));
   }
   unsigned __int128 bytes = ValueBytes(type);

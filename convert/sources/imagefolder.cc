@@ -94,8 +94,8 @@ absl::Status ImageFolderSource::FindClasses() {
   std::map<std::string, std::vector<uint32_t>, std::less<>> roots_of_class;
   for (uint32_t root = 0; root < roots_.size(); ++root) {
     const std::string& path = roots_[root];
-    const std::string wanted = fmt::format(
-        "one folder for each class is wanted, as in {}/cat/1.jpg", path == "/" ? "" : path);
+    const std::string wanted =
+        fmt::format("expected one folder per class, as in {}/cat/1.jpg", path == "/" ? "" : path);
     absl::StatusOr<FolderListing> listing = FolderListing::Read(path, /*with_sizes=*/false);
     if (!listing.ok()) {
       if (absl::IsFailedPrecondition(listing.status())) {

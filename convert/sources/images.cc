@@ -153,7 +153,7 @@ std::vector<std::string> ImagesSource::notes() const {
                     loops_.Text("link", "links", "to a folder that the link itself stands in"));
   }
   if (options_.labels && options_.labels->size() > num_records_) {
-    notes.push_back(fmt::format("{}: {} of {} labels are of no image", options_.labels->path(),
+    notes.push_back(fmt::format("{}: {} of {} labels have no image", options_.labels->path(),
                                 options_.labels->size() - num_records_, options_.labels->size()));
   }
   if (!options_.labels && num_at_top_ == 0 && folders_.size() > 1) {

@@ -141,7 +141,7 @@ absl::StatusOr<NpySource::Array> NpySource::ArrayOf(uint32_t file, const NpyHead
     return refuse("Python objects, which only Python can read; save an array of numbers or text");
   }
   if ((!number && !text) || (order != '<' && order != '|' && order != '>')) {
-    return refuse("wanted are booleans, integers, floats up to 64 bits, or text of a fixed size");
+    return refuse("expected booleans, integers, floats up to 64 bits, or text of a fixed size");
   }
   if (order == '>' && size > 1) {
     return refuse("big-endian; save it with a.astype(a.dtype.newbyteorder('<'))");

@@ -228,7 +228,7 @@ absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const 
   for (const Part& part : record.parts) {
     total += part.size;
     if (part.extension != *number) continue;
-    record.defect = ErrorAt(file, member, "is there twice");
+    record.defect = ErrorAt(file, member, "appears twice");
     return absl::OkStatus();
   }
   if (total > kMaxValueBytes) {

@@ -408,8 +408,8 @@ absl::Status CheckSpecs(const std::vector<FeatureSpec>& specs, bool is_list) {
     absl::Status status = Validate(spec, is_list);
     if (!status.ok()) return status;
     if (!names.insert(spec.name).second) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{} '{}' is asked for twice", is_list ? "feature list" : "feature", spec.name));
+      return absl::InvalidArgumentError(
+          fmt::format("{} '{}' appears twice", is_list ? "feature list" : "feature", spec.name));
     }
   }
   return absl::OkStatus();

@@ -37,7 +37,7 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes) {
   if ((order != '<' && order != '|' && order != '>') ||
       !FindDType(std::string_view(descr).substr(1), &array.dtype)) {
     return absl::DataLossError(
-        fmt::format("values of type {:?}; wanted are booleans, uint8, uint16, int8 to int64 or "
+        fmt::format("values of type {:?}; expected booleans, uint8, uint16, int8 to int64 or "
                     "float16 to float64: save it with a.astype",
                     std::string_view(descr).substr(0, 60)));
   }

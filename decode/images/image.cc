@@ -39,13 +39,13 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
   }
   if (options.channels != 1 && options.channels != 3) {
     return absl::InvalidArgumentError(
-        fmt::format("channels {}: 3 (RGB) or 1 (grey) is wanted", options.channels));
+        fmt::format("channels must be 3 (RGB) or 1 (grey), got {}", options.channels));
   }
   const bool levels = options.dtype == DType::kUInt8;
   if (!levels && options.dtype != DType::kFloat16 && options.dtype != DType::kBFloat16 &&
       options.dtype != DType::kFloat32) {
     return absl::InvalidArgumentError(fmt::format(
-        "dtype {}: uint8, float16, bfloat16 or float32 is wanted", DTypeName(options.dtype)));
+        "dtype must be uint8, float16, bfloat16 or float32, got {}", DTypeName(options.dtype)));
   }
   for (const auto& [name, values] :
        {std::pair{"mean", &options.mean}, std::pair{"std", &options.std}}) {

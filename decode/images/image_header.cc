@@ -28,7 +28,7 @@ std::optional<uint64_t> Load(std::string_view bytes, uint64_t offset, uint64_t s
 
 absl::Status EndsEarly(std::string_view format, std::string_view bytes) {
   return absl::DataLossError(
-      fmt::format("{} ends before its size is told, after {} bytes", format, bytes.size()));
+      fmt::format("{} ends before its size, after {} bytes", format, bytes.size()));
 }
 
 absl::StatusOr<ImageHeader> Checked(std::string_view name, ImageHeader header) {

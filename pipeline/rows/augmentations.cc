@@ -136,14 +136,15 @@ class Checker {
   }
   void CheckProbability(double p) { Expect(p >= 0 && p <= 1, "p must be from 0 to 1"); }
   void CheckRange(std::string_view name, const Range& range, double least, double most) {
-    Expect(range.min >= least && range.min <= range.max && range.max <= most,
-           fmt::format("{} must be two numbers from {} to {} in rising order", name, least, most));
+    Expect(
+        range.min >= least && range.min <= range.max && range.max <= most,
+        fmt::format("{} must be two numbers from {} to {} in ascending order", name, least, most));
   }
   void CheckFill(std::string_view name, const Fill& fill, bool may_be_empty) {
     Expect((fill.empty() && may_be_empty) || fill.size() == 1 ||
                static_cast<int>(fill.size()) == channels_,
-           fmt::format("{} must be one number or, of these images, {}; there are {}", name,
-                       channels_, fill.size()));
+           fmt::format("{} must be one number or, for these images, {}; got {}", name, channels_,
+                       fill.size()));
     for (double value : fill) {
       Expect(value >= 0 && value <= 255, fmt::format("{} must be from 0 to 255", name));
     }

@@ -85,7 +85,7 @@ std::shared_ptr<const RowStep> MakeDecodeNpyStep(ColumnSpec output, size_t numbe
     if (array->dtype != output.dtype || !has_length ||
         !std::equal(shape.begin(), shape.end(), output.shape.begin(), output.shape.end())) {
       return absl::InvalidArgumentError(fmt::format(
-          "column '{}' holds {} [{}]; wanted is {} [{}{}]", output.name, DTypeName(array->dtype),
+          "column '{}' holds {} [{}], expected {} [{}{}]", output.name, DTypeName(array->dtype),
           fmt::join(array->shape, ", "), DTypeName(output.dtype),
           !output.ragged         ? ""
           : output.shape.empty() ? "any"
@@ -104,7 +104,7 @@ std::shared_ptr<const RowStep> MakeDecodeTextStep(std::string column, size_t num
     const size_t at = FindInvalidUtf8(bytes);
     if (at == bytes.npos) return absl::OkStatus();
     return absl::DataLossError(
-        fmt::format("column '{}': the text is not UTF-8: at byte {} of {} stands {:?}", column, at,
+        fmt::format("column '{}': the text is not UTF-8: byte {} of {} begins {:?}", column, at,
                     bytes.size(), bytes.substr(at, 4)));
   };
   return MakeMapStep({}, {}, std::move(fn), 0, "decode_text");
@@ -117,8 +117,8 @@ std::shared_ptr<const RowStep> MakeDecodeWavStep(std::string column, size_t numb
     if (!sound.ok()) return AddColumn(column, sound.status());
     if (sound->channels != channels) {
       return absl::InvalidArgumentError(
-          fmt::format("column '{}': a sound of {} channels; wanted "
-                      "are {}",
+          fmt::format("column '{}': the sound has {} channels, "
+                      "expected {}",
                       column, sound->channels, channels));
     }
     ToFloat(*sound, row.Extend<float>(0, sound->frames).data());

@@ -152,9 +152,9 @@ absl::Status OneHot(const T* labels, size_t rows, int64_t num_classes, float* to
   for (size_t r = 0; r < rows; ++r) {
     const auto label = static_cast<int64_t>(labels[r]);
     if (label < 0 || label >= num_classes) {
-      return absl::InvalidArgumentError(
-          fmt::format("row {} of the batch has the label {}; there are {} classes, numbered from 0",
-                      r, label, num_classes));
+      return absl::InvalidArgumentError(fmt::format(
+          "row {} of the batch has the label {}, but there are {} classes, numbered from 0", r,
+          label, num_classes));
     }
     to[r * num_classes + label] = 1;
   }

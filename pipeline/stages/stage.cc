@@ -25,7 +25,7 @@ uint64_t StateReader::ReadUpTo(uint64_t most) {
 absl::Status CheckNothingToSkip(uint64_t elements) {
   if (elements == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
-      "the state stands {} elements behind the end of the data: it is damaged, or the chain gives "
+      "the state is {} elements beyond the end of the data: it is damaged, or the chain delivers "
       "fewer elements than when it was saved",
       elements));
 }

@@ -20,10 +20,8 @@ Dataset Dataset::Augment(std::string column, std::vector<Augmentation> steps, ui
   if (s.dtype != DType::kUInt8 || s.ragged || shape.size() != 3 ||
       std::min({shape[0], shape[1], shape[2]}) < 1 || std::max(shape[0], shape[1]) > kMostPixels ||
       (shape[2] != 1 && shape[2] != 3)) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("augment: wanted are images of uint8 [height, width, 1 or 3]; the column is "
-                    "{}",
-                    RowSpecText({s}))));
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "augment: expected uint8 images of [height, width, 1 or 3], got {}", RowSpecText({s}))));
   }
   const std::vector<Identity> identities = IdentitiesOf(steps);
   absl::StatusOr<std::shared_ptr<const ImageAugmenter>> augmenter =

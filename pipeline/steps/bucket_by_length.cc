@@ -17,7 +17,7 @@ Dataset Dataset::BucketBy(size_t column, std::shared_ptr<const RowSpec> spec,
   if (sizes.size() != boundaries.size() + 1 ||
       !std::is_sorted(boundaries.begin(), boundaries.end())) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "bucket_by_length: {} boundaries in rising order take {} batch sizes; there are {}",
+        "bucket_by_length: {} boundaries in ascending order need {} batch sizes, got {}",
         boundaries.size(), boundaries.size() + 1, sizes.size())));
   }
   if (std::count(sizes.begin(), sizes.end(), 0) > 0) {

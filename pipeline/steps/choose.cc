@@ -28,8 +28,7 @@ class ByNumbers : public InputChoice {
       const int64_t number = numbers_.head().Values<int64_t>(0)[numbers_.at()];
       if (number < 0 || number >= gone.size()) {
         return absl::InvalidArgumentError(
-            fmt::format("{}choose: the choice is {}, which is the number of no dataset; there are "
-                        "{}, from 0 on",
+            fmt::format("{}choose: dataset {} does not exist: there are {}, numbered from 0",
                         context_->Prefix(numbers_.head(), numbers_.at()), number, gone.size()));
       }
       if (!gone[number]) return static_cast<int>(number);

@@ -87,13 +87,13 @@ Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
   if (!status_.ok()) return *this;
   if (step_->as<RowWork>() == nullptr) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "ignore_errors: it is for errors of the steps on rows directly before it, such as parse, "
-        "decode_image, map and filter; '{}' is none: put it directly behind these",
+        "ignore_errors: it must directly follow the steps on rows whose errors it ignores, such as "
+        "parse, decode_image, map and filter; '{}' is not one of them",
         step_->name)));
   }
   if (!(ceiling.share >= 0 && ceiling.share <= 1)) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "ignore_errors: a share of the rows lies between 0 and 1; it is {}", ceiling.share)));
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("ignore_errors: the share must be between 0 and 1, got {}", ceiling.share)));
   }
   Step step = Like("ignore_errors");
   step.length = [](const std::vector<Length>&) {

@@ -92,15 +92,17 @@ Dataset Dataset::Mix(std::vector<Dataset> datasets, std::vector<double> weights,
   double total = 0;
   for (double weight : weights) {
     if (!(weight >= 0) || std::isinf(weight)) {
-      return Dataset(absl::InvalidArgumentError(fmt::format("mix: a weight is {}", weight)));
+      return Dataset(absl::InvalidArgumentError(
+          fmt::format("mix: a weight must be a number of at least 0, got {}", weight)));
     }
     total += weight;
   }
-  if (weights.size() != datasets.size() || !(total > 0)) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("mix: {} datasets take as many weights, not all 0; there are {}",
-                    datasets.size(), weights.size())));
+  if (weights.size() != datasets.size()) {
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "mix: got {} weight{} for {} dataset{}", weights.size(), weights.size() == 1 ? "" : "s",
+        datasets.size(), datasets.size() == 1 ? "" : "s")));
   }
+  if (!(total > 0)) return Dataset(absl::InvalidArgumentError("mix: all weights are 0"));
   absl::StatusOr<std::vector<Exhausted>> ends =
       ExhaustedOfEach("mix", std::move(exhausted), datasets.size());
   if (!ends.ok()) return Dataset(ends.status());

@@ -137,7 +137,7 @@ class ResampleStage : public Stage {
   }
   absl::Status OutOfRange(size_t row) const {
     return absl::InvalidArgumentError(
-        fmt::format("{}rejection_resample: the class is {}, and there are {}, from 0 on",
+        fmt::format("{}rejection_resample: class {} does not exist: there are {}, numbered from 0",
                     context_->Prefix(queue_.head(), row), ClassOf(queue_.head(), how_.column, row),
                     how_.target.size()));
   }
@@ -186,7 +186,7 @@ Dataset Dataset::ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec,
   for (size_t i = 0; i < initial.size(); ++i) {
     if (initial[i] > 0 || target[i] == 0) continue;
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "rejection_resample: class {} is wanted, but by initial_dist there is none", i)));
+        "rejection_resample: class {} has a share in target_dist, but none in initial_dist", i)));
   }
   Step step = Like("rejection_resample");
   step.text = fmt::format("rejection_resample({}{}seed={})", name, name.empty() ? "" : ", ", seed);

@@ -174,10 +174,11 @@ Dataset Dataset::Window(uint64_t size, uint64_t shift, uint64_t stride, bool dro
   RowSpec windows = spec();
   for (ColumnSpec& s : windows) {
     if (s.ragged) {
-      return Dataset(absl::InvalidArgumentError(fmt::format(
-          "window: the rows of column '{}' are of any length, and cannot stand side by side in an "
-          "array; make them of one length, or leave the column out by select",
-          s.name)));
+      return Dataset(
+          absl::InvalidArgumentError(fmt::format("window: column '{}' is ragged, so its rows do "
+                                                 "not fit an array; give them one length, or drop "
+                                                 "the column by select",
+                                                 s.name)));
     }
     if (!drop_remainder) {
       s.ragged = true;

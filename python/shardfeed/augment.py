@@ -32,7 +32,7 @@ class Augmentation(NamedTuple):
 
 def _pair(name: str, value: Sequence[Number]) -> Pair:
     if len(value) != 2:
-        raise ValueError(f"{name} {value!r}: two numbers are wanted, the least and the most")
+        raise ValueError(f"{name} must be two numbers, minimum and maximum, got {value!r}")
     return float(value[0]), float(value[1])
 
 
@@ -125,7 +125,7 @@ def Pad(padding: Union[int, Sequence[int]], fill: FillLike = 0,
     bottom]. padding_mode: "constant", "edge", "reflect" or "symmetric"."""
     sides = [padding] if isinstance(padding, int) else [int(n) for n in padding]
     if len(sides) not in (1, 2, 4):
-        raise ValueError(f"padding {padding!r}: 1, 2 or 4 numbers are wanted")
+        raise ValueError(f"padding must be 1, 2 or 4 numbers, got {padding!r}")
     return Augmentation("Pad", {"padding": sides * (4 // len(sides)), "fill": _fill(fill),
                                 "padding_mode": padding_mode})
 
@@ -152,7 +152,7 @@ def RandomAffine(degrees: RangeLike, translate: Optional[Sequence[Number]] = Non
         shears = (_around_zero("shear", shear), (0.0, 0.0))
     elif shear is not None:
         if len(shear) != 4:
-            raise ValueError(f"shear {shear!r}: 1, 2 or 4 numbers are wanted")
+            raise ValueError(f"shear must be 1, 2 or 4 numbers, got {shear!r}")
         shears = (_pair("shear", shear[:2]), _pair("shear", shear[2:]))
     return Augmentation("RandomAffine", {
         "degrees": _around_zero("degrees", degrees),

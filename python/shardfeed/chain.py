@@ -211,7 +211,7 @@ class Chain:
             core = self._core.with_source(source._records.rows(chosen) if shards else source._core)
         except ValueError as e:
             raise TypeError(f"{self!r} has no elements by number: {e}; only sf.read has, and parse, "
-                            "decode_image, map and select behind it") from None
+                            "decode_image, map and select after it") from None
         return list(iterator.start(core, self._structure, None, True,
                                    threads=1 if len(chosen) < 64 else 0))
 
@@ -258,7 +258,7 @@ class Chain:
 def _number(i: Any, n: int) -> int:
     if isinstance(i, (bool, np.bool_)) or not hasattr(i, "__index__"):
         raise TypeError("records have numbers: ds[7], ds[2:9] or ds[[5, 3]]; "
-                        f"{i!r} is none")
+                        f"{i!r} is not a number")
     if not -n <= i < n:
         raise IndexError(f"record {i} of {n}")
     return int(i) % n

@@ -156,6 +156,6 @@ def as_feature(feature: FeatureLike, name: str = "") -> Feature:
 def as_features(features: Mapping[str, FeatureLike], what: str) -> Dict[str, Feature]:
     """The features of a call of `what`."""
     if not isinstance(features, Mapping):
-        raise TypeError(f"{what}: {{name: sf.fixed(...) | sf.ragged(...) | dtype}} is wanted, not "
+        raise TypeError(f"{what}: expected {{name: sf.fixed(...) | sf.ragged(...) | dtype}}, got "
                         f"{type(features).__name__}")
     return {name: as_feature(feature, name) for name, feature in features.items()}

@@ -56,8 +56,8 @@ def _check_shape(found: Sequence[int], wanted: Sequence[int], name: str) -> None
     # 0: any length.
     if len(found) != len(wanted) or any(w not in (0, f) for f, w in zip(found, wanted)):
         raise ValueError(
-            f"column {name!r} has the shape {list(found)}, where {list(wanted)} is declared (by the "
-            "first element, if not by output=); for rows of any length give lists, or declare "
+            f"column {name!r}: expected shape {list(wanted)} (of the first element, if not of output=), "
+            f"got {list(found)}; for rows of any length give lists, or declare "
             f"output={{{name!r}: sf.ragged(...)}}")
 
 

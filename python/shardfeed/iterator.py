@@ -52,7 +52,7 @@ def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
     or are of more than one epoch; or a step, which is named, counts the rows of its rank or has
     several inputs, such as take, unique or mix."""
     if isinstance(states, dict):
-        raise ValueError("merge_states: a list with the state of each rank is wanted, not one state")
+        raise ValueError("merge_states: expected a list with the state of each rank, got one state")
     return {"state": _core.merge_states([checked_state(state) for state in states])}
 
 

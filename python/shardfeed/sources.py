@@ -27,7 +27,7 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
     for part in records.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if match is None:
-            raise ValueError(f"records {records!r}: wanted is, for example, '0-99,200'")
+            raise ValueError(f"records must be ranges such as '0-99,200', got {records!r}")
         first = int(match[1])
         last = int(match[2]) if match[2] else first
         if last < first:
@@ -207,8 +207,8 @@ def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
         raise ValueError("choose: choice has no numbers")
     wrong = numbers[(numbers < 0) | (numbers >= len(datasets))]
     if wrong.size:
-        raise ValueError(f"choose: choice has {wrong[0]}, which is the number of no dataset; there "
-                         f"are {len(datasets)}, from 0 on")
+        raise ValueError(f"choose: dataset {wrong[0]} does not exist: there are {len(datasets)}, "
+                         "numbered from 0")
     # A repetition of few would begin anew all the time.
     repeated = from_arrays({"choice": np.tile(numbers, -(-1024 // numbers.size))}).repeat()
     return Dataset("choose", (policies,), [*datasets, repeated], f"choose({choice!r:.60})",

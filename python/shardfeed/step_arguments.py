@@ -28,7 +28,7 @@ def size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
 
 def two(name: str, values: Sequence[float]) -> Tuple[float, float]:
     if len(values) != 2:
-        raise ValueError(f"{name} {values!r}: two numbers are wanted, the least and the most")
+        raise ValueError(f"{name} must be two numbers, minimum and maximum, got {values!r}")
     return float(values[0]), float(values[1])
 
 

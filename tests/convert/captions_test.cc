@@ -82,7 +82,7 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   std::filesystem::create_directories(Path("in"));
   ExpectScanError("in: no images");
   Write("in/a.png", kPng);
-  ExpectScanError("in/a.png: no text beside it: a.txt or a.json is wanted");
+  ExpectScanError("in/a.png: no text beside it: expected a.txt or a.json");
   Write("in/a.txt", "\xff");
   auto source = Make();
   ASSERT_TRUE(Scan(*source).ok());

@@ -36,7 +36,7 @@ TEST_F(ClassMapTest, JsonGivesNumbers) {
 TEST_F(ClassMapTest, DefectsAreTold) {
   ExpectDataLoss("", "classes: no classes: the file is empty");
   ExpectDataLoss("cat\n\ndog\n", "classes:2: a blank line between names");
-  ExpectDataLoss("cat\ndog\ncat\n", "classes:3: the class \"cat\" is there twice");
+  ExpectDataLoss("cat\ndog\ncat\n", "classes:3: the class \"cat\" appears twice");
   ExpectDataLoss("cat\n\xff\n", "classes:2: not UTF-8");
   ExpectDataLoss("{\"cat\": 1, \"dog\": 1}", "classes: \"cat\" and \"dog\" have the same number 1");
   ExpectDataLoss("{\"cat\": -1}", "\"cat\" has no integer from 0 on for a number: -1");

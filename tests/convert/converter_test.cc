@@ -214,7 +214,7 @@ TEST_F(ConvertTest, ListsOfSplits) {
   EXPECT_EQ((*splits)[1].name, "dev-1");
   EXPECT_EQ((*splits)[1].share, 0.1);
   EXPECT_FAILS(ParseSplits("train=0.8,test=0.1"), kInvalidArgument, "the shares add up to 0.9");
-  EXPECT_FAILS(ParseSplits("a=0.5,a=0.5"), kInvalidArgument, "the split a is there twice");
+  EXPECT_FAILS(ParseSplits("a=0.5,a=0.5"), kInvalidArgument, "the split a appears twice");
   EXPECT_FAILS(ParseSplits("a/b=1"), kInvalidArgument, "has letters, digits, _ and - only");
   for (const char* text :
        {"", "a", "a=", "=1", "a=1,", "a=x", "a=-1,b=2", "a=0,b=1", "a=0.5 ,b=0.5", "a=nan"}) {

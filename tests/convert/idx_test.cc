@@ -88,9 +88,9 @@ TEST_F(IdxTest, DefectsAreTold) {
   ExpectScanError({Write("x", "\0\0\x08\3\0\0\0\1\0"s)},
                   "x: the file ends at byte 9, inside its header of 3 dimensions");
   ExpectScanError({Write("x", Idx(0x0d, {1, 1, 1}, "1234"))},
-                  "x: float32 values in 3 dimensions: wanted are images");
+                  "x: float32 values in 3 dimensions: expected images");
   ExpectScanError({Write("x", Idx(8, {4, 1}, "1234"))},
-                  "x: unsigned byte values in 2 dimensions: wanted are images");
+                  "x: unsigned byte values in 2 dimensions: expected images");
   ExpectScanError({Write("x", Idx(8, {4, 1, 2}, "1234"))},
                   "x: the header tells of 4 records of 2 bytes, 24 in all, but the file ends at "
                   "byte 20, 4 bytes too early");

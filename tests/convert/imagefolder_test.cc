@@ -220,18 +220,20 @@ TEST_F(ImageFolderTest, RefusesASourceThatIsMissingOrAFile) {
   Write("src", "x");
   ExpectScanError(
       absl::StatusCode::kFailedPrecondition,
-      "src: not a folder; one folder for each class is wanted, as in " + Path("src/cat/1.jpg"));
+      "src: not a folder; expected one folder per class, as in " + Path("src/cat/1.jpg"));
 }
 
 TEST_F(ImageFolderTest, SaysWhichLayoutIsWanted) {
   std::filesystem::create_directories(Path("src"));
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src: the folder is empty; one folder for each class is wanted, as in ");
+                  "src: the folder is empty; expected one folder per class, as in ");
   Write("src/x.txt", "x");
-  ExpectScanError(absl::StatusCode::kDataLoss, "src: the folder holds no folders; one folder for");
-  for (const char* name : {"src/1.gif", "src/2.gif", "src/3.gif", "src/4.gif"}) WriteImage(name);
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src: 4 images in no class folder: 1.gif, 2.gif, 3.gif, ...; one folder for");
+                  "src: the folder holds no folders; expected one folder per");
+  for (const char* name : {"src/1.gif", "src/2.gif", "src/3.gif", "src/4.gif"}) WriteImage(name);
+  ExpectScanError(
+      absl::StatusCode::kDataLoss,
+      "src: 4 images in no class folder: 1.gif, 2.gif, 3.gif, ...; expected one folder per");
 }
 
 TEST_F(ImageFolderTest, NamesAClassWithoutImages) {

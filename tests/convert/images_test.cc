@@ -71,7 +71,7 @@ TEST_F(ImagesTest, NumericLabels) {
   EXPECT_THAT(Read(*source),
               ElementsAre("image/class/label=int64[4] image/filename=bytes[a.png]",
                           "image/class/label=int64[2] image/filename=bytes[d/b.png]"));
-  EXPECT_THAT(source->notes(), ElementsAre(Path("labels.csv") + ": 1 of 3 labels are of no image"));
+  EXPECT_THAT(source->notes(), ElementsAre(Path("labels.csv") + ": 1 of 3 labels have no image"));
 }
 
 TEST_F(ImagesTest, NumericLabelsGetNamesFromTheClassMap) {

@@ -58,12 +58,12 @@ TEST_F(JsonArrayTest, ReadsObjectsLargerThanTheBuffer) {
 }
 
 TEST_F(JsonArrayTest, DefectsAreTold) {
-  ExpectScanError("", "a.json:1: the file is empty; an array of objects is wanted");
+  ExpectScanError("", "a.json:1: the file is empty; expected an array of objects");
   ExpectScanError("[]", "a.json: no records: the array is empty");
   ExpectScanError("{\"data\": []}",
-                  "a.json:1: an object, where an array of objects is wanted; the "
-                  "kind jsonl reads one object a line, and jq .KEY takes");
-  ExpectScanError("\nhello", "a.json:2: \"hello\" where an array of objects is wanted");
+                  "a.json:1: expected an array of objects, got an object; the "
+                  "kind jsonl reads one object per line, and jq .KEY takes");
+  ExpectScanError("\nhello", "a.json:2: expected an array of objects, got \"hello\"");
   ExpectScanError("[{},\n1]",
                   "a.json:2: a number where each element of the array must be an object");
   ExpectScanError("[\"x\"]",

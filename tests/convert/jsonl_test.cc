@@ -182,9 +182,9 @@ TEST_F(JsonlTest, NamesListsThatNoFeatureCanHold) {
 }
 
 TEST_F(JsonlTest, RefusesKeysThatCannotNameFeatures) {
-  ExpectScanError("{\"a\": 1, \"a\": 2}\n", "a.jsonl:1: the key \"a\" stands twice in one object");
-  ExpectScanError("{\"a\": null, \"a\": 2}\n", "the key \"a\" stands twice");
-  ExpectScanError("{\"b\": {\"a\": 1, \"a\": 2}}\n", "the key \"b.a\" stands twice");
+  ExpectScanError("{\"a\": 1, \"a\": 2}\n", "a.jsonl:1: the key \"a\" appears twice in one object");
+  ExpectScanError("{\"a\": null, \"a\": 2}\n", "the key \"a\" appears twice");
+  ExpectScanError("{\"b\": {\"a\": 1, \"a\": 2}}\n", "the key \"b.a\" appears twice");
   ExpectScanError("{\"\": 1}\n", "a.jsonl:1: an empty key");
   ExpectScanError("{\"a\": {\"\": 1}}\n", "a.jsonl:1: an empty key in \"a\"");
   ExpectScanError("{\"a.b\": 1, \"a\": {\"b\": 2}}\n",

@@ -55,7 +55,7 @@ TEST_F(LabelFileTest, TheWholeNameCountsBeforeTheOneWithoutSuffix) {
 
 TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "", "a.csv: no labels");
-  ExpectDataLoss("a.csv", "id\nx\n", "a.csv:1: one column; wanted are two");
+  ExpectDataLoss("a.csv", "id\nx\n", "a.csv:1: expected two columns");
   ExpectDataLoss("a.csv", "id,x,y\n1,2,3\n",
                  "a.csv:1: 3 columns, none of which is named \"label\"");
   ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: 1 cells where the header has 2");
@@ -63,7 +63,7 @@ TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n", "a.csv:3: \"1\" has a label already, further up");
   ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: no name of an image");
   ExpectDataLoss("a.csv", "id,x\n1,\n", "a.csv:2: no label for \"1\"");
-  ExpectDataLoss("a.txt", "a 1\nb\n", "a.txt:2: \"b\": \"NAME LABEL\" is wanted; a table needs");
+  ExpectDataLoss("a.txt", "a 1\nb\n", "a.txt:2: expected \"NAME LABEL\", got \"b\"; a table needs");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");
 }
 

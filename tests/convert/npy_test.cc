@@ -104,10 +104,10 @@ TEST_F(NpyTest, DefectsAreTold) {
   ExpectScanError("\x93NUMPY\2\0\0\0\0\x10{}"s, "x.npy: a header of 268435456 bytes");
   ExpectScanError("\x93NUMPY\1\0\2\0{}"s, "x.npy: the header is not what NumPy writes: \"{}\"");
   ExpectScanError(Npy("'|O'", "(1,)", ""), "x.npy: values of type \"|O\": ");
-  ExpectScanError(Npy("'<c8'", "(1,)", "12345678"), "\"<c8\": wanted are booleans, integers");
-  ExpectScanError(Npy("'<M8[ns]'", "(1,)", "12345678"), "wanted are booleans, integers");
-  ExpectScanError(Npy("[('a', '<i4')]", "(1,)", "1234"), "wanted are booleans, integers");
-  ExpectScanError(Npy("'<f16'", "(1,)", ""), "wanted are booleans, integers");
+  ExpectScanError(Npy("'<c8'", "(1,)", "12345678"), "\"<c8\": expected booleans, integers");
+  ExpectScanError(Npy("'<M8[ns]'", "(1,)", "12345678"), "expected booleans, integers");
+  ExpectScanError(Npy("[('a', '<i4')]", "(1,)", "1234"), "expected booleans, integers");
+  ExpectScanError(Npy("'<f16'", "(1,)", ""), "expected booleans, integers");
   ExpectScanError(Npy("'>i4'", "(1,)", "1234"), "\">i4\": big-endian; save it with");
   ExpectScanError(Npy("'<i4'", "()", "1234"), "x.npy: a single value, not an array");
   ExpectScanError(Npy("'<i4'", "(1, 1)", "1234", "True"), "x.npy: in Fortran order");

@@ -206,7 +206,7 @@ TEST_F(SkipTest, RecordsOfTars) {
   EXPECT_THAT(defects_,
               ElementsAre(HasSubstr("a.tar: \"b.png\" at byte 2048 is a link"),
                           HasSubstr("a.tar: \"../c.txt\" at byte 2560 leads out"),
-                          HasSubstr("a.tar: \"c.txt\" at byte 4608 is there twice"),
+                          HasSubstr("a.tar: \"c.txt\" at byte 4608 appears twice"),
                           HasSubstr("a.tar: \"a.png\" at byte 6656 does not stand"),
                           HasSubstr("a.tar: \"pipe\" at byte 8704 is a pipe"),
                           HasSubstr("b.tar: the archive is cut: it ends in the padding")));

@@ -152,7 +152,7 @@ TEST_F(TarTest, WhatMustNotBeIsRefused) {
     ExpectScanError(Member(name, "") + kEnd, "at byte 0 leads out of its folder; rename it");
   }
   ExpectScanError(Member("a.txt", "") + Member("a.TXT", "") + kEnd,
-                  "a.tar: \"a.TXT\" at byte 512 is there twice");
+                  "a.tar: \"a.TXT\" at byte 512 appears twice");
   ExpectScanError(Member("a.txt", "") + Member("b.txt", "") + Member("a.png", "") + kEnd,
                   "a.tar: \"a.png\" at byte 1024 does not stand beside the other files of its "
                   "record; sort the archive (tar --sort=name)");

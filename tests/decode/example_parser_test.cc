@@ -418,7 +418,7 @@ TEST(ExampleParser, StepsThatDoNotFitAreErrors) {
 
 TEST(ExampleParser, SpecsAreChecked) {
   EXPECT_FAILS(ExampleParser::Make({Spec("x", DType::kInt64), Spec("x", DType::kFloat32)}),
-               kInvalidArgument, "feature 'x' is asked for twice");
+               kInvalidArgument, "feature 'x' appears twice");
   EXPECT_FAILS(ExampleParser::Make({Spec("x", DType::kInt16)}), kInvalidArgument, "feature 'x'");
   EXPECT_FAILS(ExampleParser::Make({}, {Spec("x", DType::kInt64)}), kInvalidArgument,
                "feature list 'x'");

@@ -163,13 +163,12 @@ TEST(ImageHeaderTest, SaysWhatAFileThatIsNoImageStartsWith) {
 TEST(ImageHeaderTest, SaysThatAFileEndsTooEarly) {
   ExpectError("\xff", "the file ends after 1 bytes");
   ExpectError("\x89PNG", "the file ends after 4 bytes");
-  ExpectError(Encode(".jpg", 5, 5).substr(0, 100),
-              "JPEG ends before its size is told, after 100 bytes");
-  ExpectError(Encode(".png", 5, 5).substr(0, 20), "PNG ends before its size is told");
-  ExpectError(Gif(5, 5).substr(0, 9), "GIF ends before its size is told");
-  ExpectError(Encode(".bmp", 5, 5).substr(0, 20), "BMP ends before its size is told");
-  ExpectError(Encode(".webp", 5, 5).substr(0, 24), "WebP ends before its size is told");
-  ExpectError(Encode(".tiff", 5, 5).substr(0, 12), "TIFF ends before its size is told");
+  ExpectError(Encode(".jpg", 5, 5).substr(0, 100), "JPEG ends before its size, after 100 bytes");
+  ExpectError(Encode(".png", 5, 5).substr(0, 20), "PNG ends before its size");
+  ExpectError(Gif(5, 5).substr(0, 9), "GIF ends before its size");
+  ExpectError(Encode(".bmp", 5, 5).substr(0, 20), "BMP ends before its size");
+  ExpectError(Encode(".webp", 5, 5).substr(0, 24), "WebP ends before its size");
+  ExpectError(Encode(".tiff", 5, 5).substr(0, 12), "TIFF ends before its size");
 }
 
 TEST(ImageHeaderTest, RefusesSizesOfZero) {

@@ -343,8 +343,9 @@ TEST_F(JpegTest, WrongCropsAreRefused) {
   expect({.x = 60, .width = 1, .height = 1}, "at (60, 0)");
   expect({.x = 0xffffffff, .width = 2, .height = 1}, "at (4294967295, 0)");
   expect({.scale_denominator = 2, .y = 20, .width = 1, .height = 2}, "in an image of 30 x 21");
-  expect({.scale_denominator = 3, .width = 1, .height = 1}, "scale_denominator 3: 1, 2, 4 or 8");
-  expect({.width = 1, .height = 1, .channels = 4}, "channels 4: 1 or 3 is wanted");
+  expect({.scale_denominator = 3, .width = 1, .height = 1},
+         "scale_denominator must be 1, 2, 4 or 8, got 3");
+  expect({.width = 1, .height = 1, .channels = 4}, "channels must be 1 or 3, got 4");
   uint8_t pixel[6];
   EXPECT_FAILS(decoder_.DecodeCrop(jpeg, {.width = 2, .height = 2}, pixel, 5), kInvalidArgument,
                "row_bytes 5: a row of 2 pixels does not fit");

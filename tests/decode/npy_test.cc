@@ -57,8 +57,8 @@ TEST(NpyTest, BadInput) {
          "is cut");
   expect(Npy("<f4", "(2,)", "123456789"), "it goes on after the end");
   expect(Npy(">f4", "(1,)", "1234"), "big-endian; save it with a.astype");
-  expect(Npy("<c8", "(1,)", "12345678"), "values of type \"<c8\"; wanted are booleans");
-  expect(Npy("|O", "(1,)", "12345678"), "values of type \"|O\"; wanted are");
+  expect(Npy("<c8", "(1,)", "12345678"), "values of type \"<c8\"; expected booleans");
+  expect(Npy("|O", "(1,)", "12345678"), "values of type \"|O\"; expected");
   expect(Npy("", "(1,)", ""), "values of type \"\"");
   expect(Npy("<f4", "(1, 1)", "1234", "True"), "in Fortran order (columns first); save it with");
   expect(Npy("<f4", "(9223372036854775808,)", ""), "a dimension of 9223372036854775808");

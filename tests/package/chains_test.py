@@ -395,7 +395,7 @@ def test_what_is_wrong_is_told_where_it_is_written(dataset, parsed):
         parsed.take("x")
     with pytest.raises(TypeError, match="parse: features must be .* or None, not"):
         sf.read(dataset).parse(["x"])
-    with pytest.raises(TypeError, match="'n' is none"):
+    with pytest.raises(TypeError, match="'n' is not a number"):
         parsed["n"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'thread'"):
         parsed.with_options(thread=3)

@@ -129,11 +129,11 @@ def fails_at_20(row):
 
 def test_ignore_errors_tells_what_is_wrong():
     rows = sf.range(9).map(lambda row: row)
-    with pytest.raises(ValueError, match="'range' is none: put it directly behind these"):
+    with pytest.raises(ValueError, match="'range' is not one of them"):
         sf.range(9).ignore_errors()
-    with pytest.raises(ValueError, match="'flat_map' is none"):
+    with pytest.raises(ValueError, match="'flat_map' is not one of them"):
         rows.flat_map(lambda row: [row]).ignore_errors()
-    with pytest.raises(ValueError, match="'batch' is none"):
+    with pytest.raises(ValueError, match="'batch' is not one of them"):
         rows.batch(2).ignore_errors()
     for wrong in ("many", "101%", "nan%", ""):
         with pytest.raises(ValueError, match="max_ignored"):

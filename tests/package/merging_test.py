@@ -259,7 +259,7 @@ def test_wrong_states_are_refused(spec):
     three = states(3)
     with pytest.raises(ValueError, match="no states were given"):
         sf.merge_states([])
-    with pytest.raises(ValueError, match="a list with the state of each rank is wanted"):
+    with pytest.raises(ValueError, match="expected a list with the state of each rank"):
         sf.merge_states(three[0])
     with pytest.raises(ValueError, match="not what state_dict"):
         sf.merge_states(["x"])

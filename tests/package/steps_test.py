@@ -133,13 +133,13 @@ def test_decode_npy():
     ds = bytes_column([npy(a) for a in arrays])
     for row, wanted in zip(ds.decode_npy("x", sf.float32, (2, 2)), arrays):
         assert np.array_equal(row["x"], wanted)
-    with pytest.raises(ValueError, match=r"holds float32 \[2, 2\]; wanted is int32 \[2, 2\]"):
+    with pytest.raises(ValueError, match=r"holds float32 \[2, 2\], expected int32 \[2, 2\]"):
         list(ds.decode_npy("x", sf.int32, (2, 2)))
 
 
 def test_decode_text():
     assert [row["x"] for row in bytes_column(["é", "b"]).decode_text("x")] == ["é".encode(), b"b"]
-    with pytest.raises(sf.DataLossError, match="not UTF-8: at byte 1"):
+    with pytest.raises(sf.DataLossError, match="not UTF-8: byte 1 of"):
         list(bytes_column([b"a\xff"]).decode_text("x"))
 
 
@@ -157,7 +157,7 @@ def test_decode_wav():
     rows = list(ds.decode_wav("x"))
     assert rows[0]["x"].tolist() == [[0], [0.5], [-1]] and rows[0]["sample_rate"] == 8000
     assert len(rows[1]["x"]) == 1
-    with pytest.raises(ValueError, match="a sound of 1 channels; wanted are 2"):
+    with pytest.raises(ValueError, match="the sound has 1 channels, expected 2"):
         list(ds.decode_wav("x", channels=2))
 
 
@@ -239,7 +239,7 @@ def test_augmentations_that_cannot_be(images, make, message):
 
 
 def test_columns_that_are_no_images(images):
-    with pytest.raises(ValueError, match=r"uint8 \[height, width, 1 or 3\]"):
+    with pytest.raises(ValueError, match=r"uint8 images of \[height, width, 1 or 3\]"):
         images.augment("label", [])
     with pytest.raises(ValueError, match="no column 'photo'"):
         images.augment("photo", [])
@@ -356,7 +356,7 @@ def test_generators_that_fail():
         list(sf.from_generator(broken))
     with pytest.raises(ValueError, match="declare output="):
         sf.from_generator(lambda: [])
-    with pytest.raises(ValueError, match="'a' has the shape"):
+    with pytest.raises(ValueError, match="column 'a': expected shape"):
         list(sf.from_generator(lambda: [{"a": np.zeros(2)}, {"a": np.zeros(3)}]))
     with pytest.raises(TypeError, match="only its end tells"):
         len(sf.from_generator(broken))

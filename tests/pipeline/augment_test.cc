@@ -156,7 +156,7 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
          "augment: RandomHorizontalFlip(p=1.5): p must be from 0 to 1");
   expect(RandomInvert{.p = NAN}, "p must be from 0 to 1");
   expect(ColorJitter{.brightness = {-1, 1}},
-         "brightness must be two numbers from 0 to 1000000 in rising order");
+         "brightness must be two numbers from 0 to 1000000 in ascending order");
   expect(ColorJitter{.contrast = {1, INFINITY}}, "contrast must be two numbers");
   expect(ColorJitter{.saturation = {2, 1}}, "saturation must be two numbers");
   expect(ColorJitter{.hue = {-0.6, 0}}, "hue must be two numbers from -0.5 to 0.5");
@@ -166,8 +166,7 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   expect(GaussianBlur{.sigma = {0, 1}}, "sigma must be two numbers from 0.001 to 1000000");
   expect(RandomErasing{.scale = {0, 2}}, "scale must be two numbers from 0 to 1");
   expect(RandomErasing{.ratio = {0, 2}}, "ratio must be");
-  expect(RandomErasing{.value = {1, 2}},
-         "value must be one number or, of these images, 3; there are 2");
+  expect(RandomErasing{.value = {1, 2}}, "value must be one number or, for these images, 3; got 2");
   expect(RandomErasing{.value = {300}}, "value must be from 0 to 255");
   expect(Pad{.padding = {-1, 0, 0, 0}}, "padding must be from 0 to 1048576");
   expect(Pad{.padding = {24, 0, 0, 0}, .padding_mode = PaddingMode::kReflect},
@@ -191,9 +190,9 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   EXPECT_FAILS(ds.Augment("photo", {}).status(), kInvalidArgument,
                "augment: there is no column 'photo'; there are: value: int64, image: uint8");
   EXPECT_FAILS(ds.Augment("value", {}).status(), kInvalidArgument,
-               "wanted are images of uint8 [height, width, 1 or 3]; the column is value: int64");
+               "expected uint8 images of [height, width, 1 or 3], got value: int64");
   EXPECT_FAILS(Images(1, 4, 4, 2).Augment("image", {}).status(), kInvalidArgument,
-               "the column is image: uint8 [4, 4, 2]");
+               "got image: uint8 [4, 4, 2]");
   EXPECT_FAILS(ds.Batch(2).Augment("image", {}).status(), kInvalidArgument,
                "augment: works on rows");
 }

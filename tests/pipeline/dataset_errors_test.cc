@@ -121,10 +121,10 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Batch(2).Rebatch(0), "rebatch: the size must lie between 1 and 2147483647; it is 0");
   fails(Ragged(range).PaddedBatch(2).Rebatch(3), "rebatch: column 'values' is padded to another");
   fails(range.IgnoreErrors(),
-        "ignore_errors: it is for errors of the steps on rows directly before "
-        "it, such as parse, decode_image, map and filter; 'range' is none");
-  fails(Square(range).Repeat(2).IgnoreErrors(), "'repeat' is none");
-  fails(Square(range).IgnoreErrors({.share = std::nan("")}), "lies between 0 and 1; it is nan");
+        "ignore_errors: it must directly follow the steps on rows whose errors it ignores, "
+        "such as parse, decode_image, map and filter; 'range' is not one of them");
+  fails(Square(range).Repeat(2).IgnoreErrors(), "'repeat' is not one of them");
+  fails(Square(range).IgnoreErrors({.share = std::nan("")}), "must be between 0 and 1, got nan");
   fails(Dataset::Choose({}, range), "choose: there are no datasets");
   fails(Dataset::Choose({range, Square(range)}, range), "choose: the datasets have different");
   fails(Dataset::Choose({range}, range.Batch(2)),
@@ -133,17 +133,18 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(Dataset::Choose({range}, Square(range)), "it has value: int64, square: int64");
   fails(Dataset::Choose({range}, range, {Exhausted::kStop, Exhausted::kStop}), "once for all");
   for (const double weight : {std::nan(""), -1.0, static_cast<double>(INFINITY)}) {
-    fails(Dataset::Mix({range, range}, {1, weight}, 0, {Exhausted::kDrop}, true), "a weight is");
+    fails(Dataset::Mix({range, range}, {1, weight}, 0, {Exhausted::kDrop}, true),
+          "a weight must be a number of at least 0");
   }
   fails(range.Batch(2).Window(2), "window: works on rows");
   fails(range.Window(0), "window: the size 0, the shift 0 and the stride 1 must lie between 1 and");
   fails(range.Window(UINT64_MAX), "must lie between 1 and 2147483647");
   fails(range.Window(2, 1, 0), "the stride 0 must lie");
-  fails(Ragged(range).Window(2), "window: the rows of column 'values' are of any length");
+  fails(Ragged(range).Window(2), "window: column 'values' is ragged");
   fails(range.GroupByWindow("x", 2), "group_by_window: there is no column 'x'");
   fails(range.GroupByWindow("value", 0), "the window's size must lie between 1 and 2147483647");
   fails(range.Batch(2).GroupByWindow(KeyFn(), 2), "group_by_window: works on rows");
-  fails(range.BucketByLength(NumberFn(), {2}, {1}), "1 boundaries in rising order take 2");
+  fails(range.BucketByLength(NumberFn(), {2}, {1}), "1 boundaries in ascending order need 2");
   fails(range.RejectionResample("x", {1}), "rejection_resample: there is no column 'x'");
   fails(
       range.RejectionResample("value", {}),
@@ -153,7 +154,8 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.RejectionResample("value", {1, std::nan("")}), "it is [1, nan]");
   fails(range.RejectionResample("value", {1}, {-1}), "initial_dist must have");
   fails(range.RejectionResample("value", {1}, {1, 1}), "has 1 classes, and initial_dist 2");
-  fails(range.RejectionResample("value", {1, 1}, {1, 0}), "class 1 is wanted, but by initial_dist");
+  fails(range.RejectionResample("value", {1, 1}, {1, 0}),
+        "class 1 has a share in target_dist, but none in initial_dist");
   fails(range.Map({}, MapFn(), {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
@@ -169,11 +171,11 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(Ragged(range).Batch(2).Sparse({"values", "values"}),
         "there is a column 'values_indices' already");
   fails(range.BucketByLength("value", {2}, {1, 1}), "are all of one length");
-  fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in rising order take 2");
+  fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in ascending order need 2");
   fails(range.Pack("value", {.length = 2}), "are all of one length");
   fails(Dataset::Zip({range, range}), "two datasets have a column 'value'");
   fails(Dataset::Concatenate({range, Square(range)}), "the datasets have different columns");
-  fails(Dataset::Mix({range}, {1, 2}), "1 datasets take as many weights");
+  fails(Dataset::Mix({range}, {1, 2}), "mix: got 2 weights for 1 dataset");
   fails(Dataset::Range(0, 1, 0), "the step must not be 0");
   fails(Dataset::Interleave({range}, 0), "at least 1");
   fails(range.Interleave(2), "only shards have an order of their own");

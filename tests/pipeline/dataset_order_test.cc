@@ -106,8 +106,7 @@ TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
   EXPECT_FALSE(Dataset::Choose({a, b}, turns).CountElements()->known());
   EXPECT_FAILS(
       FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
-      "element 1 of epoch 0: choose: the choice is 2, which is the number of no dataset; there "
-      "are 2, from 0 on");
+      "element 1 of epoch 0: choose: dataset 2 does not exist: there are 2, numbered from 0");
   // What is chosen for ever may have nothing.
   auto it =
       Start(Dataset::Choose({a.Take(0), b}, Dataset::Range(0, 1).Repeat(), {Exhausted::kDrop}));
@@ -177,8 +176,8 @@ TEST(DatasetTest, ResampledClassesHaveTheirShares) {
   EXPECT_EQ(Collect(*it, 3).size(), 3);
   Batch batch;
   EXPECT_FAILS(it->Next(&batch), kInvalidArgument,
-               "element 3 of epoch 0: rejection_resample: the class is 2, and there are 2, from 0 "
-               "on");
+               "element 3 of epoch 0: rejection_resample: class 2 does not exist: there are 2, "
+               "numbered from 0");
   const Dataset shares = rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1});
   EXPECT_NE(Collect(shares), Collect(rows.RejectionResample("kind", {1, 1, 5}, {1, 1, 1}, 1)));
   EXPECT_NE(Collect(shares.Repeat(2)).size(), 2 * Collect(shares).size());  // other draws

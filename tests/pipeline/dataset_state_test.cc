@@ -404,9 +404,9 @@ TEST(StateTest, PlacesBehindTheEndAreErrors) {
     Batch batch;
     for (int i = 0; i < 20 && status.ok(); ++i) status = it->Next(&batch);
     EXPECT_FAILS(status, kFailedPrecondition,
-                 "the state stands " + std::to_string(elements) +
-                     " elements behind the end of the data: it is damaged, or the chain gives "
-                     "fewer elements than when it was saved");
+                 "the state is " + std::to_string(elements) +
+                     " elements beyond the end of the data: it is damaged, or the chain "
+                     "delivers fewer elements than when it was saved");
   };
   fails(range, "11,0", 1);
   fails(range, "3,10", 3);

@@ -241,8 +241,9 @@ TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
   EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("flip -1"));
   options = {};
   options.image.dtype = DType::kInt64;
-  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
-              HasSubstr("decode_image: dtype int64: uint8, float16, bfloat16 or float32"));
+  EXPECT_THAT(
+      message(ds.DecodeImage("encoded", options)),
+      HasSubstr("decode_image: dtype must be uint8, float16, bfloat16 or float32, got int64"));
 }
 
 // ---- RandomResizedCrop, beside its definition in torchvision's documentation

@@ -85,11 +85,11 @@ TEST(DecodersTest, NumpyArrays) {
   EXPECT_THAT(Collect(ds.DecodeNpy("x", DType::kUInt8, {-1, 2}).Batch(2)),
               ElementsAre(R"({"x":[[[1,2],[3,4]],[[5,6]]]})"));
   EXPECT_FAILS(FirstError(ds.DecodeNpy("x", DType::kUInt8, {2, 2})), kInvalidArgument,
-               "column 'x' holds uint8 [1, 2]; wanted is uint8 [2, 2]");
+               "column 'x' holds uint8 [1, 2], expected uint8 [2, 2]");
   EXPECT_FAILS(FirstError(ds.DecodeNpy("x", DType::kInt8, {-1, 2})), kInvalidArgument,
-               "column 'x' holds uint8 [2, 2]; wanted is int8 [any, 2]");
+               "column 'x' holds uint8 [2, 2], expected int8 [any, 2]");
   EXPECT_FAILS(FirstError(Bytes({Npy("()", "\1")}).DecodeNpy("x", DType::kUInt8, {-1})),
-               kInvalidArgument, "column 'x' holds uint8 []; wanted is uint8 [any]");
+               kInvalidArgument, "column 'x' holds uint8 [], expected uint8 [any]");
   EXPECT_FAILS(FirstError(Bytes({"text"}).DecodeNpy("x", DType::kUInt8, {2})), kDataLoss,
                "column 'x': not a .npy file: it starts with \"text\"");
 }
@@ -98,7 +98,7 @@ TEST(DecodersTest, Text) {
   const Dataset ds = Bytes({"plain", "\xc3\xa9t\xc3\xa9"}).DecodeText("x");
   EXPECT_THAT(Collect(ds.Batch(2)), ElementsAre(R"({"x":["plain","été"]})"));
   EXPECT_FAILS(FirstError(Bytes({"fine", "caf\xe9!"}).DecodeText("x")), kDataLoss,
-               "column 'x': the text is not UTF-8: at byte 3 of 5 stands \"\\xe9!\"");
+               "column 'x': the text is not UTF-8: byte 3 of 5 begins \"\\xe9!\"");
 }
 
 TEST(DecodersTest, Sound) {
@@ -107,7 +107,7 @@ TEST(DecodersTest, Sound) {
   EXPECT_THAT(Collect(ds.DecodeWav("x", 2).Batch(2)),
               ElementsAre(R"({"sample_rate":[8000,8000],"x":[[[0.0,0.5],[-1.0,0.0]],[]]})"));
   EXPECT_FAILS(FirstError(ds.DecodeWav("x")), kInvalidArgument,
-               "column 'x': a sound of 2 channels; wanted are 1");
+               "column 'x': the sound has 2 channels, expected 1");
   EXPECT_FAILS(FirstError(Bytes({"RIFF"}).DecodeWav("x")), kDataLoss,
                "column 'x': not a WAV file: it starts with \"RIFF\"");
   EXPECT_FAILS(ds.DecodeWav("x", 0).status(), kInvalidArgument,

@@ -249,7 +249,7 @@ TEST(MixUpTest, WhatCannotBeIsRefused) {
   Batch batch;
   ASSERT_OK((*it)->Next(&batch));
   EXPECT_FAILS((*it)->Next(&batch), kInvalidArgument,
-               "row 1 of the batch has the label 3; there are 3 classes, numbered from 0");
+               "row 1 of the batch has the label 3, but there are 3 classes, numbered from 0");
 }
 
 }  // namespace

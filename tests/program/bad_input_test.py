@@ -41,7 +41,7 @@ def test_a_file_is_not_a_folder_of_images(out):
 
 def test_without_output_the_form_is_shown():
     message = harness.fail(USAGE, "convert", "text", POEM)
-    assert "only one path is given; wanted: shardfeed convert text SOURCE... OUT@N" in message
+    assert "only one path is given; usage: shardfeed convert text SOURCE... OUT@N" in message
 
 
 @pytest.mark.parametrize("spec, said", [
@@ -72,7 +72,7 @@ def test_values_of_options_are_checked(out, options):
 def test_empty_folder_of_images(tmp_path, out):
     (tmp_path / "in").mkdir()
     message = refuse(DEFECTS, "imagefolder", tmp_path / "in", out)
-    assert f"{tmp_path}/in: the folder is empty; one folder for each class is wanted" in message
+    assert f"{tmp_path}/in: the folder is empty; expected one folder per class" in message
 
 
 def test_class_without_images_is_named(tmp_path, out):

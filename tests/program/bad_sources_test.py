@@ -31,18 +31,18 @@ def refuse(folder, kind, files, sources, message, *options):
 @pytest.mark.parametrize("files, message", [
     ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the image again"),
     ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not an image: starts with "text"'),
-    ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size is told, after 20 bytes"),
+    ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size, after 20 bytes"),
     ({"cat/a.txt": "x"}, f"IN/cat: no images (files named {SUFFIXES}) in the folder of a class; "
      "remove it, or add some"),
-    ({"a.jpg": JPEG}, "IN: 1 image in no class folder: a.jpg; one folder for each class is "
-     "wanted, as in IN/cat/1.jpg")])
+    ({"a.jpg": JPEG}, "IN: 1 image in no class folder: a.jpg; expected one folder per class, "
+     "as in IN/cat/1.jpg")])
 def test_imagefolder(tmp_path, files, message):
     refuse(tmp_path, "imagefolder", files, ["."], message)
 
 
 @pytest.mark.parametrize("text, message", [
     ("dog\n", "IN/in/cat: this class is not in IN/map"),
-    ("cat\ncat\n", 'IN/map:2: the class "cat" is there twice'),
+    ("cat\ncat\n", 'IN/map:2: the class "cat" appears twice'),
     ("cat\n\ndog\n", "IN/map:2: a blank line between names; a name's number is that of its line"),
     ("", "IN/map: no classes: the file is empty"),
     ('{"cat": -1}', 'IN/map: "cat" has no integer from 0 on for a number: -1'),
@@ -66,7 +66,7 @@ def test_class_map(tmp_path, text, message):
      'IN/l.csv:3: "a.jpg" has a label already, further up'),
     ("l.csv", "name,x,y\na.jpg,1,2\n",
      'IN/l.csv:1: 3 columns, none of which is named "label"; which is it?'),
-    ("l", "a.jpg\n", 'IN/l:1: "a.jpg": "NAME LABEL" is wanted; a table needs a name that ends in '
+    ("l", "a.jpg\n", 'IN/l:1: expected "NAME LABEL", got "a.jpg"; a table needs a name that ends in '
      ".csv or .tsv")])
 def test_label_file(tmp_path, labels, text, message):
     refuse(tmp_path, "images", {"in/a.jpg": JPEG, "in/b.jpg": JPEG, labels: text}, ["in"], message,
@@ -84,7 +84,7 @@ def test_images_and_files(tmp_path):
 
 
 @pytest.mark.parametrize("files, message", [
-    ({}, "IN/a.jpg: no text beside it: a.txt or a.json is wanted"),
+    ({}, "IN/a.jpg: no text beside it: expected a.txt or a.json"),
     ({"a.png": JPEG, "a.txt": "x"}, "IN/a.jpg: a.png has the same name but for the suffix, so the "
      "text beside them is of which? Rename one"),
     ({"a.txt": b"\xff"}, "IN/a.txt: not UTF-8; convert it, for example with iconv -f LATIN1 -t "
@@ -159,22 +159,22 @@ def test_schema(tmp_path):
     ('{"a": 1e39}\n', ':1: "a": the number 1e+39 is outside of float32'),
     ('{"a": 18446744073709551615}\n', ':1: "a": the integer 18446744073709551615 is outside of '
      "int64"),
-    ('{"a": 1, "a": 2}\n', ':1: the key "a" stands twice in one object'),
+    ('{"a": 1, "a": 2}\n', ':1: the key "a" appears twice in one object'),
     ("\n\n", ": no records: every line is blank")])
 def test_jsonl(tmp_path, text, message):
     refuse(tmp_path, "jsonl", {"t": text}, ["t"], "IN/t" + message)
 
 
 @pytest.mark.parametrize("text, message", [
-    ('{"a": 1}', ":1: an object, where an array of objects is wanted; the kind jsonl reads one "
-     "object a line, and jq .KEY takes the array at a key out of an object"),
+    ('{"a": 1}', ":1: expected an array of objects, got an object; the kind jsonl reads one "
+     "object per line, and jq .KEY takes the array at a key out of an object"),
     ('[{"a": 1}, 2]', ':1: a number where each element of the array must be an object: "2"'),
     ('[{"a": 1}', ":1: the file ends before the array does; is it cut?"),
     ('[{"a": 1} {"a": 2}]', ':1: "{\\"a\\": 2}]" after an element, where a comma or the array\'s '
      "end is expected"),
     ('[{"a": 1}] x', ':1: "x" after the array\'s end; is it several arrays?'),
     ("[]", ": no records: the array is empty"),
-    ("", ":1: the file is empty; an array of objects is wanted"),
+    ("", ":1: the file is empty; expected an array of objects"),
     ('[{"a": 1},\n {"a": }]', ":2:7: invalid JSON: syntax error while parsing value - unexpected "
      "'}'; expected '[', '{', or a literal; last read: \"\\\"a\\\": }\"")])
 def test_json(tmp_path, text, message):
@@ -224,7 +224,7 @@ NO_LINKS = "which is not followed; make the archive with files (tar --dereferenc
      '"a.png" at byte 0 is a pipe or a device, not a file'),
     (tar(("a.png", b""), kind=tarfile.CHRTYPE),
      '"a.png" at byte 0 is a pipe or a device, not a file'),
-    (tar(("a.txt", b"x"), ("a.txt", b"y")), '"a.txt" at byte 1024 is there twice'),
+    (tar(("a.txt", b"x"), ("a.txt", b"y")), '"a.txt" at byte 1024 appears twice'),
     (tar(("a.txt", b"x"), ("b.txt", b"y"), ("a.png", b"z")), '"a.png" at byte 2048 does not stand '
      "beside the other files of its record; sort the archive (tar --sort=name)"),
     (tar(("a", b"x")), "no records, only a: the archive holds no files with a dot in their name")])
@@ -256,8 +256,8 @@ IDX = idx(8, (2, 1, 1), b"ab")
      "at byte 17, 1 bytes too early; get it again"),
     ({"i": IDX + b"c"}, "IN/i: the header tells of 2 records of 1 bytes, which end at byte 18, but "
      "the file goes on; the header or the file is wrong"),
-    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: wanted are images "
-     "(unsigned bytes in 3 or 4 dimensions) and labels (integers in 1 dimension)"),
+    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: expected images "
+     "(unsigned bytes in 3 or 4 dimensions) or labels (integers in 1 dimension)"),
     ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 images"),
     ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends prematurely at byte 31: the "
      "file is truncated, or its writer was not closed"),
@@ -297,7 +297,7 @@ def npy(descr, shape, content, order="False"):
      "save an array of numbers or text"),
     (npy(">i4", "(1,)", b"1234"), 'values of type ">i4": big-endian; save it with '
      "a.astype(a.dtype.newbyteorder('<'))"),
-    (npy("<c8", "(1,)", bytes(8)), 'values of type "<c8": wanted are booleans, integers, floats up '
+    (npy("<c8", "(1,)", bytes(8)), 'values of type "<c8": expected booleans, integers, floats up '
      "to 64 bits, or text of a fixed size"),
     (npy("<i4", "(1, 1)", b"1234", "True"), "in Fortran order (columns first), where rows do not "
      "stand together; save it with numpy.ascontiguousarray(a)"),

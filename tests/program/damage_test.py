@@ -26,7 +26,7 @@ def only_defect(path, *options):
 # file: kind, record, offset, sound records, bytes skipped, said in the detail
 RAW_DEFECTS = {
     "cut_header": ("cut header", LAST, OFFSETS[LAST], LAST, 5, "expected 12 bytes, got 5"),
-    "cut_payload": ("cut payload", LAST, OFFSETS[LAST], LAST, 32, "20 bytes of"),
+    "cut_payload": ("cut payload", LAST, OFFSETS[LAST], LAST, 32, "cut payload: expected 1055 bytes, got 20"),
     "cut_footer": ("cut footer", LAST, OFFSETS[LAST], LAST, len(RAW) - 1 - OFFSETS[LAST],
                    "1 bytes of the payload's CRC are missing"),
     "flipped_payload": ("payload CRC", 17, OFFSETS[17], LAST, OFFSETS[18] - OFFSETS[17],

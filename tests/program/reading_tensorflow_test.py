@@ -195,7 +195,7 @@ def test_ranges_may_overlap_and_go_back():
 def test_range_that_ends_past_the_end_is_refused():
     path = TESTDATA / "tensorflow/examples.tfrecord"
     message = harness.fail(harness.USAGE, "cat", path, "-r", "5-40")
-    assert "record 40 is asked for, but there are 40 records, numbered from 0" in message
+    assert "record 40 does not exist: there are 40 records, numbered from 0" in message
 
 
 def test_range_that_is_none_is_refused():

@@ -145,8 +145,8 @@ def test_a_dataset_can_be_resharded_in_its_place(dataset):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["reshard", "IN"], "1 name is given; wanted: shardfeed reshard DATASET OUT"),
-    (["reshard", "IN", "IN", "OUT@1"], "3 names are given; wanted: shardfeed reshard DATASET OUT"),
+    (["reshard", "IN"], "1 name is given; usage: shardfeed reshard DATASET OUT"),
+    (["reshard", "IN", "IN", "OUT@1"], "3 names are given; usage: shardfeed reshard DATASET OUT"),
     (["reshard", "IN", "OUT"],
      "into how many shards? Name the output as folder/name@N"),
     (["sample", "IN", "OUT@1"],
@@ -154,7 +154,7 @@ def test_a_dataset_can_be_resharded_in_its_place(dataset):
     (["sample", "IN", "OUT@1", "--count", "1", "--share", "0.5"],
      "say which records, in one way: --count K, --share P or --records 0-99,200-299"),
     (["sample", "IN", "OUT@1", "--count", "20001"],
-     "20001 records are asked for, but there are 20000"),
+     "20001 records requested, but there are only 20000"),
     (["split", "IN", "OUT", "--shares", "a=0.5"],
      "a=0.5: the shares add up to 0.5; they must add up to 1"),
     (["reshard", "IN", "OUT@1", "--member-size", "x"],
@@ -182,7 +182,7 @@ def test_damage_is_told_and_leaves_nothing(dataset, out):
     harness.flip(shard, at + 1)  # a length
     message = fail(DEFECTS, "reshard", dataset, out / "b@2")
     assert message.startswith(f"{shard}: record 1000 at byte {at}: its index does not match it; "
-                              "'shardfeed verify' tells which of the two is damaged")
+                              "'shardfeed verify' shows which of the two is damaged")
     harness.flip(shard, at + 1)
     harness.flip(shard, at + 20)  # a payload: seen where it is read
     message = fail(DEFECTS, "reshard", dataset, out / "b@2", "--compression", "gzip")

@@ -141,7 +141,7 @@ def test_standard_input_is_named_in_messages_and_notes(out):
     done = run("images", "-", out / "y@1", given=b"")
     assert done.stderr == b"shardfeed: images is not read from standard input: name files\n"
     done = run("csv", "-", "-", out / "y@1", given=b"a\n1\n")
-    assert done.stderr == b"shardfeed: standard input (-) is named twice\n"
+    assert done.stderr == b"shardfeed: standard input (-) appears twice\n"
 
 
 def test_globs_are_expanded(out, tmp_path):
@@ -379,11 +379,11 @@ def test_npy_that_is_not_read_is_told(out, tmp_path, np):
     for array, said in [
             (np.asfortranarray(np.zeros((3, 4))), "in Fortran order (columns first)"),
             (np.zeros(3, ">f4"), "big-endian; save it with"),
-            (np.zeros(3, "c8"), "wanted are booleans, integers, floats up to 64 bits"),
-            (np.zeros(3, [("a", "f4")]), "wanted are booleans, integers"),
+            (np.zeros(3, "c8"), "expected booleans, integers, floats up to 64 bits"),
+            (np.zeros(3, [("a", "f4")]), "expected booleans, integers"),
             (np.array([None]), "Python objects, which only Python can read"),
             (np.zeros(()), "a single value, not an array"),
-            (np.zeros(3, "M8[s]"), "wanted are booleans, integers")]:
+            (np.zeros(3, "M8[s]"), "expected booleans, integers")]:
         np.save(tmp_path / "x.npy", array, allow_pickle=True)
         message = fail(DEFECTS, "convert", "npy", tmp_path / "x.npy", out / "x@1", "-q")
         assert message.startswith(f"{tmp_path}/x.npy: ") and said in message

@@ -180,7 +180,7 @@ def test_broken_dataset_info_is_told(tmp_path):
     lay_tfds(tmp_path / "1.0.0", {"train": 1})
     (tmp_path / "1.0.0/dataset_info.json").write_text("{")
     message = harness.fail(DEFECTS, "verify", tmp_path / "1.0.0")
-    assert "dataset_info.json: cannot be read as TFDS's description" in message
+    assert "dataset_info.json: not a TFDS dataset description" in message
 
 
 def test_spark_folder_is_a_dataset_once_the_job_ended(tmp_path):

@@ -73,7 +73,7 @@ def test_an_image_keeps_its_split_when_others_come(out, tmp_path):
 @pytest.mark.parametrize("splits, said", [
     ("a=0.5", "a=0.5: the shares add up to 0.5; they must add up to 1"),
     ("a,b", '"a": not a list of splits such as train=0.9,test=0.1'),
-    ("a=0.5,a=0.5", "the split a is there twice")])
+    ("a=0.5,a=0.5", "the split a appears twice")])
 def test_wrong_splits_are_told(table, out, splits, said):
     assert fail(USAGE, "convert", "csv", table, out / "x@1", "--split", splits) == said
     message = fail(USAGE, "convert", "csv", table, out / "x@1", "--split", "a=1", "--limit", "3")

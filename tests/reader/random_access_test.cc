@@ -59,7 +59,7 @@ TEST_F(RandomAccessTest, RecordsOutliveIt) {
 TEST_F(RandomAccessTest, WrongNumbersAreRefused) {
   const RandomAccess access(OpenTable(WriteShards(folder_, {5})));
   EXPECT_FAILS(access.Get({0, 5}, 1), kOutOfRange,
-               "record 5 is asked for, but there are 5 records, numbered from 0");
+               "record 5 does not exist: there are 5 records, numbered from 0");
 }
 
 TEST_F(RandomAccessTest, DamageIsLocated) {

@@ -207,7 +207,7 @@ TEST_F(ReaderTest, SelectedRecords) {
   EXPECT_EQ(Drain(*MakeReader(table, options))->records,
             (std::vector<std::string>{RecordText(5), RecordText(3), RecordText(4)}));
   options.records = {{5, 1}, {5, 2}};
-  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "record 5 is asked for twice");
+  EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "record 5 appears twice");
   options.records = {{kRecords, 1}};
   EXPECT_FAILS(Reader::Open(table, options), kInvalidArgument, "the dataset has 1221 records");
   options.records = {{5, 1}, {3, 2}};

@@ -307,7 +307,7 @@ TEST_F(BuildTest, DamageIsLocated) {
   EXPECT_FAILS(BuildIndex(folder_.Write("a", damaged), {}), kDataLoss,
                "record 1 at byte 19: length CRC expected");
   EXPECT_FAILS(BuildIndex(folder_.Write("b", bytes.substr(0, 25)), {}), kDataLoss,
-               "record 1 at byte 19: cut header: 6 bytes");
+               "record 1 at byte 19: cut header: expected 12 bytes, got 6");
   EXPECT_FAILS(BuildIndex(folder_.Write("c", bytes.substr(0, 33)), {}), kDataLoss,
                "record 1 at byte 19: cut payload or footer");
   EXPECT_FAILS(BuildIndex(folder_.Write("d", "some text that is no record"), {}), kDataLoss,

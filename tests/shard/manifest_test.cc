@@ -222,13 +222,13 @@ TEST(Manifest, NumbersThatDoNotFitAreRefused) {
     for (const char* key : {"records", "bytes", "num_shards", "not_examples"}) {
       EXPECT_FAILS(
           ParseManifest(Changed([&](Json& json) { json[key] = Json::parse(number); }), kPath),
-          kDataLoss, fmt::format("\"{}\" is ", key));
+          kDataLoss, fmt::format("\"{}\": expected an unsigned 64-bit integer, got ", key));
     }
     for (const char* key : {"records", "bytes"}) {
       EXPECT_FAILS(
           ParseManifest(Changed([&](Json& json) { json["shards"][1][key] = Json::parse(number); }),
                         kPath),
-          kDataLoss, fmt::format("\"{}\" is ", key));
+          kDataLoss, fmt::format("\"{}\": expected an unsigned 64-bit integer, got ", key));
     }
   }
   for (const char* digest : {"", "x", "-1", "123456789", "0x12", "12 "}) {
@@ -259,7 +259,7 @@ TEST(Manifest, DeepAndLongDocumentsAreRefusedBeforeTheyAreBuilt) {
   }
   std::string many = "{\"a\": [0";
   for (size_t i = 0; i < (size_t{1} << 23); ++i) many += ",0";
-  EXPECT_FAILS(ParseManifest(many + "]}", kPath), kDataLoss, "at most 8388608 are expected");
+  EXPECT_FAILS(ParseManifest(many + "]}", kPath), kDataLoss, "expected at most 8388608");
 }
 
 TEST(Manifest, OtherDocumentsAreDataLoss) {

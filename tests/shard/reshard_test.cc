@@ -412,7 +412,7 @@ TEST_F(ReshardTest, ShardsThatAreNotThoseOfTheManifestAreRefused) {
   std::filesystem::copy_file(IndexPath(folder_ / "b-00000-of-00001"),
                              IndexPath(folder_ / "a-00001-of-00002"),
                              std::filesystem::copy_options::overwrite_existing);
-  EXPECT_FAILS(All({"b@1", "a@2"}, "d@1").status(), kDataLoss, "a-00001-of-00002: by its index");
+  EXPECT_FAILS(All({"b@1", "a@2"}, "d@1").status(), kDataLoss, "a-00001-of-00002: its index lists");
   std::filesystem::remove(ManifestPath(folder_.path(), "a"));
   EXPECT_OK(All({"b@1", "a@2"}, "d@1").status());
 }

@@ -83,8 +83,8 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
   expect("kind", "string", "unknown feature kind 'string'");
   expect("kind", 1, "\"kind\": expected a string, got 1");
   expect("records", 5, "\"records\": expected an integer from 0 to 4, got 5");
-  expect("records", -1, "\"records\" is -1");
-  expect("records", 0.5, "\"records\" is 0.5");
+  expect("records", -1, "\"records\": expected an integer from 0 to 4, got -1");
+  expect("records", 0.5, "\"records\": expected an integer from 0 to 4, got 0.5");
   expect("min_values", 2, "min_values is greater than max_values");
   expect("max_values", "1", "\"max_values\": expected an unsigned 64-bit integer, got \"1\"");
   expect("min_bytes", 5, "min_bytes is greater than max_bytes");

@@ -26,8 +26,8 @@ TEST(ParseOutputSpec, Forms) {
 TEST(ParseOutputSpec, WrongFormsAreRefused) {
   EXPECT_FAILS(ParseOutputSpec("out/@5"), kInvalidArgument, "the name is missing");
   EXPECT_FAILS(ParseOutputSpec("out/"), kInvalidArgument, "the name is missing");
-  EXPECT_FAILS(ParseOutputSpec("out/a@0"), kInvalidArgument, "must be 1 to 1000000");
-  EXPECT_FAILS(ParseOutputSpec("out/a@1000001"), kInvalidArgument, "must be 1 to 1000000");
+  EXPECT_FAILS(ParseOutputSpec("out/a@0"), kInvalidArgument, "must be from 1 to 1000000");
+  EXPECT_FAILS(ParseOutputSpec("out/a@1000001"), kInvalidArgument, "must be from 1 to 1000000");
   EXPECT_FAILS(ParseOutputSpec("out/a@x"), kInvalidArgument, "after '@' expected a number");
   EXPECT_FAILS(ParseOutputSpec("out/a@5tfrecord"), kInvalidArgument, "after '@' expected");
   EXPECT_FAILS(ParseOutputSpec("out/a*@5"), kInvalidArgument, "must not contain");
@@ -295,8 +295,8 @@ TEST_F(ResolveTest, WrongSuffixOrNumberGetsAHint) {
   EXPECT_FAILS(Resolve("train"), kNotFound, "did you mean " + folder_ / "train@10.tfrecord");
   EXPECT_FAILS(Resolve("@3"), kInvalidArgument, "the name before '@' is missing");
   EXPECT_FAILS(Resolve("train@x"), kInvalidArgument, "after '@' expected a number");
-  EXPECT_FAILS(ResolveSpec(""), kInvalidArgument, "an empty name");
-  EXPECT_FAILS(ResolveSpecs({}), kInvalidArgument, "no dataset is named");
+  EXPECT_FAILS(ResolveSpec(""), kInvalidArgument, "the name of the dataset is empty");
+  EXPECT_FAILS(ResolveSpecs({}), kInvalidArgument, "expected the name of at least one dataset");
   EXPECT_FAILS(Resolve("no/train@3"), kNotFound, "no: cannot list the folder");
   EXPECT_FAILS(Resolve("nothing@3"), kNotFound,
                "nothing@3: no such shards; the folder has " + folder_ / "train@10.tfrecord");

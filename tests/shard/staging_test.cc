@@ -293,7 +293,7 @@ TEST_F(StagingTest, WhatIsNoCommitRecordIsNamedWithTheRemedy) {
   const std::string record = CommitPath(folder_.path(), "d");
   fs::create_symlink(folder_ / "nowhere", record);
   EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kDataLoss,
-               "d.commit: not a commit record, but a link or something else that is no file; "
+               "d.commit: not a commit record, but a link or a special file; "
                "remove it");
   EXPECT_FAILS(Write("d@3", "new", 50), kDataLoss, "not a commit record");
   EXPECT_EQ(Files(), before);  // no lock is left, either

@@ -223,7 +223,7 @@ TEST_F(VerifyDatasetTest, BrokenManifestIsADefect) {
   std::ofstream(ManifestPath(folder_.path(), "d"), std::ios::binary) << "{}";
   const VerifyReport report = Verify();
   ASSERT_EQ(report.manifest_defects.size(), 1);
-  EXPECT_THAT(report.manifest_defects[0].detail, ::testing::HasSubstr("not a manifest"));
+  EXPECT_THAT(report.manifest_defects[0].detail, ::testing::HasSubstr("not a shardfeed manifest"));
 }
 
 TEST_F(VerifyDatasetTest, ManifestThatDescribesOtherRecordsIsADefectOfExamplesLevel) {

@@ -194,7 +194,7 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
   fs::remove_all(folder_ / ".shardfeed/d-00001-of-00002.index");
   fs::create_directory(index);
   EXPECT_FAILS(Write("d@2", 5, {.overwrite = true}), kFailedPrecondition,
-               "expected an index, found a folder");
+               "expected a file of the dataset, found a folder");
 }
 
 TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {

@@ -143,10 +143,11 @@ absl::Status JpegDecoder::Impl::Check(uint32_t image_width, uint32_t image_heigh
   const uint32_t denominator = crop_.scale_denominator;
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     return absl::InvalidArgumentError(
-        fmt::format("scale_denominator {}: 1, 2, 4 or 8 is wanted", crop_.scale_denominator));
+        fmt::format("scale_denominator must be 1, 2, 4 or 8, got {}", crop_.scale_denominator));
   }
   if (crop_.channels != 1 && crop_.channels != 3) {
-    return absl::InvalidArgumentError(fmt::format("channels {}: 1 or 3 is wanted", crop_.channels));
+    return absl::InvalidArgumentError(
+        fmt::format("channels must be 1 or 3, got {}", crop_.channels));
   }
   const uint32_t width = CeilDivide(image_width, denominator);
   const uint32_t height = CeilDivide(image_height, denominator);
