@@ -190,6 +190,68 @@ def done():
 STATE_NUMBERS = [3, 7, 8, 7, 6, 3, 7, 6, 4, 12, 23, 6, 5, 32, 3, 3, 4, 3, 8]
 
 
+def bmp(bits, compression, data, masks=b"", palette=b""):
+    """A BMP of 4 x 2 pixels."""
+    offset = 54 + len(masks) + len(palette)
+    return (b"BM" + struct.pack("<IHHI", offset + len(data), 0, 0, offset) +
+            struct.pack("<IiiHHIIiiII", 40, 4, 2, 1, bits, compression, len(data), 0, 0,
+                        len(palette) // 4, 0) + masks + palette + data)
+
+
+def png(colour, depth, row, palette=b"", interlace=0):
+    """A PNG of 4 x 2 pixels, the rows of which are alike."""
+    def chunk(kind, data):
+        return (struct.pack(">I", len(data)) + kind + data +
+                struct.pack(">I", zlib.crc32(kind + data)))
+
+    header = struct.pack(">IIBBBBB", 4, 2, depth, colour, 0, 0, interlace)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) +
+            (chunk(b"PLTE", palette) if palette else b"") +
+            chunk(b"IDAT", zlib.compress((b"\1" + row) * 2)) + chunk(b"IEND", b""))
+
+
+def tiff(samples, bits, photometric, extra=None):
+    """A TIFF of 4 x 2 pixels, whose values that do not fit their entry stand behind it."""
+    data = bytes(range(samples * bits))
+    tags = [(256, 4), (257, 2), (258, bits), (259, 1), (262, photometric), (273, 8), (274, 6),
+            (277, samples), (278, 2), (279, len(data))]
+    if extra is not None:
+        tags.append((338, extra))
+    tags.sort()
+    after = 8 + len(data) + 2 + 12 * len(tags) + 4
+    entries = b""
+    for tag, value in tags:
+        many = tag == 258 and samples > 2
+        entries += struct.pack("<HHII", tag, 3, samples if tag == 258 else 1,
+                               after if many else
+                               value | value << 16 if tag == 258 and samples == 2 else value)
+    return (b"II*\0" + struct.pack("<I", 8 + len(data)) + data + struct.pack("<H", len(tags)) +
+            entries + bytes(4) + struct.pack("<H", bits) * samples)
+
+
+def small_images():
+    palette = bytes(range(16)) * 4
+    yield "bmp_1", bmp(1, 0, bytes([0xa0, 0, 0, 0] * 2), palette=palette[:8])
+    yield "bmp_4", bmp(4, 0, bytes([0x12, 0x34, 0, 0] * 2), palette=palette)
+    yield "bmp_rle4", bmp(4, 2, bytes([3, 0x12, 0, 0, 0, 3, 0x12, 0x30, 0, 1]), palette=palette)
+    yield "bmp_rle8", bmp(8, 1, bytes([2, 1, 0, 2, 1, 1, 0, 3, 1, 2, 3, 0, 0, 1]), palette=palette)
+    yield "bmp_16", bmp(16, 3, bytes(range(16)), struct.pack("<III", 0xf800, 0x7e0, 0x1f))
+    yield "bmp_24", bmp(24, 0, bytes(range(24)))
+    yield "bmp_32", bmp(32, 3, bytes(range(32)), struct.pack("<III", 0xff, 0xff00, 0xff0000))
+    yield "png_grey", png(0, 16, bytes(range(8)))
+    yield "png_rgba", png(6, 8, bytes(range(16)))
+    yield "png_palette", png(3, 2, b"\x1b", palette[:12])
+    yield "png_bits", png(0, 1, b"\xa0")
+    yield "tiff_rgba", tiff(4, 8, 2, extra=2)
+    yield "tiff_multiplied", tiff(4, 8, 2, extra=1)
+    yield "tiff_16", tiff(3, 16, 2)
+    yield "tiff_grey", tiff(1, 8, 1)
+    yield "tiff_12", tiff(1, 12, 1)
+    yield "webp", (b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0/\0\0\0\x10\x07\x10\x11\x11\x88\x88"
+                   b"\xfe\x07\0")
+    yield "gif", b"GIF89a\1\0\1\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\1\0\1\0\0\2\2D\1\0;"
+
+
 def main():
     numbers = random.Random(20)
     noise = bytes(numbers.randrange(240) for _ in range(3000))
@@ -293,6 +355,9 @@ def main():
         archive = out.getvalue()
         write("tar", name, archive.rstrip(b"\0") + bytes(1024 + -len(archive.rstrip(b"\0")) % 512))
         write("tar", name + "_gzip", gzip.compress(archive, mtime=0))
+
+    for name, content in small_images():
+        write("codecs", name, content)
 
     images = sorted((TESTDATA / "images").rglob("*.jp*g"), key=lambda p: p.stat().st_size)
     for i, path in enumerate(images[:4]):

@@ -1,0 +1,35 @@
+// PNG, WebP, TIFF, BMP and GIF: an image is decoded in colour and in grey or in neither, and grey
+// is that of the colours.
+
+#include <vector>
+
+#include "decode/images/codecs.h"
+#include "decode/images/exif.h"
+#include "decode/images/grey.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace shardfeed {
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr uint64_t kMaxPixels = 1 << 18;
+  const std::string_view bytes = testing::View(data, size);
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
+  if (!header.ok()) return 0;
+  const int orientation = ExifOrientation(bytes, header->format);
+  FUZZ_EXPECT(orientation >= 1 && orientation <= 8);
+  if (header->format == "jpeg" || uint64_t{header->width} * header->height > kMaxPixels) return 0;
+  std::vector<uint8_t> rgb;
+  std::vector<uint8_t> grey;
+  const absl::Status in_colour = DecodeWithCodec(bytes, *header, 3, &rgb);
+  const absl::Status in_grey = DecodeWithCodec(bytes, *header, 1, &grey);
+  FUZZ_EXPECT(in_colour.code() == in_grey.code());
+  if (!in_colour.ok()) return 0;
+  const size_t pixels = size_t{header->width} * header->height;
+  FUZZ_EXPECT(rgb.size() == 3 * pixels && grey.size() == pixels);
+  for (size_t i = 0; i < pixels; ++i) {
+    FUZZ_EXPECT(grey[i] == GreyOf(rgb[3 * i], rgb[3 * i + 1], rgb[3 * i + 2]));
+  }
+  return 0;
+}
+
+}  // namespace shardfeed
