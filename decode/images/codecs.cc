@@ -1,10 +1,7 @@
 #include "decode/images/codecs.h"
 
 #include <dlfcn.h>
-#include <gif_lib.h>
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -12,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "decode/images/bmp.h"
-#include "decode/images/grey.h"
+#include "decode/images/gif.h"
 #include "decode/images/png.h"
 #include "decode/images/tiff.h"
 #include "decode/images/webp.h"
@@ -92,85 +89,6 @@ class Mat {
   alignas(cv::Mat) char memory_[sizeof(cv::Mat)];
   bool made_ = false;
 };
-
-int ReadGifBytes(GifFileType* gif, GifByteType* to, int count) {
-  auto& left = *static_cast<std::string_view*>(gif->UserData);
-  const size_t n = std::min<size_t>(left.size(), count);
-  std::memcpy(to, left.data(), n);
-  left.remove_prefix(n);
-  return static_cast<int>(n);
-}
-
-struct CloseGif {
-  void operator()(GifFileType* gif) const { ::DGifCloseFile(gif, nullptr); }
-};
-
-absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
-                       std::vector<uint8_t>* pixels) {
-  const auto damaged = [&](int error) {
-    const char* text = ::GifErrorString(error);
-    return absl::DataLossError(fmt::format("gif of {} bytes is cut off or damaged: {}",
-                                           bytes.size(), text != nullptr ? text : "unknown"));
-  };
-  std::string_view left = bytes;
-  int error = 0;
-  const std::unique_ptr<GifFileType, CloseGif> gif(::DGifOpen(&left, ReadGifBytes, &error));
-  if (gif == nullptr) return damaged(error);
-  while (true) {
-    GifRecordType type;
-    if (::DGifGetRecordType(gif.get(), &type) == GIF_ERROR) return damaged(gif->Error);
-    if (type == IMAGE_DESC_RECORD_TYPE) break;
-    if (type == TERMINATE_RECORD_TYPE) return absl::DataLossError("gif without an image");
-    int code;
-    GifByteType* extension = nullptr;
-    if (::DGifGetExtension(gif.get(), &code, &extension) == GIF_ERROR) return damaged(gif->Error);
-    while (extension != nullptr) {
-      if (::DGifGetExtensionNext(gif.get(), &extension) == GIF_ERROR) return damaged(gif->Error);
-    }
-  }
-  if (::DGifGetImageDesc(gif.get()) == GIF_ERROR) return damaged(gif->Error);
-  const GifImageDesc& image = gif->Image;
-  const ColorMapObject* colours = image.ColorMap != nullptr ? image.ColorMap : gif->SColorMap;
-  if (colours == nullptr) return absl::DataLossError("gif without a table of colours");
-  if (image.Left < 0 || image.Top < 0 || image.Width < 1 || image.Height < 1 ||
-      uint64_t(image.Left) + image.Width > header.width ||
-      uint64_t(image.Top) + image.Height > header.height) {
-    return absl::DataLossError(
-        fmt::format("gif has an image of {} x {} at ({}, {}), outside of its canvas of {} x {}",
-                    image.Width, image.Height, image.Left, image.Top, header.width, header.height));
-  }
-  pixels->assign(size_t{header.width} * header.height * channels, 0);
-  std::vector<GifPixelType> line(image.Width);
-  const auto read_line = [&](int y) {
-    if (::DGifGetLine(gif.get(), line.data(), image.Width) == GIF_ERROR) return false;
-    uint8_t* to = pixels->data() + ((size_t(image.Top) + y) * header.width + image.Left) * channels;
-    for (GifPixelType number : line) {
-      const GifColorType colour =
-          number < colours->ColorCount ? colours->Colors[number] : GifColorType{};
-      if (channels == 3) {
-        to[0] = colour.Red;
-        to[1] = colour.Green;
-        to[2] = colour.Blue;
-      } else {
-        to[0] = GreyOf(colour.Red, colour.Green, colour.Blue);
-      }
-      to += channels;
-    }
-    return true;
-  };
-  if (image.Interlace) {
-    for (const auto& [first, step] : {std::pair{0, 8}, {4, 8}, {2, 4}, {1, 2}}) {
-      for (int y = first; y < image.Height; y += step) {
-        if (!read_line(y)) return damaged(gif->Error);
-      }
-    }
-  } else {
-    for (int y = 0; y < image.Height; ++y) {
-      if (!read_line(y)) return damaged(gif->Error);
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
