@@ -265,7 +265,10 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   }
   if (options.quiet) return kExitDone;
   for (const std::string& note : notes) fmt::print("note: {}\n", OneLine(note));
-  if (skipped > 0) {
+  if (skipped == 1) {
+    fmt::print("note: 1 broken record was left out; the manifest lists it: {}\n",
+               OneLine(first.skipped.first.front()));
+  } else if (skipped > 1) {
     fmt::print("note: {} broken records were left out; the manifest lists them, the first is {}\n",
                FormatCount(skipped), OneLine(first.skipped.first.front()));
   }

@@ -1,4 +1,4 @@
-// Division by a number that is known beforehand.
+// Division by a number that is known in advance.
 
 #ifndef SHARDFEED_READER_DIVIDER_H_
 #define SHARDFEED_READER_DIVIDER_H_
@@ -7,7 +7,7 @@
 
 namespace shardfeed {
 
-// Divides by `d` >= 1 with a multiplication instead of the processor's division, which costs ten
+// Divides by `d` >= 1 by a multiplication instead of the processor's division, which costs ten
 // times as much. The estimate floor(n * floor((2^64 - 1) / d) / 2^64) is at most one too small.
 class Divider {
  public:

@@ -1,4 +1,4 @@
-// How a dataset's files are best read on this machine, right now.
+// Decides how to read the files of a dataset on this machine at this time.
 
 #ifndef SHARDFEED_READER_IO_CHOICE_H_
 #define SHARDFEED_READER_IO_CHOICE_H_
@@ -16,10 +16,10 @@ struct IoChoice {
   std::string reason;    // reason for statistics: "97 % of the data is in the page cache"
 };
 
-// What is in the page cache is read by the threads that check it; what is not, but fits into free
-// memory, is read through the cache with many requests in flight; more than that is read past the
-// cache, so that nobody else's files are driven out of it. Looks at four places of up to 16
-// of the shards.
+// Data in the page cache is read by the threads that check it. Data that is not cached but fits
+// into free memory is read through the cache with many requests in flight. More data than that
+// bypasses the cache, so that the files of others are not evicted. Samples four places of up to 16
+// shards.
 IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache = CacheUse::kAuto);
 
 }  // namespace shardfeed

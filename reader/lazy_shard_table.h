@@ -1,4 +1,4 @@
-// A dataset's shards as one list of records, once somebody asks for it.
+// The shards of a dataset as one list of records, opened on demand.
 
 #ifndef SHARDFEED_READER_LAZY_SHARD_TABLE_H_
 #define SHARDFEED_READER_LAZY_SHARD_TABLE_H_
@@ -15,12 +15,12 @@
 
 namespace shardfeed {
 
-// Indexes that are missing are made by the first who asks for the table. Thread safe; in a child
-// after fork too, where indexes that the parent was just making are made anew.
+// The first caller that needs the table builds missing indexes. Thread-safe, also in a child
+// process after fork, where indexes that the parent was building are built again.
 class LazyShardTable {
  public:
-  // Looks for the indexes. Errors: those of ShardTable::Open, except that an index is missing;
-  // `options.stop` and `options.build_indexes` are of no use here.
+  // Looks for the indexes. Errors: those of ShardTable::Open, except for a missing index;
+  // `options.stop` and `options.build_indexes` are not used here.
   static absl::StatusOr<std::shared_ptr<LazyShardTable>> Open(ShardSet set,
                                                               ShardTableOptions options = {});
   explicit LazyShardTable(std::shared_ptr<const ShardTable> table);
@@ -28,13 +28,13 @@ class LazyShardTable {
   LazyShardTable(const LazyShardTable&) = delete;
   LazyShardTable& operator=(const LazyShardTable&) = delete;
 
-  // Makes what is missing, or waits for the thread that does. Errors: as ShardTable::Open; the same
-  // each time but for Cancelled, after which the next call begins anew.
+  // Builds what is missing, or waits for the thread that does. Errors: see ShardTable::Open; every
+  // call returns the same, except that after Cancelled the next call starts again.
   absl::StatusOr<std::shared_ptr<const ShardTable>> Get(std::stop_token stop = {}) const;
-  // Whether Get would return at once.
+  // Whether Get would return immediately.
   bool made() const { return making_.load()->made.load(); }
 
-  // Empty if it was made of a table.
+  // Empty if it was made from a table.
   const ShardSet& set() const { return set_; }
   size_t num_shards() const { return num_shards_; }
 

@@ -1,4 +1,4 @@
-// What ranks have left of an epoch that had not delivered as many records each.
+// What ranks have left of an epoch of which they had delivered different numbers of records.
 
 #ifndef SHARDFEED_READER_LEFTOVER_H_
 #define SHARDFEED_READER_LEFTOVER_H_
@@ -10,7 +10,7 @@
 
 namespace shardfeed {
 
-// Positions begin, begin + stride ... of an epoch, `count` of them.
+// The positions begin, begin + stride ... of an epoch, `count` of them.
 struct PositionRun {
   uint64_t begin = 0;
   uint64_t stride = 1;
@@ -19,9 +19,9 @@ struct PositionRun {
   bool operator==(const PositionRun&) const = default;
 };
 
-// Of the epoch, all positions before `behind` were delivered but those of `runs`. Who goes on from
-// there delivers these first, one run after the other, in the places right before `behind`: a
-// ReadPlace counts them there, from begin() on, and shares them out like all others.
+// All positions of the epoch before `behind` were delivered, except those of `runs`. A run that
+// resumes there delivers these first, one run after the other, in the places right before `behind`:
+// a ReadPlace counts them there, from begin() on, and distributes them like all others.
 struct Leftover {
   uint64_t epoch = 0;
   uint64_t behind = 0;
@@ -29,13 +29,13 @@ struct Leftover {
 
   bool operator==(const Leftover&) const = default;
 
-  // InvalidArgument: numbers that make no sense.
+  // InvalidArgument: contradictory numbers.
   absl::Status Check() const;
   uint64_t begin() const;
-  // What there is of it in an epoch of `size` records.
+  // What it contains of an epoch with `size` records.
   Leftover Within(uint64_t size) const;
-  // What stands at `place`, which is from begin() on and before `behind`, and in the places behind
-  // it, as far as that is of one run.
+  // The positions at `place`, from begin() on and before `behind`, and in the places after it, as
+  // far as they belong to one run.
   PositionRun At(uint64_t place) const;
 };
 

@@ -1,4 +1,4 @@
-// Keyed bijections of [0, n): the building block of every shuffled order.
+// Keyed bijections of [0, n): the basis of all shuffled orders.
 
 #ifndef SHARDFEED_READER_PERMUTATION_H_
 #define SHARDFEED_READER_PERMUTATION_H_
@@ -21,15 +21,15 @@ inline uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A key made of a key and one more number.
+// A key derived from a key and another number.
 inline uint64_t DeriveKey(uint64_t key, uint64_t number) {
   return MixBits(key + 0x9e3779b97f4a7c15 * (number + 1));
 }
 
-// The permutations of [0, n), one for each key. Copying is cheap; all methods are constant in n and
-// take some 20 ns. A generalised Feistel network over a grid of a by b >= n cells (Black and
-// Rogaway, "Ciphers with arbitrary finite domains", 2002): numbers that land on one of the less
-// than b cells too many are sent through again, which is rare.
+// The permutations of [0, n), one for each key. Copying is cheap; all methods take constant time,
+// about 20 ns. A generalised Feistel network over a grid of a by b >= n cells (Black and Rogaway,
+// "Ciphers with arbitrary finite domains", 2002): results among the fewer than b excess cells are
+// permuted again, which is rare.
 class Permutation {
  public:
   // `n` < 2^62.
@@ -38,13 +38,13 @@ class Permutation {
         low_(n < 2 ? 1 : static_cast<uint64_t>(std::ceil(std::sqrt(static_cast<double>(n))))) {
     const uint64_t b = low_.divisor();
     a_ = n == 0 ? 1 : CeilDivide(n, b);
-    // A small grid needs more rounds to mix; found by the chi-square tests.
+    // A small grid needs more rounds to mix, as the chi-square tests showed.
     rounds_ = n < 64 ? 10 : n < 4096 ? 4 : 3;
   }
 
   uint64_t size() const { return n_; }
 
-  // Where `x` < n goes under `key`.
+  // The image of `x` < n under `key`.
   uint64_t Apply(uint64_t key, uint64_t x) const {
     const uint64_t b = low_.divisor();
     do {
@@ -58,7 +58,7 @@ class Permutation {
     return x;
   }
 
-  // What goes to `y` < n: Apply(key, Invert(key, y)) == y.
+  // The preimage of `y` < n: Apply(key, Invert(key, y)) == y.
   uint64_t Invert(uint64_t key, uint64_t y) const {
     const uint64_t b = low_.divisor();
     do {
@@ -73,9 +73,9 @@ class Permutation {
   }
 
  private:
-  // A number below `bound` < 2^32.
+  // Reduces to a number below `bound` < 2^32.
   static uint64_t Round(uint64_t key, int round, uint64_t x, uint64_t bound) {
-    // Both halves of a product, folded: as wyhash mixes (Wang Yi, public domain).
+    // Folds both halves of a product, as wyhash does (Wang Yi, public domain).
     const uint64_t factor = 0xe7037ed1a0b428db * (2 * round + 1);
     const unsigned __int128 product =
         static_cast<unsigned __int128>(x ^ key) * (factor ^ (key >> 7));

@@ -1,4 +1,4 @@
-// Where all ranks together stand in the sequence of epochs.
+// Where all ranks together are in the sequence of epochs.
 
 #ifndef SHARDFEED_READER_PLACE_H_
 #define SHARDFEED_READER_PLACE_H_
@@ -10,14 +10,14 @@
 
 namespace shardfeed {
 
-// Ranks share an epoch from a position `from` on: rank r of `world` delivers the positions from +
-// r, from + r + world ..., up to the end of the last whole round of `batch` records for each rank.
-// An epoch begins with from = 0; where a run is resumed by another number of ranks, or with other
-// batches, what is left is shared out anew. So every rank has as many records as every other, and
-// every record comes once, however often the number of ranks changes.
+// Ranks divide an epoch from a position `from` on: rank r of `world` delivers the positions from +
+// r, from + r + world ..., up to the end of the last whole round of `batch` records per rank. An
+// epoch begins with from = 0; when a run is resumed with another number of ranks or another batch
+// size, the rest is divided anew. Hence all ranks have the same number of records, and every record
+// comes once, however often the number of ranks changes.
 struct ReadPlace {
   uint64_t epoch = 0;
-  // All before it have been delivered, by this run or those before it.
+  // All records before it have been delivered, by this run or earlier ones.
   uint64_t position = 0;
   uint64_t from = 0;
   uint64_t batch = 1;
@@ -25,7 +25,7 @@ struct ReadPlace {
 
   bool operator==(const ReadPlace&) const = default;
 
-  // InvalidArgument: numbers that no run has saved.
+  // InvalidArgument: numbers that no run saves.
   absl::Status Check() const {
     constexpr uint64_t kMost = uint64_t{1} << 62;  // bound below which no sum overflows
     const bool good = position < kMost && from <= position && batch >= 1 && batch <= UINT32_MAX &&
@@ -34,13 +34,13 @@ struct ReadPlace {
                 : absl::InvalidArgumentError("the state is damaged: its place cannot be one");
   }
 
-  // The same place, for other ranks and batches.
+  // The same place for other ranks and batches.
   ReadPlace SharedBy(uint64_t new_batch, uint64_t new_world) const {
     if (new_batch == batch && new_world == world) return *this;
     return {epoch, position, position, new_batch, new_world};
   }
 
-  // Behind the last position that is delivered of an epoch of `size` records; beyond `size` it is
+  // The end of the positions delivered of an epoch of `size` records; beyond `size` there is
   // padding.
   uint64_t End(uint64_t size, EpochEnd end) const {
     const uint64_t left = size - (from < size ? from : size);

@@ -1,4 +1,4 @@
-// A unit that is being read: the results of its reads, and the views that come of them.
+// A unit that is being read: the results of its reads, and the views made from them.
 
 #ifndef SHARDFEED_READER_READ_UNIT_H_
 #define SHARDFEED_READER_READ_UNIT_H_
@@ -24,7 +24,7 @@
 
 namespace shardfeed {
 
-// Memory of a budget that is already reserved; given back with the reservation.
+// A reservation of memory in a budget, which is released with it.
 struct Reservation {
   Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
   ~Reservation() { budget->Release(bytes); }
@@ -35,7 +35,7 @@ struct Reservation {
   uint64_t bytes;
 };
 
-// What the views of a unit need. Whoever holds the views holds it.
+// What the views of a unit need. It lives as long as its views are held.
 struct Payloads {
   std::optional<Reservation> reservation;
   std::vector<std::string_view> views;
@@ -43,8 +43,8 @@ struct Payloads {
   std::vector<DamagedRecord> damaged;  // damaged records in order
 };
 
-// Not thread-safe: it belongs to the thread that reads it until CheckUnit has returned, and nobody
-// changes it afterwards.
+// Not thread-safe: it belongs to the thread that reads it until CheckUnit has returned, and is not
+// changed afterwards.
 struct ReadUnit : PlannedUnit {
   std::shared_ptr<Buffer> buffer;  // shared buffer of all extents, if there are many
   uint64_t buffer_used = 0;
@@ -52,17 +52,18 @@ struct ReadUnit : PlannedUnit {
       results;  // one result per extent; unused for compressed shards
   size_t results_missing = 0;
   std::shared_ptr<Payloads> payloads;
-  // Of the payloads, set by CheckUnit.
+  // The views of the payloads, set by CheckUnit.
   const std::string_view* views = nullptr;
   bool any_damaged = false;
 };
 
-// Fills the payloads of a unit whose results are all there: one view for each record, an empty one
-// for a damaged record. Compressed extents are read and inflated here, into buffers of `pool`;
-// `bytes_read` adds up what that reads. The unit keeps neither results nor extents.
+// Fills the payloads of a unit whose results are complete: one view per record, an empty one for a
+// damaged record. Compressed extents are read and inflated here, into buffers of `pool`;
+// `bytes_read` counts what is read. The unit keeps neither results nor extents.
 //
-// With options.damage.skip, damaged records are looked for in `salvaged`, and what is left of them
-// is no error. Errors: those of reading, of InflateExtent and of SalvagedShards::Salvage.
+// With options.damage.skip, damaged records are looked up in `salvaged`, and those that remain
+// damaged are not an error. Errors: those of reading, of InflateExtent and of
+// SalvagedShards::Salvage.
 absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,
                        SalvagedShards& salvaged, ReadUnit* unit, uint64_t* bytes_read);
 

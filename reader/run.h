@@ -16,13 +16,13 @@
 
 namespace shardfeed {
 
-// From one position to the end of the epochs. Not thread safe: one thread calls Next; stats may be
-// called from any. The destructor ends its threads, and waits for reads that are under way.
+// Reads from one position to the end of the epochs. Not thread-safe, except stats. The destructor
+// ends the threads, and waits for reads in flight.
 class ReadRun {
  public:
-  // Starts threads that read from `place` on, whose epoch is shared by the ranks and batches of
-  // `options`; `position` is the first that is read, one of options.rank. options.budget_bytes is
-  // not 0. Errors as MakeEngine.
+  // Starts threads that read from `place` on, whose epoch is divided by the ranks and batches of
+  // `options`; `position` is the first position to read, one of options.rank. options.budget_bytes
+  // must not be 0. Errors: see MakeEngine.
   static absl::StatusOr<std::unique_ptr<ReadRun>> Start(std::shared_ptr<const ShardTable> table,
                                                         const ReaderOptions& options,
                                                         const Selection& selection,
@@ -31,7 +31,7 @@ class ReadRun {
 
   virtual ~ReadRun() = default;
 
-  // As Reader::Next; not to be called again after an error.
+  // As Reader::Next; must not be called again after an error.
   virtual absl::Status Next(ReadBlock* block) = 0;
   virtual ReaderStats stats() const = 0;
 };

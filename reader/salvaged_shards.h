@@ -1,4 +1,4 @@
-// What the recovery engine keeps and loses of damaged shards, for readers that skip damage.
+// What recovery keeps and loses of damaged shards, for readers that skip damage.
 
 #ifndef SHARDFEED_READER_SALVAGED_SHARDS_H_
 #define SHARDFEED_READER_SALVAGED_SHARDS_H_
@@ -21,17 +21,17 @@
 
 namespace shardfeed {
 
-// Passes through a damaged shard once, and remembers which records are lost. Of compressed shards
-// it keeps up to 64 MiB of payloads; further damaged extents cost another pass. Thread-safe: one
-// thread passes through a shard while the others wait.
+// Reads a damaged shard once, and remembers which records are lost. For compressed shards it keeps
+// up to 64 MiB of payloads; further damaged extents need another pass. Thread-safe: one thread
+// reads a shard while the others wait.
 class SalvagedShards {
  public:
-  // Asks the engine about the `damaged` records of one extent, from number `first_damaged` on,
-  // whose empty views are in `payloads` from number `first_payload` on. Those that the engine keeps
-  // get their payloads and leave `damaged`; the others are told what the engine says. Records that
-  // the engine cannot number, behind damage that no index bridges, stay as they are.
+  // Recovers the `damaged` records of one extent, numbered from `first_damaged` on, whose empty
+  // views are in `payloads` from number `first_payload` on. Recovered records get their payloads
+  // and are removed from `damaged`; for the others, it sets what recovery says. Records that
+  // recovery cannot number, after damage that no index bridges, are not changed.
   //
-  // Errors are those of opening and reading the shard: damage never is one.
+  // Errors: those of opening and reading the shard; damage never is one.
   absl::Status Salvage(const ShardTable& table, const Extent& extent, CrcCheck check,
                        size_t first_payload, size_t first_damaged,
                        std::vector<std::string_view>* payloads, BufferRefs* buffers,
@@ -39,12 +39,12 @@ class SalvagedShards {
 
  private:
   struct Shard {
-    // The engine's numbers are certain below this one, and its places those of the index.
+    // The numbers of recovery are certain below this one, and its places are those of the index.
     uint64_t known = 0;
     std::vector<DamagedPlace> places;
     std::vector<std::pair<uint64_t, uint64_t>> lost;  // half open, rising
   };
-  // Of a compressed shard, the sound ones of records [begin, end).
+  // For a compressed shard, the sound ones of records [begin, end).
   struct Kept {
     size_t shard = SIZE_MAX;
     uint64_t begin = 0;

@@ -1,4 +1,4 @@
-// Every record of a dataset, shards in parallel.
+// Reads every record of a dataset, with shards in parallel.
 
 #ifndef SHARDFEED_READER_SCAN_H_
 #define SHARDFEED_READER_SCAN_H_
@@ -21,10 +21,10 @@ struct ScanOptions {
   std::atomic<uint64_t>* bytes_passed = nullptr;  // counts bytes of the files for progress
 };
 
-// Hands each shard's blocks, in order, to `consume`; each thread reads one shard at a time, so
-// calls for different shards come at once from several threads. `shard` counts in the set.
+// Passes the blocks of each shard, in order, to `consume`. Each thread reads one shard at a time,
+// so `consume` is called concurrently for different shards. `shard` is the index in the set.
 //
-// DataLoss at the first defect; errors of `consume` end the scan and are returned.
+// DataLoss at the first defect; an error of `consume` ends the scan and is returned.
 absl::Status ScanDataset(
     const ShardSet& set, const ScanOptions& options,
     const std::function<absl::Status(size_t shard, const RecordBlock& block)>& consume);

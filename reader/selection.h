@@ -1,4 +1,4 @@
-// Which records of a dataset are read.
+// The records of a dataset that are read.
 
 #ifndef SHARDFEED_READER_SELECTION_H_
 #define SHARDFEED_READER_SELECTION_H_
@@ -11,34 +11,35 @@
 
 namespace shardfeed {
 
-// A list of records without repetition, kept as ranges. Item i of it is RecordAt(i); memory is per
-// range, time per call is the logarithm of their number. Immutable; thread safe.
+// A list of distinct records, stored as ranges. Item i of it is RecordAt(i). It takes memory per
+// range, and time logarithmic in the number of ranges per call. Immutable and thread-safe.
 class Selection {
  public:
   // All of `records` records.
   static Selection All(uint64_t records);
-  // The ranges one after another, as given. InvalidArgument: one leaves the dataset of `records`
+  // The ranges in the given order. InvalidArgument: a range exceeds the dataset of `records`
   // records, or two of them overlap.
   static absl::StatusOr<Selection> Ranges(const std::vector<RecordRange>& ranges, uint64_t records);
-  // The records of a list, as given. Errors as above.
+  // The records of a list, in the given order. Errors as above.
   static absl::StatusOr<Selection> List(const std::vector<uint64_t>& numbers, uint64_t records);
 
   uint64_t size() const { return begin_.back(); }
-  // Whether record numbers only rise.
+  // Whether record numbers are ascending.
   bool sorted() const { return sorted_; }
 
-  // The record that is item `i` < size().
+  // The record of item `i` < size().
   uint64_t RecordAt(uint64_t i) const {
     if (ranges_.size() == 1) return ranges_[0].first + i;
     const size_t r = RangeOf(i);
     return ranges_[r].first + (i - begin_[r]);
   }
-  // The item that `record` is, or size() when it is not selected.
+  // The item of `record`, or size() if it is not selected.
   uint64_t ItemOf(uint64_t record) const;
-  // How many selected records have numbers below `record`. Only for sorted().
+  // How many selected records have numbers below `record`. Requires sorted().
   uint64_t CountBelow(uint64_t record) const;
 
-  // Calls f(first record, count) for the records of the items [begin, end), as few times as can be.
+  // Calls f(first record, count) for the records of the items [begin, end), as few times as
+  // possible.
   template <typename F>
   void ForEachRange(uint64_t begin, uint64_t end, F f) const {
     for (size_t r = RangeOf(begin); begin < end; ++r) {

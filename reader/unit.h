@@ -1,4 +1,4 @@
-// Records that are read together: which bytes they are, and the views once the bytes are there.
+// Records that are read together: the bytes to read, and the views once they are read.
 
 #ifndef SHARDFEED_READER_UNIT_H_
 #define SHARDFEED_READER_UNIT_H_
@@ -27,38 +27,37 @@ struct Extent {
   uint64_t records = 0;
   uint64_t offset = 0;  // offset of the frames in the (decompressed) stream
   uint64_t bytes = 0;
-  // Which of them are wanted, rising, counted from the first; all if empty. The others are neither
-  // checked nor delivered.
+  // Indices of the needed records within the extent, in ascending order; empty: all. The others are
+  // neither checked nor delivered.
   std::vector<uint32_t> wanted;
   std::shared_ptr<const ShardIndex> index;
 
   bool compressed() const { return index->summary().compression != Compression::kNone; }
 };
 
-// Of a piece of an order, which is mostly in one.
+// Usually a piece of an order is in one shard.
 using Extents = absl::InlinedVector<Extent, 1>;
-// What keeps the bytes of views.
+// What keeps the bytes of views alive.
 using BufferRefs = absl::InlinedVector<std::shared_ptr<const void>, 1>;
 
-// The extents of `records` records from number `first` on: one for each shard they lie in.
+// The extents of `records` records from number `first` on: one per shard.
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            Extents* extents);
 
-// Checks `bytes`, the frames of a raw extent, and appends the view of each wanted payload; for a
-// damaged record an empty view and an entry in `damaged`. Damage of one record never hides the
-// next: the index says where it starts.
+// Checks `bytes`, the frames of a raw extent, and appends the view of each needed payload or, for a
+// damaged record, an empty view and an entry in `damaged`. A damaged record never hides the next
+// one, because the index says where that begins.
 void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view bytes,
                  CrcCheck check, std::vector<std::string_view>* payloads,
                  std::vector<DamagedRecord>* damaged);
 
-// As CheckExtent where none of the bytes are there: all wanted records are damaged.
+// As CheckExtent if no bytes could be read: all needed records are damaged.
 void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,
                 std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged);
 
-// Reads and inflates an extent of a compressed shard, from the restart point before it, into a
-// buffer of `pool`. Where the data cannot be inflated further, the rest of the extent's records are
-// damaged. `bytes_read` adds up bytes of the file. Errors are those of opening and reading the
-// file.
+// Reads and inflates an extent of a compressed shard, from the preceding restart point, into a
+// buffer of `pool`. If the data cannot be inflated further, the remaining records of the extent are
+// damaged. `bytes_read` counts bytes of the file. Errors: those of opening and reading the file.
 absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
                            BufferPool& pool, std::vector<std::string_view>* payloads,
                            BufferRefs* buffers, std::vector<DamagedRecord>* damaged,

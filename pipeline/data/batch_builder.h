@@ -1,4 +1,4 @@
-// Rows of batches put together in new memory.
+// Copies rows of batches into new memory.
 
 #ifndef SHARDFEED_PIPELINE_DATA_BATCH_BUILDER_H_
 #define SHARDFEED_PIPELINE_DATA_BATCH_BUILDER_H_
@@ -12,24 +12,24 @@
 
 namespace shardfeed {
 
-// Columns start at multiples of 64 bytes: `n` rounded up to one.
+// Rounds `n` up to the alignment of columns, 64 bytes.
 constexpr size_t AlignedColumnBytes(size_t n) { return (n + 63) / 64 * 64; }
 
-// Puts rows of batches together in new memory. Not thread-safe.
+// Combines rows of several batches into one batch in new memory. Not thread-safe.
 class BatchBuilder {
  public:
   explicit BatchBuilder(std::shared_ptr<const RowSpec> spec, HostAllocator allocator = {});
 
-  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. Payloads of bytes
-  // are not copied: their memory is shared.
+  // Copies rows [begin, begin + count) of `batch`, whose spec must be the same. The payloads of
+  // bytes columns are shared, not copied.
   void Append(const Batch& batch, size_t begin, size_t count);
-  // The same, of the batch that was appended last.
+  // The same for the batch that was appended last.
   void AppendMore(size_t begin, size_t count) { AppendOf(batches_.size() - 1, begin, count); }
-  // For many rows of a few batches: Add gives a number to a batch, until Finish.
+  // For many rows of a few batches: Add returns a number for a batch, which is valid until Finish.
   size_t Add(const Batch& batch);
   void AppendOf(size_t batch, size_t begin, size_t count);
   size_t rows() const { return rows_; }
-  // The rows so far, in order; the builder is empty again.
+  // Returns the rows so far, in order; the builder is empty afterwards.
   Batch Finish(bool batched);
 
  private:
@@ -45,7 +45,7 @@ class BatchBuilder {
   size_t rows_ = 0;
 };
 
-// Memory by `allocator`, as it says.
+// Memory from `allocator`, as it specifies.
 std::shared_ptr<char> AllocateValues(size_t size, const HostAllocator& allocator);
 
 }  // namespace shardfeed

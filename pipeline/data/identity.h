@@ -1,4 +1,4 @@
-// What a chain is, as typed values: the source of fingerprints.
+// Identifies a chain by typed values, from which fingerprints are computed.
 
 #ifndef SHARDFEED_PIPELINE_DATA_IDENTITY_H_
 #define SHARDFEED_PIPELINE_DATA_IDENTITY_H_
@@ -30,7 +30,7 @@ class Identity {
  public:
   static constexpr uint64_t kVersion = 1;
 
-  // Of a step or of a kind of parameter that has values of its own.
+  // For a step, or for a kind of parameter with values of its own.
   explicit Identity(std::string_view kind) { PutString(kind); }
 
   template <typename T>
@@ -39,7 +39,8 @@ class Identity {
     Put(value);
     return *this;
   }
-  // Nothing, where it has none: so that a parameter that is new changes no identity without it.
+  // Adds nothing if there is no value, so that a new parameter does not change the identity of
+  // steps without it.
   template <typename T>
   Identity& AddIf(bool there, std::string_view name, const T& value) {
     return there ? Add(name, value) : *this;
@@ -88,10 +89,10 @@ class Identity {
   std::string bytes_;
 };
 
-// Of bytes, 64 bits that are the same on all machines. Not for what somebody may forge.
+// A 64-bit digest of bytes that is the same on all machines. Not safe against forgery.
 uint64_t DigestOf(std::string_view bytes, uint64_t seed = 0);
 
-// Of the values of a batch's rows, whatever memory they are in.
+// A digest of the values of a batch's rows, independent of their memory layout.
 uint64_t DigestOf(const Batch& rows);
 
 }  // namespace shardfeed

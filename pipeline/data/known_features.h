@@ -1,4 +1,4 @@
-// Which features a dataset has, so that they need not be named.
+// Finds the features of a dataset, so that users need not name them.
 
 #ifndef SHARDFEED_PIPELINE_DATA_KNOWN_FEATURES_H_
 #define SHARDFEED_PIPELINE_DATA_KNOWN_FEATURES_H_
@@ -12,17 +12,16 @@
 
 namespace shardfeed {
 
-// The schema of the dataset's manifest; without one, what its first thousand records say.
-// InvalidArgument: they are not Examples.
+// The schema in the manifest of the dataset or, without a manifest, that of its first thousand
+// records. InvalidArgument: they are not Examples.
 absl::StatusOr<Schema> FindSchema(const ShardSet& set);
 
 struct KnownFeatures {
   std::vector<FeatureSpec> features;
   std::vector<FeatureSpec> feature_lists;
 };
-// All features, in the order of their names: those that all records have with the same number of
-// values as fixed ones, others as ragged ones. Types as they are stored. Features of several kinds
-// are left out.
+// All features in the order of their names: as fixed ones if all records have the same number of
+// values, otherwise as ragged ones. Types are those stored. Features of several kinds are omitted.
 KnownFeatures FeaturesOf(const Schema& schema);
 
 }  // namespace shardfeed

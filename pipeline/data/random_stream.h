@@ -1,4 +1,4 @@
-// Random numbers of the steps of a chain.
+// The random numbers of the steps of a chain.
 
 #ifndef SHARDFEED_PIPELINE_DATA_RANDOM_STREAM_H_
 #define SHARDFEED_PIPELINE_DATA_RANDOM_STREAM_H_
@@ -10,10 +10,10 @@
 
 namespace shardfeed {
 
-// Everything that draws random numbers has a stream of its own, so that steps with the same seed
-// (all seeds are 0 by default) draw independently of one another: a flip on the GPU says nothing
-// about the crop that was made on the CPU. The values are part of the numbers that a seed gives,
-// and of fingerprints: they must never change.
+// Every kind of step that draws random numbers has a stream of its own, so that steps with the same
+// seed (0 by default) draw independently: a flip on the GPU does not depend on the crop made on the
+// CPU. The values are part of fingerprints and of the numbers that a seed gives: they must never
+// change.
 enum class RandomStream : uint64_t {
   kMap = 0,
   kFilter = 0x66696c7465720000,
@@ -27,12 +27,12 @@ enum class RandomStream : uint64_t {
   kDeviceMixing = 0x6d69780000000000,
 };
 
-// The seed of a stream: Random(StreamSeed(...), ...) draws from it.
+// The seed of a stream, for Random(StreamSeed(...), ...).
 constexpr uint64_t StreamSeed(RandomStream stream, uint64_t seed) {
   return seed ^ static_cast<uint64_t>(stream);
 }
 
-// The numbers of the row at `origin`: those of the record that it came from and of the epoch.
+// The numbers of the row at `origin`, which depend on its record and epoch.
 inline Random RandomOf(uint64_t stream_seed, const RowOrigin& origin) {
   return Random(stream_seed, origin.source, origin.epoch + origin.later, origin.position);
 }

@@ -1,4 +1,4 @@
-// Whether what a thread works on is still wanted.
+// Tells a thread whether its work is still needed.
 
 #ifndef SHARDFEED_PIPELINE_DATA_WORK_STOP_H_
 #define SHARDFEED_PIPELINE_DATA_WORK_STOP_H_
@@ -7,9 +7,9 @@
 
 namespace shardfeed {
 
-// While it lives, Token() gives `token` on the thread that made it. Whoever works on many rows, or
-// waits, asks it in between: functions of the user's may take long, and a run that is left waits
-// for one call of them, not for all.
+// While it exists, Token() returns `token` on the thread that created it. Code that works on many
+// rows, or waits, checks it in between: user functions may take long, and a run that is abandoned
+// waits for at most one call.
 class WorkStop {
  public:
   explicit WorkStop(std::stop_token token);
@@ -17,7 +17,7 @@ class WorkStop {
   WorkStop(const WorkStop&) = delete;
   WorkStop& operator=(const WorkStop&) = delete;
 
-  // Of the innermost one on this thread; without any, a token that never stops.
+  // The token of the innermost WorkStop on this thread, or one that never stops.
   static const std::stop_token& Token();
 
  private:

@@ -1,4 +1,4 @@
-// Numbers that tell chains and their data from one another.
+// Fingerprints of chains and their data.
 
 #ifndef SHARDFEED_PIPELINE_PLAN_FINGERPRINT_H_
 #define SHARDFEED_PIPELINE_PLAN_FINGERPRINT_H_
@@ -12,27 +12,28 @@
 
 namespace shardfeed {
 
-// What a fingerprint covers, each more than the one before. None knows what functions of the user's
-// do, but by the version that they were given.
+// What a fingerprint covers; each value includes the previous ones. User functions are covered only
+// by their versions.
 enum class Coverage {
-  // The sequence of elements that all ranks share. Not how it is shared out and cut to batches: of
-  // a batch at the chain's end, and of a reader's batch, the size is left out. For states.
+  // The sequence of elements that all ranks share, but not how it is divided among ranks and into
+  // batches: the size of a batch at the end of the chain, and that of a reader's batch, are left
+  // out. For states.
   kSequence,
-  // How it is cut to batches as well.
+  // Also how it is divided into batches.
   kElements,
-  // The rank's part as well: for what one rank has stored.
+  // Also the part of the rank: for data stored by one rank.
   kRank,
 };
 
-// The same on all machines, and in all versions that have Identity::kVersion. Waits for the indexes
-// of shards; errors: as ShardTable::Open.
+// The same on all machines, and in all versions with the same Identity::kVersion. Waits for the
+// indexes of shards. Errors: see ShardTable::Open.
 absl::StatusOr<uint64_t> FingerprintOf(const Step& step, Coverage coverage);
 
-// Whether FingerprintOf would not wait.
+// Whether FingerprintOf would return without waiting.
 bool IndexesMade(const Step& step);
 
-// Whether the fingerprint of a chain's shards is that of their records, as far as they were written
-// to after the file at `path`. Errors: as ShardTable::CheckWrittenSince.
+// Checks that the fingerprint of a chain's shards is that of their records, if they were written to
+// after the file at `path`. Errors: see ShardTable::CheckWrittenSince.
 absl::Status CheckShardsSince(const Step& step, const std::string& path);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// How many elements a chain delivers.
+// Computes how many elements a chain delivers.
 
 #ifndef SHARDFEED_PIPELINE_PLAN_LENGTH_H_
 #define SHARDFEED_PIPELINE_PLAN_LENGTH_H_
@@ -10,11 +10,12 @@
 
 namespace shardfeed {
 
-// Exact. Waits for the indexes of shards where all records are read; errors: as ShardTable::Open.
+// The exact length. Waits for the indexes of shards if all records are read. Errors: see
+// ShardTable::Open.
 absl::StatusOr<Length> LengthOf(const Step& step);
 
-// Records in an epoch of the shards that a chain of one source reads; 0: it reads none. Waits as
-// LengthOf.
+// The number of records per epoch of the shards that a chain with one source reads; 0 if it reads
+// none. Waits as LengthOf does.
 absl::StatusOr<uint64_t> EpochRecords(const Step& step);
 
 }  // namespace shardfeed

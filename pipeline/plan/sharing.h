@@ -1,4 +1,4 @@
-// Whose states a chain can go on from.
+// Determines which states a chain can resume from.
 
 #ifndef SHARDFEED_PIPELINE_PLAN_SHARING_H_
 #define SHARDFEED_PIPELINE_PLAN_SHARING_H_
@@ -10,7 +10,7 @@
 
 namespace shardfeed {
 
-// A rank's part of something.
+// The part of one rank.
 struct RankPart {
   uint64_t rank = 0;
   uint64_t world = 1;
@@ -18,16 +18,16 @@ struct RankPart {
   bool operator==(const RankPart&) const = default;
 };
 
-// The parts that a chain takes, of shards and of other steps, from its sources on.
+// The parts that a chain takes, of shards and of other steps, in order from its sources.
 std::vector<RankPart> PartsOf(const Step& step);
 
-// The step because of which the ranks of the chain advance unevenly, so that a state is good for
-// the rank that saved it alone. Null: a state tells what all ranks have delivered together, and any
-// number of ranks goes on from it.
+// The step that makes the ranks of the chain advance unevenly, so that a state is valid only for
+// the rank that saved it. Null if a state tells what all ranks have delivered together, so that any
+// number of ranks can resume from it.
 const Step* UnevenStep(const Step& step);
 
-// The step because of which such states of all ranks cannot be merged: the row that was delivered
-// last does not tell what was delivered before. May be null.
+// The step that prevents merging such states of all ranks, because the last delivered row does not
+// tell what was delivered before it. May be null.
 const Step* UnmergeableStep(const Step& step);
 
 }  // namespace shardfeed

@@ -25,33 +25,33 @@
 
 namespace shardfeed {
 
-// Of inputs one after another, whatever the order.
+// The length of the inputs in sequence, in any order.
 Length SumOfLengths(const std::vector<Length>& inputs);
 
-// What a step does, from which plan/compile.h makes stages. Steps of the same work that follow one
-// another run as one stage.
+// The kinds of work that a step may do. plan/compile.h makes stages of them; consecutive steps with
+// the same kind of work run as one stage.
 
-// The records of shards.
+// Reads the records of shards.
 struct ShardsWork {
   std::shared_ptr<const LazyShardTable> table;
   ReaderOptions reader;
 };
-// Another source. `source` is its number in the chain, for the origins of its rows.
+// Another source. `source` is its number in the chain, which the origins of its rows have.
 struct SourceWork {
   std::function<std::unique_ptr<Stage>(uint64_t epoch, uint32_t source)> make;
-  // What its rows are called in errors, by their position. May be empty.
+  // Names the row at a position in errors. May be empty.
   std::function<std::string(uint64_t position)> describe;
 };
-// Each row by itself.
+// Works on each row separately.
 struct RowWork {
   std::shared_ptr<const RowStep> step;
 };
-// Rows into batches of a fixed size.
+// Combines rows into batches of a fixed size.
 struct BatchWork {
   uint64_t size = 0;
   bool drop_remainder = false;
 };
-// Each batch, or each block of rows, by itself.
+// Works on each batch, or on each block of rows, separately.
 struct BatchFnWork {
   BatchFn fn;
   bool changes_count = false;  // whether the number of elements changes
@@ -62,7 +62,7 @@ struct PrefetchWork {
 struct RepeatWork {
   uint64_t epochs = 0;  // 0: without end
 };
-// Anything else: a stage of its own, from what makes the stages of the step's inputs, for an epoch.
+// Anything else: a stage of its own, made for an epoch from the factories of its inputs' stages.
 struct StageInputs {
   std::vector<StageFactory> factories;
   std::shared_ptr<RunContext> context;
@@ -72,54 +72,55 @@ struct StageWork {
   std::function<absl::StatusOr<std::unique_ptr<Stage>>(const StageInputs&)> make;
 };
 
-// How far a state of a chain holds for other ranks than the one that saved it.
+// Whether a state of a chain is valid for ranks other than the one that saved it.
 enum class Sharing {
-  // As its input has it: as many elements are behind the step as before it, or they are counted.
+  // As for its input: the step does not change the number of elements, or it counts them.
   kKeeps,
-  // It takes a rank's part of its input, which all ranks pass through.
+  // The step selects a rank's part of its input, which all ranks read.
   kTakesPart,
-  // Ranks that have taken as many elements may have read other numbers of records, hold some back,
-  // or count their own.
+  // Ranks that have delivered the same number of elements may have read different numbers of
+  // records,
+  // may hold some back, or count their own elements.
   kUneven,
 };
 
 struct Step {
-  std::string name;  // "batch": as in statistics, errors and the identity
-  std::string text;  // "batch(1024)": for people alone
-  // The values that decide what the step delivers, but for those below.
+  std::string name;  // "batch": used in statistics, errors and the identity
+  std::string text;  // "batch(1024)": shown to people only
+  // The values that determine what the step delivers, except those below.
   Identity identity{""};
-  // What else decides that, and takes time to find out: digests of data. May be empty.
+  // Adds what takes time to find out, such as digests of data. May be empty.
   std::function<absl::Status(Identity*)> data_identity;
-  // kTakesPart: which.
+  // kTakesPart: the part.
   uint64_t rank = 0;
   uint64_t world = 1;
 
   std::vector<std::shared_ptr<const Step>> inputs;
   std::shared_ptr<const RowSpec> spec;
   bool batched = false;
-  // By the lengths of the inputs; empty: as many elements as the input has. Of shards, see
-  // plan/length.h.
+  // Computes the length from the lengths of the inputs; if empty, it is that of the input. For
+  // shards, see plan/length.h.
   std::function<Length(const std::vector<Length>&)> length;
-  // Draws numbers by an element's place in an epoch.
+  // Whether it draws random numbers by an element's place in an epoch.
   bool random = false;
-  // What it does with an element depends on how many were before it.
+  // Whether its result for an element depends on the number of preceding elements.
   bool counts = false;
   Sharing sharing = Sharing::kKeeps;
-  // What comes next may depend on what the consumer does with what it has.
+  // Whether the next element may depend on what the consumer does with earlier ones.
   bool may_await = false;
-  // Of steps with a stage of their own: elements leave it as they came, and none is held back for
-  // longer than its own batch takes, so that the last one tells what has passed.
+  // For steps with a stage of their own: whether elements leave it in order, and are held back no
+  // longer than for their own batch, so that the last one tells which have passed.
   bool in_order = false;
-  // Of others: each row that leaves it tells what is held back (stages/reordered_rows.h).
+  // For the others: whether rows tell what the stage holds back (stages/reordered_rows.h).
   bool tells_held = false;
-  // It makes several rows of one, whose origins tell which is which.
+  // Whether it makes several rows of one, which their origins tell apart.
   bool makes_parts = false;
 
   std::variant<StageWork, ShardsWork, SourceWork, RowWork, BatchWork, BatchFnWork, PrefetchWork,
                RepeatWork>
       work;
 
-  // The work, if it is of this kind; else null.
+  // The work if it is of this kind, otherwise null.
   template <typename Work>
   const Work* as() const {
     return std::get_if<Work>(&work);
@@ -128,7 +129,7 @@ struct Step {
 
 using StepPtr = std::shared_ptr<const Step>;
 
-// A step of one input, whose stage is made from the input's.
+// The work of a step with one input, whose stage is made from the input's stage.
 template <typename Make>
 StageWork OnInput(Make make) {
   return {[make = std::move(make)](
@@ -139,7 +140,7 @@ StageWork OnInput(Make make) {
   }};
 }
 
-// Limits of a row's column, and of a batch: what is larger is a mistake, and products of these and
+// Limits of a row's column and of a batch. Larger values are mistakes, and products of these with
 // the size of an element do not overflow.
 constexpr int64_t kMaxLength = INT32_MAX;
 constexpr uint64_t kMaxRows = INT32_MAX;

@@ -1,4 +1,4 @@
-// Encoded images to pixels, cropped and resized, straight into the batch.
+// Decodes, crops and resizes images directly into the batch.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_DECODE_IMAGE_H_
 #define SHARDFEED_PIPELINE_ROWS_DECODE_IMAGE_H_
@@ -16,20 +16,20 @@
 namespace shardfeed {
 
 // The part of an image that torchvision's RandomResizedCrop takes: an area and a logarithm of the
-// ratio are drawn until the part fits, ten times at most; then the largest part in the middle that
-// keeps to the ratio's bounds.
+// ratio are drawn until the part fits, at most ten times; then it is the largest central part
+// within the bounds of the ratio.
 ImageBox RandomResizedCrop(ImageSize size, const double (&scale)[2], const double (&ratio)[2],
                            Random& random);
 
-// The step that decodes the column `feature`, which it drops. With kReplace and kZero it also has a
-// column OUTPUT/valid, a uint8 of 1 for each image that was decoded and 0 for each that was not.
-// Random numbers are those of (seed, source, epoch, position), as RowContext's.
+// The step that decodes the column `feature` and removes it. With kReplace and kZero it adds a
+// uint8 column OUTPUT/valid, which is 1 for each image that was decoded and 0 for each that was
+// not. Random numbers depend on (seed, source, epoch, position), as in RowContext.
 //
-// InvalidArgument: an option that makes no sense.
+// InvalidArgument: an invalid option.
 absl::StatusOr<std::shared_ptr<const RowStep>> MakeDecodeImageStep(
     const std::string& feature, const DecodeImageOptions& options);
 
-// "image/encoded, 224x224, crop=random, flip=0.5": what differs from the defaults.
+// The options that differ from the defaults: "image/encoded, 224x224, crop=random, flip=0.5".
 std::string DecodeImageText(const std::string& feature, const DecodeImageOptions& options);
 
 }  // namespace shardfeed

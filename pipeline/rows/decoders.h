@@ -1,4 +1,4 @@
-// Steps that decode a column of bytes: raw tensors, NumPy's arrays, text, sound.
+// Steps that decode a bytes column: raw tensors, NumPy arrays, text, sound.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_DECODERS_H_
 #define SHARDFEED_PIPELINE_ROWS_DECODERS_H_
@@ -12,19 +12,19 @@
 
 namespace shardfeed {
 
-// `number` is that of the column of bytes in the chain before the step. What the bytes cannot be
-// is an error that names the column (and, from the run, the record).
+// `number` is the number of the bytes column before the step. Bytes that cannot be decoded are an
+// error that names the column (and, in a run, the record).
 
-// The values as they stand, little-endian. `output` replaces the column; a ragged one takes any
-// number of elements. InvalidArgument: bytes that are not just those of the shape.
+// Copies little-endian values. `output` replaces the column; if it is ragged, any number of
+// elements is accepted. InvalidArgument: the number of bytes does not fit the shape.
 std::shared_ptr<const RowStep> MakeDecodeRawStep(ColumnSpec output, size_t number);
-// A .npy file: see decode/features/npy.h. InvalidArgument: of another type or shape than `output`.
+// A .npy file: see decode/features/npy.h. InvalidArgument: its type or shape differs from `output`.
 std::shared_ptr<const RowStep> MakeDecodeNpyStep(ColumnSpec output, size_t number);
-// Checks that the bytes are UTF-8 (RFC 3629) and leaves them as they are. DataLoss: they are not.
+// Checks that the bytes are UTF-8 (RFC 3629), without changing them. DataLoss: they are not.
 std::shared_ptr<const RowStep> MakeDecodeTextStep(std::string column, size_t number);
-// A WAV file: see decode/features/wav.h. The column becomes ragged float32 of elements [channels],
-// one for each frame; `rate` is a column of int32, frames in a second. InvalidArgument: another
-// number of channels.
+// A WAV file: see decode/features/wav.h. The column becomes ragged float32 with elements
+// [channels], one per frame; `rate` is an int32 column with frames per second. InvalidArgument:
+// another number of channels.
 std::shared_ptr<const RowStep> MakeDecodeWavStep(std::string column, size_t number,
                                                  int64_t channels, std::string rate);
 

@@ -1,4 +1,4 @@
-// Row steps one after another, and where each finds its columns.
+// A sequence of row steps, and where each finds its columns.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_ROW_PROGRAM_H_
 #define SHARDFEED_PIPELINE_ROWS_ROW_PROGRAM_H_
@@ -12,16 +12,16 @@
 
 namespace shardfeed {
 
-// What one range of rows needs until its batch is put together.
+// What one range of rows needs until its batch is assembled.
 struct RangeMemory {
   RowRange range;
   std::vector<std::unique_ptr<StepMemory>> steps;
 };
 
-// Immutable; thread safe.
+// Immutable and thread-safe.
 class RowProgram {
  public:
-  // InvalidArgument: a step needs a column that is not there.
+  // InvalidArgument: a step needs a column that does not exist.
   static absl::StatusOr<std::shared_ptr<const RowProgram>> Make(
       std::shared_ptr<const RowSpec> input, std::vector<std::shared_ptr<const RowStep>> steps);
 
@@ -30,22 +30,22 @@ class RowProgram {
   bool filters() const { return filters_; }
   // See RowStep::replaces.
   bool replaces() const { return replaces_; }
-  // Of the fixed columns that the steps write.
+  // Size of a row in the fixed columns that the steps write.
   size_t fixed_row_bytes() const { return fixed_row_bytes_; }
 
-  // Memory for the fixed columns of the rows of `input` that the steps will write. Its spec is one
-  // of the program's own. Throws NoRoomError.
+  // Allocates memory for the fixed columns that the steps will write for the rows of `input`. Its
+  // spec is one of the program's own. Throws NoRoomError.
   Batch AllocateFixed(const Batch& input, const HostAllocator& allocator) const;
   std::unique_ptr<RangeMemory> MakeMemory() const;
-  // Runs all steps over rows [begin, end). Rows of different ranges may be worked on at once. Where
-  // row memory->range.failed_row fails, its error, and the range ends before it. Rows that fail
-  // before a step that catches do not end it: see RowStep::Catch.
+  // Runs all steps over rows [begin, end). Different ranges may run concurrently. If row
+  // memory->range.failed_row fails, returns its error, and the range ends before it. Rows that fail
+  // before a catching step do not end it: see RowStep::Catch.
   absl::Status Run(const Batch& input, const Batch& fixed, size_t begin, size_t end,
                    RangeMemory* memory) const;
-  // What the steps made that is not in the fixed columns.
+  // Size of what the steps have made outside the fixed columns.
   uint64_t VariableBytes(const RangeMemory& memory) const;
-  // Puts the batch together from all ranges, in order, without the rows that filters dropped.
-  // `num_invalid`: rows that a step has marked as not valid. Throws NoRoomError.
+  // Assembles the batch from all ranges, in order, without the rows that filters dropped.
+  // `num_invalid`: number of rows that a step has marked as invalid. Throws NoRoomError.
   Batch Finish(Batch input, Batch fixed, absl::Span<const std::unique_ptr<RangeMemory>> ranges,
                const HostAllocator& allocator, uint64_t* num_invalid) const;
 
@@ -60,7 +60,7 @@ class RowProgram {
     std::vector<int> visible;
     size_t first_output;
   };
-  // Where a slot's rows are.
+  // Where the rows of a slot are.
   struct Place {
     enum { kInput, kFixed, kRagged } kind;
     size_t number;  // number of the column in the input or in fixed_, or of the step

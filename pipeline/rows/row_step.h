@@ -1,5 +1,5 @@
-// Steps that work on each row by itself: parse, map, filter. They run over ranges of rows of one
-// batch, on any thread, and write fixed columns straight into the batch.
+// Steps that work on each row separately: parse, map, filter. They run over ranges of rows of one
+// batch, on any thread, and write fixed columns directly into the batch.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_ROW_STEP_H_
 #define SHARDFEED_PIPELINE_ROWS_ROW_STEP_H_
@@ -25,27 +25,28 @@
 
 namespace shardfeed {
 
-// Rows [begin, end) of a batch, on their way through the steps.
+// Rows [begin, end) of a batch while steps work on them.
 struct RowRange {
   const Batch* input = nullptr;
   size_t begin = 0;
   size_t end = 0;
   std::vector<Slot> slots;
-  // One for each row of the range. kDropped: a filter has dropped it, or its record is damaged;
-  // steps leave such a row alone, but for ending it in their ragged outputs. kReplace: a row that
-  // is kept of the same batch is to stand in its place.
+  // One entry per row of the range. kDropped: a filter has dropped it, or its record is damaged;
+  // steps do nothing for such a row except ending it in their ragged outputs. kReplace: another row
+  // of the batch that is kept takes its place.
   enum : uint8_t { kDropped = 0, kKept = 1, kReplace = 2, kCaught = 3 };
   std::vector<uint8_t> keep;
-  // Where a step begins: at `begin` or, once more, at a row that it has failed on and that was
-  // caught. That one is kDropped then, for the steps behind too, until the CatchStep makes it
-  // kCaught: it is delivered as it is, and stands in for none.
+  // Where a step begins: at `begin` or, again, at a row on which it failed and whose error was
+  // caught. That row is kDropped for the following steps until the CatchStep makes it kCaught: it
+  // is delivered as it is, and replaces no other row.
   size_t from = 0;
   size_t failed_row = 0;  // row of the batch at which a step failed or threw
-  // Rows that were caught, rising for each step, and what is kept of their errors.
+  // Rows whose errors were caught, in ascending order for each step, and what is kept of the
+  // errors.
   std::vector<std::pair<size_t, std::string>> caught;
 };
 
-// Memory that a step asks for and cannot have. what() names the column and the bytes.
+// A step needs memory that is not available. what() names the column and the bytes.
 class NoRoomError : public std::bad_alloc {
  public:
   explicit NoRoomError(std::string what)
@@ -57,10 +58,10 @@ class NoRoomError : public std::bad_alloc {
 };
 
 std::string NoRoomText(const ColumnSpec& spec, size_t elements);
-// ResourceExhausted, told as the step `step`'s. `error` may be a NoRoomError.
+// Returns ResourceExhausted for the step `step`. `error` may be a NoRoomError.
 absl::Status NoRoom(std::string_view step, const std::bad_alloc& error);
 
-// As column.Extend, of the column that `spec` describes. Throws NoRoomError.
+// Calls column.Extend for the column that `spec` describes. Throws NoRoomError.
 inline char* ExtendColumn(const ColumnSpec& spec, size_t elements, VariableColumn* column) {
   constexpr size_t kMostElements = size_t{1} << 60;  // the sum with those that are there fits
   try {
@@ -71,53 +72,52 @@ inline char* ExtendColumn(const ColumnSpec& spec, size_t elements, VariableColum
   }
 }
 
-// What a step needs for one range; it stays until the batch is put together.
+// What a step needs for one range, until the batch is assembled.
 class StepMemory {
  public:
   virtual ~StepMemory() = default;
   // The rows of the step's ragged output number `output`.
   virtual const VariableColumn* variable(size_t output) const = 0;
-  // What bytes of its outputs point to, to be kept with the batch; may be null.
+  // Memory that bytes outputs point to, which is kept with the batch; may be null.
   virtual std::shared_ptr<const void> kept() const { return nullptr; }
-  // What kept() takes.
+  // Size of kept().
   virtual uint64_t kept_bytes() const { return 0; }
-  // Drops what belongs to rows from number `rows` of the range on; of a row that was begun too.
+  // Drops what belongs to the rows of the range from number `rows` on, including an unfinished row.
   virtual void Truncate(size_t rows) = 0;
-  // Drops all, for another range.
+  // Drops everything, to be used for another range.
   virtual void Clear() { Truncate(0); }
 };
 
 class RowStep {
  public:
   virtual ~RowStep() = default;
-  // The columns that the step adds. One that is named as a column before takes its place.
+  // The columns that the step adds. A column with the name of an existing one replaces it.
   const RowSpec& outputs() const { return outputs_; }
-  // Names of columns that are not handed on.
+  // Names of columns that the step removes.
   const std::vector<std::string>& drops() const { return drops_; }
 
   virtual std::string name() const = 0;
   virtual bool filters() const { return false; }
-  // It may mark rows as RowRange::kReplace.
+  // Whether it may mark rows as RowRange::kReplace.
   virtual bool replaces() const { return false; }
-  // Errors of rows of the steps before it end nothing: see MakeCatchStep.
+  // Whether errors of preceding steps do not end the run: see MakeCatchStep.
   virtual bool catches() const { return false; }
-  // What is kept of such an error; nothing where it is not to be caught.
+  // What is kept of such an error; nullopt if it is not caught.
   virtual std::optional<std::string> Catch(const absl::Status& /*error*/) const {
     return std::nullopt;
   }
-  // Its outputs may be in the memory of the columns that they replace, where those were written by
-  // a step before it.
+  // Whether its outputs may use the memory of the columns that they replace, if an earlier step
+  // wrote those.
   virtual bool in_place() const { return false; }
-  // Which of its outputs, a uint8, tells the rows that are as they should be (1) from those that
-  // are not (0); -1: all are.
+  // The uint8 output that tells valid rows (1) from invalid ones (0); -1: all rows are valid.
   virtual int valid_output() const { return -1; }
-  // What its outputs of bytes may point to, besides the batch that came in.
+  // What its bytes outputs may point to, besides the input batch.
   virtual std::shared_ptr<const void> lends() const { return nullptr; }
   virtual std::unique_ptr<StepMemory> MakeMemory() const = 0;
-  // Over rows [from, end). `visible`: the slots of the columns before the step. Its outputs are the
-  // slots from `first_output` on. May throw. Between rows, it ends with Cancelled where
-  // WorkStop::Token asks. An error is that of row `range->failed_row`; all outputs of the rows
-  // before it are there.
+  // Runs over rows [from, end). `visible`: the slots of the columns before the step; its outputs
+  // are the slots from `first_output` on. May throw. Between rows, it returns Cancelled if
+  // WorkStop::Token demands it. An error belongs to row `range->failed_row`; all outputs of the
+  // preceding rows are complete.
   virtual absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
                            StepMemory* memory) const = 0;
 
@@ -131,9 +131,9 @@ std::shared_ptr<const RowStep> MakeMapStep(RowSpec outputs, std::vector<std::str
                                            MapFn fn, uint64_t seed, std::string name = "map");
 std::shared_ptr<const RowStep> MakeFilterStep(FilterFn fn, uint64_t seed);
 
-// Adds a column of bytes `column`: of a row on which a step before this one failed, the error by
-// `text` (empty: its message), else nothing. What else the steps have made of such a row is not to
-// be looked at. Cancelled is never caught.
+// Adds a bytes column `column` with the error of a row on which an earlier step failed, rendered by
+// `text` (empty: its message), or nothing. Other results of the steps for such a row must not be
+// used. Cancelled is never caught.
 std::shared_ptr<const RowStep> MakeCatchStep(std::string column, ErrorText text);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// A stage that keeps what it delivers: cache and snapshot.
+// A stage that stores what it delivers: cache and snapshot.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_CACHE_H_
 #define SHARDFEED_PIPELINE_STAGES_CACHE_H_
@@ -14,10 +14,10 @@
 
 namespace shardfeed {
 
-// What the stages of one step share over the epochs of a run. Thread safe.
+// What the stages of one step share over the epochs of a run. Thread-safe.
 class ElementCache {
  public:
-  // Null until they are complete.
+  // The stored elements, or null until they are complete.
   std::shared_ptr<const StoredElements> stored() const {
     MutexLock lock(mutex_);
     return stored_;
@@ -33,13 +33,13 @@ class ElementCache {
 };
 
 struct CachePlan {
-  // Both are asked for only while nothing is stored.
+  // Both are called only while nothing is stored.
   std::function<absl::StatusOr<std::unique_ptr<Stage>>()> input;
   std::function<absl::StatusOr<std::unique_ptr<ElementWriter>>()> writer;
 };
 
-// Delivers the input's elements and keeps them; once all are there, they come from the store. A
-// state that was saved before is come back to by reading the input from its start.
+// Delivers the elements of the input and stores them; once all are stored, they come from the
+// store. To resume from a state saved before that, the input is read from its beginning.
 absl::StatusOr<std::unique_ptr<Stage>> MakeCacheStage(CachePlan plan,
                                                       std::shared_ptr<ElementCache> cache,
                                                       uint64_t epoch);

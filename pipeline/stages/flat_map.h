@@ -1,4 +1,4 @@
-// Any number of rows for each row.
+// Makes any number of rows of each row.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_FLAT_MAP_H_
 #define SHARDFEED_PIPELINE_STAGES_FLAT_MAP_H_
@@ -9,8 +9,8 @@
 
 namespace shardfeed {
 
-// Applies `fn` to all rows of a batch, which becomes one of the rows that were emitted. Where `fn`
-// fails, of those that were emitted for the rows before; see SetFailedRow.
+// Applies `fn` to all rows of a batch and replaces it by the emitted rows. If `fn` fails, the batch
+// has the rows emitted for the rows before: see SetFailedRow.
 BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn);
 
 }  // namespace shardfeed

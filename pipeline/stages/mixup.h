@@ -1,4 +1,4 @@
-// Images of a batch mixed with one another, and their labels with them.
+// Mixes the images of a batch and their labels with one another.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_MIXUP_H_
 #define SHARDFEED_PIPELINE_STAGES_MIXUP_H_
@@ -17,16 +17,16 @@ namespace shardfeed {
 enum class MixKind {
   // lambda * image + (1 - lambda) * partner. (Zhang et al.: mixup, 2017)
   kMixUp,
-  // A rectangle of the partner's, 1 - lambda of the area. (Yun et al.: CutMix, 2019)
+  // Pastes a rectangle of the partner, 1 - lambda of the area. (Yun et al.: CutMix, 2019)
   kCutMix,
 };
 
-// Mixes each row with the row before it, the first with the last, by one lambda for the batch, from
-// Beta(alpha, alpha): as torchvision.transforms.v2.MixUp and CutMix do. The labels become float32
-// [num_classes], lambda at the row's class and 1 - lambda at its partner's; kCutMix: lambda is the
-// part of the area that stays. Images are [height, width, channels] or, where the last size is
-// neither 1 nor 3 and the first is, [channels, height, width]; kMixUp takes values of any shape.
-// uint8 is rounded to nearest.
+// Mixes each row with the preceding one (the first with the last) by one lambda per batch, drawn
+// from Beta(alpha, alpha), as torchvision.transforms.v2.MixUp and CutMix do. Labels become float32
+// [num_classes], with lambda at the class of the row and 1 - lambda at that of its partner; for
+// kCutMix, lambda is the fraction of the area that stays. Images are [height, width, channels] or,
+// if the last size is neither 1 nor 3 and the first is, [channels, height, width]; kMixUp accepts
+// any shape. uint8 values are rounded to nearest.
 struct MixOptions {
   MixKind kind = MixKind::kMixUp;
   size_t image = 0;  // numbers of columns
@@ -36,16 +36,16 @@ struct MixOptions {
   uint64_t seed = 0;
 };
 
-// What the labels' column becomes. InvalidArgument: these columns cannot be mixed so; `step` is
-// named in the message.
+// The column that the labels become. InvalidArgument: these columns cannot be mixed; the message
+// names `step`.
 absl::Status CheckMix(std::string_view step, const RowSpec& spec, const MixOptions& options);
 ColumnSpec MixedLabelSpec(const ColumnSpec& label, int64_t num_classes);
 
-// Random numbers depend on the seed, and on the epoch and position of the batch's first row.
-// InvalidArgument: a label that is none of the classes.
+// Random numbers depend on the seed, and on the epoch and position of the first row of the batch.
+// InvalidArgument: a label is not one of the classes.
 BatchFn MakeMixFn(MixOptions options);
 
-// From Beta(alpha, alpha), alpha > 0.
+// Draws from Beta(alpha, alpha), alpha > 0.
 double DrawBeta(double alpha, Random& random);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// Sequences packed into rows of fixed length.
+// Packs sequences into rows of fixed length.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_PACKING_H_
 #define SHARDFEED_PIPELINE_STAGES_PACKING_H_
@@ -12,12 +12,12 @@
 
 namespace shardfeed {
 
-// Of a ragged column of int64 or int32: rows of the columns NAME [length], NAME_segment_ids (int32:
-// 1, 2 ... for the sequences in a row, 0 where it is padding) and NAME_positions (int32: in the
-// sequence).
+// For a ragged int64 or int32 column: rows with the columns NAME [length], NAME_segment_ids (int32:
+// 1, 2 ... for the sequences in a row, 0 for padding) and NAME_positions (int32: the position
+// within the sequence).
 std::shared_ptr<const RowSpec> PackedSpec(const ColumnSpec& column, int64_t length);
 
-// `context` names the records of errors.
+// `context` names records in errors.
 std::unique_ptr<Stage> MakePackStage(std::unique_ptr<Stage> input, size_t column,
                                      std::shared_ptr<const RowSpec> spec,
                                      const PackOptions& options,

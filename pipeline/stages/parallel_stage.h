@@ -1,4 +1,4 @@
-// Steps on several threads, batches ahead of the consumer, delivered in order.
+// Runs steps on several threads, ahead of the consumer, and delivers the results in order.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_PARALLEL_STAGE_H_
 #define SHARDFEED_PIPELINE_STAGES_PARALLEL_STAGE_H_
@@ -11,19 +11,19 @@
 
 namespace shardfeed {
 
-// Threads take stretches of rows in the order of the input, so that what is due is done first: one
-// row at first, and more while they are cheap, in time (for a batch, about a tenth of a
-// millisecond) and in what they make. Rows of a batch are written straight to their place, and it
-// is delivered when its last stretch is done; rows that are elements are delivered in these
-// stretches. There is no reordering: a slow row holds up nothing but its own batch or stretch.
-// Batches that take little are taken several at a time.
+// Threads take stretches of rows in the order of the input, so that the next row needed is computed
+// first: one row at first, and more if they are cheap in time (for a batch, about a tenth of a
+// millisecond) and in memory. The rows of a batch are written directly to their place, and it is
+// delivered when its last stretch is done; if rows are elements, each stretch is delivered
+// separately. Nothing is reordered: a slow row delays only its own batch or stretch. Cheap batches
+// are taken several at a time.
 //
-// What comes next for the consumer is always worked on; what is ahead of it only as far as the
-// budget allows, in which what functions make counts as they make it. An error comes behind the
-// rows, or the whole batches, before it. When the stage is left or the run is cancelled, each
-// thread ends behind the row that it works on.
+// The stage always works on what the consumer needs next, and on what is ahead of it within the
+// budget, which includes what functions make while they make it. An error is delivered after the
+// rows, or whole batches, that precede it. When the stage is destroyed or the run cancelled, each
+// thread stops after its current row.
 //
-// `key` tells the step from others in `context`.
+// `key` identifies the step in `context`.
 std::unique_ptr<Stage> MakeParallelStage(std::unique_ptr<Stage> input, ParallelSteps steps,
                                          const void* key, std::shared_ptr<RunContext> context);
 

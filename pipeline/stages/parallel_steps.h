@@ -17,24 +17,24 @@
 
 namespace shardfeed {
 
-// For a BatchFn that fails on rows: tells which row of those that came in. What it made of the rows
-// before is left in the batch, and delivered.
+// For a BatchFn that fails on rows: reports which input row failed. What it made of the preceding
+// rows stays in the batch and is delivered.
 void SetFailedRow(size_t row, absl::Status* status);
 
 struct ParallelSteps {
   std::string name;
-  // Row steps, then work on the whole batch; either may be missing.
+  // Row steps, followed by work on the whole batch; either may be missing.
   std::shared_ptr<const RowProgram> rows;
   std::vector<BatchFn> batches;
-  // An element comes out for each that goes in.
+  // Whether one element is delivered for each input element.
   bool one_to_one = true;
-  // Finished batches to hold for the consumer, at the least.
+  // Minimum number of finished batches to hold for the consumer.
   size_t prefetch = 2;
-  // What the input gives next may depend on what the consumer does with what it has.
+  // Whether the next input may depend on what the consumer does with earlier elements.
   bool input_may_await = false;
 };
 
-// Rows on their way through the steps.
+// Rows while the steps work on them.
 struct StepsJob {
   Batch input;
   Batch fixed;  // columns that the row steps write
@@ -45,19 +45,19 @@ struct StepsJob {
   size_t failed_row = SIZE_MAX;  // the first, where `status` is a row step's
 };
 
-// What comes before the rows of a job are worked on, and behind that. No lock is needed: jobs are
-// independent of one another, and nobody else has the job meanwhile.
+// The work before and after that on the rows of a job. It needs no lock: jobs are independent of
+// one another, and no other thread has the job meanwhile.
 class OutputMaker {
  public:
-  // All three outlive it.
+  // All three must outlive it.
   OutputMaker(const ParallelSteps& steps, const RunContext& context, StageCounters& counters)
       : steps_(steps), context_(context), counters_(counters) {}
 
-  // Memory for the fixed columns of the job's rows. If there is none, the first row is to blame.
+  // Allocates memory for the fixed columns of the job's rows. If there is none, the first row
+  // fails.
   void Allocate(StepsJob& job) const;
-  // Once all rows are done: puts the output together and runs the functions of whole batches. An
-  // error is told with the record it is of; where rows are elements, those before it are the
-  // output.
+  // When all rows are done: assembles the output and runs the functions of whole batches. Errors
+  // name the record; if rows are elements, the rows before the failed one are the output.
   void Finish(StepsJob& job) const;
 
  private:

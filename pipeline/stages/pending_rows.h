@@ -1,4 +1,4 @@
-// Rows that a stage takes one by one and lets go in another order, with a small state.
+// Rows that a stage takes one by one and releases in another order, with a small state.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_PENDING_ROWS_H_
 #define SHARDFEED_PIPELINE_STAGES_PENDING_ROWS_H_
@@ -22,26 +22,26 @@ struct PendingRow {
   std::optional<DeliveredRow> from;
 };
 
-// The state is the place of the oldest row that is pending, and the numbers of those that are: Load
-// takes the rows from there on again and hands out only these, in their order, before new ones. A
-// stage that puts a row where the row itself says (a bucket by its length) comes to where it was.
+// The state is the place of the oldest pending row, and the numbers of all pending rows: Load reads
+// the rows from there again and returns only these, in order, before new ones. A stage whose
+// treatment of a row depends only on the row (a bucket by length) thereby gets back to its state.
 // It delivers nothing before it has taken all of these again.
 class PendingRows {
  public:
   explicit PendingRows(std::unique_ptr<Stage> input) : queue_(std::move(input)) {}
 
   absl::Status Next(PendingRow* row);
-  // The row is delivered, or dropped for good.
+  // The row was delivered, or dropped for good.
   void Done(uint64_t number);
-  // To `out`, which has just been made of `rows`, in their order, and after Done for each of them:
-  // what is held back behind each.
+  // Adds to `out`, which was just made of `rows` in order and after Done for each of them, what is
+  // held back after each.
   void TellHeld(absl::Span<const PendingRow> rows, Batch* out) const;
 
   void Save(StateWords* words) const;
   absl::Status Load(StateReader* words);
 
  private:
-  // Rows from one batch of the input, which begin at a place that can be come back to.
+  // Rows from one batch of the input, which begins at a place to resume from.
   struct Run {
     uint64_t first;
     StateWords before;
@@ -51,10 +51,10 @@ class PendingRows {
   uint64_t next_ = 0;  // number of the next row
   std::deque<Run> runs_;
   std::map<uint64_t, std::optional<DeliveredRow>> pending_;  // rows by number
-  // Of the row that was taken last, or passed again.
+  // For the row that was taken last, or passed again.
   std::optional<DeliveredRow> last_;
   Reordered last_number_;
-  // After Load: rows below this number are handed out only if they were pending.
+  // After Load: rows below this number are returned only if they were pending.
   uint64_t again_until_ = 0;
   std::set<uint64_t> again_;
 };

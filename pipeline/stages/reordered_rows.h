@@ -1,8 +1,8 @@
-// What stages that hand rows out in another order than they take them in tell of it.
+// How stages that deliver rows in another order than they take them record this.
 //
-// A row that such a stage delivers does not say by itself what was delivered before it. With each
-// comes the list of the rows that the stage had taken by then (Batch::reordered), so that the last
-// row that a rank has delivered tells what the rank still holds back.
+// A row that such a stage delivers does not by itself tell what was delivered before it. Therefore
+// it comes with the list of the rows that the stage had taken by then (Batch::reordered), so that
+// the last row delivered by a rank tells what the rank still holds back.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_REORDERED_ROWS_H_
 #define SHARDFEED_PIPELINE_STAGES_REORDERED_ROWS_H_
@@ -15,15 +15,15 @@
 
 namespace shardfeed {
 
-// Rows that a stage took. Immutable once a batch refers to them.
+// Rows that a stage has taken. Immutable once a batch refers to them.
 struct ReorderedRows {
-  // In the order in which they are handed out. When number n was delivered, all behind it are held
-  // back; those that are not here have left the stage.
+  // Sorted by delivery. When row n was delivered, all rows after it are held back; rows that are
+  // not listed have left the stage.
   std::vector<DeliveredRow> rows;
   // The row that was taken last; nullopt: it does not tell its record.
   std::optional<DeliveredRow> last;
   Reordered before;  // that row's number among those of an earlier stage
-  // False: some of `rows` do not tell their record.
+  // Returns false if some of `rows` do not tell their record.
   bool known = true;
 
   void Append(const std::optional<DeliveredRow>& row);
@@ -34,7 +34,7 @@ struct LastRow {
   LastRow(const Batch& batch, size_t row)
       : from(DeliveredRow::Of(batch, row)), number(batch.ReorderedOf(row)) {}
 
-  // What has been delivered with it. Nullopt: the row does not tell.
+  // What has been delivered up to it. Nullopt: the row does not tell.
   std::optional<Delivered> AllDelivered() const;
 
   std::optional<DeliveredRow> from;

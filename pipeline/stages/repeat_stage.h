@@ -1,4 +1,4 @@
-// The epochs of a stream, one after another.
+// Repeats a stream for several epochs.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_REPEAT_STAGE_H_
 #define SHARDFEED_PIPELINE_STAGES_REPEAT_STAGE_H_
@@ -11,7 +11,7 @@
 
 namespace shardfeed {
 
-// The input's epochs, `epochs` of them (0: without end), one after another from `epoch` on.
+// Delivers `epochs` epochs of the input (0: without end), beginning with `epoch`.
 absl::StatusOr<std::unique_ptr<Stage>> MakeRepeatStage(StageFactory input, uint64_t epochs,
                                                        uint64_t epoch);
 

@@ -1,4 +1,4 @@
-// A stage that comes to a place by going there once more.
+// A stage that resumes by repeating its work.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_REPLAY_STAGE_H_
 #define SHARDFEED_PIPELINE_STAGES_REPLAY_STAGE_H_
@@ -12,12 +12,12 @@
 
 namespace shardfeed {
 
-// Gives the next elements, as Stage::Next.
+// Returns the next elements, as Stage::Next does.
 using NextFn = std::function<absl::Status(Batch* out)>;
 
-// Delivers what a function that `make` makes gives. For work that remembers more than a state is to
-// have: the state is the number of elements that were delivered. Load makes the function anew, and
-// what was delivered before is made again and dropped.
+// Delivers what a function made by `make` returns. For work with more state than a state document
+// should hold: the state is the number of elements delivered, and Load makes the function anew and
+// drops that many elements.
 absl::StatusOr<std::unique_ptr<Stage>> MakeReplayStage(
     std::function<absl::StatusOr<NextFn>()> make);
 

@@ -22,13 +22,13 @@
 
 namespace shardfeed {
 
-// What a stage did so far. Written by the stage, read by anyone.
+// What a stage has done so far. Written by the stage, read by any thread.
 struct StageCounters {
   std::string name;
   std::atomic<uint64_t> batches = 0;
   std::atomic<uint64_t> rows = 0;
   std::atomic<uint64_t> bytes = 0;
-  std::atomic<uint64_t> invalid = 0;      // rows marked as such: see RowStep::valid_output
+  std::atomic<uint64_t> invalid = 0;      // rows marked as invalid: see RowStep::valid_output
   std::atomic<uint64_t> busy_ns = 0;      // busy time of all threads
   std::atomic<uint64_t> wait_in_ns = 0;   // time spent waiting for the input
   std::atomic<uint64_t> wait_out_ns = 0;  // time that the consumer waited for this stage
@@ -37,14 +37,15 @@ struct StageCounters {
   std::atomic<uint64_t> ahead_bytes = 0;  // bytes of the elements ahead
   std::atomic<uint64_t> peak_bytes = 0;
   int threads = 0;  // threads of the stage
-  // How many of them work, and how many batches are begun ahead of the consumer.
+  // Number of these that are in use, and of batches to begin ahead of the consumer.
   std::atomic<int> workers = 0;
   std::atomic<uint64_t> read_ahead = 0;
   bool tunable = false;  // whether another thread may change workers and read_ahead
   bool reads = false;    // a reader's
 };
 
-// Lets in so many threads at a time: the stages of a run share the processors. Thread safe.
+// Limits how many threads work at a time, because the stages of a run share the processors.
+// Thread-safe.
 class WorkGate {
  public:
   void SetLimit(int limit) { limit_ = limit; }
@@ -71,8 +72,8 @@ class WorkGate {
 struct RunContext {
   int threads = 1;
   bool deterministic = true;
-  // Bytes of batches ahead of their consumers, of all parallel stages; but each may always work on
-  // what comes next.
+  // Bytes of batches ahead of their consumers, in all parallel stages. Beyond the budget, each
+  // stage still works on its next batch.
   uint64_t budget_bytes = 256 << 20;
   std::atomic<uint64_t> ahead_bytes = 0;
   // For each reader that has no budget of its own.

@@ -22,19 +22,19 @@ using StateWords = std::vector<uint64_t>;
 class StateReader {
  public:
   explicit StateReader(const StateWords& words) : words_(words) {}
-  // The next number; 0, and not ok() any more, behind the last.
+  // The next number. After the last one, returns 0 and is not ok() any more.
   uint64_t Read() {
     if (at_ < words_.size()) return words_[at_++];
     status_.Update(
         absl::InvalidArgumentError("the state is not one of this chain: it is too short"));
     return 0;
   }
-  // The next number, which no stage saves above `most`. One that is above makes status() an error
-  // and reads as `most`.
+  // The next number, which must be at most `most`. A larger one makes status() an error and reads
+  // as `most`.
   uint64_t ReadUpTo(uint64_t most);
   bool ok() const { return status_.ok(); }
   bool at_end() const { return at_ == words_.size(); }
-  // InvalidArgument: the first that went wrong.
+  // OK, or an InvalidArgument for the first wrong number.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -43,63 +43,63 @@ class StateReader {
   absl::Status status_;
 };
 
-// Delivers batches one after another. What it delivers is a function of its recipe and its state:
-// after Load of what Save wrote, the same elements follow, though perhaps cut into other batches
-// where they are not `batched`.
+// Delivers batches in sequence. They are a function of the recipe and the state: after Load of what
+// Save wrote, the same elements follow, although rows that are not `batched` may be divided
+// differently.
 //
-// The calls of one stage come from one thread at a time, not always the same.
+// Called by one thread at a time, not always the same one.
 class Stage {
  public:
   virtual ~Stage() = default;
 
-  // The next rows, or the next batch; one without rows at the end, and each time after it.
-  // After an error the stage is not to be used any more.
+  // Sets `*out` to the next rows or the next batch, or to one without rows at the end and whenever
+  // called after it. After an error the stage must not be used any more.
   virtual absl::Status Next(Batch* out) = 0;
 
-  // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
-  // Nothing, and at once: this stage cannot tell.
+  // Waits until Next would not block: for a batch, the end or an error. Returns false if that takes
+  // longer than `most`, and nullopt immediately if the stage cannot tell.
   virtual std::optional<bool> Await(std::chrono::nanoseconds /*most*/) { return std::nullopt; }
 
-  // Where the stage stands: behind the last batch that Next delivered or, where there is no place
-  // to come back to, Beyond() elements before that.
+  // Writes the state after the last batch that Next delivered or, if that is not a place to resume
+  // from, Beyond() elements before it.
   virtual void Save(StateWords* words) const = 0;
   virtual uint64_t Beyond() const { return 0; }
   virtual absl::Status Load(StateReader* words) = 0;
 
-  // Moves `state`, which Save wrote, over so many further elements, such that it is the same for
-  // any number of ranks. False, and nothing changed, where that cannot be told without reading.
+  // Advances `state`, which Save wrote, by `elements` elements, so that it is the same for any
+  // number of ranks. Returns false, without a change, if that is not possible without reading.
   virtual bool Advance(uint64_t /*elements*/, StateWords* /*state*/) const { return false; }
 };
 
-// Makes the stage of an input, for an epoch. The epoch's number keys random steps and orders.
+// Makes the stage of an input for an epoch, whose number determines orders and random numbers.
 using StageFactory = std::function<absl::StatusOr<std::unique_ptr<Stage>>(uint64_t epoch)>;
 
-// At the end of a stage's input: FailedPrecondition if there are `elements` still to be dropped
+// At the end of a stage's input: FailedPrecondition if `elements` elements are still to be dropped
 // after Load.
 absl::Status CheckNothingToSkip(uint64_t elements);
 
-// A stage's output, taken by elements instead of batches, with a state at every element.
+// The output of a stage by elements instead of batches, with a state at every element.
 class ElementQueue {
  public:
   explicit ElementQueue(std::unique_ptr<Stage> input) : input_(std::move(input)) {}
 
-  // Makes sure that there is an element, unless the input has ended.
+  // Ensures that there is an element, unless the input has ended.
   absl::Status Fill();
-  // Waits until Fill need not wait, as Stage::Await.
+  // Waits until Fill would not block, as Stage::Await does.
   std::optional<bool> Await(std::chrono::nanoseconds most);
-  // Behind Fill: whether there is none.
+  // After Fill: whether there are no more elements.
   bool ended() const { return ended_; }
-  // The batch that holds the next element, as its element number at().
+  // The batch with the next element, which is its element number at().
   const Batch& head() const { return head_; }
   size_t at() const { return at_; }
   size_t left() const { return head_.num_elements() - at_; }
   void Advance(size_t elements) {
     at_ += elements;
-    // Whoever drops it gives its memory back.
+    // Dropping the batch returns its memory.
     if (left() == 0) Drop();
   }
 
-  // Moves up to `elements` (at least one) out, in one piece. None at the end.
+  // Moves up to `elements` (at least 1) elements to `*out` as one batch, or none at the end.
   absl::Status Take(size_t elements, Batch* out);
 
   void Save(StateWords* words) const;

@@ -1,4 +1,4 @@
-// How many rows a thread takes at a time.
+// Decides how many rows a thread takes at a time.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_STRETCH_SIZE_H_
 #define SHARDFEED_PIPELINE_STAGES_STRETCH_SIZE_H_
@@ -12,21 +12,22 @@
 
 namespace shardfeed {
 
-// What a stretch of a batch's rows should take: long beside handing it out, short beside a batch.
+// Target duration of a stretch of a batch: long compared to handing it out, short compared to a
+// batch.
 inline constexpr uint64_t kRangeNs = 100'000;
-// The same of rows that are delivered by themselves: each stretch is put together like a batch.
+// The same for rows that are delivered separately: each stretch is assembled like a batch.
 inline constexpr uint64_t kRowsNs = 1'000'000;
 
-// Learns from stretches of rows that are done what a row takes and makes, and tells from this how
-// long the next stretch is to be. `whole`: of rows that come to one output; else each stretch is an
+// Learns from finished stretches how long a row takes and how many bytes it makes, and derives the
+// size of the next stretch. `whole`: rows that belong to one output; otherwise each stretch is an
 // output of its own.
 //
-// Learn, Rows and row_bytes take turns, by their caller's lock. The others may be called at any
+// Learn, Rows and row_bytes must be called under the caller's lock. The others may be called at any
 // time.
 class StretchSize {
  public:
-  // So many of the next `left` rows as take little time and make at most `most_bytes`, as far as is
-  // known, and at most twice as many as ever did. Stretches of the same length make up `left`.
+  // As many of the next `left` rows as are expected to be quick and to make at most `most_bytes`,
+  // and at most twice as many as ever before. Stretches of equal length make up `left`.
   size_t Rows(size_t left, bool whole, uint64_t most_bytes) const {
     const uint64_t row_ns = this->row_ns();
     if (row_ns == 0) return 1;
@@ -40,14 +41,14 @@ class StretchSize {
     return CeilDivide(left, stretches);
   }
 
-  // What a stretch took and made.
+  // The time and bytes of a stretch.
   void Learn(size_t rows, bool whole, uint64_t ns, uint64_t bytes) {
     if (rows == 0) return;
-    // A moving mean, which the first one sets.
+    // A moving mean, initialised by the first value.
     const uint64_t each = std::max<uint64_t>(ns / rows, 1);
     const uint64_t mean = row_ns();
     row_ns_.store(mean == 0 ? each : (7 * mean + each) / 8, std::memory_order_relaxed);
-    // More than before is believed at once.
+    // An increase counts at once.
     row_bytes_ = std::max(bytes / rows, row_bytes_ - (row_bytes_ + 7) / 8);
     const uint64_t longest = longest_.load(std::memory_order_relaxed);
     const bool cheap = ns <= 2 * (whole ? kRangeNs : kRowsNs);
@@ -55,12 +56,12 @@ class StretchSize {
                    std::memory_order_relaxed);
   }
 
-  // What a row makes.
+  // Bytes that a row makes.
   uint64_t row_bytes() const { return row_bytes_; }
 
-  // What a row takes; 0: nothing is known.
+  // Time that a row takes; 0: not known yet.
   uint64_t row_ns() const { return row_ns_.load(std::memory_order_relaxed); }
-  // Whether a batch of so many rows, which take `row_ns` each, is one stretch in time.
+  // Whether a batch of this many rows, which take `row_ns` each, is one stretch by its time.
   bool InOneStretch(size_t rows, uint64_t row_ns) const {
     return row_ns > 0 && rows * row_ns <= kRangeNs &&
            rows <= 2 * longest_.load(std::memory_order_relaxed);

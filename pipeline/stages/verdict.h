@@ -1,4 +1,4 @@
-// What limits a run, by what its stages have counted.
+// Determines the bottleneck of a run from the counters of its stages.
 
 #ifndef SHARDFEED_PIPELINE_STAGES_VERDICT_H_
 #define SHARDFEED_PIPELINE_STAGES_VERDICT_H_
@@ -12,21 +12,21 @@
 namespace shardfeed {
 
 struct Verdict {
-  // "the consumer", "reading", a stage's name, "the input of STAGE", or "nothing".
+  // "the consumer", "reading", the name of a stage, "the input of STAGE", or "nothing".
   std::string limit;
-  // What shows it, and what would help.
+  // The evidence, and what would help.
   std::string text;
 };
 
-// `stages`: from the source to the consumer. `wait_seconds`: of the `seconds` so far, how long the
-// consumer waited.
+// `stages`: in order from the source to the consumer. `wait_seconds`: how long the consumer has
+// waited during `seconds`.
 //
 //   - The consumer, if it hardly waits.
-//   - Else the last stage whose threads are busy.
-//   - Else reading, if the readers themselves are waited for most of the time.
-//   - Else, where a stage waits for its input most of the time, what is before it: a generator, or
-//     a step that works on one thread.
-//   - Else nothing for long.
+//   - Otherwise the last stage whose threads are busy.
+//   - Otherwise reading, if stages wait for the readers most of the time.
+//   - Otherwise, if a stage waits for its input most of the time, whatever is before it: a
+// generator, or a step that works on one thread.
+//   - Otherwise nothing in particular.
 Verdict FindLimit(double seconds, double wait_seconds,
                   const std::vector<std::shared_ptr<StageCounters>>& stages);
 

@@ -1,4 +1,4 @@
-// Columns that one part of a step makes for another, which no user sees.
+// Columns that one part of a step makes for another, invisible to users.
 
 #ifndef SHARDFEED_PIPELINE_STEPS_HIDDEN_H_
 #define SHARDFEED_PIPELINE_STEPS_HIDDEN_H_
@@ -12,12 +12,12 @@
 
 namespace shardfeed {
 
-// The name of such a column of the step `step`, that none of `spec` has.
+// The name of such a column of the step `step`, different from those in `spec`.
 std::string HiddenName(const RowSpec& spec, std::string_view step);
 
-// Takes the last column away; `spec` is that of the others. Its values stay in memory.
+// Removes the last column; `spec` is that of the others. Its values stay in memory.
 void DropLastColumn(std::shared_ptr<const RowSpec> spec, Batch* batch);
-// The same of all that a stage gives.
+// The same for everything that a stage delivers.
 std::unique_ptr<Stage> MakeDropLastColumnStage(std::unique_ptr<Stage> input,
                                                std::shared_ptr<const RowSpec> spec);
 

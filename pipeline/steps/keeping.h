@@ -1,4 +1,4 @@
-// What cache and snapshot have in common.
+// The common parts of cache and snapshot.
 
 #ifndef SHARDFEED_PIPELINE_STEPS_KEEPING_H_
 #define SHARDFEED_PIPELINE_STEPS_KEEPING_H_
@@ -12,15 +12,15 @@
 
 namespace shardfeed {
 
-// How a step keeps its elements.
+// How a step stores its elements.
 struct Keeping {
   std::function<absl::StatusOr<std::unique_ptr<ElementWriter>>()> writer;
-  // What is there from a run before, or null. May be empty.
+  // Finds what an earlier run has stored, or returns null. May be empty.
   std::function<absl::StatusOr<std::shared_ptr<const StoredElements>>()> stored;
 };
 
-// The work of a step that keeps what its input delivers, for each run by itself, as what is kept
-// may depend on the run's options.
+// The work of a step that stores what its input delivers, for each run separately, because what is
+// stored may depend on the options of the run.
 StageWork KeepElements(Keeping keeping);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// Columns whose values tell rows from one another.
+// Columns whose values identify rows.
 
 #ifndef SHARDFEED_PIPELINE_STEPS_KEYS_H_
 #define SHARDFEED_PIPELINE_STEPS_KEYS_H_
@@ -13,13 +13,13 @@
 
 namespace shardfeed {
 
-// The number of the column `name` of one number or one value of bytes in a row. InvalidArgument:
-// there is none, or the elements are batches; `step` is named in the message.
+// The number of the column `name` with one number or one bytes value per row. InvalidArgument: it
+// does not exist, or the elements are batches; the message names `step`.
 absl::StatusOr<size_t> KeyColumn(std::string_view step, const RowSpec& spec,
                                  const std::string& name, bool batched);
 
-// What is the same for rows of equal values in that column, and for these alone. 0.0 and -0.0 are
-// equal, and so are all NaNs. Valid until the next call, and as long as the batch.
+// A key that is equal for exactly the rows with equal values in the column. 0.0 and -0.0 are equal,
+// and so are all NaNs. Valid until the next call, and as long as the batch.
 class KeyReader {
  public:
   KeyReader(const ColumnSpec& spec, size_t column) : dtype_(spec.dtype), column_(column) {}
