@@ -84,6 +84,34 @@ absl::StatusOr<std::string> CudaDevice::NameOf(int ordinal) {
   return device.name_;
 }
 
+bool IsCaptured(const CudaDriver& driver, CuStream stream) {
+  int capture = kCuCaptureNone;
+  const CuResult result = driver.StreamIsCapturing(stream, &capture);
+  return capture != kCuCaptureNone || result == kCuErrorCaptureImplicit;
+}
+
+absl::Status CheckStream(const CudaDevice& device, CuStream stream) {
+  const CudaContextScope scope(device);
+  const CudaDriver& driver = device.driver();
+  CuContext context = nullptr;
+  absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
+  if (!status.ok()) return status;
+  if (context != device.context()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the stream is not of the primary context of device {} ({}), on which the batch is; make "
+        "one there, or start an iterator for the stream's device",
+        device.ordinal(), device.name()));
+  }
+  // In a graph the wait for the values would say nothing about the copy before it.
+  if (IsCaptured(driver, stream)) {
+    return absl::FailedPreconditionError(
+        "the stream is being captured in a CUDA graph, and a batch cannot be waited for in one: "
+        "take the batch before the capture begins, and copy each batch to the addresses that the "
+        "graph reads");
+  }
+  return absl::OkStatus();
+}
+
 CudaDevice::~CudaDevice() {
   if (context_ != nullptr) driver_->DevicePrimaryCtxRelease(device_);
 }

@@ -45,13 +45,18 @@ class CudaDevice {
   int numa_node_ = -1;
 };
 
-// Makes the device's context the calling thread's while it lives; the one before comes back.
+// Makes the device's context current in the calling thread for its lifetime, and lets the thread
+// make calls that a capture of a CUDA graph would forbid (cuMemAlloc, cuEventQuery and others): a
+// capture in the default mode forbids them to all threads, and one such call invalidates it. None
+// of our calls is meant to be captured. Restores the former context and mode.
 class CudaContextScope {
  public:
   explicit CudaContextScope(const CudaDevice& device) : device_(device) {
     pushed_ = device.driver().CtxPushCurrent(device.context()) == kCuSuccess;
+    exchanged_ = device.driver().ThreadExchangeStreamCaptureMode(&mode_) == kCuSuccess;
   }
   ~CudaContextScope() {
+    if (exchanged_) device_.driver().ThreadExchangeStreamCaptureMode(&mode_);
     CuContext popped;
     if (pushed_) device_.driver().CtxPopCurrent(&popped);
   }
@@ -61,7 +66,17 @@ class CudaContextScope {
  private:
   const CudaDevice& device_;
   bool pushed_;
+  bool exchanged_;
+  int mode_ = kCuCaptureModeRelaxed;  // after the exchange the former mode
 };
+
+// Whether the stream is being captured in a CUDA graph, or cannot be asked because one that it
+// waits for is (the legacy stream).
+bool IsCaptured(const CudaDriver& driver, CuStream stream);
+
+// Whether work on the device's batches can be enqueued on the stream. InvalidArgument: it belongs
+// to another context. FailedPrecondition: it is being captured.
+absl::Status CheckStream(const CudaDevice& device, CuStream stream);
 
 }  // namespace shardfeed
 

@@ -135,6 +135,7 @@ DeviceIterator::Run::~Run() {
 absl::Status DeviceIterator::Run::Next(DeviceBatch* out, CuStream stream) {
   *out = DeviceBatch();
   if (!error_.ok() || ended_) return error_;
+  if (absl::Status status = CheckStream(*device_, stream); !status.ok()) return status;
   StartThread();
   Item item;
   {
@@ -188,7 +189,8 @@ bool DeviceIterator::Run::AwaitItem(MutexLock& lock,
 
 absl::Status DeviceIterator::Run::LoadStateDict(std::string_view state) {
   StopThread();
-  error_ = iterator_->LoadStateDict(state);
+  error_ = ring_->Resume();
+  if (error_.ok()) error_ = iterator_->LoadStateDict(state);
   if (error_.ok()) state_ = iterator_->StateDict();
   return error_;
 }
@@ -245,7 +247,6 @@ void DeviceIterator::Run::StopThread() {
     }
     ring_->Stop();
     thread_.join();
-    ring_->Resume();
   }
   ended_ = false;
   waited_ns_ = pulled_ns_ = 0;

@@ -40,6 +40,8 @@ std::string FindAll(void* library, CudaDriver* d) {
   find("cuDevicePrimaryCtxRelease_v2", &d->DevicePrimaryCtxRelease);
   find("cuCtxPushCurrent_v2", &d->CtxPushCurrent);
   find("cuCtxPopCurrent_v2", &d->CtxPopCurrent);
+  find("cuCtxSynchronize", &d->CtxSynchronize);
+  find("cuThreadExchangeStreamCaptureMode", &d->ThreadExchangeStreamCaptureMode);
   find("cuMemHostRegister_v2", &d->MemHostRegister);
   find("cuMemHostUnregister", &d->MemHostUnregister);
   find("cuMemAlloc_v2", &d->MemAlloc);
@@ -51,6 +53,7 @@ std::string FindAll(void* library, CudaDriver* d) {
   find("cuStreamSynchronize", &d->StreamSynchronize);
   find("cuStreamWaitEvent", &d->StreamWaitEvent);
   find("cuStreamGetCtx", &d->StreamGetCtx);
+  find("cuStreamIsCapturing", &d->StreamIsCapturing);
   find("cuEventCreate", &d->EventCreate);
   find("cuEventDestroy_v2", &d->EventDestroy);
   find("cuEventRecord", &d->EventRecord);
@@ -85,7 +88,7 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> Open(const std::string& path, bool n
   driver->path = path;
   if (const std::string missing = FindAll(library, driver.get()); !missing.empty()) {
     return absl::UnavailableError(fmt::format(
-        "the CUDA driver {} does not have {}; a driver of CUDA 10 or newer does", path, missing));
+        "the CUDA driver {} does not have {}; a driver of CUDA 10.1 or newer does", path, missing));
   }
   if (const CuResult result = driver->Init(0); result != kCuSuccess) {
     const absl::Status status = driver->Check(result, "cuInit");

@@ -34,11 +34,25 @@ constexpr CuResult kCuErrorInvalidContext = 201;
 constexpr CuResult kCuErrorInvalidHandle = 400;
 constexpr CuResult kCuErrorNotFound = 500;
 constexpr CuResult kCuErrorNotReady = 600;
+constexpr CuResult kCuErrorCaptureUnsupported = 900;
+constexpr CuResult kCuErrorCaptureInvalidated = 901;
+constexpr CuResult kCuErrorCaptureIsolation = 905;
+constexpr CuResult kCuErrorCaptureImplicit = 906;
+constexpr CuResult kCuErrorCapturedEvent = 907;
 
 constexpr unsigned kCuStreamNonBlocking = 1;
 constexpr unsigned kCuEventBlockingSync = 1;
 constexpr unsigned kCuEventDisableTiming = 2;
 constexpr unsigned kCuMemHostRegisterPortable = 1;
+
+// CUstreamCaptureMode: which calls a capture, of any thread, forbids to this thread.
+constexpr int kCuCaptureModeGlobal = 0;
+constexpr int kCuCaptureModeThreadLocal = 1;
+constexpr int kCuCaptureModeRelaxed = 2;
+// CUstreamCaptureStatus
+constexpr int kCuCaptureNone = 0;
+constexpr int kCuCaptureActive = 1;
+constexpr int kCuCaptureOfInvalidated = 2;
 
 // The calls, under their names without "cu" and version. Thread safe, as CUDA's are.
 struct CudaDriver {
@@ -55,6 +69,8 @@ struct CudaDriver {
   CuResult (*DevicePrimaryCtxRelease)(CuDevice device);
   CuResult (*CtxPushCurrent)(CuContext context);
   CuResult (*CtxPopCurrent)(CuContext* context);
+  CuResult (*CtxSynchronize)();
+  CuResult (*ThreadExchangeStreamCaptureMode)(int* mode);
 
   CuResult (*MemHostRegister)(void* memory, size_t bytes, unsigned flags);
   CuResult (*MemHostUnregister)(void* memory);
@@ -68,6 +84,7 @@ struct CudaDriver {
   CuResult (*StreamSynchronize)(CuStream stream);
   CuResult (*StreamWaitEvent)(CuStream stream, CuEvent event, unsigned flags);
   CuResult (*StreamGetCtx)(CuStream stream, CuContext* context);
+  CuResult (*StreamIsCapturing)(CuStream stream, int* status);
 
   CuResult (*EventCreate)(CuEvent* event, unsigned flags);
   CuResult (*EventDestroy)(CuEvent event);

@@ -44,6 +44,9 @@ char* Map(size_t size, int node) {
     begin = aligned;
     madvise(begin, size, MADV_HUGEPAGE);  // a wish
   }
+  // The device goes on using the pages that it was given, whereas fork would have this process
+  // write to copies of them. A child cannot use them anyway.
+  madvise(begin, size, MADV_DONTFORK);
   // Preferred, not bound: memory elsewhere is better than none. A kernel without NUMA refuses,
   // which changes nothing.
   if (node >= 0 && node < 64) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/rounding.h"
+#include "cuda/host_columns.h"
 #include "fmt/format.h"
 
 namespace shardfeed {
@@ -89,7 +90,8 @@ absl::StatusOr<std::shared_ptr<UploadRing>> UploadRing::Create(
 UploadRing::~UploadRing() {
   const CudaDriver& driver = device_->driver();
   const CudaContextScope scope(*device_);
-  // What fails here has failed before, or the process is ending.
+  // What fails here has failed before, or the process is ending. Work of streams that are still
+  // being captured (held_) is waited for by cuMemFree.
   for (CuStream stream : {copying_, working_}) {
     if (stream != nullptr) driver.StreamSynchronize(stream);
   }
@@ -132,6 +134,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   absl::StatusOr<std::unique_ptr<Flight>> made = NewFlight();
   if (!made.ok()) {
     MutexLock lock(mutex_);
+    free_.push_back(*buffer);
     Fail(made.status());
     return made.status();
   }
@@ -145,14 +148,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   }
   const uint64_t rows = host.rows;
   out->padded = host.padded;
-  out->host.rows = host.rows;
-  out->host.batched = host.batched;
-  out->host.padded = host.padded;
-  out->host.origins = host.origins;
-  out->host.damaged = host.damaged;
-  out->host.spec = host_spec_;
-  for (size_t c : host_columns_) out->host.columns.push_back(host.columns[c]);
-  if (!host_columns_.empty()) out->host.memory = host.memory;
+  out->host = CopyHostColumns(host, host_columns_, host_spec_);
   {
     MutexLock lock(mutex_);
     if (status.ok()) {
@@ -209,9 +205,9 @@ absl::Status UploadRing::FreeSurplus() {
       MutexLock lock(mutex_);
       if (free_.size() <= depth_) return absl::OkStatus();
       buffer = free_.front();
-      free_.pop_front();
       absl::Status status = AwaitLastUse(device_->driver(), copying_, buffer);
       if (!status.ok()) return status;
+      free_.pop_front();
     }
     absl::Status status = driver.Check(driver.StreamSynchronize(copying_), "cuStreamSynchronize");
     if (status.ok()) status = driver.Check(driver.MemFree(buffer->memory), "cuMemFree");
@@ -225,6 +221,7 @@ absl::Status UploadRing::FreeSurplus() {
 
 absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
   MutexLock lock(mutex_);
+  EndHeldUses();
   const auto may = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopped_ || !error_.ok() || !free_.empty() || buffers_.size() < depth_ ||
            consumer_waits_;
@@ -250,6 +247,7 @@ absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
   }
   absl::Status status = AwaitLastUse(device_->driver(), copying_, buffer);
   if (!status.ok()) {
+    free_.push_back(buffer);
     Fail(status);
     return status;
   }
@@ -421,20 +419,15 @@ absl::Status UploadRing::Deliver(DeviceBatch* batch, CuStream stream, bool late)
   Reap(&copied);
   if (!error_.ok()) return error_;
   batch->stream_ = stream;
-  // First the stream itself is checked.
-  CuContext context = nullptr;
-  absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
+  absl::Status status = driver.Check(driver.EventRecord(flight->asked, stream), "cuEventRecord");
   if (!status.ok()) return status;
-  if (context == device_->context()) {
-    status = driver.Check(driver.EventRecord(flight->asked, stream), "cuEventRecord");
-    if (!status.ok()) return status;
-    flight->delivered = true;
-    flight->late = late;
-  }
+  flight->delivered = true;
+  flight->late = late;
   return UseLocked(flight, stream);
 }
 
 absl::Status UploadRing::Use(Flight* flight, CuStream stream) {
+  if (absl::Status status = CheckStream(*device_, stream); !status.ok()) return status;
   const CudaContextScope scope(*device_);
   MutexLock lock(mutex_);
   return UseLocked(flight, stream);
@@ -442,16 +435,8 @@ absl::Status UploadRing::Use(Flight* flight, CuStream stream) {
 
 absl::Status UploadRing::UseLocked(Flight* flight, CuStream stream) {
   const CudaDriver& driver = device_->driver();
-  CuContext context = nullptr;
-  absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
-  if (!status.ok()) return status;
-  if (context != device_->context()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the stream is not of the primary context of device {} ({}), on which the batch is; make "
-        "one there, or start an iterator for the stream's device",
-        device_->ordinal(), device_->name()));
-  }
-  status = driver.Check(driver.StreamWaitEvent(stream, flight->ready, 0), "cuStreamWaitEvent");
+  absl::Status status =
+      driver.Check(driver.StreamWaitEvent(stream, flight->ready, 0), "cuStreamWaitEvent");
   if (!status.ok()) return status;
   // The batch may be let go of by another thread, whose own stream this would name then; the legacy
   // stream comes after all of them.
@@ -464,38 +449,52 @@ absl::Status UploadRing::UseLocked(Flight* flight, CuStream stream) {
 
 void UploadRing::Release(Flight* flight, Buffer* buffer) {
   const CudaContextScope scope(*device_);
-  const CudaDriver& driver = device_->driver();
   std::vector<Batch> copied;
   {
     MutexLock lock(mutex_);
-    for (CuStream stream : flight->users) {
-      CuEvent event = nullptr;
-      absl::Status status;
-      if (!spare_events_.empty()) {
-        event = spare_events_.back();
-        spare_events_.pop_back();
-      } else {
-        status = NewEvent(device_->driver(), kCuEventDisableTiming | kCuEventBlockingSync, &event);
-      }
-      if (status.ok()) {
-        flight->done.push_back(event);
-        status = driver.Check(driver.EventRecord(event, stream), "cuEventRecord");
-      }
-      if (!status.ok()) {
-        Fail(absl::Status(
-            status.code(),
-            fmt::format("on letting go of a batch on device {}: {}; a stream that a batch is used "
-                        "on must live until the batch is let go of",
-                        device_->ordinal(), std::string(status.message()))));
-      }
-    }
-    flight->released = true;
-    flight->buffer = buffer;
-    buffer->last = flight;
-    free_.push_back(buffer);
+    EndUse(flight, buffer);
     Reap(&copied);
   }
   freed_.NotifyAll();
+}
+
+// Records how far the streams that used the batch have got.
+void UploadRing::EndUse(Flight* flight, Buffer* buffer) {
+  const CudaDriver& driver = device_->driver();
+  if (std::any_of(flight->users.begin(), flight->users.end(),
+                  [&](CuStream stream) { return IsCaptured(driver, stream); })) {
+    held_.emplace_back(flight, buffer);
+    return;
+  }
+  for (CuStream stream : flight->users) {
+    CuEvent event = nullptr;
+    absl::Status status;
+    if (!spare_events_.empty()) {
+      event = spare_events_.back();
+      spare_events_.pop_back();
+    } else {
+      status = NewEvent(driver, kCuEventDisableTiming | kCuEventBlockingSync, &event);
+    }
+    if (status.ok()) {
+      flight->done.push_back(event);
+      status = driver.Check(driver.EventRecord(event, stream), "cuEventRecord");
+    }
+    if (!status.ok()) {
+      Fail(absl::Status(
+          status.code(),
+          fmt::format("on releasing a batch on device {}: {}; a stream that a batch is used on "
+                      "must live until the batch is released",
+                      device_->ordinal(), std::string(status.message()))));
+    }
+  }
+  flight->released = true;
+  flight->buffer = buffer;
+  buffer->last = flight;
+  free_.push_back(buffer);
+}
+
+void UploadRing::EndHeldUses() {
+  for (const auto& [flight, buffer] : std::exchange(held_, {})) EndUse(flight, buffer);
 }
 
 void UploadRing::SetConsumerWaits(bool waits) {
@@ -514,9 +513,19 @@ void UploadRing::Stop() {
   freed_.NotifyAll();
 }
 
-void UploadRing::Resume() {
+absl::Status UploadRing::Resume() {
+  {
+    MutexLock lock(mutex_);
+    stopped_ = false;
+    if (error_.ok()) return absl::OkStatus();
+  }
+  // What an event should have told may be unknown: buffers are in use until the device is idle.
+  const CudaContextScope scope(*device_);
+  absl::Status status =
+      device_->driver().Check(device_->driver().CtxSynchronize(), "cuCtxSynchronize");
   MutexLock lock(mutex_);
-  stopped_ = false;
+  error_ = status;
+  return status;
 }
 
 UploadStats UploadRing::stats() {

@@ -68,9 +68,10 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   // all for the pipeline, so that nothing could have hidden this copy.
   absl::Status Deliver(DeviceBatch* batch, CuStream stream, bool late);
   void SetConsumerWaits(bool waits);
-  // Upload ends, until Resume.
+  // Upload ends, until Resume, which also waits until the device has done all its work and forgets
+  // an earlier error. Errors of Resume: the device is lost, as after an access to wrong memory.
   void Stop();
-  void Resume();
+  absl::Status Resume();
   UploadStats stats();
 
  private:
@@ -104,6 +105,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   absl::Status Enqueue(const Batch& host, Buffer* buffer, Flight* flight, DeviceBatch* out);
   absl::Status Use(Flight* flight, CuStream stream);
   void Release(Flight* flight, Buffer* buffer);
+  void EndUse(Flight* flight, Buffer* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndHeldUses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status UseLocked(Flight* flight, CuStream stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Reap(std::vector<Batch>* copied) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Measure(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -125,6 +128,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   CondVar freed_;
   std::vector<std::unique_ptr<Buffer>> buffers_ ABSL_GUARDED_BY(mutex_);
   std::deque<Buffer*> free_ ABSL_GUARDED_BY(mutex_);  // the longest free first
+  // Of batches that were let go of while a stream that used them was being captured.
+  std::vector<std::pair<Flight*, Buffer*>> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Flight>> flights_
       ABSL_GUARDED_BY(mutex_);  // flights in the order of their copies
   std::vector<std::unique_ptr<Flight>> spare_flights_ ABSL_GUARDED_BY(mutex_);

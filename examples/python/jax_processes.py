@@ -34,7 +34,8 @@ def work(spec: str, coordinator: str, process: int) -> None:
                    .shard()  # by jax.process_index()
                    .repeat()
                    .parse({"x": sf.fixed(4), "y": sf.float32, "n": sf.int64})
-                   .batch(local))
+                   .batch(local)
+                   .jax(sharding=rows))
 
     @jax.jit
     def step(w, x, y):
@@ -44,11 +45,10 @@ def work(spec: str, coordinator: str, process: int) -> None:
     w = jax.numpy.zeros(4)
     for number in range(STEPS):
         batch = next(batches)
-        x, y = (jax.make_array_from_process_local_data(rows, batch[name]) for name in ("x", "y"))
-        assert x.shape == (GLOBAL_BATCH, 4)
-        w, loss = step(w, x, y)
-        print(f"step {number} loss {loss:.6f} records {','.join(map(str, batch['n'].tolist()))}",
-              flush=True)
+        assert batch["x"].shape == (GLOBAL_BATCH, 4)
+        w, loss = step(w, batch["x"], batch["y"])
+        read = [int(n) for part in batch["n"].addressable_shards for n in np.asarray(part.data)]
+        print(f"step {number} loss {loss:.6f} records {','.join(map(str, read))}", flush=True)
 
 
 def main() -> None:

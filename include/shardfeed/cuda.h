@@ -86,16 +86,18 @@ struct DeviceTensor {
   float lambda = 1;
 };
 
-// A batch whose columns are on a device. Copies share its memory, which lives until the last of
-// them is gone; it may then be written to once the work is done that the streams had got by that
-// time. One object is used by one thread at a time; different ones by any.
+// A batch whose columns are on a device. Copies share its memory until the last of them is
+// destroyed. The memory is then reused as soon as the work is done that had been enqueued by that
+// time on the streams of the batch: the one that Next was given and those that Use was given. Work
+// on any other stream, even on one that waits for these, is not waited for: call Use first.
+//
+// One object is used by one thread at a time; different ones by any.
 class DeviceBatch {
  public:
   size_t rows = 0;
   size_t padded = 0;  // number of padding rows, as in Batch::padded
   std::vector<DeviceTensor> tensors;
-  // The columns of bytes, which stay here, and where the rows came from. While it has columns, it
-  // keeps the memory of the whole batch.
+  // The columns of bytes, which stay on the host, and where the rows came from.
   Batch host;
 
   bool empty() const { return rows == 0; }
@@ -111,8 +113,8 @@ class DeviceBatch {
   // For work on a further stream, before it is enqueued there: the stream waits until the values
   // are in place, and the memory is not written to before what the stream has got by the time when
   // the batch's last copy goes. Does not block. InvalidArgument: the stream is of another device's
-  // context. A stream must live as long as the batch; CuStreamPerThread stands for the calling
-  // thread's.
+  // context. FailedPrecondition: it is being captured in a CUDA graph. A stream must live as long
+  // as the batch; CuStreamPerThread stands for the calling thread's.
   absl::Status Use(CuStream stream) const;
 
  private:
@@ -185,7 +187,8 @@ class DeviceIterator {
 
   // The next batch; one without rows at the end. What `out` had is let go of first. Work that is
   // enqueued on `stream` afterwards finds the values: `stream` waits for them, this thread waits
-  // only until the copy is enqueued. After an error each further call returns it again.
+  // only until the copy is enqueued. After an error each further call returns it again, until
+  // LoadStateDict. Errors of a stream (Use) are returned before a batch is taken, once.
   absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
   // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
   // For those who look at something else while they wait. One thread at a time, as Next.
@@ -197,7 +200,8 @@ class DeviceIterator {
   // Where the iterator stands, in batches delivered; a state of Iterator's, which it may also go on
   // from, and the other way round.
   absl::StatusOr<std::string> StateDict() const;
-  // Goes to a saved place. As Iterator::LoadStateDict.
+  // Goes to a saved place, as Iterator::LoadStateDict. Errors of the device are forgotten, unless
+  // they make the device useless to this process, as an access to wrong memory does.
   absl::Status LoadStateDict(std::string_view state);
 
   void Cancel();

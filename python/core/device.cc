@@ -111,6 +111,33 @@ DeviceOptions OptionsFromPython(nb::dict fields, nb::dict normalize) {
   return options;
 }
 
+// The driver's handle of a stream of torch, CuPy, Numba, of whoever has __cuda_stream__, or of the
+// handle itself; None is the legacy default stream.
+uintptr_t StreamFromPython(const nb::object& stream) {
+  if (stream.is_none()) return 0;
+  nb::object handle = stream;
+  if (nb::hasattr(stream, "__cuda_stream__")) {
+    handle = stream.attr("__cuda_stream__")()[1];
+  } else {
+    for (const char* name : {"cuda_stream", "ptr", "handle"}) {
+      if (!nb::hasattr(stream, name)) continue;
+      handle = stream.attr(name);
+      break;
+    }
+    if (nb::hasattr(handle, "value")) handle = handle.attr("value");
+    if (handle.is_none()) return 0;
+  }
+  uintptr_t number = 0;
+  if (!nb::try_cast(handle, number)) {
+    throw nb::type_error(
+        fmt::format("expected a CUDA stream (of torch, CuPy, Numba, with __cuda_stream__, or a "
+                    "handle as an int), got {}",
+                    nb::cast<std::string>(nb::repr(stream)))
+            .c_str());
+  }
+  return number;
+}
+
 // Iterator.__init__
 void Start(PyDeviceIterator* self, const Dataset& ds, nb::dict options, nb::dict normalize,
            nb::dict run) {
@@ -195,8 +222,8 @@ nb::object DeviceArray::Dlpack(nb::object stream, nb::object, nb::object device,
                          this->device(), kind, id));
     }
   }
-  const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
-  if (number == 0 || number < -1) {
+  int64_t number = 1;
+  if ((!stream.is_none() && !nb::try_cast(stream, number)) || number == 0 || number < -1) {
     throw nb::value_error(
         "a stream is None, -1 (do not wait), 1 (legacy), 2 (per thread) or a handle");
   }
@@ -225,6 +252,11 @@ nb::object DeviceArray::Dlpack(nb::object stream, nb::object, nb::object device,
     throw nb::python_error();
   }
   return nb::steal(capsule);
+}
+
+void DeviceArray::Use(uintptr_t stream) const {
+  CheckNotForked();
+  Check(batch_->Use(StreamOf(stream)));
 }
 
 nb::object DeviceArray::ToHost() const {
@@ -422,6 +454,14 @@ void BindDevice(nb::module_& m) {
              if (a.shape().empty()) throw nb::type_error("a single value has no length");
              return a.shape()[0];
            })
+      .def(
+          "use",
+          [](const DeviceArray& a, const nb::object& stream) { a.Use(StreamFromPython(stream)); },
+          arg("stream").none(),
+          "For work on a further stream, before it is enqueued there: the stream (of torch, CuPy, "
+          "Numba, with __cuda_stream__, a handle, or None for the legacy default stream) waits "
+          "for the values, and the memory is not reused before the work is done that the stream "
+          "has by the time when the batch's last array is dropped.")
       .def("numpy", &DeviceArray::ToHost, "A copy in the host's memory; waits for it.")
       .def("__repr__", [](const DeviceArray& a) {
         return fmt::format("DeviceArray({} [{}], cuda:{})", DTypeName(a.dtype()),
@@ -429,17 +469,20 @@ void BindDevice(nb::module_& m) {
       });
   nb::class_<PyDeviceIterator>(m, "DeviceIterator")
       .def("__init__", &Start, arg("dataset"), arg("options"), arg("normalize"), arg("run"))
-      .def("next",
-           [](PyDeviceIterator& it, uintptr_t stream) {
-             nb::object batch = it.Next(stream);
-             if (!batch.is_valid()) throw nb::stop_iteration();
-             return batch;
-           })
+      .def(
+          "next",
+          [](PyDeviceIterator& it, const nb::object& stream) {
+            nb::object batch = it.Next(StreamFromPython(stream));
+            if (!batch.is_valid()) throw nb::stop_iteration();
+            return batch;
+          },
+          arg("stream").none())
       .def("state", &PyDeviceIterator::State)
       .def("load", &PyDeviceIterator::Load)
       .def("stats", &PyDeviceIterator::Stats)
       .def("close", &PyDeviceIterator::Close)
       .def_prop_ro("closed", &PyDeviceIterator::closed);
+  m.def("stream_handle", &StreamFromPython, arg("stream").none());
   m.def("check_device", [](int device) {
     absl::StatusOr<std::string> name;
     {

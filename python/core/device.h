@@ -34,6 +34,8 @@ class DeviceArray {
   // are the legacy default stream, 2 the per-thread one, -1 none.
   nanobind::object Dlpack(nanobind::object stream, nanobind::object max_version,
                           nanobind::object device, nanobind::object copy) const;
+  // See DeviceBatch::Use.
+  void Use(uintptr_t stream) const;
   // A copy as a NumPy array; waits for it.
   nanobind::object ToHost() const;
 

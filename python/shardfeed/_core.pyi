@@ -268,6 +268,11 @@ class DeviceArray:
 
     def __len__(self) -> int: ...
 
+    def use(self, stream: Any) -> None:
+        """
+        For work on a further stream, before it is enqueued there: the stream (of torch, CuPy, Numba, with __cuda_stream__, a handle, or None for the legacy default stream) waits for the values, and the memory is not reused before the work is done that the stream has by the time when the batch's last array is dropped.
+        """
+
     def numpy(self) -> Any:
         """A copy in the host's memory; waits for it."""
 
@@ -276,7 +281,7 @@ class DeviceArray:
 class DeviceIterator:
     def __init__(self, dataset: Dataset, options: dict[str, Any], normalize: dict[str, Any], run: dict[str, Any]) -> None: ...
 
-    def next(self, arg: int, /) -> Any: ...
+    def next(self, stream: Any) -> Any: ...
 
     def state(self) -> str: ...
 
@@ -288,6 +293,8 @@ class DeviceIterator:
 
     @property
     def closed(self) -> bool: ...
+
+def stream_handle(stream: Any) -> int: ...
 
 def check_device(arg: int, /) -> str: ...
 

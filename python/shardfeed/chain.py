@@ -134,9 +134,13 @@ class Chain:
         """Returns an iterable whose iterators yield torch.Tensors, of the same memory."""
         return View(self, "torch")
 
-    def jax(self) -> View:
-        """Returns an iterable whose iterators yield jax.Arrays."""
-        return View(self, "jax")
+    def jax(self, sharding: Any = None) -> View:
+        """Returns an iterable whose iterators yield jax.Arrays.
+
+        - `sharding`: a jax.sharding.Sharding of the global arrays, of which a batch is the part
+          of this process, as jax.make_array_from_process_local_data has it: the array's part for
+          each device is copied to that device."""
+        return View(self, "jax", sharding=sharding)
 
     def tf(self) -> View:
         """Returns an iterable whose iterators yield eager tf.Tensors."""
@@ -147,7 +151,7 @@ class Chain:
         """Returns an iterable of batches on a GPU, copied there while earlier ones are in use:
         dicts of DeviceArrays (__dlpack__, __cuda_array_interface__) and Raggeds of them.
         Columns of bytes are BytesArrays, which stay on the host. Its `.torch()` yields
-        torch.Tensors, its `.jax()` jax.Arrays.
+        torch.Tensors, its `.jax()` jax.Arrays, in the memory of these frameworks.
 
         - `device`: its number, as the driver counts. CUDA_VISIBLE_DEVICES and MIG are
           respected.

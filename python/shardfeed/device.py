@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -11,7 +12,7 @@ from . import structure as structures
 from ._core import DeviceArray
 from .features import dtype_name
 from .iterator import checked_state, run_options
-from .ragged import Ragged, Sparse
+from .receivers import JaxReceiver, Receiver, TorchReceiver
 
 
 class Normalize(NamedTuple):
@@ -23,7 +24,7 @@ class Normalize(NamedTuple):
     - `layout`: "NCHW" or "NHWC".
     - `flip`: the probability of a horizontal flip.
     - `mixing`: "none", "mixup" or "cutmix" of row i with row i - 1, by one lambda per batch
-      from Beta(mix_alpha, mix_alpha). The array's `.lam` has it, for mixing the labels.
+      from Beta(mix_alpha, mix_alpha). The array's and the iterator's `.lam` have it, for mixing the labels.
 
     Everything random depends on the seed and the rows' places in the epoch."""
 
@@ -47,43 +48,47 @@ class Normalize(NamedTuple):
                 "mix_alpha": float(self.mix_alpha)}
 
 
-def _handle(stream: Any) -> int:
-    """The driver's handle of a stream of anyone's."""
-    if stream is None:
-        return 0
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
-        if hasattr(stream, name):
-            stream = getattr(stream, name)
-            break
-    return int(getattr(stream, "value", stream) or 0)
-
-
 class DeviceIterator(_core.DeviceIterator):
     """One run with batches on a device; it is used as an Iterator.
 
-    The values of a batch are in place for work that is enqueued on the stream of this iterator,
-    or on the one that a consumer of __dlpack__ names. Its device memory is reused once the last
-    of its arrays is gone and the work that these streams had by then is done, without blocking
-    a thread."""
+    The values of a batch are in place for work that is enqueued on the stream of this iterator.
+    The memory of DeviceArrays is reused once the last array of a batch is gone and the work is
+    done that its streams had by then, without blocking a thread: the iterator's stream, those
+    that consumers of __dlpack__ named, and those of DeviceArray.use(). Work on another stream,
+    even one that waits for these, is not waited for. Tensors of torch() and arrays of jax() are
+    copies in the memory of these frameworks, to which no rule but theirs applies.
+
+    - `lam`: {column: lambda} of the last batch, for images that Normalize has mixed."""
 
     structure: Any
-    stream: Callable[[], int]
-    convert: Optional[Callable[[Any], Any]]
+    receiver: Receiver
+    lam: Dict[str, float]
 
     def __iter__(self) -> "DeviceIterator":
         return self
 
     def __next__(self) -> Any:
-        element = structures.build(self.structure, self.next(self.stream()))
-        return element if self.convert is None else structures.map_values(self.convert, element)
+        receiver = self.receiver
+        with receiver.current():
+            try:
+                columns = self.next(receiver.stream())
+            except StopIteration:
+                receiver.finish()
+                raise
+            self.lam = {name: value.lam for name, value in columns.items()
+                        if isinstance(value, DeviceArray) and value.lam != 1}
+            return receiver.receive(structures.build(self.structure, columns))
 
     def __enter__(self) -> "DeviceIterator":
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Ends the run. Arrays that are out stay valid."""
+        self.receiver.finish()
+        super().close()
 
     def state_dict(self) -> Dict[str, Any]:
         """Returns where the iterator is, in delivered batches; an Iterator of the same chain
@@ -106,7 +111,7 @@ class DeviceView:
     """What Dataset.cuda gives: iterating runs the chain, its batches being on the device."""
 
     def __init__(self, dataset: Any, device: int, normalize: Mapping[str, Any], depth: int,
-                 pinned_bytes: int, stream: Any, framework: Optional[str] = None):
+                 pinned_bytes: int, stream: Any):
         self.dataset = dataset
         self._device = device
         self._normalize = {
@@ -114,21 +119,32 @@ class DeviceView:
             for name, how in normalize.items()}
         self._options = {"device": device, "depth": depth, "pinned_bytes": pinned_bytes}
         self._stream = stream
-        self._framework = framework
+        self._framework: Optional[str] = None
+        self._receiver: Callable[[], Receiver] = lambda: Receiver(stream)
+        _core.stream_handle(stream)  # TypeError now
         self.device_name = _core.check_device(device)
 
-    def _with(self, framework: str) -> "DeviceView":
-        return DeviceView(self.dataset, self._device, self._normalize, self._options["depth"],
-                          self._options["pinned_bytes"], self._stream, framework)
+    def _with(self, framework: str, receiver: Callable[[], Receiver]) -> "DeviceView":
+        view = copy.copy(self)
+        view._framework = framework
+        view._receiver = receiver
+        return view
 
-    def torch(self) -> "DeviceView":
-        """torch.Tensors, of the same memory. Without a stream of its own, the values are in place for
-        torch's current stream."""
-        return self._with("torch")
+    def torch(self, out: Any = None) -> "DeviceView":
+        """torch.Tensors of torch's own allocator, copied on the iterator's stream, by default
+        torch's current one: record_stream, streams and CUDA graphs work as for any tensor.
 
-    def jax(self) -> "DeviceView":
-        """jax.Arrays, of the same memory."""
-        return self._with("jax")
+        - `out`: {column: tensor}, tensors that each batch is copied to, as a captured CUDA graph
+          with fixed addresses needs; or a list of such dicts, used in turn. Other columns are new
+          tensors. ValueError, by the iterator: shape or type differ."""
+        return self._with("torch", lambda: TorchReceiver(self._stream, self._device, out))
+
+    def jax(self, sharding: Any = None) -> "DeviceView":
+        """jax.Arrays of JAX's own allocator, which are safe on any stream that JAX uses.
+
+        - `sharding`: a jax.sharding.Sharding of the global arrays, of which a batch is the part
+          of this process, as jax.make_array_from_process_local_data has it."""
+        return self._with("jax", lambda: JaxReceiver(self._stream, self._options["depth"], sharding))
 
     def __iter__(self) -> DeviceIterator:
         return self.start()
@@ -136,23 +152,14 @@ class DeviceView:
     def start(self, **options: Any) -> DeviceIterator:
         """An iterator; options as Dataset.with_options."""
         ds = self.dataset
+        receiver = self._receiver()
         it = DeviceIterator(ds._core, self._options,
                             {name: how.core() for name, how in self._normalize.items()},
                             run_options(**{**ds._options, **options,
                                            "epoch": ds._epochs.take(options.get("epoch"))}))
         it.structure = ds._structure
-        handle = _handle(self._stream)
-        it.stream = lambda: handle
-        it.convert = None
-        if self._framework == "torch":
-            import torch
-            from torch.utils import dlpack
-            it.convert = _converter(dlpack.from_dlpack)
-            if self._stream is None:
-                it.stream = lambda: torch.cuda.current_stream(self._device).cuda_stream
-        elif self._framework == "jax":
-            import jax
-            it.convert = _converter(jax.dlpack.from_dlpack)
+        it.receiver = receiver
+        it.lam = {}
         return it
 
     def __len__(self) -> int:
@@ -161,16 +168,3 @@ class DeviceView:
     def __repr__(self) -> str:
         form = f".{self._framework}()" if self._framework else ""
         return f"{self.dataset!r}.cuda({self._device}){form}"
-
-
-def _converter(array: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def value(v: Any) -> Any:
-        if isinstance(v, DeviceArray):
-            return array(v)
-        if isinstance(v, Ragged):
-            return Ragged(value(v.values), value(v.row_splits))
-        if isinstance(v, Sparse):
-            return Sparse(value(v.values), value(v.indices), value(v.row_splits))
-        return v  # bytes, which stay with the host
-
-    return value

@@ -7,6 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .ragged import Ragged, Sparse
+from .receivers import sharded
 from .structure import map_values
 
 
@@ -42,9 +43,13 @@ def torch_converter() -> Callable[[Any], Any]:
     return _converter(array, sparse)
 
 
-def jax_converter() -> Callable[[Any], Any]:
-    """Arrays become jax.Arrays, in place on the CPU where they are aligned, Sparses BCOOs."""
+def jax_converter(sharding: Any = None) -> Callable[[Any], Any]:
+    """Arrays become jax.Arrays, in place on the CPU where they are aligned, Sparses BCOOs; with a
+    sharding, parts of global arrays."""
     import jax
+    if sharding is not None:
+        place = sharded(sharding)
+        return lambda element: map_values(place, element)
 
     def array(a: np.ndarray) -> Any:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import iterator
 from .frameworks import CONVERTERS
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 class View:
     """A dataset whose iterators give something else than dicts of NumPy arrays."""
 
-    def __init__(self, dataset: Chain, framework: Optional[str], blocks: bool = False):
+    def __init__(self, dataset: Chain, framework: Optional[str], blocks: bool = False,
+                 **options: Any):
         self.dataset = dataset
+        self._options = options  # of the framework's converter
         self._framework = framework
         self._blocks = blocks
 
     def __iter__(self) -> iterator.Iterator:
-        convert = CONVERTERS[self._framework]() if self._framework else None
+        convert = CONVERTERS[self._framework](**self._options) if self._framework else None
         return self.dataset._start(convert, blocks=self._blocks)
 
     def __len__(self) -> int:

@@ -1,10 +1,15 @@
-// Starts device iterators on the device that a test has.
+// Device iterators on the device that a test has, and batches for them.
 
 #ifndef SHARDFEED_TESTS_CUDA_DEVICE_ITERATOR_FIXTURE_H_
 #define SHARDFEED_TESTS_CUDA_DEVICE_ITERATOR_FIXTURE_H_
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +32,61 @@ class DeviceIteratorFixture : public CudaTest {
     return DeviceIterator::Start(ds, std::move(options)).status();
   }
 };
+
+// Row i: "value" int64 i; "x" int32 [1000] of i, i + 1, ...; "ragged" int64, i mod 5 of i.
+inline Dataset Numbers(int64_t rows) {
+  return Dataset::Range(0, rows).Map(
+      {{"x", DType::kInt32, {1000}}, {"ragged", DType::kInt64, {}, true}}, [](RowContext& row) {
+        const int64_t value = row.In<int64_t>(0)[0];
+        int64_t next = value;
+        for (int32_t& out : row.Out<int32_t>(0)) out = static_cast<int32_t>(next++);
+        for (int64_t& out : row.Extend<int64_t>(1, value % 5)) out = value;
+        return absl::OkStatus();
+      });
+}
+
+// What a stream read of a batch of Numbers; to be looked at once the stream is done.
+struct NumbersRead {
+  size_t rows;
+  std::shared_ptr<std::vector<int64_t>> value;
+  std::shared_ptr<std::vector<int32_t>> x;
+  std::shared_ptr<std::vector<int64_t>> ragged;
+  std::shared_ptr<std::vector<int64_t>> splits;
+};
+
+inline NumbersRead ReadNumbers(const DeviceBatch& batch, TestStream& stream) {
+  const auto tensor = [&](const std::string& name) -> const DeviceTensor& {
+    return *std::find_if(batch.tensors.begin(), batch.tensors.end(),
+                         [&](const DeviceTensor& t) { return t.name == name; });
+  };
+  return {batch.rows, stream.Read<int64_t>(tensor("value").data, batch.rows),
+          stream.Read<int32_t>(tensor("x").data, batch.rows * 1000),
+          stream.Read<int64_t>(tensor("ragged").data, tensor("ragged").shape[0]),
+          stream.Read<int64_t>(tensor("ragged").splits, batch.rows + 1)};
+}
+
+// The rows are first, first + 1 ...
+inline void ExpectNumbers(const NumbersRead& read, int64_t first) {
+  ASSERT_EQ((*read.splits)[0], 0);
+  for (size_t r = 0; r < read.rows; ++r) {
+    const int64_t value = first + static_cast<int64_t>(r);
+    ASSERT_EQ((*read.value)[r], value);
+    for (size_t i = 0; i < 1000; ++i) {
+      ASSERT_EQ((*read.x)[r * 1000 + i], value + static_cast<int64_t>(i)) << r;
+    }
+    ASSERT_EQ((*read.splits)[r + 1] - (*read.splits)[r], value % 5);
+    for (int64_t i = (*read.splits)[r]; i < (*read.splits)[r + 1]; ++i) {
+      ASSERT_EQ((*read.ragged)[i], value);
+    }
+  }
+}
+
+inline void ExpectNumbers(const std::vector<NumbersRead>& all, int64_t first = 0) {
+  for (const NumbersRead& read : all) {
+    ExpectNumbers(read, first);
+    first += static_cast<int64_t>(read.rows);
+  }
+}
 
 }  // namespace shardfeed::testing
 

@@ -18,61 +18,6 @@ using ::testing::HasSubstr;
 
 class DeviceIteratorTest : public DeviceIteratorFixture {};
 
-// Row i: "value" int64 i; "x" int32 [1000] of i, i + 1, ...; "ragged" int64, i mod 5 of i.
-Dataset Numbers(int64_t rows) {
-  return Dataset::Range(0, rows).Map(
-      {{"x", DType::kInt32, {1000}}, {"ragged", DType::kInt64, {}, true}}, [](RowContext& row) {
-        const int64_t value = row.In<int64_t>(0)[0];
-        int64_t next = value;
-        for (int32_t& out : row.Out<int32_t>(0)) out = static_cast<int32_t>(next++);
-        for (int64_t& out : row.Extend<int64_t>(1, value % 5)) out = value;
-        return absl::OkStatus();
-      });
-}
-
-// What a stream read of a batch of Numbers; to be looked at once the stream is done.
-struct NumbersRead {
-  size_t rows;
-  std::shared_ptr<std::vector<int64_t>> value;
-  std::shared_ptr<std::vector<int32_t>> x;
-  std::shared_ptr<std::vector<int64_t>> ragged;
-  std::shared_ptr<std::vector<int64_t>> splits;
-};
-
-NumbersRead ReadNumbers(const DeviceBatch& batch, TestStream& stream) {
-  const auto tensor = [&](const std::string& name) -> const DeviceTensor& {
-    return *std::find_if(batch.tensors.begin(), batch.tensors.end(),
-                         [&](const DeviceTensor& t) { return t.name == name; });
-  };
-  return {batch.rows, stream.Read<int64_t>(tensor("value").data, batch.rows),
-          stream.Read<int32_t>(tensor("x").data, batch.rows * 1000),
-          stream.Read<int64_t>(tensor("ragged").data, tensor("ragged").shape[0]),
-          stream.Read<int64_t>(tensor("ragged").splits, batch.rows + 1)};
-}
-
-// The rows are first, first + 1 ...
-void ExpectNumbers(const NumbersRead& read, int64_t first) {
-  ASSERT_EQ((*read.splits)[0], 0);
-  for (size_t r = 0; r < read.rows; ++r) {
-    const int64_t value = first + static_cast<int64_t>(r);
-    ASSERT_EQ((*read.value)[r], value);
-    for (size_t i = 0; i < 1000; ++i) {
-      ASSERT_EQ((*read.x)[r * 1000 + i], value + static_cast<int64_t>(i)) << r;
-    }
-    ASSERT_EQ((*read.splits)[r + 1] - (*read.splits)[r], value % 5);
-    for (int64_t i = (*read.splits)[r]; i < (*read.splits)[r + 1]; ++i) {
-      ASSERT_EQ((*read.ragged)[i], value);
-    }
-  }
-}
-
-void ExpectNumbers(const std::vector<NumbersRead>& all, int64_t first = 0) {
-  for (const NumbersRead& read : all) {
-    ExpectNumbers(read, first);
-    first += static_cast<int64_t>(read.rows);
-  }
-}
-
 TEST_F(DeviceIteratorTest, BatchesArriveWholeAndInOrder) {
   for (int depth : {1, 2, 3}) {
     auto it = Start(Numbers(200).Batch(7), {.depth = depth});
@@ -245,41 +190,6 @@ TEST_F(DeviceIteratorTest, CopiesOfABatchShareItAndOutliveTheIterator) {
   stream.Wait();
   EXPECT_EQ((*x)[6999], 6 + 999);
   EXPECT_OK(DeviceBatch().Use(stream.get()));
-}
-
-TEST_F(DeviceIteratorTest, FurtherStreamsAreWaitedForToo) {
-  auto it = Start(Numbers(140).Batch(7));
-  TestStream first(device_);
-  TestStream second(device_);
-  std::vector<NumbersRead> reads;
-  std::vector<NumbersRead> others;
-  for (DeviceBatch batch; it->Next(&batch, first.get()).ok() && !batch.empty();) {
-    ASSERT_OK(batch.Use(second.get()));
-    reads.push_back(ReadNumbers(batch, first));
-    others.push_back(ReadNumbers(batch, second));
-  }
-  first.Wait();
-  second.Wait();
-  ExpectNumbers(reads);
-  ExpectNumbers(others);
-}
-
-TEST_F(DeviceIteratorTest, DefaultStreamsMayBeUsedFromAnyThread) {
-  for (CuStream stream : {CuStream(), CuStreamLegacy(), CuStreamPerThread()}) {
-    auto it = Start(Numbers(70).Batch(7));
-    std::vector<int32_t> x(7000);
-    int64_t batches = 0;
-    for (DeviceBatch batch; it->Next(&batch, stream).ok() && !batch.empty(); ++batches) {
-      const CudaContextScope scope(*device_);
-      const CudaDriver& driver = device_->driver();
-      ASSERT_EQ(driver.MemcpyDtoHAsync(x.data(), batch.tensors[1].data, 28000, stream), kCuSuccess);
-      // Another thread lets go of it, while the copy runs.
-      std::thread([last = std::move(batch)]() mutable { last = DeviceBatch(); }).join();
-      ASSERT_EQ(driver.StreamSynchronize(stream), kCuSuccess);
-      EXPECT_EQ(x[6999], 7 * batches + 6 + 999);
-    }
-    EXPECT_EQ(batches, 10);
-  }
 }
 
 TEST_F(DeviceIteratorTest, SeveralDevicesWorkInOneProcess) {
@@ -465,18 +375,67 @@ TEST_F(DeviceIteratorTest, DamagedRowsAreTold) {
   EXPECT_EQ(batch.host.damaged, (std::vector<uint32_t>{1}));
 }
 
-TEST_F(DeviceIteratorTest, AStreamThatEndsBeforeItsBatchIsAnError) {
-  if (!kStandIn) GTEST_SKIP() << "a real driver may crash";
-  auto it = Start(Numbers(70).Batch(7));
+TEST_F(DeviceIteratorTest, LoadStateDictForgetsErrorsOfTheDevice) {
+  if (!kStandIn) GTEST_SKIP() << "only the stand-in driver's memory ends early";
+  const Dataset ds = Numbers(70).Batch(7);
+  auto it = Start(ds);
+  const auto start = it->StateDict();
+  ASSERT_OK(start);
   DeviceBatch batch;
+  setenv("STAND_IN_MEMORY_LIMIT", "1000", 1);
+  EXPECT_FAILS(it->Next(&batch), kResourceExhausted, "cuMemAlloc");
+  EXPECT_FAILS(it->Next(&batch), kResourceExhausted, "cuMemAlloc");
+  unsetenv("STAND_IN_MEMORY_LIMIT");
+  const auto expect_all = [&] {
+    ASSERT_OK(it->LoadStateDict(*start));
+    TestStream stream(device_);
+    std::vector<NumbersRead> reads;
+    for (DeviceBatch next; it->Next(&next, stream.get()).ok() && !next.empty();) {
+      reads.push_back(ReadNumbers(next, stream));
+    }
+    stream.Wait();
+    EXPECT_EQ(reads.size(), 10);
+    ExpectNumbers(reads);
+  };
+  expect_all();
   {
     TestStream stream(device_);
+    ASSERT_OK(it->LoadStateDict(*start));
     ASSERT_OK(it->Next(&batch, stream.get()));
   }
   batch = DeviceBatch();
-  EXPECT_FAILS(it->Next(&batch), kInternal,
-               "a stream that a batch is used on must live until the batch is let go of");
+  EXPECT_FAILS(it->Next(&batch), kInternal, "a stream that a batch is used on must live");
   EXPECT_THAT(TakeMisuses(), HasSubstr("the stream is gone"));
+  expect_all();
+  EXPECT_LE(it->stats().buffers, 3);
+}
+
+TEST_F(DeviceIteratorTest, BytesOnTheHostAreOfTheirOwnMemory) {
+  auto it = Start(Dataset::Range(0, 40)
+                      .Map({{"words", DType::kBytes, {}, true}},
+                           [](RowContext& row) {
+                             const int64_t value = row.In<int64_t>(0)[0];
+                             for (auto& word : row.Extend<std::string_view>(0, value % 3)) {
+                               word = row.Keep(std::to_string(value));
+                             }
+                             return absl::OkStatus();
+                           })
+                      .Batch(20)
+                      .Unbatch()
+                      .Batch(8));
+  std::vector<Batch> hosts;
+  for (DeviceBatch batch; it->Next(&batch).ok() && !batch.empty();) hosts.push_back(batch.host);
+  it.reset();
+  int64_t value = 0;
+  for (const Batch& host : hosts) {
+    EXPECT_EQ(host.columns[0].splits[0], 0);
+    for (size_t r = 0; r < host.rows; ++r, ++value) {
+      const auto words = host.Row<std::string_view>(0, r);
+      ASSERT_EQ(words.size(), value % 3);
+      for (std::string_view word : words) EXPECT_EQ(word, std::to_string(value));
+    }
+  }
+  EXPECT_EQ(value, 40);
 }
 
 // Each goes on until it is seen, however fast this machine is.

@@ -1,5 +1,9 @@
 #include "cuda/pinned_pool.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -103,6 +107,23 @@ TEST_F(PinnedPoolTest, ThreadsMayShareIt) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(pool->stats().bytes, 2 * kMiB);
+}
+
+// The device writes to and reads from the pages that it was given: fork must not make copies.
+TEST_F(PinnedPoolTest, AChildAfterForkDoesNotHaveTheMemory) {
+  const auto pool = PinnedPool::Create(device_, 1 << 20);
+  const std::shared_ptr<char> memory = pool->Allocate(1000);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(write(ends[1], memory.get(), 1000), 1000);
+  const pid_t child = fork();
+  if (child == 0) _exit(write(ends[1], memory.get(), 1000) < 0 && errno == EFAULT ? 7 : 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tests/cuda/stand_in_driver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -59,10 +61,11 @@ const char* StandInTakeMisuses() {
 
 CuResult cuInit(unsigned) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuInit");
   const char* devices = std::getenv("STAND_IN_DEVICES");
   const int count = devices == nullptr ? 2 : std::atoi(devices);
   if (count == 0) return kCuErrorNoDevice;
+  d.process = getpid();
   for (int i = 0; !d.initialised && i < count; ++i) {
     d.contexts.push_back(std::make_unique<Context>());
     d.contexts.back()->device = i;
@@ -88,13 +91,13 @@ CuResult cuGetErrorString(CuResult, const char** text) {
 
 CuResult cuDeviceGetCount(int* count) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuDeviceGetCount");
   *count = static_cast<int>(d.contexts.size());
   return kCuSuccess;
 }
 CuResult cuDeviceGet(CuDevice* device, int ordinal) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuDeviceGet");
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= d.contexts.size()) {
     return kCuErrorInvalidDevice;
   }
@@ -111,14 +114,14 @@ CuResult cuDeviceGetPCIBusId(char* id, int size, CuDevice device) {
 }
 CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice device) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuDevicePrimaryCtxRetain");
   ++d.contexts.at(device)->retained;
   *context = reinterpret_cast<CuContext>(d.contexts[device].get());
   return kCuSuccess;
 }
 CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuDevicePrimaryCtxRelease");
   Context* const context = d.contexts.at(device).get();
   if (--context->retained > 0) return kCuSuccess;
   const auto of = [&](const auto& objects) {
@@ -144,7 +147,7 @@ CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
 }
 CuResult cuCtxPushCurrent_v2(CuContext context) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuCtxPushCurrent");
   auto* pushed = reinterpret_cast<Context*>(context);
   for (const auto& known : d.contexts) {
     if (known.get() != pushed) continue;
@@ -155,19 +158,37 @@ CuResult cuCtxPushCurrent_v2(CuContext context) {
   return Misuse(kCuErrorInvalidContext, "cuCtxPushCurrent: the context is gone");
 }
 CuResult cuCtxPopCurrent_v2(CuContext* context) {
-  Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuCtxPopCurrent");
   if (current.empty()) return Misuse(kCuErrorInvalidContext, "cuCtxPopCurrent: there is none");
   *context = reinterpret_cast<CuContext>(current.back());
   current.pop_back();
   return kCuSuccess;
 }
 
+CuResult cuCtxSynchronize() {
+  Driver& d = D();
+  Lock lock = LockDriver("cuCtxSynchronize");
+  Context* context = Current("cuCtxSynchronize");
+  if (context == nullptr) return kCuErrorInvalidContext;
+  if (InvalidateCaptures(context, "cuCtxSynchronize")) return kCuErrorCaptureUnsupported;
+  std::vector<std::shared_ptr<Work>> last;
+  for (Stream* stream : d.streams) {
+    if (stream->context == context) last.push_back(stream->last);
+  }
+  for (const std::shared_ptr<Work>& work : last) Await(lock, work);
+  return kCuSuccess;
+}
+CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, thread_capture_mode);
+  return kCuSuccess;
+}
+
 CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemHostRegister");
   Context* context = Current("cuMemHostRegister");
   if (context == nullptr) return kCuErrorInvalidContext;
+  if (!IsSafe("cuMemHostRegister")) return kCuErrorCaptureUnsupported;
   const char* limit = std::getenv("STAND_IN_PINNED_LIMIT");
   if (limit != nullptr && bytes > std::strtoull(limit, nullptr, 10)) return kCuErrorOutOfMemory;
   const bool portable = (flags & kCuMemHostRegisterPortable) != 0;
@@ -176,7 +197,8 @@ CuResult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
 }
 CuResult cuMemHostUnregister(void* memory) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemHostUnregister");
+  if (!IsSafe("cuMemHostUnregister")) return kCuErrorCaptureUnsupported;
   const auto it = d.pinned.find(static_cast<char*>(memory));
   if (it == d.pinned.end()) {
     return Misuse(kCuErrorInvalidValue, "cuMemHostUnregister: memory is not pinned");
@@ -187,9 +209,10 @@ CuResult cuMemHostUnregister(void* memory) {
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, size_t bytes) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemAlloc");
   Context* context = Current("cuMemAlloc");
   if (context == nullptr) return kCuErrorInvalidContext;
+  if (!IsSafe("cuMemAlloc")) return kCuErrorCaptureUnsupported;
   const char* limit = std::getenv("STAND_IN_MEMORY_LIMIT");
   if (bytes == 0) return kCuErrorInvalidValue;
   if (limit != nullptr && bytes > std::strtoull(limit, nullptr, 10)) return kCuErrorOutOfMemory;
@@ -199,12 +222,13 @@ CuResult cuMemAlloc_v2(CuDevicePtr* memory, size_t bytes) {
 }
 CuResult cuMemFree_v2(CuDevicePtr memory) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemFree");
   const auto it = d.memory.find(memory);
   if (it == d.memory.end()) {
     return Misuse(kCuErrorInvalidValue, "cuMemFree: no such memory; freed twice?");
   }
   if (Current("cuMemFree") == nullptr) return kCuErrorInvalidContext;
+  if (!IsSafe("cuMemFree")) return kCuErrorCaptureUnsupported;
   if (it->second.under_way > 0) {
     Misuse(0, "cuMemFree: work on it is under way");
     d.changed.wait(lock, [&] { return it->second.under_way == 0; });
@@ -215,7 +239,7 @@ CuResult cuMemFree_v2(CuDevicePtr memory) {
 }
 CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, CuStream handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemcpyHtoDAsync");
   Stream* stream = StreamOf(handle, "cuMemcpyHtoDAsync");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   auto work = std::make_shared<Work>();
@@ -249,7 +273,7 @@ CuResult cuMemcpyHtoDAsync_v2(CuDevicePtr to, const void* from, size_t bytes, Cu
 }
 CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, size_t bytes, CuStream handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuMemcpyDtoHAsync");
   Stream* stream = StreamOf(handle, "cuMemcpyDtoHAsync");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   auto work = std::make_shared<Work>();
@@ -266,8 +290,7 @@ CuResult cuMemcpyDtoHAsync_v2(void* to, CuDevicePtr from, size_t bytes, CuStream
 }
 
 CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
-  Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuStreamCreate");
   Context* context = Current("cuStreamCreate");
   if (context == nullptr) return kCuErrorInvalidContext;
   *stream = reinterpret_cast<CuStream>(NewStream(context, flags != kCuStreamNonBlocking));
@@ -275,7 +298,7 @@ CuResult cuStreamCreate(CuStream* stream, unsigned flags) {
 }
 CuResult cuStreamDestroy_v2(CuStream handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuStreamDestroy");
   Stream* stream = From(d.streams, handle);
   if (stream == nullptr) return Misuse(kCuErrorInvalidHandle, "cuStreamDestroy: it is gone");
   d.streams.erase(stream);
@@ -287,20 +310,29 @@ CuResult cuStreamDestroy_v2(CuStream handle) {
   return kCuSuccess;
 }
 CuResult cuStreamSynchronize(CuStream handle) {
-  Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuStreamSynchronize");
   Stream* stream = StreamOf(handle, "cuStreamSynchronize");
   if (stream == nullptr) return kCuErrorInvalidHandle;
+  if (stream->capture != kCuCaptureNone) {
+    stream->capture = kCuCaptureOfInvalidated;
+    return Misuse(kCuErrorCaptureUnsupported, "cuStreamSynchronize: the stream is being captured");
+  }
+  if (!IsSafe("cuStreamSynchronize")) return kCuErrorCaptureUnsupported;
   Await(lock, stream->last);
   return kCuSuccess;
 }
 CuResult cuStreamWaitEvent(CuStream handle, CuEvent event_handle, unsigned) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuStreamWaitEvent");
   Stream* stream = StreamOf(handle, "cuStreamWaitEvent");
   Event* event = From(d.events, event_handle);
   if (stream == nullptr) return kCuErrorInvalidHandle;
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuStreamWaitEvent: no such event");
+  if (stream->capture != kCuCaptureNone || event->captured) {
+    stream->capture = kCuCaptureOfInvalidated;
+    return Misuse(kCuErrorCaptureIsolation,
+                  "cuStreamWaitEvent: what is captured waits for what is not, or the other way");
+  }
   if (event->recorded == nullptr) return kCuSuccess;
   auto work = std::make_shared<Work>();
   work->after.push_back(event->recorded);
@@ -308,17 +340,50 @@ CuResult cuStreamWaitEvent(CuStream handle, CuEvent event_handle, unsigned) {
   return kCuSuccess;
 }
 CuResult cuStreamGetCtx(CuStream handle, CuContext* context) {
-  Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuStreamGetCtx");
   Stream* stream = StreamOf(handle, "cuStreamGetCtx");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   *context = reinterpret_cast<CuContext>(stream->context);
   return kCuSuccess;
 }
 
+CuResult cuStreamIsCapturing(CuStream handle, int* status) {
+  Driver& d = D();
+  Lock lock = LockDriver("cuStreamIsCapturing");
+  Stream* stream = StreamOf(handle, "cuStreamIsCapturing");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  *status = stream->capture;
+  // The legacy stream would wait for those that block.
+  const auto legacy = d.legacy.find(stream->context);
+  if (legacy == d.legacy.end() || legacy->second != stream) return kCuSuccess;
+  const bool waits = std::any_of(d.streams.begin(), d.streams.end(), [&](const Stream* other) {
+    return other->context == stream->context && other->blocking && other->capture != kCuCaptureNone;
+  });
+  return waits ? kCuErrorCaptureImplicit : kCuSuccess;
+}
+CuResult cuStreamBeginCapture_v2(CuStream handle, int mode) {
+  Lock lock = LockDriver("cuStreamBeginCapture");
+  Stream* stream = StreamOf(handle, "cuStreamBeginCapture");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  stream->capture = kCuCaptureActive;
+  stream->capture_mode = mode;
+  stream->capturing_thread = std::this_thread::get_id();
+  return kCuSuccess;
+}
+// There is no graph: `graph` is set to null.
+CuResult cuStreamEndCapture(CuStream handle, void** graph) {
+  Lock lock = LockDriver("cuStreamEndCapture");
+  *graph = nullptr;
+  Stream* stream = StreamOf(handle, "cuStreamEndCapture");
+  if (stream == nullptr) return kCuErrorInvalidHandle;
+  return std::exchange(stream->capture, kCuCaptureNone) == kCuCaptureActive
+             ? kCuSuccess
+             : kCuErrorCaptureInvalidated;
+}
+
 CuResult cuEventCreate(CuEvent* event, unsigned flags) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventCreate");
   Context* context = Current("cuEventCreate");
   if (context == nullptr) return kCuErrorInvalidContext;
   auto* made = new Event();
@@ -330,7 +395,7 @@ CuResult cuEventCreate(CuEvent* event, unsigned flags) {
 }
 CuResult cuEventDestroy_v2(CuEvent handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventDestroy");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventDestroy: it is gone");
   d.events.erase(event);
@@ -339,7 +404,7 @@ CuResult cuEventDestroy_v2(CuEvent handle) {
 }
 CuResult cuEventRecord(CuEvent handle, CuStream stream_handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventRecord");
   Stream* stream = StreamOf(stream_handle, "cuEventRecord");
   Event* event = From(d.events, handle);
   if (stream == nullptr) return kCuErrorInvalidHandle;
@@ -347,14 +412,17 @@ CuResult cuEventRecord(CuEvent handle, CuStream stream_handle) {
   if (event->context != stream->context) {
     return Misuse(kCuErrorInvalidHandle, "cuEventRecord: event and stream of different contexts");
   }
+  event->captured = stream->capture != kCuCaptureNone;
   event->recorded = Enqueue(stream, std::make_shared<Work>());
   return kCuSuccess;
 }
 CuResult cuEventQuery(CuEvent handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventQuery");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventQuery: no such event");
+  if (event->captured) return Misuse(kCuErrorCapturedEvent, "cuEventQuery: it was captured");
+  if (!IsSafe("cuEventQuery")) return kCuErrorCaptureUnsupported;
   if (event->recorded == nullptr) return kCuSuccess;
   if (!event->recorded->done) return kCuErrorNotReady;
   Join(&d.host, event->recorded->clock);
@@ -362,15 +430,17 @@ CuResult cuEventQuery(CuEvent handle) {
 }
 CuResult cuEventSynchronize(CuEvent handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventSynchronize");
   Event* event = From(d.events, handle);
   if (event == nullptr) return Misuse(kCuErrorInvalidHandle, "cuEventSynchronize: no such event");
+  if (event->captured) return Misuse(kCuErrorCapturedEvent, "cuEventSynchronize: it was captured");
+  if (!IsSafe("cuEventSynchronize")) return kCuErrorCaptureUnsupported;
   Await(lock, event->recorded);
   return kCuSuccess;
 }
 CuResult cuEventElapsedTime(float* milliseconds, CuEvent start_handle, CuEvent end_handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuEventElapsedTime");
   Event* start = From(d.events, start_handle);
   Event* end = From(d.events, end_handle);
   if (start == nullptr || end == nullptr || !start->timing || !end->timing ||
@@ -385,7 +455,7 @@ CuResult cuEventElapsedTime(float* milliseconds, CuEvent start_handle, CuEvent e
 
 CuResult cuModuleLoadData(CuModule* module, const void* image) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuModuleLoadData");
   Context* context = Current("cuModuleLoadData");
   if (context == nullptr) return kCuErrorInvalidContext;
   auto* made = new Module();
@@ -397,7 +467,7 @@ CuResult cuModuleLoadData(CuModule* module, const void* image) {
 }
 CuResult cuModuleUnload(CuModule handle) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuModuleUnload");
   Module* module = From(d.modules, handle);
   if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleUnload: it is gone");
   d.modules.erase(module);
@@ -406,7 +476,7 @@ CuResult cuModuleUnload(CuModule handle) {
 }
 CuResult cuModuleGetFunction(CuFunction* function, CuModule handle, const char* name) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuModuleGetFunction");
   Module* module = From(d.modules, handle);
   if (module == nullptr) return Misuse(kCuErrorInvalidHandle, "cuModuleGetFunction: no module");
   if (module->ptx.find(fmt::format(".entry {}(", name)) == std::string::npos) {
@@ -421,7 +491,7 @@ CuResult cuLaunchKernel(CuFunction handle, unsigned grid_x, unsigned grid_y, uns
                         unsigned block_x, unsigned, unsigned, unsigned, CuStream stream_handle,
                         void** params, void**) {
   Driver& d = D();
-  Lock lock(d.mutex);
+  Lock lock = LockDriver("cuLaunchKernel");
   Stream* stream = StreamOf(stream_handle, "cuLaunchKernel");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   const std::string& name = reinterpret_cast<Function*>(handle)->name;

@@ -7,7 +7,12 @@
 //     pinned, or for another context alone
 //   - device memory that is freed while work on it is under way, or twice
 //   - calls without a context, with handles of another context, or with handles that are gone
+//   - calls that invalidate the capture of a CUDA graph: those that CUDA's documentation calls
+//     unsafe, of threads that have not exchanged their capture mode; waits between what is captured
+//     and what is not. What is captured is not run
 //   - what is left over when a device's primary context ends
+//
+// A call in a child after fork ends the child.
 //
 // Programs find these functions by dlsym in the library that they loaded as the driver.
 

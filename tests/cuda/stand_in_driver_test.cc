@@ -104,6 +104,45 @@ TEST_F(StandInDriverTest, ASourceThatIsNotPinnedIsSeen) {
   EXPECT_THAT(TakeMisuses(), HasSubstr("the source is not pinned"));
 }
 
+TEST_F(StandInDriverTest, ACallThatInvalidatesACaptureIsSeen) {
+  const auto begin = Function<CuResult (*)(CuStream, int)>("cuStreamBeginCapture_v2");
+  const auto end = Function<CuResult (*)(CuStream, void**)>("cuStreamEndCapture");
+  void* graph;
+  int status = -1;
+  ASSERT_EQ(begin(a_, kCuCaptureModeGlobal), kCuSuccess);
+  EXPECT_EQ(d_->StreamIsCapturing(a_, &status), kCuSuccess);
+  EXPECT_EQ(status, kCuCaptureActive);
+  EXPECT_EQ(d_->EventQuery(event_), kCuSuccess);  // the scope's mode is relaxed
+  EXPECT_EQ(end(a_, &graph), kCuSuccess);
+  int mode = kCuCaptureModeGlobal;
+  d_->ThreadExchangeStreamCaptureMode(&mode);
+  EXPECT_EQ(mode, kCuCaptureModeRelaxed);
+  ASSERT_EQ(begin(a_, kCuCaptureModeGlobal), kCuSuccess);
+  EXPECT_EQ(d_->EventQuery(event_), kCuErrorCaptureUnsupported);
+  EXPECT_THAT(TakeMisuses(), HasSubstr("cuEventQuery: invalidates a capture"));
+  EXPECT_EQ(end(a_, &graph), kCuErrorCaptureInvalidated);
+  d_->ThreadExchangeStreamCaptureMode(&mode);
+}
+
+TEST_F(StandInDriverTest, AWaitOfACapturedStreamForOneThatIsNotIsSeen) {
+  const auto begin = Function<CuResult (*)(CuStream, int)>("cuStreamBeginCapture_v2");
+  const auto end = Function<CuResult (*)(CuStream, void**)>("cuStreamEndCapture");
+  void* graph;
+  d_->EventRecord(event_, b_);
+  ASSERT_EQ(begin(a_, kCuCaptureModeGlobal), kCuSuccess);
+  EXPECT_EQ(d_->StreamWaitEvent(a_, event_, 0), kCuErrorCaptureIsolation);
+  EXPECT_THAT(TakeMisuses(), HasSubstr("what is captured waits for what is not"));
+  EXPECT_EQ(end(a_, &graph), kCuErrorCaptureInvalidated);
+  ASSERT_EQ(begin(a_, kCuCaptureModeGlobal), kCuSuccess);
+  EXPECT_EQ(d_->CtxSynchronize(), kCuErrorCaptureUnsupported);
+  EXPECT_THAT(TakeMisuses(), HasSubstr("cuCtxSynchronize: invalidates a capture"));
+  EXPECT_EQ(end(a_, &graph), kCuErrorCaptureInvalidated);
+}
+
+TEST_F(StandInDriverTest, AChildAfterForkEnds) {
+  EXPECT_DEATH(d_->StreamSynchronize(a_), "called in a child after fork");
+}
+
 TEST_F(StandInDriverTest, MemoryThatIsFreedWhileInUseIsSeen) {
   Upload(a_);
   d_->MemFree(std::exchange(memory_, 0));

@@ -1,6 +1,10 @@
 #include "tests/cuda/stand_in_streams.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "fmt/format.h"
 
@@ -56,6 +60,45 @@ Driver& D() {
 }
 
 thread_local std::vector<Context*> current;
+thread_local int thread_capture_mode = kCuCaptureModeGlobal;
+
+Lock LockDriver(const char* call) {
+  if (D().process != 0 && D().process != getpid()) {
+    std::fprintf(stderr, "%s: called in a child after fork\n", call);
+    std::abort();
+  }
+  return Lock(D().mutex);
+}
+
+// "Prohibited from potentially unsafe API calls", in the words of CUDA's documentation.
+bool IsSafe(const char* call) {
+  bool safe = true;
+  if (thread_capture_mode == kCuCaptureModeRelaxed) return safe;
+  for (Stream* stream : D().streams) {
+    if (stream->capture != kCuCaptureActive) continue;
+    const bool own = stream->capturing_thread == std::this_thread::get_id();
+    if (own ? stream->capture_mode == kCuCaptureModeRelaxed
+            : stream->capture_mode != kCuCaptureModeGlobal ||
+                  thread_capture_mode == kCuCaptureModeThreadLocal) {
+      continue;
+    }
+    stream->capture = kCuCaptureOfInvalidated;
+    safe = false;
+  }
+  if (!safe) Misuse(0, fmt::format("{}: invalidates a capture that is under way", call));
+  return safe;
+}
+
+bool InvalidateCaptures(Context* context, const char* call) {
+  bool found = false;
+  for (Stream* stream : D().streams) {
+    if (stream->context != context || stream->capture != kCuCaptureActive) continue;
+    stream->capture = kCuCaptureOfInvalidated;
+    found = true;
+  }
+  if (found) Misuse(0, fmt::format("{}: invalidates a capture that is under way", call));
+  return found;
+}
 
 CuResult Misuse(CuResult result, const std::string& what) {
   D().misuses += what + "\n";
@@ -100,6 +143,11 @@ Stream* StreamOf(CuStream handle, const char* call) {
 
 std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
   Driver& d = D();
+  // A graph is not run here.
+  if (stream->capture != kCuCaptureNone) {
+    work->done = true;
+    return work;
+  }
   // The legacy stream and those that block come after each other.
   Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
   for (Stream* other : d.streams) {
@@ -120,7 +168,7 @@ std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
 
 bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call) {
   Driver& d = D();
-  if (size == 0) return true;
+  if (size == 0 || stream->capture != kCuCaptureNone) return true;
   auto it = d.memory.upper_bound(begin);
   if (it == d.memory.begin() || begin + size > (--it)->first + it->second.size) {
     Misuse(0, fmt::format("{}: {} bytes at {:x} are not device memory", call, size, begin));

@@ -58,11 +58,15 @@ struct Stream {
   std::shared_ptr<Work> last;
   bool closing = false;
   std::thread thread;
+  int capture = kCuCaptureNone;
+  int capture_mode = kCuCaptureModeGlobal;
+  std::thread::id capturing_thread;
 };
 
 struct Event {
   Context* context = nullptr;
   bool timing = true;
+  bool captured = false;  // recorded in a graph last
   std::shared_ptr<Work> recorded;
 };
 
@@ -100,6 +104,7 @@ struct Driver {
   std::mutex mutex;  // guards all below
   std::condition_variable changed;
   bool initialised = false;
+  int process = 0;
   double copy_bytes_per_second = 10e9;
   double kernel_seconds = 1e-4;
   bool work = true;
@@ -121,6 +126,17 @@ Driver& D();
 
 // Contexts that are current on this thread, the last one first. Needs no mutex.
 extern thread_local std::vector<Context*> current;
+
+// What captures forbid to this thread, as cuThreadExchangeStreamCaptureMode has it.
+extern thread_local int thread_capture_mode;
+
+// Ends a process that was forked from the one that initialised the driver. Takes the mutex, which
+// in such a process may be locked for ever, for the other functions.
+Lock LockDriver(const char* call);
+// Whether `call` may be made beside the captures under way; if not, a misuse that invalidates them.
+bool IsSafe(const char* call);
+// Invalidates the captures of the context's streams. False: there are none.
+bool InvalidateCaptures(Context* context, const char* call);
 
 // Notes a misuse and returns `result`.
 CuResult Misuse(CuResult result, const std::string& what);

@@ -1,4 +1,5 @@
-"""JAX on several processes: each reads its own part, which together are global arrays.
+"""JAX on several processes of two devices: each reads its own part, which together are global
+arrays.
 
     jax_processes.py FOLDER DATASET COORDINATOR PROCESSES PROCESS
 """
@@ -16,6 +17,7 @@ BATCH = 8
 def main():
     folder, spec, (coordinator, processes, process) = common.arguments()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_num_cpu_devices", 2)
     jax.distributed.initialize(coordinator, int(processes), int(process))
     rows = NamedSharding(Mesh(np.array(jax.devices()), "rows"), PartitionSpec("rows"))
     ds = (sf.read(spec, batch=BATCH).shuffle(seed=1).shard()  # by jax.process_index()
@@ -24,12 +26,13 @@ def main():
     epochs, sums, arrays = [], [], True
     for _ in range(EPOCHS):
         mine, sum_of_all = [], 0
-        for batch in ds.jax():
+        for batch in ds.jax(sharding=rows):
             arrays = arrays and all(isinstance(value, jax.Array) for value in batch.values())
-            whole = jax.make_array_from_process_local_data(rows, np.asarray(batch["n"]))
-            assert whole.shape == (BATCH * int(processes),)
-            sum_of_all += int(total(whole))
-            mine.append(np.asarray(batch["n"]).tolist())
+            assert batch["n"].shape == (BATCH * int(processes),)
+            sum_of_all += int(total(batch["n"]))
+            parts = sorted(batch["n"].addressable_shards, key=lambda part: part.index[0].start)
+            assert len(parts) == 2
+            mine.append([int(n) for part in parts for n in np.asarray(part.data)])
         epochs.append(mine)
         sums.append(sum_of_all)
     common.tell(folder, jax.process_index(), epochs=epochs, sums=sums, arrays=arrays)

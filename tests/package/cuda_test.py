@@ -1,6 +1,7 @@
 """Batches on a GPU by the package: on the stand-in for CUDA's driver of tests/cuda, which tells of
 misuse, and with torch on this machine's GPU where there is one."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -8,6 +9,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -236,6 +238,7 @@ class Stream:
         assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
         self.stream = stream
         self.cuda_stream = stream.value
+        self.kept = []  # what copies that may be under way write to
 
     def read(self, tensor):
         shape = [tensor.shape[i] for i in range(tensor.ndim)]
@@ -243,6 +246,7 @@ class Stream:
         assert self.driver.cuMemcpyDtoHAsync_v2(
             out.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(tensor.data),
             ctypes.c_size_t(out.nbytes), self.stream) == 0
+        self.kept.append(out)
         return out
 
     def close(self):
@@ -299,27 +303,229 @@ def test_capsules_that_nobody_takes(driver, ds):
     assert "dltensor" in repr(batch["image"].__dlpack__())
     batch["image"].__dlpack__(stream=2, max_version=(1, 0), dl_device=(2, 0), copy=False)
     for options, error in [({"stream": 0}, ValueError), ({"stream": -2}, ValueError),
+                           ({"stream": "x"}, ValueError), ({"stream": 2**70}, ValueError),
                            ({"copy": True}, BufferError), ({"dl_device": (1, 0)}, BufferError)]:
         with pytest.raises(error):
             batch["image"].__dlpack__(**options)
 
 
-def test_torch_is_asked_for_its_current_stream(driver, stream, ds, monkeypatch):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+class View:
+    """An array of a framework in the iterator's memory, which it gives back when it is dropped."""
 
-    def from_dlpack(array):
-        consumer = Consumer(array, stream.cuda_stream)
-        values = stream.read(consumer.tensor)
-        stream.driver.cuStreamSynchronize(stream.stream)
-        consumer.drop()
-        return torch.from_numpy(values)
+    def __init__(self, array, stream):
+        self.consumer = Consumer(array, stream.cuda_stream)
 
-    monkeypatch.setattr("torch.utils.dlpack.from_dlpack", from_dlpack)
-    for found, wanted in zip(ds.cuda().torch(), ds):
-        assert np.array_equal(found["label"], wanted["label"])
-        assert np.array_equal(found["some"].row_splits, wanted["some"].row_splits)
-        assert found["name"].tolist() == wanted["name"].tolist()
+    def __del__(self):
+        self.consumer.drop()
+
+
+class Tensor:
+    """A tensor of torch in its own memory."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype = values, values.shape, values.dtype
+
+    def copy_(self, view, non_blocking):
+        assert non_blocking
+        copied = view.clone()
+        view.stream.driver.cuStreamSynchronize(view.stream.stream)
+        self.values[...] = copied.values
+        return self
+
+
+class TensorView(View):
+    """One in the iterator's memory, copied on `stream`, where the values are once it is done."""
+
+    def __init__(self, array, stream):
+        super().__init__(array, stream)
+        tensor = self.consumer.tensor
+        self.stream, self.shape = stream, tuple(tensor.shape[i] for i in range(tensor.ndim))
+        self.dtype = np.dtype(array.dtype)
+
+    def clone(self):
+        return Tensor(self.stream.read(self.consumer.tensor))
+
+
+@pytest.fixture
+def torch(stream, monkeypatch):
+    """torch as far as it matters here, with `stream` as its current one."""
+    made = types.ModuleType("torch")
+    made.cuda = types.SimpleNamespace(
+        Stream=Stream, current_stream=lambda device: stream,
+        stream=lambda given: contextlib.nullcontext(made.entered.append(given)),
+        ExternalStream=lambda handle, device: (handle, device))
+    made.entered = []
+    made.utils = types.ModuleType("torch.utils")
+    made.utils.dlpack = types.SimpleNamespace(from_dlpack=lambda array: TensorView(array, stream))
+    monkeypatch.setitem(sys.modules, "torch", made)
+    monkeypatch.setitem(sys.modules, "torch.utils", made.utils)
+    return made
+
+
+def test_torch_gets_tensors_of_its_own(driver, stream, ds, torch):
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    with ds.cuda().torch().start() as it:
+        found = list(it)  # all are kept, and the iterator needs no more than its buffers
+        assert it.stats()["buffers"] <= 3
+    driver.cuStreamSynchronize(stream.stream)
+    for batch, wanted in zip(found, ds, strict=True):
+        assert np.array_equal(batch["label"].values, wanted["label"])
+        assert np.array_equal(batch["some"].row_splits.values, wanted["some"].row_splits)
+        assert batch["name"].tolist() == wanted["name"].tolist()
+    assert torch.entered == []
+    list(ds.take(1).cuda(stream=stream).torch())
+    assert torch.entered[0] is stream
+    with pytest.raises(TypeError, match="expected a CUDA stream"):
+        ds.cuda(stream="mine")
+
+
+def test_torch_tensors_to_copy_to(driver, stream, ds, torch):
+    out = [{"label": Tensor(np.zeros(8, np.int64))} for _ in range(2)]
+    places = []
+    for found, wanted in zip(ds.take(5).cuda().torch(out=out), ds):
+        assert np.array_equal(found["label"].values, wanted["label"])
+        driver.cuStreamSynchronize(stream.stream)
+        assert np.array_equal(found["image"].values, wanted["image"])  # a new tensor
+        places.append(found["label"])
+    assert places == [out[i % 2]["label"] for i in range(5)]
+    with pytest.raises(ValueError, match=r"out\['label'\]: expected a tensor \(2,\) of int64, "
+                                         r"got \(8,\).*drop_remainder"):
+        list(ds.cuda().torch(out=out[0]))
+    for wrong, error, message in [
+            ({"label": Tensor(np.zeros(8))}, ValueError, "of float64"),
+            ({"price": out[0]}, ValueError, "out has 'price', which is no column; there are"),
+            ({"some": out[0]}, TypeError, "the column is Ragged"),
+            ([3], TypeError, "not int")]:
+        with pytest.raises(error, match=message):
+            list(ds.cuda().torch(out=wrong))
+    labels = ds.map(lambda b: b["label"], batched=True)
+    with pytest.raises(TypeError, match="no dicts"):
+        list(labels.cuda().torch(out=out))
+    driver.cuStreamSynchronize(stream.stream)
+
+
+class Jax:
+    """JAX as far as arrays on a GPU go: it has the values in place on one stream, computes on a
+    second one behind that, and tells nobody of it."""
+
+    def __init__(self, driver, external, compute):
+        self.driver, self.external, self.compute = driver, external, compute
+        self.dlpack = self.numpy = self
+        self.events = []
+
+    def event(self, stream):
+        event = ctypes.c_void_p()
+        assert self.driver.cuEventCreate(ctypes.byref(event), 0) == 0
+        assert self.driver.cuEventRecord(event, stream.stream) == 0
+        self.events.append(event)
+        return event
+
+    def from_dlpack(self, array):
+        view = View(array, self.external)
+        assert self.driver.cuStreamWaitEvent(self.compute.stream, self.event(self.external), 0) == 0
+        return view
+
+    def copy(self, view):
+        copied = self.compute.read(view.consumer.tensor)
+        event = self.event(self.compute)
+        driver = self.driver
+
+        class Array:
+            values = copied
+
+            def is_ready(self):
+                return driver.cuEventQuery(event) == 0
+
+            def block_until_ready(self):
+                assert driver.cuEventSynchronize(event) == 0
+
+        return Array()
+
+    def close(self):
+        for event in self.events:
+            assert self.driver.cuEventDestroy_v2(event) == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_jax_computes_on_a_stream_that_nobody_knows(driver, stream, ds, monkeypatch, depth):
+    compute = Stream(driver)
+    jax = Jax(driver, stream, compute)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    driver.StandInSetSpeed(1e6, 1e-3)
+    found = []
+    for _ in range(2):  # to the end, and left behind
+        for batch in ds.cuda(depth=depth).jax():
+            found.append(batch)
+            if len(found) == 11:
+                break
+        del batch
+        gc.collect()
+    driver.cuStreamSynchronize(compute.stream)
+    wanted = [*ds, *ds][:11]
+    for batch, host in zip(found, wanted, strict=True):
+        assert np.array_equal(batch["label"].values, host["label"])
+        assert np.array_equal(batch["some"].values.values, host["some"].values)
+    assert driver.StandInTakeMisuses() == b""
+    jax.close()
+    compute.close()
+
+
+def test_a_stream_behind_the_one_that_is_known_must_be_named(driver, stream, ds):
+    second = Stream(driver)
+    jax = Jax(driver, stream, second)
+    for named in (False, True):
+        driver.StandInSetSpeed(1e6, 1e-3)
+        with iter(ds.cuda()) as it:
+            for batch in it:
+                if named:
+                    batch["label"].use(second)
+                view = jax.from_dlpack(batch["label"])
+                second.read(view.consumer.tensor)
+                del batch, view
+        driver.cuStreamSynchronize(second.stream)
+        assert (driver.StandInTakeMisuses() == b"") == named
+    jax.close()
+    second.close()
+
+
+class HandleOnly:
+    def __init__(self, handle):
+        self.handle = ctypes.c_void_p(handle)
+
+
+class Protocol:
+    def __init__(self, handle):
+        self.pair = (0, handle)
+
+    def __cuda_stream__(self):
+        return self.pair
+
+
+def test_streams_of_anyone(driver, stream, ds):
+    batch = next(iter(ds.cuda()))
+    for given in (stream, stream.cuda_stream, Protocol(stream.cuda_stream),
+                  HandleOnly(stream.cuda_stream), None, 1):
+        batch["label"].use(given)
+    for wrong in ("stream", 1.5, object(), [1]):
+        with pytest.raises(TypeError, match="expected a CUDA stream"):
+            batch["label"].use(wrong)
+        with pytest.raises(TypeError, match="expected a CUDA stream"):
+            ds.cuda(stream=wrong)
+
+
+def test_the_share_of_a_mixed_image(driver, ds):
+    with ds.cuda(normalize={"image": {"mixing": "mixup", "seed": 3}}).start() as it:
+        assert it.lam == {}
+        batch = next(it)
+        assert it.lam == {"image": batch["image"].lam} and 0 <= it.lam["image"] <= 1
+
+
+def test_bytes_are_there_in_a_child_after_fork(driver, ds):
+    batch = next(iter(ds.cuda()))
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if batch["name"].tolist()[7] == b"row 7" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_torch_on_a_gpu(ds):
@@ -329,6 +535,32 @@ def test_torch_on_a_gpu(ds):
     for found, wanted in zip(ds.cuda().torch(), ds):
         assert found["image"].is_cuda
         assert np.array_equal(found["image"].cpu().numpy(), wanted["image"])
+
+
+def test_torch_captures_a_graph_beside_on_a_gpu():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU that torch sees")
+    ds = rows(400).batch(8)
+    image = torch.zeros(8, 8, 6, 3, dtype=torch.uint8, device="cuda")
+    with ds.cuda().torch(out={"image": image}).start() as it:
+        next(it)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):  # while the iterator's thread is at work
+            total = image.long().sum()
+        for found, wanted in zip(it, list(ds)[1:]):
+            graph.replay()
+            assert total.item() == wanted["image"].astype(np.int64).sum()
+
+
+def test_jax_on_a_gpu(ds):
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    if jax.default_backend() != "gpu":
+        pytest.skip("there is no GPU that JAX sees")
+    step = jax.jit(lambda x: x.astype("int32").sum())
+    sums = [step(batch["image"]) for batch in ds.cuda().jax()]
+    for found, wanted in zip(sums, ds, strict=True):
+        assert int(found) == wanted["image"].astype(np.int64).sum()
 
 
 def test_arrays_outlive_their_iterator(driver, ds):
