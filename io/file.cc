@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<File>> File::Open(const std::string& path) {
 }
 
 File::~File() {
-  ::close(fd_);
+  if (fd_ >= 0) ::close(fd_);
   if (direct_fd_ >= 0) ::close(direct_fd_);
 }
 

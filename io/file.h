@@ -15,15 +15,16 @@
 
 namespace shardfeed {
 
-// A regular file (or a block device) open for reading. Thread-safe: every read states its own
-// position. Offsets and sizes are in bytes.
+// A regular file (or a block device) open for reading, or one version of an object in a store
+// (net/remote_file.h). Thread-safe: every read states its own position. Offsets and sizes are in
+// bytes.
 class File {
  public:
   // FailedPrecondition: `path` is a folder or a special file. NotFound, PermissionDenied and
   // others: see ErrnoStatus.
   static absl::StatusOr<std::shared_ptr<File>> Open(const std::string& path);
 
-  ~File();
+  virtual ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
@@ -33,27 +34,31 @@ class File {
 
   // Reads dst.size() bytes at `offset` and returns the number of bytes read, which is smaller only
   // at the end of the file. Continues interrupted and short reads.
-  absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const;
+  virtual absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const;
 
   // The same, but returns DataLoss if the file ends before `dst` is full.
   absl::Status ReadExactlyAt(uint64_t offset, absl::Span<char> dst) const;
 
-  // The descriptor, for engines that read by other means. Owned by this object.
+  // The descriptor, for engines that read by other means. Owned by this object. -1 for an object in
+  // a store, which has none.
   int fd() const { return fd_; }
   // A second descriptor that bypasses the page cache (O_DIRECT), opened by the first call; -1 if
-  // the file system does not support it.
+  // the file system does not support it. Not for objects in stores.
   int direct_fd() const;
 
-  // Hints to the kernel how the file will be read, so that it reads ahead or does not.
+  // Hints how the file will be read, so that the kernel, or the store's client, reads ahead or does
+  // not.
   enum class Access { kSequential, kRandom };
-  void Advise(Access access) const;
+  virtual void Advise(Access access) const;
 
- private:
+ protected:
   File(std::string path, int fd, uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
 
   std::string path_;
   int fd_;
   uint64_t size_;
+
+ private:
   mutable std::once_flag direct_opened_;
   mutable int direct_fd_ = -1;
 };

@@ -21,6 +21,11 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
   IoChoice choice;
   choice.engine.kind = kind;
   choice.engine.depth = kDepth;
+  if (table.remote()) {
+    choice.remote = true;
+    choice.reason = "the data is in a store";
+    return choice;
+  }
   if (cache == CacheUse::kBypass) {
     choice.engine.direct = true;
     choice.reason = "past the page cache, as was asked for";

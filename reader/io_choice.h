@@ -13,6 +13,7 @@ namespace shardfeed {
 
 struct IoChoice {
   EngineOptions engine;  // depth: of all threads together
+  bool remote = false;   // shards are in a store: see MakeRemoteEngine
   std::string reason;    // reason for statistics: "97 % of the data is in the page cache"
 };
 

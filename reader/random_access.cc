@@ -18,6 +18,9 @@ namespace {
 // Records that are not asked for are read all the same when less than this lies between two that
 // are.
 constexpr uint64_t kMergeGapBytes = 32 << 10;
+constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
+// Stores are waited for.
+constexpr int kRemoteThreads = 32;
 
 }  // namespace
 
@@ -46,7 +49,8 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   }
   // Runs of records of one shard that are near each other.
   Extents extents;
-  const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
+  const uint64_t gap_bytes = table_->remote() ? kRemoteMergeGapBytes : kMergeGapBytes;
+  const uint64_t gap = gap_bytes / std::max<uint64_t>(1, table_->mean_bytes());
   for (size_t i = 0, j; i < sorted.size(); i = j) {
     const RecordRange shard = table_->RangeOf(table_->ShardOf(sorted[i]));
     j = i + 1;
@@ -69,7 +73,8 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   std::vector<Part> parts(extents.size());
   const std::shared_ptr<BufferPool> pool = BufferPool::Create(/*max_idle_bytes=*/0);
   absl::Status status = ParallelFor(
-      extents.size(), ThreadCount(threads), std::stop_token(), [&](size_t e) -> absl::Status {
+      extents.size(), table_->remote() ? kRemoteThreads : ThreadCount(threads), std::stop_token(),
+      [&](size_t e) -> absl::Status {
         const Extent& extent = extents[e];
         std::vector<DamagedRecord> damaged;
         if (extent.compressed()) {

@@ -73,8 +73,9 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
         std::clamp<uint64_t>(kReadBlockBytes / std::max<uint64_t>(1, mean), 1, kMaxBlockRecords);
   }
   const uint64_t least = plan_options_.cached ? kMinCachedWindowBytes : kMinWindowBytes;
-  if (plan_options_.whole_pieces && order_->spec().kind == OrderSpec::Kind::kShuffle &&
-      mean <= kMergeGapBytes && order_->span() * mean >= least && !AnyCompressed()) {
+  if (plan_options_.whole_pieces && !plan_options_.remote &&
+      order_->spec().kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
+      order_->span() * mean >= least && !AnyCompressed()) {
     singly_until_ = position + kSingleRecords * options.world;
   }
 }
@@ -135,7 +136,7 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
   const bool cut = piece->min_position < from || piece->max_position >= to;
   // Of small records all are read anyway, and to ask for each where it comes takes longer.
   const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
-                            table_->mean_bytes() <= kMergeGapBytes);
+                            table_->mean_bytes() <= merge_gap_bytes());
   if (!mine || !all) {
     for (uint64_t i = unit->begin; i < unit->end; ++i) {
       const uint64_t position = order_->PositionOf(epoch_, i);
@@ -164,7 +165,7 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
 // Of what is needed, neighbours are read together, with what little lies between them.
 absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
   const std::vector<uint32_t>& needed = unit->needed;
-  const uint64_t gap = kMergeGapBytes / std::max<uint64_t>(1, table_->mean_bytes());
+  const uint64_t gap = merge_gap_bytes() / std::max<uint64_t>(1, table_->mean_bytes());
   for (size_t i = 0, j; i < needed.size(); i = j) {
     j = i + 1;
     while (j < needed.size() && needed[j] - needed[j - 1] - 1 <= gap) ++j;

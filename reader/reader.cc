@@ -85,7 +85,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
             : 1;
     // Streams side by side share the processor's caches: what is read at once, and where it is read
     // from, fits a core's.
-    const uint64_t most = streams > 4 ? kReadBlockBytes / 4 : kReadBlockBytes;
+    const uint64_t most = table->remote() ? kRemoteReadBytes
+                          : streams > 4   ? kReadBlockBytes / 4
+                                          : kReadBlockBytes;
     const uint64_t bytes =
         std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));

@@ -16,6 +16,7 @@
 #include "io/engine_choice.h"
 #include "io/parallel.h"
 #include "io/thread.h"
+#include "net/remote_engine.h"
 #include "reader/io_choice.h"
 #include "reader/read_plan.h"
 #include "reader/read_unit.h"
@@ -55,6 +56,7 @@ class ThreadedRun : public ReadRun {
                  {.whole_pieces = whole_chunks,
                   .cached = choice_.engine.inline_reads,
                   .shared_buffers = !choice_.engine.direct,
+                  .remote = choice_.remote,
                   .make_unit = [] { return std::make_shared<Unit>(); }},
                  place, position),
         skips_(options, order_->size()) {
@@ -87,7 +89,8 @@ class ThreadedRun : public ReadRun {
       // Each request holds a file open.
       const auto max_open = static_cast<int>(table_->max_open());
       options.depth = std::clamp(choice_.engine.depth / thread_count_, 1, max_open);
-      absl::StatusOr<std::unique_ptr<Engine>> engine = MakeEngine(options);
+      absl::StatusOr<std::unique_ptr<Engine>> engine =
+          choice_.remote ? MakeRemoteEngine(options.depth, pool_) : MakeEngine(options);
       if (!engine.ok()) return engine.status();
       engines_.push_back(*std::move(engine));
     }

@@ -11,14 +11,19 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/parallel.h"
+#include "net/open.h"
+#include "net/remote_file.h"
+#include "net/store.h"
 #include "reader/permutation.h"
 #include "shard/index_build.h"
+#include "shard/names.h"
 
 namespace shardfeed {
 namespace {
 
 // Files and mappings that one table keeps open; a kernel allows 65,530 mappings in all.
 constexpr size_t kMaxOpen = 16384;
+constexpr int kRemoteThreads = 64;
 
 // Raises the limit of open files as far as is allowed, and returns how many a table may use.
 size_t FileLimit() {
@@ -44,8 +49,15 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   }
   table->max_open_ = FileLimit();
   table->version_ = set.version;
-  absl::Status status = ParallelFor(set.paths.size(), ThreadCount(options.threads), options.stop,
-                                    [&](size_t shard) { return table->Find(shard, options); });
+  table->remote_ = !set.paths.empty() && IsRemote(set.paths[0]);
+  std::optional<Manifest> manifest;
+  if (table->remote_) manifest = FindManifest(set);
+  // Stores are waited for, not worked for.
+  const int threads = table->remote_ ? kRemoteThreads : ThreadCount(options.threads);
+  absl::Status status = ParallelFor(set.paths.size(), threads, options.stop, [&](size_t shard) {
+    if (!IsRemote(table->shards_[shard].path)) return table->Find(shard, options);
+    return table->FindRemote(shard, manifest ? &manifest->shards[shard] : nullptr, options);
+  });
   // Not some shards of one dataset and some of the next.
   status = set.version.CheckUnchanged(std::move(status));
   if (!status.ok()) return status;
@@ -106,16 +118,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   // Few shards leave threads over for each.
   building.threads =
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
-  const auto salvage = [&]() -> absl::Status {
-    absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
-        CopySoundRecords(shard.path, options.stop);
-    if (!copy.ok()) return copy.status();
-    ++copied_;
-    shard.summary = (*copy)->index->summary();
-    shard.built = (*copy)->index;
-    shard.copy = *std::move(copy);
-    return absl::OkStatus();
-  };
+  const auto salvage = [&] { return Salvage(i, options); };
   if (summary.ok()) {
     absl::Status whole = CheckNotCut(shard.path, building);
     if (absl::IsDataLoss(whole) && options.salvage) return salvage();
@@ -144,7 +147,60 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   return absl::OkStatus();
 }
 
+// Size, version and index of an object. A manifest knows the size; the version is then that of the
+// first read, which compares the size. Indexes stay in memory: to fetch them again takes long.
+absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
+                                    const ShardTableOptions& options) {
+  Shard& shard = shards_[i];
+  uint64_t size = listed == nullptr ? 0 : listed->bytes;
+  if (listed == nullptr) {
+    absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
+    if (!info.ok()) return info.status();
+    shard.version = std::move(info->version);
+    size = info->size;
+  }
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(shard.path));
+  if (!index.ok() && !absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
+    return index.status();
+  }
+  if (!index.ok() || (*index)->summary().shard_bytes != size ||
+      (listed != nullptr && (*index)->summary().records_digest != listed->records_digest)) {
+    if (!options.build_indexes) {
+      return absl::NotFoundError(
+          fmt::format("{}: has no index that fits it; make one with 'shardfeed index' where the "
+                      "dataset is local, and copy the folder {} as well",
+                      shard.path, kSidecarFolder));
+    }
+    IndexBuildOptions building;
+    building.stop = options.stop;
+    building.bytes_passed = options.bytes_indexed;
+    index = BuildIndex(shard.path, building);
+    if (absl::IsDataLoss(index.status()) && options.salvage) return Salvage(i, options);
+    if (!index.ok()) return index.status();
+    ++built_;
+    ++not_kept_;
+  }
+  shard.summary = (*index)->summary();
+  shard.built = *std::move(index);
+  return absl::OkStatus();
+}
+
+// Records that are sound go to a copy.
+absl::Status ShardTable::Salvage(size_t i, const ShardTableOptions& options) {
+  Shard& shard = shards_[i];
+  absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
+      CopySoundRecords(shard.path, options.stop);
+  if (!copy.ok()) return copy.status();
+  ++copied_;
+  shard.summary = (*copy)->index->summary();
+  shard.built = (*copy)->index;
+  shard.copy = *std::move(copy);
+  return absl::OkStatus();
+}
+
 absl::Status ShardTable::CheckWrittenSince(const std::string& path) const {
+  // Objects are not written to, only replaced, which their versions tell.
+  if (remote_) return absl::OkStatus();
   struct stat made;
   if (::stat(path.c_str(), &made) != 0) return ErrnoStatus(errno, path, "look up");
   return ParallelFor(shards_.size(), ThreadCount(0), {}, [&](size_t i) -> absl::Status {
@@ -216,7 +272,10 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
     if (opened_[shard].file != nullptr) return opened_[shard].file;
   }
   const Shard& known = shards_[shard];
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(known.path);
+  const bool remote = IsRemote(known.path);
+  absl::StatusOr<std::shared_ptr<File>> file =
+      remote ? RemoteFile::Open({known.path, known.summary.shard_bytes, known.version})
+             : File::Open(known.path);
   if (!file.ok()) return version_.CheckUnchanged(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {
     return version_.CheckUnchanged(absl::FailedPreconditionError(
@@ -224,7 +283,7 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
                     "'shardfeed index'",
                     known.path, (*file)->size(), known.summary.shard_bytes)));
   }
-  const absl::StatusOr<FileBirth> birth = BirthOf((*file)->fd(), known.path);
+  const absl::StatusOr<FileBirth> birth = remote ? known.birth : BirthOf((*file)->fd(), known.path);
   if (!birth.ok()) return birth.status();
   if (*birth != known.birth) {
     return version_.CheckUnchanged(absl::AbortedError(fmt::format(

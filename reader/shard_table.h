@@ -19,6 +19,7 @@
 #include "reader/selection.h"
 #include "reader/sound_copy.h"
 #include "shard/index.h"
+#include "shard/manifest.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -84,6 +85,9 @@ class ShardTable {
   // Of a shard that is a copy of what is sound; null for others.
   const SoundCopy* copy(size_t shard) const { return shards_[shard].copy.get(); }
 
+  // Whether the shards are in a store. The first one decides.
+  bool remote() const { return remote_; }
+
   // How many files the table keeps open at most, besides those in use.
   size_t max_open() const { return max_open_; }
 
@@ -108,7 +112,8 @@ class ShardTable {
 
   struct Shard {
     std::string path;
-    FileBirth birth;  // identity of the file that the table was made for
+    FileBirth birth;      // identity of the file that the table was made for
+    std::string version;  // of an object in a store
     IndexSummary summary;
     // The one in memory, for a shard whose index could not be kept.
     std::shared_ptr<const ShardIndex> built;
@@ -121,6 +126,9 @@ class ShardTable {
 
   ShardTable() = default;
   absl::Status Find(size_t shard, const ShardTableOptions& options);
+  absl::Status FindRemote(size_t shard, const ManifestShard* listed,
+                          const ShardTableOptions& options);
+  absl::Status Salvage(size_t shard, const ShardTableOptions& options);
 
   std::vector<Shard> shards_;
   std::vector<uint64_t> begin_;
@@ -132,6 +140,7 @@ class ShardTable {
   std::atomic<uint64_t> copied_ = 0;
   DatasetVersion version_;
   size_t max_open_ = 0;
+  bool remote_ = false;
 
   mutable Mutex mutex_;
   mutable std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "net/open.h"
 #include "shard/file_names.h"
 #include "shard/names.h"
 
@@ -64,7 +65,7 @@ std::string Hint(const std::string& directory, std::string_view stem, const Fold
   std::string hint;
   struct stat info;
   const std::string staging = StagingPath(directory, stem);
-  const bool being_written = ::stat(staging.c_str(), &info) == 0;
+  const bool being_written = !IsRemote(directory) && ::stat(staging.c_str(), &info) == 0;
   if (being_written) {
     hint = fmt::format("; it is being written, or its writer did not finish: {} exists", staging);
   }

@@ -3,13 +3,21 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "net/open.h"
+#include "net/store.h"
 #include "shard/names.h"
 #include "shardfeed/spec.h"
+#include "xxhash.h"
 
 namespace shardfeed {
 namespace {
 
 std::vector<uint64_t> IdentityOf(const std::string& path) {
+  if (IsRemote(path)) {
+    const absl::StatusOr<ObjectInfo> info = StatObject(path);
+    if (!info.ok()) return {};
+    return {info->size, XXH3_64bits(info->version.data(), info->version.size())};
+  }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
   return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
@@ -32,7 +40,9 @@ absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
   const std::string manifest = ManifestPath(directory_, stem_);
   // The order matters: the commit record is removed after the manifest was put into place.
   struct stat info;
-  const bool being_replaced = ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
+  // Datasets in stores have no commit records yet.
+  const bool being_replaced =
+      !IsRemote(directory_) && ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
   if (!being_replaced && IdentityOf(manifest) == manifest_) return so_far;
   return absl::AbortedError(
       fmt::format("{}: the dataset was replaced while it was in use; open it again", manifest));

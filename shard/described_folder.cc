@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/at_form.h"
 #include "shard/file_names.h"
@@ -26,8 +27,30 @@ std::string TextOf(const Json& object, const char* key) {
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-absl::StatusOr<Described> ReadManifestName(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+// Returns `text` with each {NAME} replaced by its value. Nullopt: a name has no value.
+std::optional<std::string> Fill(std::string_view text,
+                                const std::map<std::string_view, std::string_view>& values) {
+  std::string filled;
+  while (!text.empty()) {
+    if (text[0] != '{') {
+      filled += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    const size_t end = text.find('}');
+    if (end == text.npos) return std::nullopt;
+    const auto value = values.find(text.substr(1, end - 1));
+    if (value == values.end()) return std::nullopt;
+    filled += value->second;
+    text.remove_prefix(end + 1);
+  }
+  return filled;
+}
+
+}  // namespace
+
+absl::StatusOr<Described> ReadDescribed(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
   // The list of shards may be long and is not needed.
   Json json;
@@ -53,28 +76,6 @@ absl::StatusOr<Described> ReadManifestName(const std::string& path) {
   return Described{stem, count, suffix};
 }
 
-// Returns `text` with each {NAME} replaced by its value. Nullopt: a name has no value.
-std::optional<std::string> Fill(std::string_view text,
-                                const std::map<std::string_view, std::string_view>& values) {
-  std::string filled;
-  while (!text.empty()) {
-    if (text[0] != '{') {
-      filled += text[0];
-      text.remove_prefix(1);
-      continue;
-    }
-    const size_t end = text.find('}');
-    if (end == text.npos) return std::nullopt;
-    const auto value = values.find(text.substr(1, end - 1));
-    if (value == values.end()) return std::nullopt;
-    filled += value->second;
-    text.remove_prefix(end + 1);
-  }
-  return filled;
-}
-
-}  // namespace
-
 std::string Described::Spec(std::string_view directory) const {
   return FormatSpec(directory, stem, count, suffix);
 }
@@ -89,7 +90,7 @@ absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder&
   std::vector<Described> datasets;
   for (const std::string& name : manifests) {
     absl::StatusOr<Described> dataset =
-        ReadManifestName(fmt::format("{}/{}", JoinPath(spec, kSidecarFolder), name));
+        ReadDescribed(fmt::format("{}/{}", JoinPath(spec, kSidecarFolder), name));
     if (!dataset.ok()) return dataset.status();
     datasets.push_back(*std::move(dataset));
   }
@@ -103,7 +104,7 @@ absl::StatusOr<ShardSet> ResolveManifests(const std::string& spec, const Folder&
 
 absl::StatusOr<std::vector<std::pair<std::string, Described>>> ReadTfdsSplits(
     const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxJsonBytes);
+  absl::StatusOr<std::string> text = ReadWhole(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
   Json info;
   if (absl::Status status = ParseBoundedJson(*text, &info); !status.ok()) {

@@ -30,6 +30,10 @@ struct Described {
   absl::StatusOr<ShardSet> Resolve(const std::string& directory, const Folder& folder) const;
 };
 
+// Returns the dataset that a manifest describes. DataLoss: it is broken, or was renamed. Others: as
+// ReadWhole.
+absl::StatusOr<Described> ReadDescribed(const std::string& path);
+
 // Returns the dataset that the manifests of these names in the hidden folder describe.
 // InvalidArgument: they describe several datasets. DataLoss: a manifest is broken. Others: as
 // ReadFile and ResolveAt.

@@ -8,13 +8,38 @@
 #include <memory>
 #include <utility>
 
+#include "fmt/format.h"
 #include "io/errno_status.h"
+#include "net/open.h"
+#include "net/store.h"
 #include "shard/names.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
 
+namespace {
+
+absl::StatusOr<Folder> ListRemote(const std::string& path) {
+  absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);
+  if (!store.ok()) return store.status();
+  absl::StatusOr<ObjectListing> listing = (*store)->List(path);
+  if (!listing.ok()) return listing.status();
+  Folder folder;
+  folder.folders = std::move(listing->folders);
+  for (const ObjectInfo& object : listing->objects) {
+    folder.files.emplace_back(SplitPath(object.path).name);
+  }
+  // A store has no folders, only names of objects that have slashes.
+  if (folder.files.empty() && folder.folders.empty()) {
+    return absl::NotFoundError(fmt::format("{}: no such folder", path));
+  }
+  return folder;
+}
+
+}  // namespace
+
 absl::StatusOr<Folder> ListFolder(const std::string& path) {
+  if (IsRemote(path)) return ListRemote(path);
   const std::string display = path.empty() ? "." : path;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(display.c_str()), ::closedir);
   if (directory == nullptr) return ErrnoStatus(errno, display, "list the folder");

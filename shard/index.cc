@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/file.h"
+#include "net/open.h"
 #include "tfrecord/crc32c.h"
 
 namespace shardfeed {
@@ -33,6 +34,8 @@ constexpr size_t kFlushBytes = 1 << 20;
 // Indexes up to this size, of which there may be a hundred thousand, are cheaper to read than to
 // map.
 constexpr uint64_t kReadNotMapped = 64 << 10;
+// Of an index in a store, which is fetched whole.
+constexpr uint64_t kMaxRemoteBytes = uint64_t{16} << 30;
 
 uint64_t Load64(const char* at) { return LoadLittleEndian<uint64_t>(at); }
 uint32_t Load32(const char* at) { return LoadLittleEndian<uint32_t>(at); }
@@ -172,7 +175,12 @@ absl::StatusOr<std::string> IndexBuilder::Finish(IndexSummary summary) {
 }
 
 absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::Open(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (IsRemote(path)) {
+    absl::StatusOr<std::string> bytes = ReadWhole(path, kMaxRemoteBytes);
+    if (!bytes.ok()) return bytes.status();
+    return FromBytes(*std::move(bytes), path);
+  }
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   const uint64_t size = (*file)->size();
   std::shared_ptr<ShardIndex> index(new ShardIndex());
@@ -240,7 +248,7 @@ absl::StatusOr<IndexSummary> ParseHeader(std::string_view head, uint64_t file_by
 }  // namespace
 
 absl::StatusOr<IndexSummary> ReadIndexSummary(const std::string& path) {
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   char head[kIndexHeaderBytes];
   absl::StatusOr<size_t> n = (*file)->ReadAt(0, absl::MakeSpan(head));

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/parallel.h"
+#include "net/open.h"
 #include "shard/file_replacement.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
@@ -98,7 +99,8 @@ absl::StatusOr<Piece> WalkFrames(const File& file, uint64_t begin, uint64_t limi
     }
     // Read the footer and the adjacent next header together.
     const uint64_t footer = offset + kHeaderBytes + length;
-    near = length <= kReadThroughBytes;
+    // What is skipped in a store costs more than what is read.
+    near = length <= kReadThroughBytes || file.fd() < 0;
     at = bytes.Get(footer, std::min<uint64_t>(kFooterBytes + kHeaderBytes, file.size() - footer),
                    near);
     if (!at.ok()) return at.status();
@@ -147,7 +149,9 @@ absl::StatusOr<IndexSummary> IndexRaw(const File& file, const IndexBuildOptions&
   uint64_t position = 0;
   while (position < file.size()) {
     const uint64_t wave = position;
-    const size_t pieces = std::min<uint64_t>(std::max(options.threads, 1),
+    // A file in a store is read in order by one.
+    const int threads = file.fd() < 0 ? 1 : options.threads;
+    const size_t pieces = std::min<uint64_t>(std::max(threads, 1),
                                              (file.size() - wave + kPieceBytes - 1) / kPieceBytes);
     std::vector<std::optional<Piece>> walked(pieces);
     absl::Status status =
@@ -230,7 +234,7 @@ absl::StatusOr<IndexSummary> IndexCompressed(const std::string& path,
 
 absl::StatusOr<IndexSummary> IndexShard(const std::string& path, const IndexBuildOptions& options,
                                         IndexBuilder* builder) {
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   absl::StatusOr<Compression> compression = DetectShardCompression(**file);
   if (!compression.ok()) return compression.status();
@@ -272,6 +276,7 @@ absl::Status CheckNotBeginning(const std::string& path, const ShardIndex& now,
 }  // namespace
 
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
+  if (absl::Status status = CheckIsPath(path); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
       FileReplacement::Begin(IndexPath(path), options.stop);
   if (!replacement.ok()) return replacement.status();
@@ -297,9 +302,8 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> BuildIndex(const std::string& 
 absl::Status CheckNotCut(const std::string& path, const IndexBuildOptions& options) {
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> old = ShardIndex::Open(IndexPath(path));
   if (!old.ok()) return absl::OkStatus();
-  std::error_code error;
-  const uint64_t size = std::filesystem::file_size(path, error);
-  if (error || size >= (*old)->summary().shard_bytes) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
+  if (!file.ok() || (*file)->size() >= (*old)->summary().shard_bytes) return absl::OkStatus();
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> now = BuildIndex(path, options);
   // Other errors are reported when the index is built.
   if (!now.ok()) return absl::IsCancelled(now.status()) ? now.status() : absl::OkStatus();
@@ -312,7 +316,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenOrBuildIndex(const std::st
   if (built != nullptr) *built = false;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> old = ShardIndex::Open(IndexPath(path));
   if (old.ok()) {
-    absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+    absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
     if (!file.ok()) return file.status();
     if ((*old)->summary().shard_bytes == (*file)->size()) return old;
   } else if (!absl::IsNotFound(old.status()) && !absl::IsDataLoss(old.status())) {

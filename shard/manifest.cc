@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "io/bounded_json.h"
 #include "io/file.h"
+#include "net/open.h"
 #include "nlohmann/json.hpp"
 #include "shard/manifest_seal.h"
 
@@ -182,7 +183,7 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
 }
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadFile(path, kMaxManifestBytes);
+  absl::StatusOr<std::string> text = ReadWhole(path, kMaxManifestBytes);
   if (!text.ok()) return text.status();
   return ParseManifest(*text, path);
 }

@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/parallel.h"
+#include "net/open.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
 #include "shard/shard_reader.h"
@@ -258,7 +259,7 @@ absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector
   FrameCheck check(input, index, digest, digests);
   for (const Piece& piece : pieces) {
     const IndexSummary& summary = input.index(piece.shard).summary();
-    absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(piece.shard));
+    absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(piece.shard));
     if (!in.ok()) return in.status();
     check.Start(piece);
     const bool small = summary.stream_bytes < kReadThroughBytes * summary.records;
@@ -288,7 +289,7 @@ absl::StatusOr<CopiedShard> CopyRaw(const ReshardInput& input, const std::vector
 absl::StatusOr<CopiedShard> CopyWhole(const ReshardInput& input, size_t shard,
                                       const std::string& base, const ReshardOptions& options) {
   const ShardIndex& index = input.index(shard);
-  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(shard));
+  absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(shard));
   if (!in.ok()) return in.status();
   if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, shard, 0);
   absl::StatusOr<std::unique_ptr<OutputFile>> out = OutputFile::Create(base + ".shard");
@@ -373,7 +374,7 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
   thread_local std::vector<Record> records;
   thread_local std::string buffer;
   const ShardIndex& index = input.index(unit.shard);
-  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(unit.shard));
+  absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
   if (!in.ok()) return in.status();
   if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, unit.shard, 0);
   for (const RecordRun& run : unit.runs) {
@@ -406,7 +407,7 @@ absl::Status ReadRawUnit(const ReshardInput& input, const Unit& unit, WholeDiges
 
 absl::Status ReadCompressedUnit(const ReshardInput& input, const Unit& unit, RecordBatch& out) {
   const ShardIndex& index = input.index(unit.shard);
-  absl::StatusOr<std::shared_ptr<File>> in = File::Open(input.path(unit.shard));
+  absl::StatusOr<std::shared_ptr<File>> in = OpenFile(input.path(unit.shard));
   if (!in.ok()) return in.status();
   if ((*in)->size() != index.summary().shard_bytes) return IndexError(input, unit.shard, 0);
   std::unique_ptr<ShardReader> reader;

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "fmt/format.h"
+#include "net/open.h"
 #include "shard/content_stretches.h"
 #include "shard/index.h"
 #include "shard/spec.h"
@@ -147,7 +148,7 @@ absl::StatusOr<Compression> ShardSalvager::GuessCompression(std::shared_ptr<cons
 absl::StatusOr<std::unique_ptr<ShardSalvager>> ShardSalvager::Open(const std::string& path,
                                                                    SalvageOptions options) {
   std::unique_ptr<ShardSalvager> salvager(new ShardSalvager());
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   salvager->options_ = std::move(options);
   const SalvageOptions& known = salvager->options_;

@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "io/remedy.h"
+#include "net/open.h"
 #include "tfrecord/detect.h"
 
 namespace shardfeed {
@@ -37,7 +38,7 @@ absl::StatusOr<Compression> DetectShardCompression(const File& file) {
 
 absl::StatusOr<std::unique_ptr<ShardReader>> ShardReader::Open(const std::string& path,
                                                                ShardReaderOptions options) {
-  absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
   if (!file.ok()) return file.status();
   absl::StatusOr<Compression> compression = DetectShardCompression(**file);
   if (!compression.ok()) return compression.status();

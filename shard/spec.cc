@@ -14,6 +14,9 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "io/errno_status.h"
+#include "net/open.h"
+#include "net/store.h"
+#include "net/url.h"
 #include "shard/at_form.h"
 #include "shard/described_folder.h"
 #include "shard/file_names.h"
@@ -54,6 +57,11 @@ absl::StatusOr<Folder> ListMatch(const std::string& path, bool behind_wildcard, 
 // Returns the folders that match a pattern. After a wildcard, not all of them need to exist.
 absl::StatusOr<std::vector<std::string>> ExpandFolders(std::string_view pattern, Versions* seen) {
   std::vector<std::string> found = {pattern.starts_with('/') ? "/" : ""};
+  if (IsRemote(pattern)) {
+    const UrlParts parts = SplitUrl(pattern);
+    found = {fmt::format("{}://{}", parts.scheme, parts.host)};
+    pattern = parts.key;
+  }
   bool behind_wildcard = false;
   while (!pattern.empty()) {
     const std::string part(pattern.substr(0, pattern.find('/')));
@@ -191,7 +199,7 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const PathParts parts = SplitPath(path);
     const auto [folder, added] = real_folders.try_emplace(parts.directory, parts.directory);
-    if (added) {
+    if (added && !IsRemote(path)) {
       std::error_code error;
       const std::filesystem::path written(parts.directory.empty() ? "." : parts.directory);
       const std::filesystem::path real = std::filesystem::canonical(written, error);
@@ -210,17 +218,114 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
   return absl::OkStatus();
 }
 
+// ---- Datasets in stores
+
+// What stem@N names: known from the manifest, if there is one, and then nothing is listed.
+absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::string& directory,
+                                         const AtForm& form) {
+  const absl::StatusOr<Described> manifest = ReadDescribed(ManifestPath(directory, form.stem));
+  if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
+  const bool fits = manifest.ok() && manifest->suffix == form.suffix &&
+                    (!form.count || manifest->count == form.count);
+  // Without a manifest what can be listed is: the names may be those of a larger set.
+  if (!fits && SchemeOf(spec) != "http" && SchemeOf(spec) != "https") {
+    absl::StatusOr<Folder> folder = ListFolder(directory);
+    if (!folder.ok()) return folder.status();
+    return ResolveAt(spec, directory, *folder, form);
+  }
+  if (!fits && !form.count) {
+    return absl::NotFoundError(fmt::format(
+        "{}: there is no manifest, and an HTTP server's folders cannot be listed; say how many "
+        "shards there are: stem@N",
+        spec));
+  }
+  const uint64_t count = fits ? *manifest->count : *form.count;
+  if (count > kMaxShards) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: the number of shards must be at most {}, got {}", spec, kMaxShards, count));
+  }
+  ShardSet set;
+  set.directory = directory;
+  set.stem = form.stem;
+  set.suffix = form.suffix;
+  set.sharded_name = true;
+  for (uint64_t i = 0; i < count; ++i) {
+    set.paths.push_back(JoinPath(directory, ShardName(set.stem, i, count, set.suffix)));
+  }
+  return set;
+}
+
 // ---- Specs that are read
 
+enum class Kind { kNothing, kFile, kFolder };
+
+// What a store has under a name. Of a folder, objects have names that begin with it.
+absl::StatusOr<Kind> LookInStore(const std::string& path) {
+  absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);
+  if (!store.ok()) return store.status();
+  absl::Status status;
+  if (!SplitUrl(path).key.empty()) {
+    status = StatObject(path).status();
+    if (status.ok()) return Kind::kFile;
+    if (!absl::IsNotFound(status)) return status;
+  }
+  absl::StatusOr<Folder> folder = ListFolder(path);
+  if (folder.ok()) return Kind::kFolder;
+  if (absl::IsNotFound(folder.status())) return Kind::kNothing;
+  // Of a server that cannot list, only that there is no such object is known.
+  return absl::IsUnimplemented(folder.status()) && !status.ok() ? status : folder.status();
+}
+
 constexpr int kMaxListings = 20;
+
+absl::Status CheckAtForm(const std::string& spec, const AtForm& form) {
+  if (form.stem.empty()) {
+    return absl::InvalidArgumentError(fmt::format("{}: the name before '@' is missing", spec));
+  }
+  if (form.count == 0) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the number of shards must be at least 1 or *, got 0", spec));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) {
+  // A scheme that is not known, or a bucket without credentials, is told before anything else.
+  if (absl::Status status = Store::Of(path).status(); !status.ok()) return status;
+  const PathParts parts = SplitPath(path);
+  const bool in_bucket = !SplitUrl(path).key.empty();
+  const std::optional<AtForm> form = in_bucket ? ParseAtForm(parts.name) : std::nullopt;
+  if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
+    if (absl::Status status = CheckAtForm(path, *form); !status.ok()) return status;
+    const std::string directory(parts.directory);
+    seen->push_back(DatasetVersion::Of(directory, std::string(form->stem)));
+    return ResolveRemoteAt(path, directory, *form);
+  }
+  const bool listed = SchemeOf(path) != "http" && SchemeOf(path) != "https";
+  if (listed && HasWildcard(path)) return ResolveGlob(path, seen);
+  absl::StatusOr<Kind> kind = LookInStore(path);
+  if (!kind.ok()) return kind.status();
+  if (*kind == Kind::kFolder) return ResolveFolder(path, seen);
+  if (*kind == Kind::kFile) {
+    ShardSet set;
+    set.directory = parts.directory;
+    set.stem = parts.name;
+    set.paths = {path};
+    return set;
+  }
+  if (parts.name.find('@') != std::string_view::npos) {
+    return absl::InvalidArgumentError(fmt::format("{}: {}", path, AfterAtError(parts.name)));
+  }
+  return absl::NotFoundError(fmt::format("{}: there is no such object or folder", path));
+}
 
 // Implements ResolveSpec, but does not notice if the dataset is replaced in the meantime.
 absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   if (spec.empty()) return absl::InvalidArgumentError("the name of the dataset is empty");
-  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
-  std::string path = spec;
+  std::string path = spec.starts_with("file:///") ? spec.substr(7) : spec;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.find('\0') != path.npos) return absl::InvalidArgumentError(kNulError);
+  if (IsRemote(path)) return ResolveRemote(path, seen);
   struct stat info;
   const bool exists = ::stat(path.c_str(), &info) == 0;
   // A glob may be longer than a file name can be.
@@ -243,13 +348,7 @@ absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   if (exists) return ResolveFolder(path, seen);
   const std::optional<AtForm> form = ParseAtForm(parts.name);
   if (form && !HasWildcard(form->stem) && !HasWildcard(parts.directory)) {
-    if (form->stem.empty()) {
-      return absl::InvalidArgumentError(fmt::format("{}: the name before '@' is missing", spec));
-    }
-    if (form->count == 0) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}: the number of shards must be at least 1 or *, got 0", spec));
-    }
+    if (absl::Status status = CheckAtForm(spec, *form); !status.ok()) return status;
     const std::string directory(parts.directory);
     if (absl::Status status = FinishCommit(directory, std::string(form->stem)); !status.ok()) {
       return status;
@@ -291,8 +390,8 @@ absl::Status CheckIsPath(std::string_view path) {
     return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
   }
   return absl::InvalidArgumentError(
-      fmt::format("{}: {}:// is not supported; only local paths can be read and written (for a "
-                  "folder of that name, write ./{}:/...)",
+      fmt::format("{}: only local paths can be written; datasets in stores are read alone (for a "
+                  "folder named {}:, write ./{}:/...)",
                   path, scheme, scheme));
 }
 

@@ -15,8 +15,8 @@ namespace shardfeed {
 // Maximum number of shards of a set that is written. Reading has no limit.
 inline constexpr uint64_t kMaxShards = 1'000'000;
 
-// Returns OK for a local path. InvalidArgument: a remote path such as gs://bucket/x. (A local
-// folder named "gs:" is written as ./gs:)
+// Returns OK for a local path, which alone can be written. InvalidArgument: a URL such as
+// s3://bucket/x. (A local folder named "s3:" is written as ./s3:)
 absl::Status CheckIsPath(std::string_view path);
 
 }  // namespace shardfeed

@@ -19,6 +19,7 @@
 #include "io/file.h"
 #include "io/output_file.h"
 #include "io/remedy.h"
+#include "net/open.h"
 #include "shard/names.h"
 #include "tfrecord/crc32c.h"
 
@@ -374,6 +375,8 @@ absl::Status Staging::FinishEarlier() {
 }
 
 absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
+  // Nothing is written to stores yet.
+  if (IsRemote(directory)) return absl::OkStatus();
   const std::string record = CommitPath(directory, stem);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   // An invalid record is reported without locking the folder.

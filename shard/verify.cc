@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
+#include "net/open.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
 #include "shard/manifest.h"
@@ -42,7 +43,7 @@ class ShardVerifier {
  private:
   absl::StatusOr<ShardReport> VerifyAll() {
     const std::string& path = report_.shard;
-    absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+    absl::StatusOr<std::shared_ptr<File>> file = OpenFile(path);
     if (!file.ok()) return file.status();
     report_.bytes = (*file)->size();
     if (options_.level == VerifyLevel::kHeaders) {

@@ -1,0 +1,245 @@
+#include "net/aws_credentials.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/file.h"
+#include "io/thread.h"
+#include "net/transfers.h"
+#include "net/url.h"
+#include "nlohmann/json.hpp"
+#include "pugixml.hpp"
+
+namespace shardfeed {
+namespace {
+
+// So long before they expire, credentials are looked for again.
+constexpr std::time_t kEarly = 300;
+// And no more often than this.
+constexpr std::time_t kPause = 20;
+constexpr uint64_t kMaxTokenBytes = 64 << 10;
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// "2026-11-23T20:43:13Z", with any fraction of a second.
+std::optional<std::time_t> ParseTime(const std::string& text) {
+  std::tm time = {};
+  if (::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return std::nullopt;
+  return ::timegm(&time);
+}
+
+absl::Status Malformed(const std::string& name) {
+  return absl::UnavailableError(
+      fmt::format("credentials of {}: the answer is not what such a service gives", name));
+}
+
+// {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}, as containers and EC2 have it.
+absl::StatusOr<AwsCredentials> ParseJson(const std::string& text, const std::string& name) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto field = [&](const char* key) -> std::string {
+    return json.is_object() && json.contains(key) && json[key].is_string()
+               ? json[key].get<std::string>()
+               : "";
+  };
+  AwsCredentials found;
+  found.key = {field("AccessKeyId"), field("SecretAccessKey"), field("Token")};
+  found.expires = ParseTime(field("Expiration"));
+  found.source = name;
+  if (found.key.key_id.empty() || found.key.secret.empty()) return Malformed(name);
+  return found;
+}
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  absl::StatusOr<std::string> token = ReadFile(path, kMaxTokenBytes);
+  if (!token.ok()) return token;
+  while (!token->empty() && std::strchr("\r\n ", token->back()) != nullptr) token->pop_back();
+  return token;
+}
+
+absl::StatusOr<AwsCredentials> FromWebIdentity(const std::string& region) {
+  const std::string name = "AWS_WEB_IDENTITY_TOKEN_FILE";
+  absl::StatusOr<std::string> token = ReadToken(Env("AWS_WEB_IDENTITY_TOKEN_FILE"));
+  if (!token.ok()) return token.status();
+  std::string session = Env("AWS_ROLE_SESSION_NAME");
+  if (session.empty()) session = "shardfeed";
+  std::string endpoint = Env("AWS_ENDPOINT_URL_STS");
+  if (endpoint.empty()) endpoint = fmt::format("https://sts.{}.amazonaws.com", region);
+  HttpRequest request;
+  request.method = "POST";
+  request.url = endpoint + "/";
+  request.headers = {"Content-Type: application/x-www-form-urlencoded"};
+  request.body = CanonicalQuery({{"Action", "AssumeRoleWithWebIdentity"},
+                                 {"RoleArn", Env("AWS_ROLE_ARN")},
+                                 {"RoleSessionName", session},
+                                 {"Version", "2011-06-15"},
+                                 {"WebIdentityToken", *token}});
+  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), endpoint);
+  if (!response.ok()) return response.status();
+  pugi::xml_document xml;
+  xml.load_buffer(response->body.data(), response->body.size());
+  const pugi::xml_node node = xml.child("AssumeRoleWithWebIdentityResponse")
+                                  .child("AssumeRoleWithWebIdentityResult")
+                                  .child("Credentials");
+  AwsCredentials found;
+  found.key = {node.child_value("AccessKeyId"), node.child_value("SecretAccessKey"),
+               node.child_value("SessionToken")};
+  found.expires = ParseTime(node.child_value("Expiration"));
+  found.source = name;
+  if (found.key.key_id.empty() || found.key.secret.empty()) return Malformed(endpoint);
+  return found;
+}
+
+absl::StatusOr<AwsCredentials> FromContainer() {
+  HttpRequest request;
+  request.url = Env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+  if (request.url.empty()) {
+    request.url = "http://169.254.170.2" + Env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+  }
+  std::string token = Env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  if (const std::string path = Env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); !path.empty()) {
+    absl::StatusOr<std::string> read = ReadToken(path);
+    if (!read.ok()) return read.status();
+    token = *std::move(read);
+  }
+  if (!token.empty()) request.headers.push_back("Authorization: " + token);
+  const std::string name = request.url;
+  absl::StatusOr<HttpResponse> response = CallServer(std::move(request), name);
+  if (!response.ok()) return response.status();
+  return ParseJson(response->body, name);
+}
+
+// Elsewhere than on EC2 nothing answers, or something else does: nothing is found then.
+absl::StatusOr<std::optional<AwsCredentials>> FromEc2() {
+  std::string endpoint = Env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+  if (endpoint.empty()) endpoint = "http://169.254.169.254";
+  while (endpoint.ends_with('/')) endpoint.pop_back();
+  const auto call = [](HttpRequest request) {
+    request.stall = std::chrono::seconds(1);
+    request.connect = std::chrono::seconds(1);
+    return CallServerOnce(std::move(request));
+  };
+  HttpRequest first;
+  first.method = "PUT";
+  first.url = endpoint + "/latest/api/token";
+  first.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"};
+  const HttpResponse token = call(std::move(first));
+  if (!token.transport.ok() || token.status != 200) return std::optional<AwsCredentials>();
+  const std::string header = "X-aws-ec2-metadata-token: " + token.body;
+  const std::string path = endpoint + "/latest/meta-data/iam/security-credentials/";
+  HttpRequest roles;
+  roles.url = path;
+  roles.headers = {header};
+  const HttpResponse role = call(std::move(roles));
+  if (!role.transport.ok() || role.status != 200) return std::optional<AwsCredentials>();
+  HttpRequest last;
+  last.url = path + role.body.substr(0, role.body.find('\n'));
+  last.headers = {header};
+  absl::StatusOr<HttpResponse> response = CallServer(std::move(last), endpoint);
+  if (!response.ok()) return response.status();
+  absl::StatusOr<AwsCredentials> found = ParseJson(response->body, endpoint);
+  if (!found.ok()) return found.status();
+  return std::optional(*std::move(found));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<AwsCredentials>> FindAwsCredentials(
+    const std::map<std::string, std::string>& profile, const std::string& region) {
+  const auto some =
+      [](absl::StatusOr<AwsCredentials> found) -> absl::StatusOr<std::optional<AwsCredentials>> {
+    if (!found.ok()) return found.status();
+    return std::optional(*std::move(found));
+  };
+  if (!Env("AWS_ACCESS_KEY_ID").empty() && !Env("AWS_SECRET_ACCESS_KEY").empty()) {
+    return some(AwsCredentials{
+        {Env("AWS_ACCESS_KEY_ID"), Env("AWS_SECRET_ACCESS_KEY"), Env("AWS_SESSION_TOKEN")},
+        std::nullopt,
+        "the environment"});
+  }
+  if (!Env("AWS_WEB_IDENTITY_TOKEN_FILE").empty() && !Env("AWS_ROLE_ARN").empty()) {
+    return some(FromWebIdentity(region));
+  }
+  const auto setting = [&](const char* name) {
+    const auto it = profile.find(name);
+    return it == profile.end() ? std::string() : it->second;
+  };
+  if (!setting("aws_access_key_id").empty() && !setting("aws_secret_access_key").empty()) {
+    return some(AwsCredentials{{setting("aws_access_key_id"), setting("aws_secret_access_key"),
+                                setting("aws_session_token")},
+                               std::nullopt,
+                               "the profile"});
+  }
+  if (!Env("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty() ||
+      !Env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty()) {
+    return some(FromContainer());
+  }
+  if (Env("AWS_EC2_METADATA_DISABLED") == "true") return std::optional<AwsCredentials>();
+  return FromEc2();
+}
+
+AwsCredentialsCache::AwsCredentialsCache(std::map<std::string, std::string> profile,
+                                         std::string region, AwsCredentials first)
+    : profile_(std::move(profile)), region_(std::move(region)) {
+  MutexLock lock(state_->mutex);
+  state_->credentials = std::move(first);
+}
+
+AwsCredentials AwsCredentialsCache::Get() {
+  bool refresh = false;
+  AwsCredentials credentials;
+  {
+    MutexLock lock(state_->mutex);
+    credentials = state_->credentials;
+    const std::time_t now = std::time(nullptr);
+    refresh = credentials.expires && now > *credentials.expires - kEarly && !state_->refreshing &&
+              now - state_->tried >= kPause;
+    if (refresh) {
+      state_->refreshing = true;
+      state_->tried = now;
+    }
+  }
+  if (refresh) Refresh();
+  return credentials;
+}
+
+bool AwsCredentialsCache::Expired() {
+  {
+    MutexLock lock(state_->mutex);
+    const std::time_t now = std::time(nullptr);
+    // Or the request was signed with those before.
+    if (state_->refreshing || now - state_->replaced < kPause) return true;
+    if (now - state_->tried < kPause) return false;
+    state_->refreshing = true;
+    state_->tried = now;
+  }
+  Refresh();
+  return true;
+}
+
+void AwsCredentialsCache::Refresh() const {
+  absl::StatusOr<std::thread> thread =
+      StartThread([state = state_, profile = profile_, region = region_] {
+        absl::StatusOr<std::optional<AwsCredentials>> found;
+        CatchAll([&] { found = FindAwsCredentials(profile, region); }).IgnoreError();
+        MutexLock lock(state->mutex);
+        state->refreshing = false;
+        // Those that are there may serve a little longer.
+        if (!found.ok() || !*found) return;
+        state->credentials = **found;
+        state->replaced = std::time(nullptr);
+      });
+  if (thread.ok()) {
+    thread->detach();
+    return;
+  }
+  MutexLock lock(state_->mutex);
+  state_->refreshing = false;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,74 @@
+#include "net/aws_profile.h"
+
+#include <cstdlib>
+
+#include "fmt/format.h"
+#include "io/file.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kMaxFileBytes = 1 << 20;
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::string PathOf(const char* variable, const char* name) {
+  if (const char* path = std::getenv(variable); path != nullptr && *path != '\0') return path;
+  const char* home = std::getenv("HOME");
+  return fmt::format("{}/.aws/{}", home == nullptr ? "" : home, name);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> ParseProfile(std::string_view text, std::string_view profile) {
+  std::map<std::string, std::string> settings;
+  bool inside = false;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view raw = text.substr(0, end);
+    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    const std::string_view line = Trim(raw);
+    if (line.empty() || line.front() == '#' || line.front() == ';') continue;
+    if (line.front() == '[') {
+      std::string_view name = Trim(line.substr(1, line.find(']') - 1));
+      if (name.starts_with("profile ") || name.starts_with("profile\t"))
+        name = Trim(name.substr(8));
+      inside = name == profile;
+      continue;
+    }
+    // A line that begins with a blank belongs to the setting before.
+    if (!inside || raw.front() == ' ' || raw.front() == '\t') continue;
+    const size_t equals = line.find('=');
+    if (equals == line.npos) continue;
+    settings[std::string(Trim(line.substr(0, equals)))] =
+        std::string(Trim(line.substr(equals + 1)));
+  }
+  return settings;
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ReadProfile() {
+  const char* named = std::getenv("AWS_PROFILE");
+  const std::string profile = named == nullptr || *named == '\0' ? "default" : named;
+  const std::string credentials = PathOf("AWS_SHARED_CREDENTIALS_FILE", "credentials");
+  const std::string config = PathOf("AWS_CONFIG_FILE", "config");
+  std::map<std::string, std::string> settings;
+  for (const std::string& path : {credentials, config}) {
+    const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+    if (absl::IsNotFound(text.status()) || absl::IsPermissionDenied(text.status())) continue;
+    if (!text.ok()) return text.status();
+    for (auto& [name, value] : ParseProfile(*text, profile)) settings.try_emplace(name, value);
+  }
+  if (settings.empty() && profile != "default") {
+    return absl::FailedPreconditionError(
+        fmt::format("AWS_PROFILE is '{}', and neither {} nor {} has such a profile", profile,
+                    credentials, config));
+  }
+  return settings;
+}
+
+}  // namespace shardfeed

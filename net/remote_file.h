@@ -1,0 +1,78 @@
+// Objects in stores as files.
+
+#ifndef SHARDFEED_NET_REMOTE_FILE_H_
+#define SHARDFEED_NET_REMOTE_FILE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "io/buffer.h"
+#include "io/file.h"
+#include "net/store.h"
+#include "net/transfers.h"
+
+namespace shardfeed {
+
+// One version of an object. Every read is of this version: one that was replaced meanwhile is an
+// error (Aborted). If the version is not known when it is opened, it is that of the first read.
+//
+// ReadAt waits for the store. It reads ahead, up to 32 MiB, for reads that follow each other, as
+// engines (net/remote_engine.h) need not.
+class RemoteFile : public File {
+ public:
+  // No request is made. Errors: those of Store::Of.
+  static absl::StatusOr<std::shared_ptr<File>> Open(const ObjectInfo& info);
+
+  ~RemoteFile() override;
+
+  absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const override;
+  void Advise(Access access) const override;
+
+  // Starts to read exactly this stretch, which must be within the object: see StartRead.
+  std::shared_ptr<RangeTransfer> Start(uint64_t offset, absl::Span<char> dst,
+                                       std::function<void(absl::Status)> done) const;
+
+ private:
+  // What all readers of the file share: its version.
+  struct Version {
+    Mutex mutex;
+    std::string value ABSL_GUARDED_BY(mutex);
+  };
+  // A stretch that is being read ahead, or was.
+  struct Block {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    std::shared_ptr<Buffer> data;
+    std::shared_ptr<RangeTransfer> transfer;
+    uint64_t forks = 0;  // ForkCount() when it was started
+    Mutex mutex;
+    CondVar arrived;
+    bool done ABSL_GUARDED_BY(mutex) = false;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+  };
+
+  RemoteFile(std::string path, uint64_t size) : File(std::move(path), -1, size) {}
+
+  static void SetVersion(Version& version, const std::string& value);
+  std::shared_ptr<Block> StartBlock(uint64_t begin, uint64_t end) const;
+  absl::Status ReadDirectly(uint64_t offset, absl::Span<char> dst) const;
+  std::shared_ptr<Block> BlockAt(uint64_t offset, size_t wanted) const;
+
+  std::shared_ptr<const Store> store_;
+  std::shared_ptr<Version> version_ = std::make_shared<Version>();
+
+  mutable Mutex mutex_;
+  mutable std::deque<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // by `begin`
+  mutable uint64_t next_ ABSL_GUARDED_BY(mutex_) = UINT64_MAX;  // where the last read ended
+  mutable size_t ahead_ ABSL_GUARDED_BY(mutex_) = 1;            // number of blocks to be read ahead
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_REMOTE_FILE_H_

@@ -1,0 +1,54 @@
+// Amazon's S3, and servers that speak its protocol.
+
+#ifndef SHARDFEED_NET_S3_STORE_H_
+#define SHARDFEED_NET_S3_STORE_H_
+
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "net/aws_credentials.h"
+#include "net/store.h"
+
+namespace shardfeed {
+
+// A bucket. Requests go to AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url of the profile,
+// with the bucket in the path; without any to Amazon's, with the bucket in the host's name if it
+// can be there. The region is AWS_REGION, AWS_DEFAULT_REGION, that of the profile, or us-east-1,
+// until Amazon names the right one. Requests are signed if there are credentials and
+// AWS_NO_SIGN_REQUEST is not set.
+class S3Store : public Store {
+ public:
+  // Errors: those of FindAwsCredentials and ReadProfile.
+  static absl::StatusOr<std::shared_ptr<const Store>> Open(std::string_view bucket);
+
+  absl::StatusOr<HttpRequest> Request(
+      std::string_view method, std::string_view path,
+      const std::map<std::string, std::string>& query) const override;
+  absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
+  bool Learn(const HttpResponse& response) const override;
+  bool stat_by_range() const override { return true; }
+  absl::StatusOr<ObjectListing> List(const std::string& folder) const override;
+
+ private:
+  S3Store() = default;
+
+  std::string bucket_;
+  std::string origin_;  // "https://host:port"
+  bool in_path_ = false;
+  bool amazon_ = false;
+  std::unique_ptr<AwsCredentialsCache> credentials_;  // null: requests are not signed
+
+  mutable Mutex mutex_;
+  mutable std::string region_ ABSL_GUARDED_BY(mutex_);
+  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;  // the server's clock less this one's
+};
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_S3_STORE_H_

@@ -1,0 +1,78 @@
+#include "net/sigv4.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include "fmt/chrono.h"
+#include "fmt/format.h"
+#include "net/url.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::string_view kUnsigned = "UNSIGNED-PAYLOAD";
+
+std::string Hex(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return out;
+}
+
+std::string Sha256(std::string_view data) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest(data.data(), data.size(), digest, &size, EVP_sha256(), nullptr);
+  return {reinterpret_cast<const char*>(digest), size};
+}
+
+std::string Hmac(std::string_view key, std::string_view data) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest, &size);
+  return {reinterpret_cast<const char*>(digest), size};
+}
+
+}  // namespace
+
+std::string CanonicalQuery(const std::map<std::string, std::string>& query) {
+  std::string out;
+  for (const auto& [name, value] : query) {
+    out += fmt::format("{}{}={}", out.empty() ? "" : "&", UrlEscape(name, false),
+                       UrlEscape(value, false));
+  }
+  return out;
+}
+
+void SignRequest(const SigningKey& key, std::string_view region, std::string_view service,
+                 std::string_view origin, std::string_view escaped_path,
+                 const std::map<std::string, std::string>& query, std::time_t now,
+                 HttpRequest* request) {
+  const std::string time = fmt::format("{:%Y%m%dT%H%M%SZ}", fmt::gmtime(now));
+  const std::string day = time.substr(0, 8);
+  const std::string_view host = origin.substr(origin.find("://") + 3);
+  // By name.
+  std::map<std::string, std::string> headers = {{"host", std::string(host)},
+                                                {"x-amz-content-sha256", std::string(kUnsigned)},
+                                                {"x-amz-date", time}};
+  if (!key.session_token.empty()) headers["x-amz-security-token"] = key.session_token;
+  std::string lines;
+  std::string names;
+  for (const auto& [name, value] : headers) {
+    lines += fmt::format("{}:{}\n", name, value);
+    names += (names.empty() ? "" : ";") + name;
+    if (name != "host") request->headers.push_back(fmt::format("{}: {}", name, value));
+  }
+  const std::string canonical = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", request->method, escaped_path,
+                                            CanonicalQuery(query), lines, names, kUnsigned);
+  const std::string scope = fmt::format("{}/{}/{}/aws4_request", day, region, service);
+  const std::string to_sign =
+      fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time, scope, Hex(Sha256(canonical)));
+  const std::string signing_key =
+      Hmac(Hmac(Hmac(Hmac("AWS4" + key.secret, day), region), service), "aws4_request");
+  request->headers.push_back(
+      fmt::format("Authorization: AWS4-HMAC-SHA256 Credential={}/{},SignedHeaders={},Signature={}",
+                  key.key_id, scope, names, Hex(Hmac(signing_key, to_sign))));
+}
+
+}  // namespace shardfeed

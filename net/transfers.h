@@ -1,0 +1,74 @@
+// Requests to object stores, repeated until they succeed or it is pointless.
+//
+// Repeated are: 408, 429, 5xx, failed connections, bodies that end early, and stalls. A range goes
+// on at the byte that it has reached. Waits between attempts are random, from nothing to a bound
+// that doubles (full jitter), or what the server's Retry-After says. It ends with an error when
+// nothing has come for 60 s (SHARDFEED_NET_SECONDS), or at once when the error is one that stays.
+
+#ifndef SHARDFEED_NET_TRANSFERS_H_
+#define SHARDFEED_NET_TRANSFERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "net/http_client.h"
+#include "net/store.h"
+
+namespace shardfeed {
+
+// A stretch of an object.
+struct RangeRead {
+  std::string path;
+  uint64_t offset = 0;
+  absl::Span<char> into;     // not empty, valid until the read is done
+  std::string version;       // if not empty: another version of the object is an error
+  uint64_t object_size = 0;  // if not 0: so is another size
+};
+
+// A read under way.
+class RangeTransfer {
+ public:
+  virtual ~RangeTransfer() = default;
+  // It is soon done, with Cancelled unless it already was. Thread-safe.
+  virtual void Cancel() = 0;
+};
+
+// Starts to read. `done` is called once, by the HTTP client's thread, which it must not block, or
+// within this call, with the version that was read. Aborted: the object is another version, or has
+// another size. Others: Store::ErrorOf's.
+std::shared_ptr<RangeTransfer> StartRead(
+    std::shared_ptr<const Store> store, RangeRead read,
+    std::function<void(absl::Status, std::string version)> done);
+
+// The same, and waits for it. Returns the version.
+absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read);
+
+// A request that is not a range, until it succeeds (2xx); waits for it. Must not be called by the
+// HTTP client's thread. Errors: Store::ErrorOf's.
+struct StoreCall {
+  std::string method = "GET";
+  std::map<std::string, std::string> query = {};
+  std::vector<std::string> headers = {};  // "Name: value"; not signed
+  size_t max_body = 64 << 10;
+};
+absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path, StoreCall call);
+
+// A request without a store, such as for credentials: one that is not signed.
+absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name);
+
+// One attempt of such a request.
+HttpResponse CallServerOnce(HttpRequest request);
+
+// How many attempts were repeated so far, in this process.
+uint64_t RetryCount();
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_TRANSFERS_H_

@@ -1,0 +1,256 @@
+#include "tests/net/fault_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "fmt/format.h"
+
+namespace shardfeed::testing {
+namespace {
+
+std::string Unescape(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size()) {
+      out +=
+          static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+bool Send(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+FaultServer::FaultServer() {
+  listening_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  ::setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (::bind(listening_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(listening_, 256) != 0 ||
+      ::getsockname(listening_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    std::perror("fault server");
+    std::abort();
+  }
+  port_ = ntohs(address.sin_port);
+  url_ = fmt::format("http://127.0.0.1:{}", port_);
+  accepting_ = std::thread([this] { Accept(); });
+}
+
+FaultServer::~FaultServer() {
+  stopping_ = true;
+  ::shutdown(listening_, SHUT_RDWR);
+  accepting_.join();
+  ::close(listening_);
+  {
+    std::lock_guard lock(mutex_);
+    for (int fd : open_) ::shutdown(fd, SHUT_RDWR);
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void FaultServer::Put(const std::string& path, std::string bytes) {
+  std::lock_guard lock(mutex_);
+  const std::string tag =
+      fmt::format("\"{:x}-{:x}\"", bytes.size(), std::hash<std::string>()(bytes));
+  objects_[path] = {std::move(bytes), tag};
+}
+void FaultServer::Remove(const std::string& path) {
+  std::lock_guard lock(mutex_);
+  objects_.erase(path);
+}
+void FaultServer::ServeFolder(const std::string& folder) {
+  std::lock_guard lock(mutex_);
+  folder_ = folder;
+}
+void FaultServer::SetFaults(Decide decide) {
+  std::lock_guard lock(mutex_);
+  decide_ = std::move(decide);
+}
+void FaultServer::SetAnswers(Answer answer) {
+  std::lock_guard lock(mutex_);
+  answer_ = std::move(answer);
+}
+std::vector<SeenRequest> FaultServer::requests() const {
+  std::lock_guard lock(mutex_);
+  return requests_;
+}
+void FaultServer::ForgetRequests() {
+  std::lock_guard lock(mutex_);
+  requests_.clear();
+}
+
+void FaultServer::Accept() {
+  while (!stopping_) {
+    const int fd = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) continue;
+    std::lock_guard lock(mutex_);
+    open_.insert(fd);
+    threads_.emplace_back([this, fd] {
+      Serve(fd);
+      std::lock_guard done(mutex_);
+      open_.erase(fd);
+      ::close(fd);
+    });
+  }
+}
+
+void FaultServer::Serve(int fd) {
+  std::string data;
+  while (!stopping_) {
+    size_t end;
+    while ((end = data.find("\r\n\r\n")) == data.npos) {
+      char buffer[4096];
+      const ssize_t n = ::recv(fd, buffer, sizeof(buffer), 0);
+      if (n <= 0) return;
+      data.append(buffer, static_cast<size_t>(n));
+    }
+    SeenRequest request;
+    std::istringstream lines(data.substr(0, end));
+    data.erase(0, end + 4);
+    std::string line;
+    std::getline(lines, line);
+    const size_t space = line.find(' ');
+    request.method = line.substr(0, space);
+    request.target = line.substr(space + 1, line.find(' ', space + 1) - space - 1);
+    while (std::getline(lines, line)) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      const size_t colon = line.find(':');
+      if (colon == line.npos) continue;
+      std::string name = line.substr(0, colon);
+      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      request.headers[name] = line.substr(std::min(line.size(), colon + 2));
+    }
+    const size_t length = std::strtoull(request.headers["content-length"].c_str(), nullptr, 10);
+    while (data.size() < length) {
+      char buffer[4096];
+      const ssize_t n = ::recv(fd, buffer, sizeof(buffer), 0);
+      if (n <= 0) return;
+      data.append(buffer, static_cast<size_t>(n));
+    }
+    request.body = data.substr(0, length);
+    data.erase(0, length);
+    if (!Respond(fd, std::move(request))) return;
+  }
+}
+
+std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) const {
+  std::string folder;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = objects_.find(path); it != objects_.end()) return it->second;
+    folder = folder_;
+  }
+  if (folder.empty() || path.find("..") != path.npos) return std::nullopt;
+  const std::string name = folder + path;
+  struct stat info;
+  if (::stat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  std::ifstream file(name, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return Object{bytes.str(),
+                fmt::format("\"{:x}-{:x}\"", info.st_size,
+                            info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec)};
+}
+
+// Whether the connection stays.
+bool FaultServer::Respond(int fd, SeenRequest request) {
+  Decide decide;
+  Answer answer;
+  {
+    std::lock_guard lock(mutex_);
+    request.number = requests_.size();
+    requests_.push_back(request);
+    decide = decide_;
+    answer = answer_;
+  }
+  if (answer) {
+    if (const std::optional<std::string> text = answer(request)) return Send(fd, *text);
+  }
+  Fault fault = decide ? decide(request) : Fault();
+  if (fault.kind == Fault::kDelay) std::this_thread::sleep_for(fault.wait);
+  if (fault.kind == Fault::kReset) return false;
+  if (fault.kind == Fault::kGarbage) {
+    Send(fd, "this is not HTTP\n");
+    return false;
+  }
+  if (fault.kind == Fault::kStatus) {
+    return Send(fd, fmt::format("HTTP/1.1 {} Fault\r\n{}Content-Length: {}\r\n\r\n{}", fault.status,
+                                fault.headers, fault.body.size(),
+                                request.method == "HEAD" ? "" : fault.body));
+  }
+  const std::string path = Unescape(request.target.substr(0, request.target.find('?')));
+  const std::optional<Object> object = Find(path);
+  if (!object) return Send(fd, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+  std::string tag = fault.kind == Fault::kOtherTag ? "\"other\"" : object->tag;
+  if (const auto it = request.headers.find("if-match");
+      it != request.headers.end() && it->second != tag) {
+    return Send(fd, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n");
+  }
+  uint64_t first = 0;
+  uint64_t last = object->bytes.empty() ? 0 : object->bytes.size() - 1;
+  const auto range = request.headers.find("range");
+  const bool ranged = range != request.headers.end() && fault.kind != Fault::kIgnoreRange &&
+                      std::sscanf(range->second.c_str(), "bytes=%lu-%lu", &first, &last) == 2;
+  if (ranged && first >= object->bytes.size()) {
+    return Send(fd, "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n");
+  }
+  if (fault.kind == Fault::kWrongRange && last + 1 < object->bytes.size()) {
+    ++first;
+    ++last;
+  }
+  last = std::min<uint64_t>(last, object->bytes.empty() ? 0 : object->bytes.size() - 1);
+  const std::string_view body =
+      object->bytes.empty() ? std::string_view()
+                            : std::string_view(object->bytes).substr(first, last - first + 1);
+  std::string head = fmt::format("HTTP/1.1 {}\r\n", ranged ? "206 Partial Content" : "200 OK");
+  if (ranged) {
+    head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->bytes.size());
+  }
+  if (fault.kind != Fault::kNoTag) head += fmt::format("ETag: {}\r\n", tag);
+  if (fault.kind == Fault::kLongBody) {
+    return Send(fd, head + "Connection: close\r\n\r\n") && Send(fd, body) && Send(fd, "more") &&
+           false;
+  }
+  head += fmt::format("Content-Length: {}\r\n\r\n", body.size());
+  if (!Send(fd, head)) return false;
+  if (request.method == "HEAD") return true;
+  if (fault.kind == Fault::kShort || fault.kind == Fault::kStall) {
+    Send(fd, body.substr(0, body.size() / 2));
+    const auto until = std::chrono::steady_clock::now() + fault.wait;
+    while (fault.kind == Fault::kStall && !stopping_ && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
+  }
+  return Send(fd, body);
+}
+
+}  // namespace shardfeed::testing

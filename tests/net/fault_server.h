@@ -1,0 +1,103 @@
+// An HTTP server that serves objects and, on request, fails in the ways in which stores fail.
+
+#ifndef SHARDFEED_TESTS_NET_FAULT_SERVER_H_
+#define SHARDFEED_TESTS_NET_FAULT_SERVER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace shardfeed::testing {
+
+// A request as it came.
+struct SeenRequest {
+  uint64_t number = 0;  // requests before it
+  std::string method;
+  std::string target;                          // path and query, with escapes
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+};
+
+struct Fault {
+  enum Kind {
+    kNone,
+    kStatus,       // answers `status` with `headers` and `body`
+    kReset,        // closes the connection before an answer
+    kShort,        // closes it in the middle of the body
+    kStall,        // sends half of the body, and then nothing for `wait`
+    kIgnoreRange,  // answers 200 with the whole object
+    kWrongRange,   // answers with the bytes one further on
+    kLongBody,     // sends more than Content-Range says, without Content-Length
+    kOtherTag,     // another version of the object
+    kNoTag,        // no ETag
+    kDelay,        // a right answer after `wait`
+    kGarbage,      // no HTTP
+  };
+  Kind kind = kNone;
+  int status = 503;
+  std::string headers;  // "Name: value\r\n"
+  std::string body;
+  std::chrono::milliseconds wait = std::chrono::milliseconds(0);
+};
+
+class FaultServer {
+ public:
+  // Listens on a free port of this machine.
+  FaultServer();
+  ~FaultServer();
+
+  const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
+  int port() const { return port_; }
+
+  // Objects: those that were put, and the files of a folder. Thread-safe.
+  void Put(const std::string& path, std::string bytes);
+  void Remove(const std::string& path);
+  void ServeFolder(const std::string& folder);
+
+  // Decides what happens to a request; called by the server's threads, which may be several.
+  using Decide = std::function<Fault(const SeenRequest&)>;
+  void SetFaults(Decide decide);
+  // An answer that replaces all of this, such as that of a service of credentials.
+  using Answer = std::function<std::optional<std::string>(const SeenRequest&)>;
+  void SetAnswers(Answer answer);
+
+  std::vector<SeenRequest> requests() const;
+  void ForgetRequests();
+
+ private:
+  struct Object {
+    std::string bytes;
+    std::string tag;
+  };
+  void Accept();
+  void Serve(int fd);
+  bool Respond(int fd, SeenRequest request);
+  std::optional<Object> Find(const std::string& path) const;
+
+  int listening_ = -1;
+  int port_ = 0;
+  std::string url_;
+  std::thread accepting_;
+  std::atomic<bool> stopping_ = false;
+  mutable std::mutex mutex_;
+  std::map<std::string, Object> objects_;
+  std::string folder_;
+  Decide decide_;
+  Answer answer_;
+  std::vector<SeenRequest> requests_;
+  std::set<int> open_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_NET_FAULT_SERVER_H_

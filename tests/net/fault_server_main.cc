@@ -1,0 +1,56 @@
+// Serves a folder, with faults, until it is ended: for the tests of the program and the package.
+//
+//   fault_server FOLDER [FAULT [EVERY]]
+//
+// Prints its URL. FAULT: 503, retry-after, reset, short, stall, ignore-range, wrong-range,
+// other-tag, delay-MILLISECONDS, status-CODE. EVERY: of so many requests for ranges, one has it
+// (default 1: all).
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "fmt/format.h"
+#include "tests/net/fault_server.h"
+
+int main(int argc, char** argv) {
+  using shardfeed::testing::Fault;
+  if (argc < 2) return 2;
+  shardfeed::testing::FaultServer server;
+  server.ServeFolder(argv[1]);
+  const std::string name = argc > 2 ? argv[2] : "";
+  const uint64_t every = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
+  Fault fault;
+  if (name == "503") fault.kind = Fault::kStatus;
+  if (name == "retry-after") {
+    fault.kind = Fault::kStatus;
+    fault.headers = "Retry-After: 1\r\n";
+  }
+  if (name == "reset") fault.kind = Fault::kReset;
+  if (name == "short") fault.kind = Fault::kShort;
+  if (name == "stall") {
+    fault.kind = Fault::kStall;
+    fault.wait = std::chrono::seconds(60);
+  }
+  if (name == "ignore-range") fault.kind = Fault::kIgnoreRange;
+  if (name == "wrong-range") fault.kind = Fault::kWrongRange;
+  if (name == "other-tag") fault.kind = Fault::kOtherTag;
+  if (name.starts_with("delay-")) {
+    fault.kind = Fault::kDelay;
+    fault.wait = std::chrono::milliseconds(std::atoi(name.c_str() + 6));
+  }
+  if (name.starts_with("status-")) {
+    fault.kind = Fault::kStatus;
+    fault.status = std::atoi(name.c_str() + 7);
+  }
+  std::atomic<uint64_t> ranges = 0;
+  server.SetFaults([&](const shardfeed::testing::SeenRequest& request) {
+    if (!request.headers.contains("range")) return Fault();
+    return ranges++ % every == every - 1 ? fault : Fault();
+  });
+  std::printf("%s\n", server.url().c_str());
+  std::fflush(stdout);
+  while (true) ::pause();
+}

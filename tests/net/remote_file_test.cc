@@ -1,0 +1,189 @@
+#include "net/remote_file.h"
+
+#include <random>
+#include <set>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "io/buffer.h"
+#include "net/open.h"
+#include "net/remote_engine.h"
+#include "tests/net/fault_server.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RemoteFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("SHARDFEED_NET_SECONDS", "3", 1);
+    server_.Put("/object", bytes_);
+  }
+  std::shared_ptr<File> Open() {
+    absl::StatusOr<std::shared_ptr<File>> file = OpenFile(server_.url() + "/object");
+    EXPECT_OK(file);
+    server_.ForgetRequests();
+    return *file;
+  }
+  std::string ReadAt(const File& file, uint64_t offset, size_t size) {
+    std::string into(size, '\0');
+    const absl::StatusOr<size_t> n = file.ReadAt(offset, absl::MakeSpan(into));
+    EXPECT_OK(n);
+    into.resize(n.value_or(0));
+    return into;
+  }
+
+  FaultServer server_;
+  const std::string bytes_ = RandomBytes(30'000'000, 7);
+};
+
+TEST_F(RemoteFileTest, SizeAndVersionComeWithOneRequest) {
+  const absl::StatusOr<std::shared_ptr<File>> file = OpenFile(server_.url() + "/object");
+  ASSERT_OK(file);
+  EXPECT_EQ((*file)->size(), bytes_.size());
+  EXPECT_EQ((*file)->fd(), -1);
+  ASSERT_EQ(server_.requests().size(), 1);
+  EXPECT_EQ(server_.requests()[0].method, "HEAD");
+  EXPECT_FAILS(OpenFile(server_.url() + "/none").status(), kNotFound, "/none: no such object");
+}
+
+TEST_F(RemoteFileTest, AFileThatIsReadInOrderIsReadAhead) {
+  const std::shared_ptr<File> file = Open();
+  file->Advise(File::Access::kSequential);
+  std::string read;
+  while (read.size() < bytes_.size()) read += ReadAt(*file, read.size(), 100'000);
+  EXPECT_TRUE(read == bytes_);
+  EXPECT_EQ(server_.requests().size(), 4);  // of 8 MiB
+}
+
+TEST_F(RemoteFileTest, ReadsHereAndThereTakeNoMoreThanTheyNeed) {
+  const std::shared_ptr<File> file = Open();
+  EXPECT_EQ(ReadAt(*file, 20'000'000, 100), bytes_.substr(20'000'000, 100));
+  EXPECT_EQ(ReadAt(*file, 20'000'100, 100), bytes_.substr(20'000'100, 100));
+  EXPECT_EQ(ReadAt(*file, 1'000'000, 500'000), bytes_.substr(1'000'000, 500'000));
+  const auto requests = server_.requests();
+  EXPECT_EQ(requests[0].headers.at("range"), "bytes=20000000-20065535");
+  EXPECT_EQ(requests.back().headers.at("range"), "bytes=1000000-1499999");
+  EXPECT_EQ(ReadAt(*file, bytes_.size() - 5, 100), bytes_.substr(bytes_.size() - 5));
+  EXPECT_EQ(ReadAt(*file, bytes_.size(), 100), "");
+  EXPECT_EQ(ReadAt(*file, bytes_.size() + 7, 100), "");
+}
+
+TEST_F(RemoteFileTest, AnyReadsOfManyThreadsAreRight) {
+  const std::shared_ptr<File> file = Open();
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::minstd_rand random(seed);
+      uint64_t offset = 0;
+      for (int i = 0; i < 60; ++i) {
+        const size_t size = 1 + random() % 200'000;
+        if (random() % 3 == 0) offset = random() % bytes_.size();
+        ASSERT_TRUE(ReadAt(*file, offset, size) == bytes_.substr(offset, size));
+        offset = std::min<uint64_t>(offset + size, bytes_.size() - 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(RemoteFileTest, AFileThatIsReplacedIsAnError) {
+  const std::shared_ptr<File> file = Open();
+  EXPECT_EQ(ReadAt(*file, 0, 10), bytes_.substr(0, 10));
+  server_.Put("/object", RandomBytes(30'000'001, 7));
+  std::string into(100'000, '\0');
+  EXPECT_FAILS(file->ReadAt(5'000'000, absl::MakeSpan(into)).status(), kAborted, "was replaced");
+}
+
+TEST_F(RemoteFileTest, AnEmptyObject) {
+  server_.Put("/object", "");
+  const std::shared_ptr<File> file = Open();
+  EXPECT_EQ(file->size(), 0);
+  EXPECT_EQ(ReadAt(*file, 0, 10), "");
+}
+
+TEST_F(RemoteFileTest, AnErrorIsToldAndTheNextReadTriesAgain) {
+  const std::shared_ptr<File> file = Open();
+  file->Advise(File::Access::kSequential);
+  server_.SetFaults(
+      [](const SeenRequest&) { return Fault{.kind = Fault::kStatus, .status = 403}; });
+  std::string into(100, '\0');
+  EXPECT_FAILS(file->ReadAt(0, absl::MakeSpan(into)).status(), kPermissionDenied, "does not allow");
+  server_.SetFaults(nullptr);
+  EXPECT_EQ(ReadAt(*file, 0, 100), bytes_.substr(0, 100));
+}
+
+class RemoteEngineTest : public RemoteFileTest {
+ protected:
+  std::unique_ptr<Engine> Make(int depth) { return MakeRemoteEngine(depth, nullptr); }
+};
+
+TEST_F(RemoteEngineTest, RequestsAreDoneInAnyOrder) {
+  const std::shared_ptr<File> file = Open();
+  const auto engine = Make(8);
+  EXPECT_EQ(engine->depth(), 8);
+  std::vector<ReadRequest> requests;
+  for (uint64_t i = 0; i < 100; ++i) requests.push_back({file, i * 250'000, 100'000 + i, i});
+  const std::shared_ptr<Buffer> shared = Buffer::Allocate(1000);
+  requests.push_back({file, 17, 900, 100, shared, 50});
+  requests.push_back({file, bytes_.size() - 10, 11, 101});  // ends behind the file
+  requests.push_back({file, 12, 0, 102});
+  engine->Submit(requests);
+  EXPECT_EQ(engine->outstanding(), 103);
+  std::set<uint64_t> seen;
+  std::vector<ReadResult> results;
+  while (engine->outstanding() > 0) {
+    results.clear();
+    engine->Wait(5, &results);
+    for (const ReadResult& result : results) {
+      EXPECT_TRUE(seen.insert(result.tag).second);
+      const ReadRequest& request = requests[result.tag];
+      if (result.tag == 101) {
+        EXPECT_FAILS(result.status, kDataLoss, "ends at byte 29999990");
+        continue;
+      }
+      ASSERT_OK(result.status);
+      EXPECT_TRUE(result.data == std::string_view(bytes_).substr(request.offset, request.length));
+    }
+  }
+  EXPECT_EQ(seen.size(), 103);
+  EXPECT_EQ(std::string_view(shared->data() + 50, 900), std::string_view(bytes_).substr(17, 900));
+  EXPECT_EQ(engine->stats().requests, 103);
+  EXPECT_LE(engine->stats().max_depth, 8);
+}
+
+TEST_F(RemoteEngineTest, LocalFilesAreReadToo) {
+  const TestFolder folder;
+  const auto local = File::Open(folder.Write("local", "0123456789"));
+  ASSERT_OK(local);
+  const auto engine = Make(2);
+  engine->Submit(std::vector<ReadRequest>{{*local, 3, 4, 1}});
+  std::vector<ReadResult> results;
+  engine->Wait(1, &results);
+  ASSERT_EQ(results.size(), 1);
+  ASSERT_OK(results[0].status);
+  EXPECT_EQ(results[0].data, "3456");
+}
+
+TEST_F(RemoteEngineTest, WakeEndsAWait) {
+  const std::shared_ptr<File> file = Open();
+  server_.SetFaults([](const SeenRequest&) {
+    return Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(30)};
+  });
+  const auto engine = Make(2);
+  engine->Submit(
+      std::vector<ReadRequest>{{file, 0, 1000, 1}, {file, 5000, 1000, 2}, {file, 0, 9, 3}});
+  std::thread other([&] { engine->Wake(); });
+  std::vector<ReadResult> results;
+  engine->Wait(1, &results);
+  EXPECT_TRUE(results.empty());
+  other.join();
+  // And it ends with requests under way and waiting.
+}
+
+}  // namespace
+}  // namespace shardfeed::testing

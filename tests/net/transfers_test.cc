@@ -1,0 +1,217 @@
+#include "net/transfers.h"
+
+#include <cstdlib>
+#include <future>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "net/open.h"
+#include "net/store.h"
+#include "tests/net/fault_server.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Bytes(size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 131 + i / 251);
+  return bytes;
+}
+
+class TransfersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("SHARDFEED_NET_SECONDS", "3", 1);
+    server_.Put("/object", bytes_);
+  }
+  std::string path() const { return server_.url() + "/object"; }
+  // Reads all but the first ten bytes.
+  absl::StatusOr<std::string> Read(std::string version = "") {
+    std::string into(bytes_.size() - 10, '\0');
+    absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path());
+    if (!store.ok()) return store.status();
+    absl::StatusOr<std::string> read =
+        ReadNow(*store, {path(), 10, absl::MakeSpan(into), std::move(version)});
+    if (!read.ok()) return read.status();
+    version_ = *read;
+    return into;
+  }
+  // The first `count` requests have the fault.
+  void Fail(Fault fault, uint64_t count = 1) {
+    const uint64_t first = server_.requests().size();
+    server_.SetFaults([=](const SeenRequest& request) {
+      return request.number < first + count ? fault : Fault();
+    });
+  }
+
+  FaultServer server_;
+  const std::string bytes_ = Bytes(300'000);
+  std::string version_;
+};
+
+TEST_F(TransfersTest, ARangeIsRead) {
+  const absl::StatusOr<std::string> read = Read();
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, bytes_.substr(10));
+  EXPECT_FALSE(version_.empty());
+  const auto requests = server_.requests();
+  ASSERT_EQ(requests.size(), 1);
+  EXPECT_EQ(requests[0].headers.at("range"), "bytes=10-299999");
+  EXPECT_EQ(requests[0].headers.at("accept-encoding"), "identity");
+  EXPECT_FALSE(requests[0].headers.contains("if-match"));
+}
+
+TEST_F(TransfersTest, WhatPassesIsRepeated) {
+  for (const Fault& fault :
+       {Fault{.kind = Fault::kStatus, .status = 503}, Fault{.kind = Fault::kStatus, .status = 500},
+        Fault{.kind = Fault::kStatus, .status = 429}, Fault{.kind = Fault::kStatus, .status = 408},
+        Fault{.kind = Fault::kReset}, Fault{.kind = Fault::kShort},
+        Fault{.kind = Fault::kGarbage}}) {
+    Fail(fault, 2);
+    const absl::StatusOr<std::string> read = Read();
+    SCOPED_TRACE(static_cast<int>(fault.kind));
+    ASSERT_OK(read);
+    EXPECT_EQ(*read, bytes_.substr(10));
+  }
+}
+
+TEST_F(TransfersTest, ARangeGoesOnAtTheByteItHasReached) {
+  Fail({.kind = Fault::kShort});
+  const absl::StatusOr<std::string> read = Read();
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, bytes_.substr(10));
+  const auto requests = server_.requests();
+  ASSERT_EQ(requests.size(), 2);
+  EXPECT_EQ(requests[1].headers.at("range"), "bytes=150005-299999");
+  // And never with another version.
+  EXPECT_EQ(requests[1].headers.at("if-match"), version_);
+}
+
+TEST_F(TransfersTest, AnObjectThatIsReplacedInTheMiddleIsAnError) {
+  server_.SetFaults([this](const SeenRequest& request) {
+    if (request.number > 0) return Fault();
+    server_.Put("/object", Bytes(400'000));  // while the first half of the old one is on its way
+    return Fault{.kind = Fault::kShort};
+  });
+  // The server finds the object after the fault was decided: both halves are of the new one.
+  ASSERT_OK(Read());
+  server_.SetFaults(nullptr);
+  EXPECT_FAILS(Read("\"earlier\"").status(), kAborted,
+               "/object: the object was replaced since the dataset was opened; open it again");
+  server_.SetFaults([](const SeenRequest& request) {
+    return request.headers.contains("if-match") ? Fault{.kind = Fault::kOtherTag}
+                                                : Fault{.kind = Fault::kShort};
+  });
+  EXPECT_FAILS(Read().status(), kAborted, "the object was replaced");
+}
+
+TEST_F(TransfersTest, AStallIsEndedAndGoesOn) {
+  setenv("SHARDFEED_NET_SECONDS", "30", 1);
+  Fail({.kind = Fault::kStall, .wait = std::chrono::seconds(40)});
+  const absl::StatusOr<std::string> read = Read();
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, bytes_.substr(10));
+}
+
+TEST_F(TransfersTest, RetryAfterIsHonoured) {
+  Fail({.kind = Fault::kStatus, .headers = "Retry-After: 1\r\n"});
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_OK(Read());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(990));
+  Fail({.kind = Fault::kStatus, .headers = "Retry-After: 3600\r\n"});
+  EXPECT_FAILS(Read().status(), kUnavailable, "/object: the server answered 503");
+}
+
+TEST_F(TransfersTest, WhatStaysIsAnErrorAtOnce) {
+  const auto expect = [&](Fault fault, absl::StatusCode code, const std::string& message) {
+    server_.ForgetRequests();
+    Fail(fault, 1000);
+    const absl::Status status = Read().status();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path()));
+    EXPECT_EQ(server_.requests().size(), 1) << message;
+  };
+  const auto status = [](int code) { return Fault{.kind = Fault::kStatus, .status = code}; };
+  expect(status(403), absl::StatusCode::kPermissionDenied, "the server does not allow it");
+  expect(status(404), absl::StatusCode::kNotFound, "no such object");
+  expect(status(416), absl::StatusCode::kAborted, "the object was replaced");
+  expect(status(400), absl::StatusCode::kUnavailable, "the server answered 400");
+  expect({.kind = Fault::kIgnoreRange}, absl::StatusCode::kFailedPrecondition,
+         "does not serve parts of objects: it answered 200 to a range");
+}
+
+TEST_F(TransfersTest, AnotherRangeThanAskedForIsNeverTaken) {
+  std::string small = "0123456789abcdef";
+  server_.Put("/object", small);
+  std::string into(4, '-');
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  Fail({.kind = Fault::kWrongRange}, 1000);
+  EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kDataLoss,
+               "asked for bytes 4-7 and got 'bytes 5-8/16'");
+  Fail({.kind = Fault::kLongBody}, 1000);
+  EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kDataLoss,
+               "longer than the 4 bytes asked for");
+  Fail({.kind = Fault::kIgnoreRange}, 1000);
+  EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kFailedPrecondition,
+               "does not serve parts of objects: it answered 200 to a range");
+}
+
+TEST_F(TransfersTest, PatienceEnds) {
+  Fail({.kind = Fault::kStatus}, 1000);
+  const absl::Status status = Read().status();
+  EXPECT_FAILS(status, kUnavailable, "the server answered 503 (the last of ");
+  EXPECT_GT(server_.requests().size(), 2);
+}
+
+TEST_F(TransfersTest, AServerThatIsNotThereIsToldSoon) {
+  absl::StatusOr<std::shared_ptr<File>> file = OpenFile("http://127.0.0.1:1/x");
+  EXPECT_FAILS(file.status(), kUnavailable,
+               "http://127.0.0.1:1/x: http://127.0.0.1:1: Failed to connect");
+  EXPECT_THAT(std::string(file.status().message()), HasSubstr("the last of 4 attempts"));
+}
+
+TEST_F(TransfersTest, AReadMayBeCancelled) {
+  Fail({.kind = Fault::kStall, .wait = std::chrono::seconds(60)}, 1000);
+  std::string into(1000, '-');
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  std::promise<absl::Status> promise;
+  const auto transfer = StartRead(
+      *store, {path(), 0, absl::MakeSpan(into), ""},
+      [&](absl::Status status, const std::string&) { promise.set_value(std::move(status)); });
+  transfer->Cancel();
+  EXPECT_FAILS(promise.get_future().get(), kCancelled, "cancelled");
+  transfer->Cancel();  // it is over
+}
+
+TEST_F(TransfersTest, ManyAtOnceShareConnections) {
+  server_.SetFaults([](const SeenRequest& request) {
+    return request.number % 7 == 3 ? Fault{.kind = Fault::kStatus} : Fault();
+  });
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  const uint64_t before = HttpClient::Get().stats().connections;
+  constexpr int kReads = 300;
+  std::vector<std::string> parts(kReads, std::string(1000, '\0'));
+  std::vector<std::promise<absl::Status>> done(kReads);
+  for (int i = 0; i < kReads; ++i) {
+    StartRead(*store, {path(), i * uint64_t{1000}, absl::MakeSpan(parts[i]), ""},
+              [&done, i](absl::Status status, const std::string&) {
+                done[i].set_value(std::move(status));
+              });
+  }
+  for (int i = 0; i < kReads; ++i) {
+    ASSERT_OK(done[i].get_future().get());
+    ASSERT_EQ(parts[i], bytes_.substr(i * 1000, 1000));
+  }
+  EXPECT_LE(HttpClient::Get().stats().connections - before, HttpClient::kMaxConnections);
+  EXPECT_GT(HttpClient::Get().stats().throttled, 0);
+}
+
+}  // namespace
+}  // namespace shardfeed::testing

@@ -1,0 +1,595 @@
+"""Datasets in stores: over HTTP from a server that fails on request (tests/net), and from S3 as moto
+serves it; signatures are judged by botocore."""
+
+import contextlib
+import datetime
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+import numpy as np
+import pytest
+from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
+
+sys.path.insert(0, str(REPOSITORY / "python"))
+sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
+
+FAULT_SERVER = pathlib.Path(os.environ.get(
+    "SHARDFEED_FAULT_SERVER", REPOSITORY / "bazel-bin/tests/net/fault_server")).resolve()
+RECORDS = 3000
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch, tmp_path):
+    """Nothing of this machine's own credentials, and little patience."""
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "20")
+
+
+def write(spec, records=RECORDS, **options):
+    rng = np.random.default_rng(0)
+    with sf.write(str(spec), **options) as writer:
+        for n in range(records):
+            writer.write({"n": n, "x": rng.normal(size=int(rng.integers(1, 60))).astype(np.float32)})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("served")
+    write(root / "raw@4")
+    write(root / "gzip@3.tfrecord.gz", compression="gzip")
+    return root
+
+
+@contextlib.contextmanager
+def served(folder, *fault):
+    """The URL of a server of the folder."""
+    if not FAULT_SERVER.exists():
+        pytest.skip(f"{FAULT_SERVER} is missing: bazel build --config=opt //tests/net:fault_server")
+    process = subprocess.Popen([FAULT_SERVER, folder, *map(str, fault)], stdout=subprocess.PIPE,
+                               text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def url(folder):
+    with served(folder) as found:
+        yield found
+
+
+def numbers(ds):
+    return [int(n) for batch in ds.parse({"n": sf.int64}).batch(100) for n in batch["n"]]
+
+
+SPECS = ["raw@4", "gzip@3.tfrecord.gz"]
+ORDERS = {
+    "sequential": lambda ds: ds,
+    "interleave": lambda ds: ds.interleave(cycle=3, block=5),
+    "shuffle": lambda ds: ds.shuffle(seed=3),
+    "exact shuffle": lambda ds: ds.shuffle(seed=3, window=None),
+    "rank": lambda ds: ds.shuffle(seed=3).shard(1, 3),
+}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_read_is_what_is_read_locally(folder, url, spec, order):
+    read = ORDERS[order]
+    assert numbers(read(sf.read(f"{url}/{spec}"))) == numbers(read(sf.read(str(folder / spec))))
+
+
+def test_records_by_number_and_lengths(folder, url):
+    for spec in SPECS:
+        remote, local = (sf.read(place).parse() for place in (f"{url}/{spec}", str(folder / spec)))
+        assert len(remote) == len(local) == RECORDS
+        for number in (0, 7, 1500, RECORDS - 1):
+            assert remote[number]["n"] == local[number]["n"]
+        assert [row["n"] for row in remote[[5, 2000, 6]]] == [row["n"] for row in local[[5, 2000, 6]]]
+
+
+def test_states_are_those_of_local_runs(folder, url):
+    def chain(place):
+        return sf.read(place).shuffle(seed=1).parse({"n": sf.int64}).batch(50)
+    whole = [batch["n"].tolist() for batch in chain(str(folder / "raw@4"))]
+    it = iter(chain(f"{url}/raw@4"))
+    for expected in whole[:10]:
+        assert next(it)["n"].tolist() == expected
+    local = iter(chain(str(folder / "raw@4")))
+    local.load_state_dict(it.state_dict())
+    assert [batch["n"].tolist() for batch in local] == whole[10:]
+    it.load_state_dict(it.state_dict())
+    assert [batch["n"].tolist() for batch in it] == whole[10:]
+
+
+def test_a_child_after_fork_reads(url):
+    ds = sf.read(f"{url}/raw@4").parse({"n": sf.int64}).batch(100)
+    expected = [batch["n"].tolist() for batch in ds]
+    child = os.fork()
+    if child == 0:
+        again = [batch["n"].tolist() for batch in ds]
+        os._exit(0 if again == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [batch["n"].tolist() for batch in ds] == expected
+
+
+def test_the_programs_commands(folder, url):
+    for spec in SPECS:
+        there, here = f"{url}/{spec}", folder / spec
+        assert succeed("cat", there, "--format", "payload").out == \
+            succeed("cat", here, "--format", "payload").out
+        assert succeed("cat", there, "--records", "7,100-110").out == \
+            succeed("cat", here, "--records", "7,100-110").out
+        assert succeed("verify", there, "--json").json["records"] == RECORDS
+        assert succeed("verify", there, "--level", "examples").out.endswith(b"all sound, as the manifest says\n")
+        assert succeed("inspect", there, "--json").json["records"] == RECORDS
+        assert succeed("plan", there, "--shuffle", "--json").json == \
+            succeed("plan", here, "--shuffle", "--json").json
+        assert b"in a store" in succeed("bench", there).out
+    assert succeed("cat", f"{url}/raw-00001-of-00004").out == \
+        succeed("cat", folder / "raw-00001-of-00004").out
+
+
+def test_reshard_takes_what_is_in_a_store(url, tmp_path):
+    for spec in SPECS:
+        stem = spec.split("@")[0]
+        succeed("reshard", f"{url}/{spec}", tmp_path / f"{stem}@2")
+        assert sorted(numbers(sf.read(str(tmp_path / f"{stem}@2")))) == list(range(RECORDS))
+
+
+def test_what_is_not_written_to_a_store_is_told(url, tmp_path):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    for arguments in (["convert", "csv", tmp_path / "a.csv", f"{url}/out@2"],
+                      ["reshard", f"{url}/raw@4", f"{url}/out@2"], ["repair", f"{url}/raw@4", f"{url}/out@2"],
+                      ["index", f"{url}/raw@4"]):
+        result = run(*arguments)
+        assert result.status in (USAGE, IO_FAILED), arguments
+        assert "only local paths can be written" in result.err, result.err
+    with pytest.raises(ValueError, match="only local paths can be written"):
+        with sf.write(f"{url}/out@2") as writer:
+            writer.write({"a": 1})
+
+
+# ---- Faults
+
+
+PASSING = [("503", 5), ("retry-after", 60), ("reset", 5), ("short", 3), ("delay-50", 2), ("status-500", 4)]
+
+
+@pytest.mark.parametrize("fault, every", PASSING)
+@pytest.mark.parametrize("spec", SPECS)
+def test_faults_that_pass_change_nothing(folder, spec, fault, every):
+    with served(folder, fault, every) as place:
+        assert numbers(sf.read(f"{place}/{spec}").shuffle(seed=3)) == \
+            numbers(sf.read(str(folder / spec)).shuffle(seed=3))
+        assert sf.verify(f"{place}/{spec}")
+        assert succeed("cat", f"{place}/{spec}", "--format", "payload").out == \
+            succeed("cat", folder / spec, "--format", "payload").out
+
+
+def test_a_stall_passes(folder):
+    with served(folder, "stall", 40) as place:
+        assert numbers(sf.read(f"{place}/raw@4")) == numbers(sf.read(str(folder / "raw@4")))
+
+
+STAYING = {
+    "status-403": (OSError, "the server does not allow it"),
+    "status-404": (FileNotFoundError, "no such object"),
+    "status-412": (OSError, "the object was replaced since the dataset was opened; open it again"),
+    "ignore-range": (RuntimeError, "does not serve parts of objects: it answered 200 to a range"),
+    "503": (OSError, "the server answered 503 .the last of "),
+}
+
+
+@pytest.mark.parametrize("fault", STAYING)
+def test_faults_that_stay_are_named(folder, fault, monkeypatch):
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")
+    error, message = STAYING[fault]
+    with served(folder, fault) as place:
+        with pytest.raises(error, match=message) as raised:
+            numbers(sf.read(f"{place}/raw@4"))
+        assert f"{place}/raw-0000" in str(raised.value)
+        report = run("verify", f"{place}/raw@4")
+        assert report.status in (DEFECTS, IO_FAILED)
+        assert "sound" not in report.out.decode()
+
+
+def test_a_shard_that_is_replaced_is_never_mixed(tmp_path):
+    write(tmp_path / "a@1")
+    with served(tmp_path) as place:
+        ds = sf.read(f"{place}/a@1").parse({"n": sf.int64}).batch(10)
+        it = iter(ds)
+        assert next(it)["n"].tolist() == list(range(10))
+        shutil.rmtree(tmp_path / ".shardfeed")
+        (tmp_path / "a-00000-of-00001").unlink()
+        write(tmp_path / "a@1", 100)
+        with pytest.raises(OSError, match="replaced since|open it again"):
+            list(ds)
+
+
+def test_damage_is_found_as_it_is_locally(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "d")
+    shard = tmp_path / "d/raw-00002-of-00004"
+    data = bytearray(shard.read_bytes())
+    data[5000] ^= 1
+    shard.write_bytes(data)
+    with served(tmp_path / "d") as place:
+        there = run("verify", f"{place}/raw@4", "--json")
+        here = run("verify", tmp_path / "d/raw@4", "--json")
+        assert there.status == here.status == DEFECTS
+        assert [d["offset"] for d in there.json["defects"]] == [d["offset"] for d in here.json["defects"]]
+        with pytest.raises(Exception, match="raw-00002-of-00004.*record"):
+            numbers(sf.read(f"{place}/raw@4"))
+        lost = set(range(RECORDS)) - set(numbers(sf.read(f"{place}/raw@4", skip_damaged=True)))
+        assert lost == set(range(RECORDS)) - set(
+            numbers(sf.read(str(tmp_path / "d/raw@4"), skip_damaged=True)))
+        assert len(lost) == 1
+
+
+def test_without_indexes_and_manifest(folder, tmp_path):
+    for spec in SPECS:
+        stem = spec.split("@")[0]
+        for file in folder.glob(f"{stem}-*"):
+            shutil.copy(file, tmp_path)
+    with served(tmp_path) as place:
+        for spec in SPECS:
+            assert numbers(sf.read(f"{place}/{spec}").shuffle(seed=3)) == \
+                numbers(sf.read(str(folder / spec)).shuffle(seed=3))
+        assert "how many shards" in run("verify", f"{place}/raw@*").err
+        assert "cannot be listed" in run("verify", f"{place}/").err
+
+
+def test_names_that_cannot_be(url):
+    for name, message in [
+            ("gs://bucket/a@2", "gs:// is not supported; datasets are read from paths, s3://, http:// and"),
+            ("http:///a@2", "the name of the host is missing"),
+            ("s3:///a@2", "the name of the bucket is missing"),
+            ("http://user:secret@host/a@2", "must not contain a password"),
+            (f"{url}/nothing", "no such object"),
+            (f"{url}/raw@0", "the number of shards must be at least 1"),
+            (f"{url}/nothing@2", "no such object")]:
+        result = run("verify", name)
+        assert result.status != DONE
+        assert message in result.err + result.out.decode(), result
+        assert "secret" not in result.err
+
+
+def test_file_urls_are_paths(folder):
+    assert succeed("verify", f"file://{folder}/raw@4").out.endswith(b"all sound, as the manifest says\n")
+    assert numbers(sf.read(f"file://{folder}/raw@4")) == numbers(sf.read(f"{folder}/raw@4"))
+
+
+# ---- S3
+
+
+BUCKET = "data"
+
+
+@pytest.fixture(scope="module")
+def s3_server():
+    server = pytest.importorskip("moto.server", reason="moto is not installed")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def s3_client(s3_server):
+    boto3 = pytest.importorskip("boto3")
+    client = boto3.client("s3", endpoint_url=s3_server, region_name="us-east-1",
+                          aws_access_key_id="key", aws_secret_access_key="secret")
+    client.create_bucket(Bucket=BUCKET)
+    return client
+
+
+@pytest.fixture(scope="module")
+def uploaded(s3_client, folder):
+    for file in folder.rglob("*"):
+        if file.is_file():
+            s3_client.upload_file(str(file), BUCKET, f"some folder/ä+&=%/{file.relative_to(folder)}")
+    return f"s3://{BUCKET}/some folder/ä+&=%"
+
+
+@pytest.fixture
+def s3(s3_server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+
+
+def test_s3_names(s3, uploaded, folder):
+    expected = numbers(sf.read(str(folder / "raw@4")))
+    for name in ("raw@4", "raw@*", "raw-*-of-00004", "raw-0000[0-3]-of-*"):
+        assert numbers(sf.read(f"{uploaded}/{name}")) == expected, name
+    assert numbers(sf.read(f"{uploaded}/gzip@3.tfrecord.gz").shuffle(seed=3)) == \
+        numbers(sf.read(str(folder / "gzip@3.tfrecord.gz")).shuffle(seed=3))
+    assert "holds 2 datasets; name one of them" in run("verify", uploaded).err
+    assert succeed("verify", f"{uploaded}/raw@4").out.endswith(b"all sound, as the manifest says\n")
+    assert len(numbers(sf.read(f"{uploaded}/raw-00001-of-00004"))) == RECORDS // 4
+
+
+def test_s3_what_is_not_there(s3, uploaded):
+    for name, message in [
+            (f"s3://{BUCKET}/nowhere/raw@4", "no such folder"),
+            (f"s3://{BUCKET}/nothing", "there is no such object or folder"),
+            ("s3://other/raw@4", "there is no bucket 'other' at http://127.0.0.1"),
+            (f"{uploaded}/raw@5", "no such shards; found raw-00000-of-00004 ...; did you mean"),
+            (f"{uploaded}/x*", "no file matches")]:
+        result = run("verify", name)
+        assert result.status != DONE and message in result.err, result.err
+
+
+def test_s3_listings_have_pages(s3, s3_client, monkeypatch):
+    for n in range(1003):
+        s3_client.put_object(Bucket=BUCKET, Key=f"many/part-{n:05}", Body=b"")
+    result = run("inspect", f"s3://{BUCKET}/many/part-*", "--json")
+    assert result.status == DONE and result.json["shards"] == 1003, result.err
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        status, headers, text = self.server.answer(self, body)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    do_HEAD = do_PUT = do_POST = do_GET
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """The URL of a server whose answer(request, body) gives status, headers and body."""
+    server = Server(("127.0.0.1", 0), Handler)
+    server.answer = answer
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def judged(secrets):
+    """Answers as S3 to requests that botocore would sign alike; others are refused. `secrets`: by
+    key id, (secret, token)."""
+    auth = pytest.importorskip("botocore.auth")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    seen = []
+
+    def answer(request, _):
+        header = request.headers.get("Authorization", "")
+        if not header:
+            return 403, {}, b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+        key = header.split("Credential=")[1].split("/")[0]
+        seen.append(key)
+        if key not in secrets:
+            return 403, {}, b"<Error><Code>InvalidAccessKeyId</Code><Message>no</Message></Error>"
+        secret, token = secrets[key]
+        if request.headers.get("x-amz-security-token") != token:
+            return 400, {}, b"<Error><Code>ExpiredToken</Code><Message>old</Message></Error>"
+        date = datetime.datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ")
+        region = header.split("/")[2]
+        signer = auth.S3SigV4Auth(Credentials(key, secret, token), "s3", region)
+        again = AWSRequest(method=request.command,
+                           url=f"http://{request.headers['Host']}{request.path}")
+        signed = header.split("SignedHeaders=")[1].split(",")[0].split(";")
+        for name in signed:
+            again.headers[name] = request.headers[name]
+        again.context["timestamp"] = date.strftime("%Y%m%dT%H%M%SZ")
+        canonical = signer.canonical_request(again)
+        signature = signer.signature(signer.string_to_sign(again, canonical), again)
+        if signature != header.split("Signature=")[1]:
+            return 403, {}, b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
+        return 404, {}, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
+
+    return answer, seen
+
+
+def look(name="s3://bucket/a folder/x+y=z&ä%41~/file"):
+    """The error of a name that is not there, or where it is refused."""
+    return run("verify", name).err
+
+
+def test_signatures_are_botocores(monkeypatch):
+    answer, seen = judged({"id": ("secret/+=", None), "with-token": ("s", "tok/en+=")})
+    with answering(answer) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_REGION", "eu-central-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret/+=")
+        for name in ("s3://bucket/file", "s3://bucket/a folder/x+y=z&ä%41~/file", "s3://bucket/a@3",
+                     "s3://my.bucket/(a)*'!"):
+            assert "Signature" not in look(name) and "refuses" not in look(name), look(name)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        assert "SignatureDoesNotMatch: no); the secret key is wrong" in look()
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "unknown")
+        assert "the server does not know this key" in look()
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "with-token")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "tok/en+=")
+        assert "refuses" not in look()
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "old")
+        assert "ExpiredToken: old); get new ones" in look()
+        assert "wrong" not in look() and "tok/en" not in look()
+        monkeypatch.setenv("AWS_NO_SIGN_REQUEST", "1")
+        seen.clear()
+        assert "S3 does not allow it without credentials" in look()
+        assert not seen
+
+
+def test_where_credentials_are_found(monkeypatch, tmp_path):
+    secrets = {name: (f"secret-{name}", f"token-{name}") for name in ("role", "container", "ec2")}
+    secrets.update({"profile": ("secret-profile", None), "other": ("secret-other", None)})
+    answer, seen = judged(secrets)
+
+    def found(name):
+        expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+        return json.dumps({"AccessKeyId": name, "SecretAccessKey": f"secret-{name}",
+                           "Token": f"token-{name}",
+                           "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode()
+
+    def metadata(request, body):
+        if request.path == "/" and request.command == "POST":
+            form = urllib.parse.parse_qs(body.decode())
+            assert form["Action"] == ["AssumeRoleWithWebIdentity"] and form["RoleArn"] == ["arn:role"]
+            assert form["WebIdentityToken"] == ["web token&="]
+            parts = json.loads(found("role"))
+            return 200, {}, (
+                "<AssumeRoleWithWebIdentityResponse xmlns='x'><AssumeRoleWithWebIdentityResult>"
+                f"<Credentials><AccessKeyId>role</AccessKeyId><SecretAccessKey>secret-role"
+                f"</SecretAccessKey><SessionToken>token-role</SessionToken><Expiration>"
+                f"{parts['Expiration']}</Expiration></Credentials>"
+                "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>").encode()
+        if request.path == "/container":
+            assert request.headers["Authorization"] == "let me"
+            return 200, {}, found("container")
+        if request.path == "/latest/api/token" and request.command == "PUT":
+            return 200, {}, b"session"
+        assert request.headers["X-aws-ec2-metadata-token"] == "session"
+        if request.path.endswith("/security-credentials/"):
+            return 200, {}, b"the-role"
+        assert request.path.endswith("/security-credentials/the-role")
+        return 200, {}, found("ec2")
+
+    (tmp_path / "token").write_text("web token&=\n")
+    (tmp_path / "credentials").write_text(
+        "# mine\n[default]\naws_access_key_id = profile\naws_secret_access_key=secret-profile\n"
+        "[else]\naws_access_key_id = other\naws_secret_access_key = secret-other\n")
+    with answering(answer) as endpoint, answering(metadata) as service:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint)
+
+        def by(key, **variables):
+            seen.clear()
+            with monkeypatch.context() as m:
+                for name, value in variables.items():
+                    m.setenv(name, value)
+                error = look()
+            assert seen and set(seen) == {key}, (key, seen, error)
+            assert "refuses" not in error, error
+
+        by("profile", AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "credentials"))
+        by("other", AWS_SHARED_CREDENTIALS_FILE=str(tmp_path / "credentials"), AWS_PROFILE="else")
+        by("role", AWS_WEB_IDENTITY_TOKEN_FILE=str(tmp_path / "token"), AWS_ROLE_ARN="arn:role",
+           AWS_ENDPOINT_URL_STS=service)
+        by("container", AWS_CONTAINER_CREDENTIALS_FULL_URI=service + "/container",
+           AWS_CONTAINER_AUTHORIZATION_TOKEN="let me")
+        by("ec2", AWS_EC2_METADATA_SERVICE_ENDPOINT=service, AWS_EC2_METADATA_DISABLED="false")
+        monkeypatch.setenv("AWS_PROFILE", "nobody")
+        assert "AWS_PROFILE is 'nobody', and neither" in look()
+
+
+def test_credentials_that_expire_are_replaced(monkeypatch, folder):
+    """The service gives others each time; the store takes only the newest."""
+    given = []
+
+    def service(request, _):
+        given.append(f"key-{len(given)}")
+        expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+        return 200, {}, json.dumps({
+            "AccessKeyId": given[-1], "SecretAccessKey": "s", "Token": "t",
+            "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode()
+
+    def store(request, _):
+        key = request.headers["Authorization"].split("Credential=")[1].split("/")[0]
+        if key == "key-0":
+            return 400, {}, b"<Error><Code>ExpiredToken</Code><Message>old</Message></Error>"
+        return 404, {}, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
+
+    with answering(service) as credentials, answering(store) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", credentials)
+        assert "expired" not in look("s3://bucket/a@2").lower()
+        assert given == ["key-0", "key-1"]
+
+
+# ---- Beside other libraries
+
+
+def test_tls_is_verified_also_after_tensorflow(folder, tmp_path):
+    """TensorFlow exports the functions of its own TLS library: ours must not be taken for them."""
+    x509 = pytest.importorskip("cryptography.x509")
+    import ipaddress
+    import ssl
+
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        .serial_number(1).not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256()))
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    (tmp_path / "trusted.pem").write_bytes(pem)
+    (tmp_path / "server.pem").write_bytes(pem + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+    def file(request, _):
+        path = folder / urllib.parse.unquote(request.path.lstrip("/"))
+        if not path.is_file():
+            return 404, {}, b""
+        data = path.read_bytes()
+        wanted = request.headers.get("Range")
+        if not wanted:
+            return 200, {}, data
+        first, last = (int(n) for n in wanted.split("=")[1].split("-"))
+        return 206, {"Content-Range": f"bytes {first}-{last}/{len(data)}"}, data[first:last + 1]
+
+    server = Server(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.answer = file
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    spec = f"https://127.0.0.1:{server.server_port}/raw@4"
+    program = ("import {}, shardfeed as sf\n"
+               "print(sum(1 for _ in sf.read('{}').shuffle(seed=1)))")
+    for first in ("tensorflow", "sys"):
+        done = subprocess.run(
+            [sys.executable, "-c", program.format(first, spec)], capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python"),
+                 "SSL_CERT_FILE": str(tmp_path / "trusted.pem")})
+        assert (done.returncode, done.stdout.strip()) == (0, str(RECORDS)), done.stderr
+    refused = run("verify", spec)
+    assert refused.status == IO_FAILED and "SSL_CERT_FILE names another file" in refused.err
+    server.shutdown()
+    server.server_close()
