@@ -61,7 +61,9 @@ int Cat(const CatFlags& flags, const CommandOptions& options) {
 void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command = app.add_subcommand("cat", "Print records, by number or range");
   auto flags = std::make_shared<CatFlags>();
-  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+  command
+      ->add_option("DATASET", flags->specs,
+                   "stem@N, stem@*, a folder, a glob, files, or URLs of these")
       ->required();
   command->add_option("-r,--records", flags->records,
                       "which: 5, 10-19, 100- (to the end), several by commas; default: all");

@@ -258,7 +258,9 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command =
       app.add_subcommand("inspect", "Show schema, counts, record sizes and sample records");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+  command
+      ->add_option("DATASET", flags->specs,
+                   "stem@N, stem@*, a folder, a glob, files, or URLs of these")
       ->required();
   command->add_option("--records", flags->records, "how many sample records to show")
       ->check(WholeNumber(0))

@@ -31,7 +31,9 @@ absl::StatusOr<uint64_t> ParseRecords(std::string_view name, const std::string& 
 }  // namespace
 
 void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
-  command.add_option("DATASET", flags.specs, "stem@N, stem@*, a folder, a glob, or files")
+  command
+      .add_option("DATASET", flags.specs,
+                  "stem@N, stem@*, a folder, a glob, files, or URLs of these")
       ->required();
   command.add_option("--order", flags.order, "sequential (default), interleave or shuffle")
       ->check(CLI::IsMember({"sequential", "interleave", "shuffle"}))

@@ -129,7 +129,9 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command = app.add_subcommand("verify", "Check every byte and locate each defect");
   auto flags = std::make_shared<VerifyFlags>();
-  command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
+  command
+      ->add_option("DATASET", flags->specs,
+                   "stem@N, stem@*, a folder, a glob, files, or URLs of these")
       ->required();
   const std::vector<std::pair<std::string, VerifyLevel>> levels = {
       {"headers", VerifyLevel::kHeaders},

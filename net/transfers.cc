@@ -84,7 +84,7 @@ class Attempts {
     return std::min(kLongestStall, kStall * (1 << std::min(attempts_, 4)));
   }
   // The error of the last one, with what was tried.
-  absl::Status Describe(const absl::Status& status) const {
+  absl::Status Describe(absl::Status status) const {
     if (all_ < 2) return status;
     const auto seconds = std::chrono::duration<double>(Clock::now() - since_).count();
     return absl::Status(status.code(), fmt::format("{} (the last of {} attempts in {:.1f} s)",
@@ -169,11 +169,14 @@ class Reading : public RangeTransfer, public std::enable_shared_from_this<Readin
     End(attempts_.Describe(ErrorOf(*store_, read_.path, response)));
   }
 
-  void End(absl::Status status) { done_(std::move(status), std::move(read_.version)); }
+  // What `done` keeps may keep this.
+  void End(absl::Status status) {
+    std::exchange(done_, nullptr)(std::move(status), std::move(read_.version));
+  }
 
   const std::shared_ptr<const Store> store_;
   RangeRead read_;
-  const std::function<void(absl::Status, std::string)> done_;
+  std::function<void(absl::Status, std::string)> done_;
   size_t received_ = 0;
   int learnt_ = 0;
   Attempts attempts_;

@@ -34,7 +34,7 @@ NAVIGATION = [
         {"Frameworks and augmentations": "reference/frameworks.md"},
         {"Pipeline": "pipeline.md"}, {"C++ headers": "reference/cpp.md"},
         {"Command line": "reference/command_line.md"}, {"Images": "images.md"},
-        {"Augmentations and decoders": "augment.md"}, {"GPU": "cuda.md"}, {"Order": "order.md"},
+        {"Augmentations and decoders": "augment.md"}, {"GPU": "cuda.md"}, {"Object stores": "stores.md"}, {"Order": "order.md"},
         {"Reading": "reading.md"}, {"Convert": "convert.md"}, {"Reshard": "reshard.md"},
         {"Verify": "verify.md"}, {"Repair": "repair.md"}]},
     {"Formats": [

@@ -389,10 +389,10 @@ absl::Status CheckIsPath(std::string_view path) {
   if (scheme == "file" && rest.starts_with('/')) {
     return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
   }
-  return absl::InvalidArgumentError(
-      fmt::format("{}: only local paths can be written; datasets in stores are read alone (for a "
-                  "folder named {}:, write ./{}:/...)",
-                  path, scheme, scheme));
+  return absl::InvalidArgumentError(fmt::format(
+      "{}: {}:// is not supported here, only local paths are (datasets in stores can be "
+      "read, not written; for a folder named {}:, write ./{}:/...)",
+      path, scheme, scheme, scheme));
 }
 
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {

@@ -1,6 +1,7 @@
 #include "tests/net/fault_server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,7 +11,6 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <utility>
@@ -80,7 +80,8 @@ void FaultServer::Put(const std::string& path, std::string bytes) {
   std::lock_guard lock(mutex_);
   const std::string tag =
       fmt::format("\"{:x}-{:x}\"", bytes.size(), std::hash<std::string>()(bytes));
-  objects_[path] = {std::move(bytes), tag};
+  const uint64_t size = bytes.size();
+  objects_[path] = {.bytes = std::move(bytes), .tag = tag, .size = size};
 }
 void FaultServer::Remove(const std::string& path) {
   std::lock_guard lock(mutex_);
@@ -172,12 +173,25 @@ std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) co
   const std::string name = folder + path;
   struct stat info;
   if (::stat(name.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
-  std::ifstream file(name, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return Object{bytes.str(),
-                fmt::format("\"{:x}-{:x}\"", info.st_size,
-                            info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec)};
+  return Object{.tag = fmt::format("\"{:x}-{:x}\"", info.st_size,
+                                   info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec),
+                .file = name,
+                .size = static_cast<uint64_t>(info.st_size)};
+}
+
+std::string FaultServer::Object::Part(uint64_t first, uint64_t end) const {
+  if (file.empty()) return bytes.substr(first, end - first);
+  std::string part(end - first, '\0');
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  size_t done = 0;
+  while (fd >= 0 && done < part.size()) {
+    const ssize_t n =
+        ::pread(fd, part.data() + done, part.size() - done, static_cast<off_t>(first + done));
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  if (fd >= 0) ::close(fd);
+  return part;
 }
 
 // Whether the connection stays.
@@ -215,31 +229,30 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
     return Send(fd, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n");
   }
   uint64_t first = 0;
-  uint64_t last = object->bytes.empty() ? 0 : object->bytes.size() - 1;
+  uint64_t last = object->size == 0 ? 0 : object->size - 1;
   const auto range = request.headers.find("range");
   const bool ranged = range != request.headers.end() && fault.kind != Fault::kIgnoreRange &&
                       std::sscanf(range->second.c_str(), "bytes=%lu-%lu", &first, &last) == 2;
-  if (ranged && first >= object->bytes.size()) {
+  if (ranged && first >= object->size) {
     return Send(fd, "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n");
   }
-  if (fault.kind == Fault::kWrongRange && last + 1 < object->bytes.size()) {
+  if (fault.kind == Fault::kWrongRange && last + 1 < object->size) {
     ++first;
     ++last;
   }
-  last = std::min<uint64_t>(last, object->bytes.empty() ? 0 : object->bytes.size() - 1);
-  const std::string_view body =
-      object->bytes.empty() ? std::string_view()
-                            : std::string_view(object->bytes).substr(first, last - first + 1);
+  last = std::min<uint64_t>(last, object->size == 0 ? 0 : object->size - 1);
+  const std::string body =
+      object->size == 0 || request.method == "HEAD" ? "" : object->Part(first, last + 1);
   std::string head = fmt::format("HTTP/1.1 {}\r\n", ranged ? "206 Partial Content" : "200 OK");
   if (ranged) {
-    head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->bytes.size());
+    head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->size);
   }
   if (fault.kind != Fault::kNoTag) head += fmt::format("ETag: {}\r\n", tag);
   if (fault.kind == Fault::kLongBody) {
     return Send(fd, head + "Connection: close\r\n\r\n") && Send(fd, body) && Send(fd, "more") &&
            false;
   }
-  head += fmt::format("Content-Length: {}\r\n\r\n", body.size());
+  head += fmt::format("Content-Length: {}\r\n\r\n", object->size == 0 ? 0 : last + 1 - first);
   if (!Send(fd, head)) return false;
   if (request.method == "HEAD") return true;
   if (fault.kind == Fault::kShort || fault.kind == Fault::kStall) {

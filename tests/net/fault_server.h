@@ -77,6 +77,11 @@ class FaultServer {
   struct Object {
     std::string bytes;
     std::string tag;
+    std::string file;  // if not empty, what has the bytes
+    uint64_t size = 0;
+
+    // Bytes [first, end).
+    std::string Part(uint64_t first, uint64_t end) const;
   };
   void Accept();
   void Serve(int fd);

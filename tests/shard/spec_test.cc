@@ -388,18 +388,21 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
   for (const char* spec : {"gs://b/x@1", "s3://b/x-*", "hdfs://host:9000/x", "https://host/x"}) {
-    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument, ":// is not supported; only local paths");
-    EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, ":// is not supported; only local paths");
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
+                 ":// is not supported here, only local paths are");
   }
-  EXPECT_FAILS(
-      ResolveSpec("gs://b/x@1"), kInvalidArgument,
-      "gs://b/x@1: gs:// is not supported; only local paths can be read and written (for a "
-      "folder of that name, write ./gs:/...)");
-  EXPECT_FAILS(ResolveSpec("file:///data/x@1"), kInvalidArgument,
+  for (const char* spec : {"gs://b/x@1", "hdfs://host:9000/x"}) {
+    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument,
+                 ":// is not supported; datasets are read from paths, s3://, http:// and https://");
+    EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
+  }
+  EXPECT_FAILS(ParseOutputSpec("gs://b/x@1"), kInvalidArgument,
+               "gs://b/x@1: gs:// is not supported here, only local paths are (datasets in stores "
+               "can be read, not written; for a folder named gs:, write ./gs:/...)");
+  EXPECT_FAILS(ParseOutputSpec("file:///data/x@1"), kInvalidArgument,
                "file:///data/x@1: write it as the plain path /data/x@1");
   folder_.Write("gs:/b/x-00000-of-00001", "");
-  EXPECT_OK(Resolve("gs://b/x@1"));
+  EXPECT_OK(Resolve("gs://b/x@1"));  // within the folder
   EXPECT_OK(ParseOutputSpec("./gs://b/x@1"));
 }
 
