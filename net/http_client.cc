@@ -29,8 +29,12 @@ using Clock = std::chrono::steady_clock;
 // Fewer and larger reads from the socket: half of the processor time of the default 16 KiB.
 constexpr long kBufferBytes = 512 << 10;
 constexpr long kMaxRedirects = 5;
-// A host is throttled at most so often.
-constexpr auto kThrottlePause = std::chrono::milliseconds(500);
+// A host is given fewer requests at most so often, and only if it refuses more than this share of
+// them: stores refuse a few now and then, which repeating them settles.
+constexpr auto kThrottlePause = std::chrono::seconds(1);
+constexpr double kRefusedShare = 0.1;
+constexpr double kShareDecay = 0.97;
+constexpr double kIncrease = 0.1;
 
 std::string Lower(std::string_view text) {
   std::string lower(text);
@@ -133,6 +137,16 @@ class HttpClient::Loop {
     return id;
   }
 
+  void After(std::chrono::milliseconds delay, std::function<void()> work) {
+    auto call = std::make_unique<Call>();
+    call->timer = std::move(work);
+    {
+      MutexLock lock(mutex_);
+      arriving_.emplace_back(Clock::now() + delay, std::move(call));
+    }
+    curl_multi_wakeup(multi_);
+  }
+
   void Cancel(uint64_t id) {
     {
       MutexLock lock(mutex_);
@@ -183,6 +197,7 @@ class HttpClient::Loop {
 
   struct Call {
     uint64_t id = 0;
+    std::function<void()> timer;  // if set, there is no request
     HttpRequest request;
     Done done;
     std::string host;
@@ -195,6 +210,7 @@ class HttpClient::Loop {
     double limit = kMaxConnections;
     int active = 0;
     Clock::time_point throttled;
+    double refused = 0;  // share of requests, lately
     std::deque<std::unique_ptr<Call>> waiting;
   };
 
@@ -211,6 +227,10 @@ class HttpClient::Loop {
     while (!delayed_.empty() && delayed_.begin()->first <= Clock::now()) {
       std::unique_ptr<Call> call = std::move(delayed_.begin()->second);
       delayed_.erase(delayed_.begin());
+      if (call->timer) {
+        call->timer();
+        continue;
+      }
       Host& host = hosts_[call->host];
       host.waiting.push_back(std::move(call));
     }
@@ -434,14 +454,16 @@ class HttpClient::Loop {
 
   // Additive increase, multiplicative decrease.
   void Pace(Host* host, const HttpResponse& response) {
-    if (response.status == 429 || response.status == 503) {
+    const bool refused = response.status == 429 || response.status == 503;
+    host->refused = kShareDecay * host->refused + (refused ? 1 - kShareDecay : 0);
+    if (refused) {
       ++throttled_;
       const auto now = Clock::now();
-      if (now - host->throttled < kThrottlePause) return;
+      if (host->refused < kRefusedShare || now - host->throttled < kThrottlePause) return;
       host->throttled = now;
       host->limit = std::max(1.0, std::min<double>(host->limit, host->active + 1) / 2);
     } else if (response.status >= 200 && response.status < 300) {
-      host->limit = std::min<double>(kMaxConnections, host->limit + 1 / host->limit);
+      host->limit = std::min<double>(kMaxConnections, host->limit + kIncrease);
     }
   }
 
@@ -500,6 +522,9 @@ HttpClient& HttpClient::Get() {
 
 uint64_t HttpClient::Start(HttpRequest request, Done done, std::chrono::milliseconds delay) {
   return loop_->Start(std::move(request), std::move(done), delay);
+}
+void HttpClient::After(std::chrono::milliseconds delay, std::function<void()> work) {
+  loop_->After(delay, std::move(work));
 }
 void HttpClient::Cancel(uint64_t id) { loop_->Cancel(id); }
 HttpStats HttpClient::stats() const { return loop_->stats(); }

@@ -63,8 +63,8 @@ struct HttpStats {
 
 // Requests of this process, on one thread of its own, over connections that are kept alive.
 // HTTP/1.1, which is faster than HTTP/2 for large bodies; TLS is verified; proxies are those of the
-// environment. A host that answers 429 or 503 gets half as many requests at once, and then slowly
-// more.
+// environment. A host that answers more than a tenth of its requests with 429 or 503 gets half as
+// many at once, and then slowly more.
 //
 // CA certificates: SSL_CERT_FILE and SSL_CERT_DIR, or where distributions keep them.
 class HttpClient {
@@ -80,6 +80,8 @@ class HttpClient {
   // not block. Thread-safe, also within `done`.
   uint64_t Start(HttpRequest request, Done done,
                  std::chrono::milliseconds delay = std::chrono::milliseconds(0));
+  // Calls `work`, as `done` is called, after `delay`. Thread-safe.
+  void After(std::chrono::milliseconds delay, std::function<void()> work);
   // Ends a request, which is then done soon, with Cancelled unless it already was. Thread-safe.
   void Cancel(uint64_t id);
   // Thread-safe.

@@ -1,11 +1,14 @@
 #include "net/transfers.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <optional>
 #include <random>
@@ -13,6 +16,7 @@
 
 #include "base/mutex.h"
 #include "fmt/format.h"
+#include "io/buffer.h"
 
 namespace shardfeed {
 namespace {
@@ -31,6 +35,12 @@ constexpr std::chrono::seconds kStall(5);
 constexpr std::chrono::seconds kLongestStall(30);
 
 std::atomic<uint64_t> retries = 0;
+std::atomic<uint64_t> hedges = 0;
+std::atomic<uint64_t> hedges_won = 0;
+std::atomic<uint64_t> range_bytes = 0;   // asked for
+std::atomic<uint64_t> hedged_bytes = 0;  // asked for a second time
+constexpr double kHedgedShare = 0.05;
+constexpr uint64_t kHedgedAtFirst = 16 << 20;
 
 std::chrono::seconds Patience() {
   const char* text = std::getenv("SHARDFEED_NET_SECONDS");
@@ -103,7 +113,8 @@ bool Learns(const Store& store, const HttpResponse& response) {
 }
 
 absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResponse& response) {
-  if (absl::IsCancelled(response.transport)) return response.transport;
+  // A status of its own: what is counted by Abseil is not seen by ThreadSanitizer.
+  if (absl::IsCancelled(response.transport)) return absl::CancelledError("cancelled");
   if (!response.transport.ok()) {
     return absl::Status(response.transport.code(),
                         fmt::format("{}: {}", path, std::string(response.transport.message())));
@@ -111,44 +122,107 @@ absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResp
   return store.ErrorOf(path, response);
 }
 
-// One read with its attempts. All of it happens on the client's thread, but Start and Cancel.
+// How long ranges took lately, by their size.
+class Durations {
+ public:
+  static Durations& Get() {
+    static auto* const durations = new Durations();
+    return *durations;
+  }
+
+  void Add(size_t size, Clock::duration duration) {
+    MutexLock lock(mutex_);
+    Class& c = classes_[std::bit_width(size)];
+    c.last[c.count++ % kKept] = std::chrono::duration_cast<milliseconds>(duration);
+  }
+  // A range that takes longer is late; nothing: too few are known.
+  std::optional<milliseconds> Late(size_t size) {
+    MutexLock lock(mutex_);
+    const Class& c = classes_[std::bit_width(size)];
+    if (c.count < kKept / 4) return std::nullopt;
+    std::array<milliseconds, kKept> sorted = c.last;
+    const auto end = sorted.begin() + std::min<size_t>(c.count, kKept);
+    std::sort(sorted.begin(), end);
+    const auto at = [&](double share) {
+      return sorted[static_cast<size_t>(share * static_cast<double>(end - sorted.begin() - 1))];
+    };
+    return std::max({at(0.95), 2 * at(0.5), kSoonest});
+  }
+
+ private:
+  static constexpr size_t kKept = 128;
+  static constexpr milliseconds kSoonest{20};
+  struct Class {
+    std::array<milliseconds, kKept> last = {};
+    size_t count = 0;
+  };
+  Mutex mutex_;
+  std::array<Class, 65> classes_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One read with its attempts. All of it happens on the client's thread, but the first Start and
+// Cancel.
 class Reading : public RangeTransfer, public std::enable_shared_from_this<Reading> {
  public:
   Reading(std::shared_ptr<const Store> store, RangeRead read,
           std::function<void(absl::Status, std::string)> done)
-      : store_(std::move(store)), read_(std::move(read)), done_(std::move(done)) {}
+      : store_(std::move(store)), read_(std::move(read)), done_(std::move(done)) {
+    range_bytes += read_.into.size();
+  }
 
   void Start(milliseconds delay) {
-    absl::StatusOr<HttpRequest> request = store_->Request("GET", read_.path);
+    absl::StatusOr<HttpRequest> request = MakeRequest(read_.into.subspan(received_));
     if (!request.ok()) return End(request.status());
-    request->first_byte = read_.offset + received_;
-    request->object_size = read_.object_size;
-    request->into = read_.into.subspan(received_);
-    request->stall = attempts_.stall();
-    request->headers.push_back(fmt::format("Range: bytes={}-{}", request->first_byte,
-                                           request->first_byte + request->into.size() - 1));
-    // Servers that compress would send other bytes than those asked for.
-    request->headers.push_back("Accept-Encoding: identity");
-    if (!read_.version.empty()) request->headers.push_back("If-Match: " + read_.version);
-    MutexLock lock(mutex_);
-    if (cancelled_) {
-      lock.Unlock();
-      return End(absl::CancelledError("cancelled"));
+    const uint64_t attempt = ++attempt_;
+    const size_t size = request->into.size();
+    started_ = Clock::now() + delay;
+    {
+      MutexLock lock(mutex_);
+      if (cancelled_) {
+        lock.Unlock();
+        return End(absl::CancelledError("cancelled"));
+      }
+      id_ = HttpClient::Get().Start(
+          *std::move(request),
+          [self = shared_from_this()](HttpResponse response) {
+            self->Finished(std::move(response));
+          },
+          delay);
     }
-    id_ = HttpClient::Get().Start(
-        *std::move(request),
-        [self = shared_from_this()](HttpResponse response) { self->Finished(std::move(response)); },
-        delay);
+    // A first read finds out which version there is: two might find two.
+    const auto late = Durations::Get().Late(size);
+    if (!late || read_.version.empty()) return;
+    HttpClient::Get().After(delay + *late, [weak = weak_from_this(), attempt] {
+      if (const auto self = weak.lock()) self->Hedge(attempt);
+    });
   }
 
   void Cancel() override {
     MutexLock lock(mutex_);
     cancelled_ = true;
     if (id_ != 0) HttpClient::Get().Cancel(id_);
+    if (hedge_id_ != 0) HttpClient::Get().Cancel(hedge_id_);
   }
 
  private:
+  // For the last `into.size()` bytes of the range.
+  absl::StatusOr<HttpRequest> MakeRequest(absl::Span<char> into) const {
+    absl::StatusOr<HttpRequest> request = store_->Request("GET", read_.path);
+    if (!request.ok()) return request;
+    request->first_byte = read_.offset + (read_.into.size() - into.size());
+    request->object_size = read_.object_size;
+    request->into = into;
+    request->stall = attempts_.stall();
+    request->headers.push_back(fmt::format("Range: bytes={}-{}", request->first_byte,
+                                           request->first_byte + into.size() - 1));
+    // Servers that compress would send other bytes than those asked for.
+    request->headers.push_back("Accept-Encoding: identity");
+    if (!read_.version.empty()) request->headers.push_back("If-Match: " + read_.version);
+    return request;
+  }
+
   void Finished(HttpResponse response) {
+    if (hedge_won_) return TakeHedge();
     if (response.status == 206) {
       // What has come of a version that was not known yet belongs to this one.
       const std::string_view version = response.Header("etag");
@@ -157,7 +231,20 @@ class Reading : public RangeTransfer, public std::enable_shared_from_this<Readin
       if (response.received > 0) attempts_.Progress();
       received_ += response.received;
     }
-    if (IsSuccess(response) && response.status == 206) return End(absl::OkStatus());
+    if (IsSuccess(response) && response.status == 206) {
+      Durations::Get().Add(response.received, Clock::now() - started_);
+      return End(absl::OkStatus());
+    }
+    // The other request may still succeed.
+    if (hedging_ && !absl::IsCancelled(response.transport)) {
+      failed_ = std::move(response);
+      return;
+    }
+    GoOn(response);
+  }
+
+  // After an attempt that failed.
+  void GoOn(const HttpResponse& response) {
     if (IsSuccess(response)) {
       return End(absl::UnavailableError(
           fmt::format("{}: the server answered {} to a range", read_.path, response.status)));
@@ -169,20 +256,74 @@ class Reading : public RangeTransfer, public std::enable_shared_from_this<Readin
     End(attempts_.Describe(ErrorOf(*store_, read_.path, response)));
   }
 
+  // Asks for the rest of a late attempt a second time, into memory of its own: the first may go on.
+  void Hedge(uint64_t attempt) {
+    if (attempt != attempt_ || done_ == nullptr || hedging_) return;
+    const size_t size = read_.into.size() - received_;
+    const auto most = static_cast<uint64_t>(kHedgedShare * static_cast<double>(range_bytes.load()));
+    if (hedged_bytes + size > most + kHedgedAtFirst) return;
+    hedge_ = Buffer::Allocate(size);
+    absl::StatusOr<HttpRequest> request = MakeRequest({hedge_->data(), size});
+    if (!request.ok()) return;
+    hedged_bytes += size;
+    ++hedges;
+    hedge_size_ = size;
+    MutexLock lock(mutex_);
+    if (cancelled_) return;
+    hedging_ = true;
+    hedge_id_ = HttpClient::Get().Start(
+        *std::move(request),
+        [self = shared_from_this()](HttpResponse response) { self->HedgeFinished(response); });
+  }
+
+  void HedgeFinished(const HttpResponse& response) {
+    hedging_ = false;
+    if (done_ == nullptr) return;
+    const bool same = response.Header("etag").empty() || response.Header("etag") == read_.version;
+    if (IsSuccess(response) && response.status == 206 && same) {
+      hedge_won_ = true;
+      if (failed_) return TakeHedge();
+      MutexLock lock(mutex_);
+      HttpClient::Get().Cancel(id_);  // Finished takes what has come
+      return;
+    }
+    if (failed_) GoOn(*std::exchange(failed_, std::nullopt));
+  }
+
+  void TakeHedge() {
+    ++hedges_won;
+    Durations::Get().Add(hedge_size_, Clock::now() - started_);
+    std::memcpy(read_.into.data() + (read_.into.size() - hedge_size_), hedge_->data(), hedge_size_);
+    End(absl::OkStatus());
+  }
+
   // What `done` keeps may keep this.
   void End(absl::Status status) {
+    {
+      MutexLock lock(mutex_);
+      if (hedging_) HttpClient::Get().Cancel(hedge_id_);
+    }
     std::exchange(done_, nullptr)(std::move(status), std::move(read_.version));
   }
 
   const std::shared_ptr<const Store> store_;
   RangeRead read_;
-  std::function<void(absl::Status, std::string)> done_;
+  std::function<void(absl::Status, std::string)> done_;  // null when it was called
   size_t received_ = 0;
   int learnt_ = 0;
   Attempts attempts_;
+  uint64_t attempt_ = 0;
+  Clock::time_point started_;  // of the attempt
+
+  bool hedging_ = false;  // a second request is under way
+  bool hedge_won_ = false;
+  std::shared_ptr<Buffer> hedge_;
+  size_t hedge_size_ = 0;
+  std::optional<HttpResponse> failed_;  // of the first request, while the second is under way
 
   Mutex mutex_;
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t hedge_id_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -262,6 +403,6 @@ HttpResponse CallServerOnce(HttpRequest request) {
   return CallOnce(std::move(request), milliseconds(0));
 }
 
-uint64_t RetryCount() { return retries; }
+TransferStats GetTransferStats() { return {retries, hedges, hedges_won}; }
 
 }  // namespace shardfeed

@@ -1,9 +1,11 @@
 // Requests to object stores, repeated until they succeed or it is pointless.
 //
 // Repeated are: 408, 429, 5xx, failed connections, bodies that end early, and stalls. A range goes
-// on at the byte that it has reached. Waits between attempts are random, from nothing to a bound
-// that doubles (full jitter), or what the server's Retry-After says. It ends with an error when
-// nothing has come for 60 s (SHARDFEED_NET_SECONDS), or at once when the error is one that stays.
+// on at the byte that it has reached. A range that takes longer than nearly all of its size did
+// lately is asked for a second time; what comes first counts, and no more than 5 % of the bytes are
+// asked for in this way. Waits between attempts are random, from nothing to a bound that doubles
+// (full jitter), or what the server's Retry-After says. It ends with an error when nothing has come
+// for 60 s (SHARDFEED_NET_SECONDS), or at once when the error is one that stays.
 
 #ifndef SHARDFEED_NET_TRANSFERS_H_
 #define SHARDFEED_NET_TRANSFERS_H_
@@ -66,8 +68,13 @@ absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& 
 // One attempt of such a request.
 HttpResponse CallServerOnce(HttpRequest request);
 
-// How many attempts were repeated so far, in this process.
-uint64_t RetryCount();
+// What happened so far, in this process.
+struct TransferStats {
+  uint64_t retries = 0;  // attempts that were repeated
+  uint64_t hedges = 0;   // ranges that were asked for a second time
+  uint64_t hedges_won = 0;
+};
+TransferStats GetTransferStats();
 
 }  // namespace shardfeed
 

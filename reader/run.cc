@@ -63,6 +63,9 @@ class ThreadedRun : public ReadRun {
     // What is cached need not be read far ahead, and is best used while the processor's caches have
     // it; a device wants to be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
+    // A store keeps one request waiting now and then: as many others go on as the budget has room
+    // for.
+    if (choice_.remote) max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
     stats_.whole_chunks = whole_chunks;
     stats_.threads = thread_count_;
     stats_.io_reason = choice_.reason;

@@ -189,6 +189,49 @@ TEST_F(TransfersTest, AReadMayBeCancelled) {
   transfer->Cancel();  // it is over
 }
 
+// Whatever the late one does meanwhile or afterwards.
+TEST_F(TransfersTest, ALateRangeIsAskedForASecondTime) {
+  const auto store = Store::Of(path());
+  ASSERT_OK(store);
+  const absl::StatusOr<std::string> version = Read();
+  ASSERT_OK(version);
+  for (int i = 0; i < 40; ++i) ASSERT_OK(Read(version_));
+  for (const Fault& fault : {Fault{.kind = Fault::kDelay, .wait = std::chrono::seconds(2)},
+                             Fault{.kind = Fault::kStall, .wait = std::chrono::seconds(2)}}) {
+    const TransferStats before = GetTransferStats();
+    Fail(fault);
+    const absl::StatusOr<std::string> read = Read(version_);
+    ASSERT_OK(read);
+    EXPECT_EQ(*read, bytes_.substr(10));
+    EXPECT_EQ(GetTransferStats().hedges_won, before.hedges_won + 1);
+  }
+  // The second one fails, and the first is awaited.
+  const uint64_t first = server_.requests().size();
+  server_.SetFaults([=](const SeenRequest& request) {
+    if (request.number == first) {
+      return Fault{.kind = Fault::kDelay, .wait = std::chrono::milliseconds(800)};
+    }
+    return Fault{.kind = Fault::kStatus};
+  });
+  const TransferStats before = GetTransferStats();
+  const absl::StatusOr<std::string> read = Read(version_);
+  ASSERT_OK(read);
+  EXPECT_EQ(*read, bytes_.substr(10));
+  EXPECT_EQ(GetTransferStats().hedges, before.hedges + 1);
+  EXPECT_EQ(GetTransferStats().hedges_won, before.hedges_won);
+  // Both fail: the first one's error counts, and is repeated.
+  const uint64_t next = server_.requests().size();
+  server_.SetFaults([=](const SeenRequest& request) {
+    if (request.number == next) {
+      return Fault{.kind = Fault::kStall, .wait = std::chrono::milliseconds(800)};
+    }
+    return request.number == next + 1 ? Fault{.kind = Fault::kReset} : Fault();
+  });
+  const absl::StatusOr<std::string> again = Read(version_);
+  ASSERT_OK(again);
+  EXPECT_EQ(*again, bytes_.substr(10));
+}
+
 TEST_F(TransfersTest, ManyAtOnceShareConnections) {
   server_.SetFaults([](const SeenRequest& request) {
     return request.number % 7 == 3 ? Fault{.kind = Fault::kStatus} : Fault();
