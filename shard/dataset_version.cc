@@ -7,7 +7,6 @@
 #include "net/store.h"
 #include "shard/names.h"
 #include "shardfeed/spec.h"
-#include "xxhash.h"
 
 namespace shardfeed {
 namespace {
@@ -16,7 +15,9 @@ std::vector<uint64_t> IdentityOf(const std::string& path) {
   if (IsRemote(path)) {
     const absl::StatusOr<ObjectInfo> info = StatObject(path);
     if (!info.ok()) return {};
-    return {info->size, XXH3_64bits(info->version.data(), info->version.size())};
+    std::vector<uint64_t> identity = {info->size};
+    identity.insert(identity.end(), info->version.begin(), info->version.end());
+    return identity;
   }
   struct stat info;
   if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
