@@ -12,6 +12,8 @@
 #include "fmt/format.h"
 #include "io/engine_choice.h"
 #include "io/parallel.h"
+#include "net/http_client.h"
+#include "net/transfers.h"
 #include "nlohmann/json.hpp"
 #include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
@@ -241,6 +243,15 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
                                                 FormatCount(stats.reads), stats.max_queue_depth);
     fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io,
                stats.io_reason, FormatSize(stats.bytes_read), amplification, reads);
+    if (stats.io == "http") {
+      const HttpStats http = HttpClient::Get().stats();
+      const TransferStats transfers = GetTransferStats();
+      fmt::print(
+          "store: {} requests, {} repeated; {} refused with 429 or 503; {} late, of which the "
+          "second request came first for {}\n",
+          FormatCount(http.requests), FormatCount(transfers.retries), FormatCount(http.throttled),
+          FormatCount(transfers.hedges), FormatCount(transfers.hedges_won));
+    }
     if (!stats.io_registered.empty()) {
       fmt::print("registered with the ring: {}\n", stats.io_registered);
     }

@@ -21,11 +21,6 @@ class RemoteEngine : public Engine {
       : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)) {}
 
   ~RemoteEngine() override {
-    std::vector<std::shared_ptr<RangeTransfer>> transfers;
-    {
-      MutexLock lock(shared_->mutex);
-      shared_->wanted = false;
-    }
     for (auto& [number, flight] : flights_) flight.transfer->Cancel();
     MutexLock lock(shared_->mutex);
     shared_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
@@ -110,7 +105,6 @@ class RemoteEngine : public Engine {
     CondVar changed;
     std::vector<std::pair<uint64_t, absl::Status>> arrived ABSL_GUARDED_BY(mutex);
     bool woken ABSL_GUARDED_BY(mutex) = false;
-    bool wanted ABSL_GUARDED_BY(mutex) = true;
   };
 
   void StartMore() {

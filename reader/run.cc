@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "fmt/format.h"
 #include "io/budget.h"
 #include "io/buffer.h"
 #include "io/engine.h"
@@ -554,7 +555,17 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
                                                         const Selection& selection,
                                                         std::shared_ptr<const Order> order,
                                                         const ReadPlace& place, uint64_t position) {
-  const bool whole_chunks = PlanMemory(*table, *order, options).whole_chunks;
+  const MemoryPlan memory = PlanMemory(*table, *order, options);
+  const bool whole_chunks = memory.whole_chunks;
+  const OrderSpec& spec = order->spec();
+  const bool exact = spec.kind == OrderSpec::Kind::kShuffle && spec.window == OrderSpec::kAll;
+  if (table->remote() && !whole_chunks && !exact) {
+    return absl::FailedPreconditionError(fmt::format(
+        "the window of the shuffle takes {} bytes, and the budget has {}: records would "
+        "be read one by one, which takes too long from a store; a larger budget or a "
+        "smaller window is needed",
+        memory.held_bytes, memory.budget_bytes));
+  }
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),
                                            whole_chunks, place, position);
   absl::Status status = run->StartThreads();

@@ -148,7 +148,7 @@ struct ReaderStats {
   uint64_t bytes_read = 0;       // bytes read from files
   uint64_t reads = 0;            // read requests for uncompressed shards
   uint64_t skipped = 0;          // damaged records
-  std::string io;                // "threads", "uring", "mmap"; "pread": compressed shards
+  std::string io;                // "threads", "uring", "mmap", "http"; "pread": compressed shards
   std::string io_reason;         // why `io` was chosen
   std::string io_registered;     // buffers registered with the ring, or why none are
   uint64_t max_queue_depth = 0;  // largest number of requests in flight

@@ -43,8 +43,9 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
          threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
     """Reads the records of shards, as bytes.
 
-    `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these. The
-    shards may come from any writer; missing indexes are built.
+    `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these; or a URL
+    of one in S3 or on an HTTP server, such as "s3://bucket/train@16". The shards may come from
+    any writer; missing indexes are built.
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: every rank gets the same number of whole batches of `batch` records. The

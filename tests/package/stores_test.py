@@ -255,6 +255,20 @@ def test_without_indexes_and_manifest(folder, tmp_path):
         assert "cannot be listed" in run("verify", f"{place}/").err
 
 
+def test_a_window_that_does_not_fit_is_not_read_record_by_record(url):
+    result = run("bench", f"{url}/raw@4", "--shuffle", "--budget", "1MiB")
+    assert result.status != DONE
+    assert "a larger budget or a smaller window is needed" in result.err
+    with pytest.raises(RuntimeError, match="a larger budget or a smaller window is needed"):
+        numbers(sf.read(f"{url}/raw@4", budget_bytes=1 << 20).shuffle(seed=1))
+
+
+def test_the_program_tells_what_was_repeated(folder):
+    with served(folder, "503", 3) as place:
+        out = succeed("bench", f"{place}/raw@4").out.decode()
+        assert "store: " in out and " 0 repeated" not in out
+
+
 def test_names_that_cannot_be(url):
     for name, message in [
             ("gs://bucket/a@2", "gs:// is not supported; datasets are read from paths, s3://, http:// and"),
