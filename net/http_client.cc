@@ -363,6 +363,12 @@ class HttpClient::Loop {
             call.response.Header("content-range")));
         return 0;
       }
+      const std::string_view encoding = call.response.Header("content-encoding");
+      if (!encoding.empty() && encoding != "identity") {
+        call.response.transport = absl::FailedPreconditionError(fmt::format(
+            "the server encodes the object as {}; store it without Content-Encoding", encoding));
+        return 0;
+      }
       if (call.request.object_size != 0 && range->size != 0 &&
           range->size != call.request.object_size) {
         call.response.transport = absl::AbortedError(

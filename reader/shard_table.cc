@@ -49,7 +49,7 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   }
   table->max_open_ = FileLimit();
   table->version_ = set.version;
-  table->remote_ = !set.paths.empty() && IsRemote(set.paths[0]);
+  table->remote_ = std::any_of(set.paths.begin(), set.paths.end(), IsRemote);
   std::optional<Manifest> manifest;
   if (table->remote_) manifest = FindManifest(set);
   // Stores are waited for, not worked for.

@@ -85,7 +85,7 @@ class ShardTable {
   // Of a shard that is a copy of what is sound; null for others.
   const SoundCopy* copy(size_t shard) const { return shards_[shard].copy.get(); }
 
-  // Whether the shards are in a store. The first one decides.
+  // Whether any shard is in a store.
   bool remote() const { return remote_; }
 
   // How many files the table keeps open at most, besides those in use.

@@ -264,9 +264,12 @@ class Dataset {
   Dataset ShardSources(uint64_t rank, uint64_t world) const;
   Dataset Enumerate(std::string name = "index", int64_t start = 0) const;
   // Directly after Read: shuffles the whole order, differently in each epoch, and holds no more
-  // than `window` records (0: a default; OrderSpec::kAll: the exact permutation). After any other
-  // step: permutes each run of `window` consecutive elements.
-  Dataset Shuffle(uint64_t seed, uint64_t window = 0) const;
+  // than `window` records (0: a default; OrderSpec::kAll: the exact permutation). `chunk` and
+  // `lanes` are those of OrderSpec; object stores are read best in chunks of about 8 MiB. After any
+  // other step: permutes each run of `window` consecutive elements. InvalidArgument: there,
+  // `window` is 0 or kAll, or `chunk` or `lanes` is given.
+  Dataset Shuffle(uint64_t seed, uint64_t window = 0, uint64_t chunk = 0,
+                  uint64_t lanes = OrderSpec().lanes) const;
   // Directly after Read: the order of tf.data's interleave.
   Dataset Interleave(uint64_t cycle, uint64_t block = 1) const;
   // Repeats for `epochs` epochs, or without end if it is 0. Each epoch has its own shuffle and

@@ -130,8 +130,9 @@ class ShuffleStage : public Stage {
 
 }  // namespace
 
-Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
+Dataset Dataset::Shuffle(uint64_t seed, uint64_t window, uint64_t chunk, uint64_t lanes) const {
   if (!status_.ok()) return *this;
+  const bool ordinary = chunk == 0 && lanes == OrderSpec().lanes;
   if (step_->as<ShardsWork>() != nullptr) {
     Step step = *step_;
     OrderSpec& order = std::get<ShardsWork>(step.work).reader.order;
@@ -139,13 +140,21 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window) const {
     order.kind = OrderSpec::Kind::kShuffle;
     order.seed = seed;
     order.window = window;
-    step.text += fmt::format(".shuffle(seed={}, window={})", seed, window);
+    order.chunk = chunk;
+    order.lanes = lanes;
+    step.text += fmt::format(".shuffle(seed={}, window={}{})", seed, window,
+                             ordinary ? "" : fmt::format(", chunk={}, lanes={}", chunk, lanes));
     return Dataset(std::make_shared<const Step>(std::move(step)));
   }
   if (window == 0 || window == OrderSpec::kAll) {
     return Dataset(absl::InvalidArgumentError(
         "shuffle: behind other steps it needs a window, in elements; or put it first, where it "
         "shuffles all"));
+  }
+  if (!ordinary) {
+    return Dataset(absl::InvalidArgumentError(
+        "shuffle: chunk and lanes say how shards are read, and have no meaning behind other steps; "
+        "leave them out, or put shuffle first"));
   }
   Step step = Like("shuffle");
   step.text = fmt::format("shuffle(seed={}, window={})", seed, window);

@@ -482,10 +482,11 @@ void BindDatasets(nb::module_& m) {
                            int64_t start) { return Made(ds.Enumerate(std::move(name), start)); })
       .def(
           "shuffle",
-          [](const Dataset& ds, uint64_t seed,
-             std::optional<uint64_t>
-                 window) { return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll))); },
-          arg("seed"), arg("window").none())
+          [](const Dataset& ds, uint64_t seed, std::optional<uint64_t> window, uint64_t chunk,
+             uint64_t lanes) {
+            return Made(ds.Shuffle(seed, window.value_or(OrderSpec::kAll), chunk, lanes));
+          },
+          arg("seed"), arg("window").none(), arg("chunk"), arg("lanes"))
       .def("interleave_shards", [](const Dataset& ds, uint64_t cycle,
                                    uint64_t block) { return Made(ds.Interleave(cycle, block)); })
       .def("repeat", [](const Dataset& ds, uint64_t epochs) { return Made(ds.Repeat(epochs)); })

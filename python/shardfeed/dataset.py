@@ -280,14 +280,19 @@ class Dataset(RowSteps):
         return self._then("enumerate", name, start, text=f"enumerate({name!r}, {start})",
                           structure=None if isinstance(self._structure, str) else "keep")
 
-    def shuffle(self, seed: Seed = 0, window: Optional[Count] = 0) -> "Dataset":
+    def shuffle(self, seed: Seed = 0, window: Optional[Count] = 0, *, chunk: Count = 0,
+                lanes: Size = 64) -> "Dataset":
         """Shuffles, differently in each epoch.
 
         Directly after read, it shuffles the whole order, within a window of this many records
         (0: a default that depends on the records' size; None: the exact permutation, read
-        record by record). After other steps, it permutes stretches of `window` elements."""
-        text = f"shuffle({seed}" + (f", window={window})" if window != 0 else ")")
-        return self._then("shuffle", seed, window, text=text)
+        record by record). `chunk` neighbouring records are read at once (0: about 1 MiB of
+        them; object stores are read best in chunks of about 8 MiB), and `lanes` parts of the
+        epoch in turn; both are parts of the order. After other steps, it permutes stretches of
+        `window` elements, and chunk and lanes are refused."""
+        text = ", ".join([str(seed)] + [f"window={window}"] * (window != 0) +
+                         [f"chunk={chunk}"] * (chunk != 0) + [f"lanes={lanes}"] * (lanes != 64))
+        return self._then("shuffle", seed, window, chunk, lanes, text=f"shuffle({text})")
 
     def interleave(self, cycle: Size, block: Size = 1) -> "Dataset":
         """Reads shards in the order of tf.data's interleave."""

@@ -247,6 +247,7 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
   if (ranged) {
     head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->size);
   }
+  if (fault.kind == Fault::kEncoded) head += "Content-Encoding: gzip\r\n";
   if (fault.kind != Fault::kNoTag) head += fmt::format("ETag: {}\r\n", tag);
   if (fault.kind == Fault::kLongBody) {
     return Send(fd, head + "Connection: close\r\n\r\n") && Send(fd, body) && Send(fd, "more") &&

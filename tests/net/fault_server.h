@@ -40,6 +40,7 @@ struct Fault {
     kOtherTag,     // another version of the object
     kNoTag,        // no ETag
     kDelay,        // a right answer after `wait`
+    kEncoded,      // says that the bytes are compressed
     kGarbage,      // no HTTP
   };
   Kind kind = kNone;

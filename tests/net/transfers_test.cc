@@ -140,6 +140,8 @@ TEST_F(TransfersTest, WhatStaysIsAnErrorAtOnce) {
   expect(status(404), absl::StatusCode::kNotFound, "no such object");
   expect(status(416), absl::StatusCode::kAborted, "the object was replaced");
   expect(status(400), absl::StatusCode::kUnavailable, "the server answered 400");
+  expect({.kind = Fault::kEncoded}, absl::StatusCode::kFailedPrecondition,
+         "encodes the object as gzip; store it without Content-Encoding");
   expect({.kind = Fault::kIgnoreRange}, absl::StatusCode::kFailedPrecondition,
          "does not serve parts of objects: it answered 200 to a range");
 }

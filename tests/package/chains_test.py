@@ -69,6 +69,20 @@ def test_shuffles_are_permutations_by_epoch(dataset):
     assert [row["n"] for row in ds.start(epoch=0)] == order
 
 
+def test_chunks_and_lanes_are_parts_of_the_order(dataset):
+    def order(**options):
+        return list(sf.read(dataset).shuffle(3, **options))
+    assert len({tuple(order(window=64, chunk=chunk, lanes=lanes))
+                for chunk in (1, 4) for lanes in (1, 2)}) == 4
+    assert sorted(order(window=64, chunk=4, lanes=2)) == sorted(order())
+    assert order(lanes=64) == order() == order(chunk=0)
+    with pytest.raises(ValueError, match="lanes must be 1 to"):
+        order(lanes=1 << 40)
+    for wrong in ({"chunk": 2}, {"lanes": 2}):
+        with pytest.raises(ValueError, match="chunk and lanes say how shards are read"):
+            sf.range(100).shuffle(1, window=10, **wrong)
+
+
 def test_each_iterator_is_the_next_epoch(dataset):
     """In every process the same ones; a view, a copy of the chain and a loaded state go on likewise."""
     def chain():
@@ -362,6 +376,8 @@ def test_repr_reads_like_the_chain(dataset, parsed):
     ds = parsed.batch(8)
     assert repr(ds) == f"read({dataset!r}).parse(n, x, text, some).batch(8)"
     assert repr(sf.read(dataset).shuffle(1)) == f"read({dataset!r}).shuffle(1)"
+    assert repr(sf.read(dataset).shuffle(1, window=9, chunk=3, lanes=2)) == \
+        f"read({dataset!r}).shuffle(1, window=9, chunk=3, lanes=2)"
     assert repr(sf.zip(sf.range(1), sf.range(2, name="b"))) == "zip([range(0, 1, 1), range(0, 2, 1)])"
     assert "n0 --> n1" in str(ds.draw())
     assert ds.draw().svg.startswith("<svg")

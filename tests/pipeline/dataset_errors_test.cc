@@ -160,6 +160,8 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
   fails(range.Shuffle(1), "it needs a window");
+  fails(range.Shuffle(1, 10, 4), "chunk and lanes say how shards are read");
+  fails(range.Shuffle(1, 10, 0, 2), "chunk and lanes say how shards are read");
   fails(range.Enumerate("value"), "there is a column 'value' already");
   fails(range.Pad(), "the elements here are rows");
   fails(range.Batch(2).Pad({{"value", {}}}), "there is no ragged column 'value'");

@@ -189,6 +189,17 @@ TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
   EXPECT_EQ(Collect(Parsed(all).Repeat(2)), epochs);
 }
 
+TEST_F(ShardsTest, ChunksAndLanesAreThoseOfTheReader) {
+  const auto table = Examples(1000);
+  ReaderOptions options;
+  options.order = {
+      .kind = OrderSpec::Kind::kShuffle, .seed = 7, .window = 100, .chunk = 5, .lanes = 4};
+  EXPECT_EQ(Collect(Parsed(Dataset::Read(table).Shuffle(7, 100, 5, 4))),
+            Collect(Parsed(Dataset::Read(table, options))));
+  EXPECT_NE(Collect(Parsed(Dataset::Read(table).Shuffle(7, 100, 5, 4))),
+            Collect(Parsed(Dataset::Read(table).Shuffle(7, 100, 5, 2))));
+}
+
 // Steps on rows run behind what repeats them, over batches of more than one epoch.
 TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
   const auto table = Examples(100);
