@@ -16,6 +16,7 @@ namespace shardfeed {
 
 // All parameters must outlive the parsing.
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit);

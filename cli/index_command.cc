@@ -27,12 +27,15 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
+  // Of objects, sizes are known only once they are read.
   uint64_t total = 0;
   for (const std::string& path : set->paths) {
     std::error_code error;
     const uint64_t size = std::filesystem::file_size(path, error);
     if (!error) total += size;
   }
+  const bool sizes_known = total > 0;
+  std::atomic<uint64_t> indexed{0};
   std::atomic<uint64_t> passed{0};
   std::atomic<uint64_t> bytes_read{0};
   std::atomic<uint64_t> records{0};
@@ -56,6 +59,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
           absl::StatusOr<IndexSummary> summary = WriteIndex(path, building);
           if (!summary.ok()) return summary.status();
           records += summary->records;
+          indexed += summary->shard_bytes;
           absl::StatusOr<std::shared_ptr<const ShardIndex>> index =
               ShardIndex::Open(IndexPath(path));
           if (!index.ok()) return index.status();
@@ -69,6 +73,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
         });
   }
   if (!status.ok()) return ReportError(set->version.CheckUnchanged(status));
+  if (!sizes_known) total = indexed;
   const double seconds = watch.Seconds();
   if (options.json) {
     const nlohmann::ordered_json json = {{"shards", set->paths.size()},

@@ -87,6 +87,7 @@ int Run(int argc, char** argv) {
   AddBenchCommand(app, options, &exit);
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);
+  AddCleanCommand(app, options, &exit);
   AddShellCommands(app);
   // The name of a release before.
   std::string bench = "bench";

@@ -27,6 +27,23 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
   return static_cast<uint64_t>(bytes);
 }
 
+std::optional<uint64_t> ParseDuration(std::string_view text) {
+  constexpr uint64_t kMostSeconds = uint64_t{1} << 40;  // what can be taken from a time
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return std::nullopt;
+  const std::string_view unit(rest, end - rest);
+  if (unit.empty() && number == 0) return 0;
+  uint64_t seconds = 0;
+  if (unit == "s") seconds = 1;
+  if (unit == "m") seconds = 60;
+  if (unit == "h") seconds = 60 * 60;
+  if (unit == "d") seconds = 24 * 60 * 60;
+  if (seconds == 0 || number > kMostSeconds / seconds) return std::nullopt;
+  return number * seconds;
+}
+
 std::string FormatSize(uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);

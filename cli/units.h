@@ -18,6 +18,9 @@ namespace shardfeed {
 // these.
 std::optional<uint64_t> ParseSize(std::string_view text);
 
+// Seconds of "90s", "30m", "24h", "7d" or "0". nullopt: none of these.
+std::optional<uint64_t> ParseDuration(std::string_view text);
+
 std::string FormatSize(uint64_t bytes);      // "1.4 GiB"
 std::string FormatCount(uint64_t n);         // "1,234,567"
 std::string FormatDuration(double seconds);  // "3.2 s", "4 min 10 s"

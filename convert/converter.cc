@@ -135,6 +135,9 @@ absl::Status Output::Open(const Split* split) {
           1, std::llround(std::ceil(static_cast<double>(*spec_.count) * split->share - 1e-9)));
     }
   }
+  if (absl::Status status = DatasetWriter::CheckMayResume(spec_, options_.resume); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<Staging>> staging =
       Staging::Open(spec_.directory, spec_.stem, options_.overwrite);
   if (!staging.ok()) return staging.status();

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/types/span.h"
@@ -100,6 +103,16 @@ absl::Status OutputFile::Close() {
 absl::Status MoveFile(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, to, "move the finished file into place");
+}
+
+absl::StatusOr<int> OpenUnnamedFile() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  std::string name = (error ? "/tmp" : folder.string()) + "/shardfeed-XXXXXX";
+  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, name, "create the temporary file");
+  ::unlink(name.c_str());
+  return fd;
 }
 
 absl::Status SyncDirectory(const std::string& directory) {

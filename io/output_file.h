@@ -49,6 +49,11 @@ class OutputFile {
   uint64_t size_ = 0;
 };
 
+// Opens a new file without a name, in the folder for temporary files (TMPDIR). It goes with its
+// last descriptor, also if the process is killed, and can be opened again as /proc/self/fd/N. The
+// caller closes the descriptor.
+absl::StatusOr<int> OpenUnnamedFile();
+
 // Renames a file within one file system, replacing any existing file.
 absl::Status MoveFile(const std::string& from, const std::string& to);
 

@@ -74,11 +74,12 @@ absl::StatusOr<AwsCredentials> FromWebIdentity(const std::string& region) {
   request.method = "POST";
   request.url = endpoint + "/";
   request.headers = {"Content-Type: application/x-www-form-urlencoded"};
-  request.body = CanonicalQuery({{"Action", "AssumeRoleWithWebIdentity"},
-                                 {"RoleArn", Env("AWS_ROLE_ARN")},
-                                 {"RoleSessionName", session},
-                                 {"Version", "2011-06-15"},
-                                 {"WebIdentityToken", *token}});
+  request.body =
+      std::make_shared<const std::string>(CanonicalQuery({{"Action", "AssumeRoleWithWebIdentity"},
+                                                          {"RoleArn", Env("AWS_ROLE_ARN")},
+                                                          {"RoleSessionName", session},
+                                                          {"Version", "2011-06-15"},
+                                                          {"WebIdentityToken", *token}}));
   absl::StatusOr<HttpResponse> response = CallServer(std::move(request), endpoint);
   if (!response.ok()) return response.status();
   pugi::xml_document xml;

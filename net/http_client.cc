@@ -305,10 +305,10 @@ class HttpClient::Loop {
       curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     } else if (request.method != "GET") {
       curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
-      if (request.method != "DELETE" || !request.body.empty()) {
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                         static_cast<curl_off_t>(request.body.size()));
+      const std::string_view body = request.body == nullptr ? "" : std::string_view(*request.body);
+      if (request.method != "DELETE" || !body.empty()) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body.data());
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
       }
     }
     for (const std::string& header : request.headers) {

@@ -22,7 +22,8 @@ struct HttpRequest {
   std::string method = "GET";
   std::string url;                   // absolute, with escapes
   std::vector<std::string> headers;  // "Name: value"
-  std::string body;
+  // Shared, because a part of an object is large and is sent again when an attempt fails.
+  std::shared_ptr<const std::string> body;
   bool follow_redirects = false;
   // Where the body of a 206 response goes, which must be as long; the body of any other response is
   // HttpResponse::body. Valid until the request is done.
@@ -33,7 +34,8 @@ struct HttpRequest {
   uint64_t object_size = 0;
   // A body that is not for `into` may be no longer.
   size_t max_body = 64 << 10;
-  // The request fails when no byte has come for so long, or no connection was made.
+  // The request fails when no byte has been sent or received for so long, or no connection was
+  // made.
   std::chrono::seconds stall = std::chrono::seconds(5);
   std::chrono::seconds connect = std::chrono::seconds(10);
 };

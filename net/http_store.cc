@@ -6,7 +6,8 @@ namespace shardfeed {
 
 absl::StatusOr<HttpRequest> HttpStore::Request(
     std::string_view method, std::string_view path,
-    const std::map<std::string, std::string>& /*query*/) const {
+    const std::map<std::string, std::string>& /*query*/,
+    const std::map<std::string, std::string>& /*headers*/) const {
   HttpRequest request;
   request.method = method;
   request.follow_redirects = true;

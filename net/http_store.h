@@ -17,7 +17,8 @@ class HttpStore : public Store {
   // A path is the URL; characters that no URL has, such as blanks, are escaped.
   absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
-      const std::map<std::string, std::string>& query) const override;
+      const std::map<std::string, std::string>& query,
+      const std::map<std::string, std::string>& headers) const override;
 };
 
 }  // namespace shardfeed

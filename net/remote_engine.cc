@@ -97,7 +97,7 @@ class RemoteEngine : public Engine {
     ReadRequest request;
     char* data = nullptr;
     std::shared_ptr<Buffer> buffer;
-    std::shared_ptr<RangeTransfer> transfer;
+    std::shared_ptr<Transfer> transfer;
   };
   // What the client's thread has.
   struct Shared {

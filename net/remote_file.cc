@@ -42,8 +42,8 @@ void RemoteFile::SetVersion(Version& version, const std::string& value) {
   if (version.value.empty()) version.value = value;
 }
 
-std::shared_ptr<RangeTransfer> RemoteFile::Start(uint64_t offset, absl::Span<char> dst,
-                                                 std::function<void(absl::Status)> done) const {
+std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> dst,
+                                            std::function<void(absl::Status)> done) const {
   std::string version;
   {
     MutexLock lock(version_->mutex);

@@ -35,8 +35,8 @@ class RemoteFile : public File {
   void Advise(Access access) const override;
 
   // Starts to read exactly this stretch, which must be within the object: see StartRead.
-  std::shared_ptr<RangeTransfer> Start(uint64_t offset, absl::Span<char> dst,
-                                       std::function<void(absl::Status)> done) const;
+  std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
+                                  std::function<void(absl::Status)> done) const;
 
  private:
   // What all readers of the file share: its version.
@@ -49,7 +49,7 @@ class RemoteFile : public File {
     uint64_t begin = 0;
     uint64_t end = 0;
     std::shared_ptr<Buffer> data;
-    std::shared_ptr<RangeTransfer> transfer;
+    std::shared_ptr<Transfer> transfer;
     uint64_t forks = 0;  // ForkCount() when it was started
     Mutex mutex;
     CondVar arrived;

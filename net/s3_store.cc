@@ -93,8 +93,8 @@ absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view buck
 }
 
 absl::StatusOr<HttpRequest> S3Store::Request(
-    std::string_view method, std::string_view path,
-    const std::map<std::string, std::string>& query) const {
+    std::string_view method, std::string_view path, const std::map<std::string, std::string>& query,
+    const std::map<std::string, std::string>& headers) const {
   std::string region;
   std::time_t now = std::time(nullptr);
   {
@@ -114,7 +114,11 @@ absl::StatusOr<HttpRequest> S3Store::Request(
   request.url = origin + escaped;
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);
   if (credentials_ != nullptr) {
-    SignRequest(credentials_->Get().key, region, "s3", origin, escaped, query, now, &request);
+    SignRequest(credentials_->Get().key, region, "s3", origin, escaped, query, headers, now,
+                &request);
+  }
+  for (const auto& [name, value] : headers) {
+    request.headers.push_back(fmt::format("{}: {}", name, value));
   }
   return request;
 }
@@ -156,6 +160,9 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
   if (response.status == 404 || response.status == 412 || response.status == 416 ||
       error.code.empty()) {
     return Store::ErrorOf(path, response);
+  }
+  if (response.status == 501) {
+    return absl::UnimplementedError(message(fmt::format("the server cannot do this ({})", said)));
   }
   return absl::UnavailableError(message(said));
 }

@@ -29,10 +29,12 @@ class S3Store : public Store {
 
   absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
-      const std::map<std::string, std::string>& query) const override;
+      const std::map<std::string, std::string>& query,
+      const std::map<std::string, std::string>& headers) const override;
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
   bool Learn(const HttpResponse& response) const override;
   bool stat_by_range() const override { return true; }
+  absl::Status CheckWritable(std::string_view /*path*/) const override { return absl::OkStatus(); }
   absl::StatusOr<ObjectListing> List(const std::string& folder) const override;
 
  private:

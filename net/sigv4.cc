@@ -46,22 +46,27 @@ std::string CanonicalQuery(const std::map<std::string, std::string>& query) {
 
 void SignRequest(const SigningKey& key, std::string_view region, std::string_view service,
                  std::string_view origin, std::string_view escaped_path,
-                 const std::map<std::string, std::string>& query, std::time_t now,
+                 const std::map<std::string, std::string>& query,
+                 const std::map<std::string, std::string>& extra_headers, std::time_t now,
                  HttpRequest* request) {
   const std::string time = fmt::format("{:%Y%m%dT%H%M%SZ}", fmt::gmtime(now));
   const std::string day = time.substr(0, 8);
   const std::string_view host = origin.substr(origin.find("://") + 3);
-  // By name.
-  std::map<std::string, std::string> headers = {{"host", std::string(host)},
-                                                {"x-amz-content-sha256", std::string(kUnsigned)},
-                                                {"x-amz-date", time}};
-  if (!key.session_token.empty()) headers["x-amz-security-token"] = key.session_token;
+  std::map<std::string, std::string> added = {{"x-amz-content-sha256", std::string(kUnsigned)},
+                                              {"x-amz-date", time}};
+  if (!key.session_token.empty()) added["x-amz-security-token"] = key.session_token;
+  for (const auto& [name, value] : added) {
+    request->headers.push_back(fmt::format("{}: {}", name, value));
+  }
+  // In the order of names.
+  std::map<std::string, std::string> headers = extra_headers;
+  headers["host"] = host;
+  headers.merge(added);
   std::string lines;
   std::string names;
   for (const auto& [name, value] : headers) {
     lines += fmt::format("{}:{}\n", name, value);
     names += (names.empty() ? "" : ";") + name;
-    if (name != "host") request->headers.push_back(fmt::format("{}: {}", name, value));
   }
   const std::string canonical = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", request->method, escaped_path,
                                             CanonicalQuery(query), lines, names, kUnsigned);

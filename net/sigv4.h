@@ -20,10 +20,12 @@ struct SigningKey {
 };
 
 // Adds to a request, whose URL is `origin` ("https://host"), an escaped path and a query, the
-// headers that sign it for `service` in `region` at `now`. The payload is not part of it.
+// headers that sign it for `service` in `region` at `now`. The payload is not part of it;
+// `extra_headers`, which are not added, are, by their names in lower case.
 void SignRequest(const SigningKey& key, std::string_view region, std::string_view service,
                  std::string_view origin, std::string_view escaped_path,
-                 const std::map<std::string, std::string>& query, std::time_t now,
+                 const std::map<std::string, std::string>& query,
+                 const std::map<std::string, std::string>& extra_headers, std::time_t now,
                  HttpRequest* request);
 
 // "a=1&b=%2F": names and values escaped, in the order of names.

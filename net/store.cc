@@ -63,8 +63,9 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   const std::optional<std::string_view> scheme = SchemeOf(url);
   if (!scheme || (*scheme != "s3" && *scheme != "http" && *scheme != "https")) {
     return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is not supported; datasets are read from paths, s3://, http:// and https://", url,
-        scheme ? fmt::format("{}://", *scheme) : "this"));
+        "{}: {} is not supported; datasets are read from paths, s3://, http:// and https://, and "
+        "written to paths and s3://",
+        url, scheme ? fmt::format("{}://", *scheme) : "this"));
   }
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
@@ -105,6 +106,11 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
   }
 }
 
+absl::Status Store::CheckWritable(std::string_view path) const {
+  return absl::InvalidArgumentError(
+      fmt::format("{}: HTTP servers are only read; write to a path or to s3://", path));
+}
+
 absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
   return absl::UnimplementedError(fmt::format(
       "{}: an HTTP server's folders cannot be listed; name the dataset as stem@N", folder));
@@ -131,6 +137,7 @@ absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& r
   }
   const std::string_view tag = response.Header("etag");
   if (!tag.starts_with("W/")) info.version = tag;
+  info.writer = response.Header(kWriterHeader);
   return info;
 }
 

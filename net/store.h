@@ -21,7 +21,11 @@ struct ObjectInfo {
   std::string path;  // URL, as users write it
   uint64_t size = 0;
   std::string version;  // ETag, with its quotes; empty if the store gives none
+  std::string writer;   // UploadGroup::id of the group that wrote it; empty if it is not known
 };
+
+// The header of requests and responses that is ObjectInfo::writer.
+inline constexpr std::string_view kWriterHeader = "x-amz-meta-shardfeed-writer";
 
 struct ObjectListing {
   std::vector<ObjectInfo> objects;   // objects in the folder, with their full paths
@@ -40,10 +44,11 @@ class Store {
   virtual ~Store() = default;
 
   // A signed request for the object (or the bucket, for a path without key). `query`: by name,
-  // unescaped. Valid for some minutes.
+  // unescaped. `headers`: by name in lower case; they are signed too. Valid for some minutes.
   virtual absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
-      const std::map<std::string, std::string>& query = {}) const = 0;
+      const std::map<std::string, std::string>& query = {},
+      const std::map<std::string, std::string>& headers = {}) const = 0;
 
   // The error of a response that is none of those that are repeated, or of the last one that was.
   // The message begins with the path and names the remedy.
@@ -60,12 +65,15 @@ class Store {
   // have no body and therefore no reason.
   virtual bool stat_by_range() const { return false; }
 
+  // InvalidArgument: objects of this store are only read; the message begins with the path.
+  virtual absl::Status CheckWritable(std::string_view path) const;
+
   // The objects and folders directly in a folder, whose path has no '/' at its end. Waits for the
   // store. Unimplemented: it cannot list.
   virtual absl::StatusOr<ObjectListing> List(const std::string& folder) const;
 };
 
-// Size and version of an object. Waits for the store. Errors: Store::ErrorOf's.
+// Size, version and writer of an object. Waits for the store. Errors: Store::ErrorOf's.
 absl::StatusOr<ObjectInfo> StatObject(const std::string& path);
 
 // A small object, whole. `info`, unless null, receives its size and version. ResourceExhausted: it

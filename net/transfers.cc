@@ -58,8 +58,9 @@ bool MayPass(const HttpResponse& response) {
     return absl::IsUnavailable(response.transport) || absl::IsDeadlineExceeded(response.transport);
   }
   const int status = response.status;
-  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
-         status == 504;
+  // 409: another request to the same object was under way.
+  return status == 408 || status == 409 || status == 429 || status == 500 || status == 502 ||
+         status == 503 || status == 504;
 }
 
 // Decides about the next attempt.
@@ -162,7 +163,7 @@ class Durations {
 
 // One read with its attempts. All of it happens on the client's thread, but the first Start and
 // Cancel.
-class Reading : public RangeTransfer, public std::enable_shared_from_this<Reading> {
+class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
  public:
   Reading(std::shared_ptr<const Store> store, RangeRead read,
           std::function<void(absl::Status, std::string)> done)
@@ -327,6 +328,72 @@ class Reading : public RangeTransfer, public std::enable_shared_from_this<Readin
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+// One call with its attempts. All of it happens on the client's thread, but the first Start and
+// Cancel. `store` lives as long as this.
+class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
+ public:
+  using Done = std::function<void(absl::StatusOr<HttpResponse>)>;
+  Calling(const Store& store, std::shared_ptr<const Store> owner, std::string path, StoreCall call,
+          Done done)
+      : store_(store),
+        owner_(std::move(owner)),
+        path_(std::move(path)),
+        call_(std::move(call)),
+        done_(std::move(done)) {}
+
+  void Start(milliseconds delay) {
+    absl::StatusOr<HttpRequest> request =
+        store_.Request(call_.method, path_, call_.query, call_.store_headers);
+    if (!request.ok()) return End(request.status());
+    request->headers.insert(request->headers.end(), call_.headers.begin(), call_.headers.end());
+    request->body = call_.body;
+    request->max_body = call_.max_body;
+    request->stall = std::max(attempts_.stall(), call_.patience);
+    MutexLock lock(mutex_);
+    if (cancelled_) {
+      lock.Unlock();
+      return End(absl::CancelledError("cancelled"));
+    }
+    id_ = HttpClient::Get().Start(
+        *std::move(request),
+        [self = shared_from_this()](HttpResponse response) { self->Finished(std::move(response)); },
+        delay);
+  }
+
+  void Cancel() override {
+    MutexLock lock(mutex_);
+    cancelled_ = true;
+    if (id_ != 0) HttpClient::Get().Cancel(id_);
+  }
+
+ private:
+  void Finished(HttpResponse response) {
+    if (IsSuccess(response)) return End(std::move(response));
+    if (learnt_ < kMaxLearnt && Learns(store_, response)) return Start(kLearningWait * learnt_++);
+    if (MayPass(response)) {
+      if (const auto wait = attempts_.Next(response)) return Start(*wait);
+    }
+    End(attempts_.Describe(ErrorOf(store_, path_, response)));
+  }
+
+  // What `done` keeps may keep this.
+  void End(absl::StatusOr<HttpResponse> result) {
+    std::exchange(done_, nullptr)(std::move(result));
+  }
+
+  const Store& store_;
+  const std::shared_ptr<const Store> owner_;  // of the store; null: the caller
+  const std::string path_;
+  const StoreCall call_;
+  Done done_;
+  Attempts attempts_;
+  int learnt_ = 0;
+
+  Mutex mutex_;
+  uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 HttpResponse CallOnce(HttpRequest request, milliseconds delay) {
   std::promise<HttpResponse> promise;
   HttpClient::Get().Start(
@@ -337,8 +404,8 @@ HttpResponse CallOnce(HttpRequest request, milliseconds delay) {
 
 }  // namespace
 
-std::shared_ptr<RangeTransfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
-                                         std::function<void(absl::Status, std::string)> done) {
+std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
+                                    std::function<void(absl::Status, std::string)> done) {
   auto reading = std::make_shared<Reading>(std::move(store), std::move(read), std::move(done));
   reading->Start(milliseconds(0));
   return reading;
@@ -356,27 +423,24 @@ absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRea
   return promise.get_future().get();
 }
 
+std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::string path,
+                                    StoreCall call,
+                                    std::function<void(absl::StatusOr<HttpResponse>)> done) {
+  const Store& known = *store;
+  auto calling = std::make_shared<Calling>(known, std::move(store), std::move(path),
+                                           std::move(call), std::move(done));
+  calling->Start(milliseconds(0));
+  return calling;
+}
+
 absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path,
                                        StoreCall call) {
-  Attempts attempts;
-  int learnt = 0;
-  milliseconds wait(0);
-  while (true) {
-    absl::StatusOr<HttpRequest> request = store.Request(call.method, path, call.query);
-    if (!request.ok()) return request.status();
-    request->headers.insert(request->headers.end(), call.headers.begin(), call.headers.end());
-    request->max_body = call.max_body;
-    request->stall = attempts.stall();
-    HttpResponse response = CallOnce(*std::move(request), wait);
-    if (IsSuccess(response)) return response;
-    if (learnt < kMaxLearnt && Learns(store, response)) {
-      wait = kLearningWait * learnt++;
-      continue;
-    }
-    const auto next = MayPass(response) ? attempts.Next(response) : std::nullopt;
-    if (!next) return attempts.Describe(ErrorOf(store, path, response));
-    wait = *next;
-  }
+  std::promise<absl::StatusOr<HttpResponse>> promise;
+  const auto calling = std::make_shared<Calling>(
+      store, nullptr, path, std::move(call),
+      [&promise](absl::StatusOr<HttpResponse> result) { promise.set_value(std::move(result)); });
+  calling->Start(milliseconds(0));
+  return promise.get_future().get();
 }
 
 absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name) {

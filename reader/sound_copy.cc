@@ -1,18 +1,13 @@
 #include "reader/sound_copy.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <filesystem>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "fmt/format.h"
-#include "io/errno_status.h"
 #include "io/output_file.h"
 #include "shard/index_build.h"
 #include "tfrecord/framing.h"
@@ -29,24 +24,13 @@ void AppendLost(uint64_t count, std::string* frames) {
   }
 }
 
-// A new file that ends with its last descriptor, also if the process is killed.
-absl::StatusOr<int> OpenUnnamed() {
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  std::string name = (error ? "/tmp" : folder.string()) + "/shardfeed-XXXXXX";
-  const int fd = ::mkostemp(name.data(), O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, name, "create the temporary file");
-  ::unlink(name.c_str());
-  return fd;
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::string& path,
                                                                   std::stop_token stop) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path);
   if (!salvager.ok()) return salvager.status();
-  const absl::StatusOr<int> fd = OpenUnnamed();
+  const absl::StatusOr<int> fd = OpenUnnamedFile();
   if (!fd.ok()) return fd.status();
   const absl::Cleanup close = [&] { ::close(*fd); };
   const std::string name = fmt::format("/proc/self/fd/{}", *fd);

@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "net/open.h"
+#include "net/upload.h"
 #include "shard/file_replacement.h"
 #include "shard/shard_reader.h"
 #include "shard/spec.h"
@@ -276,7 +277,16 @@ absl::Status CheckNotBeginning(const std::string& path, const ShardIndex& now,
 }  // namespace
 
 absl::StatusOr<IndexSummary> WriteIndex(const std::string& path, const IndexBuildOptions& options) {
-  if (absl::Status status = CheckIsPath(path); !status.ok()) return status;
+  if (IsRemote(path)) {
+    if (absl::Status status = CheckWritable(path); !status.ok()) return status;
+    IndexBuilder builder;
+    absl::StatusOr<IndexSummary> summary = IndexShard(path, options, &builder);
+    if (!summary.ok()) return summary.status();
+    const absl::StatusOr<std::string> bytes = builder.Finish(*summary);
+    if (!bytes.ok()) return bytes.status();
+    if (absl::Status put = PutObject(IndexPath(path), *bytes); !put.ok()) return put;
+    return summary;
+  }
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
       FileReplacement::Begin(IndexPath(path), options.stop);
   if (!replacement.ok()) return replacement.status();

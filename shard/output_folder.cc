@@ -7,6 +7,8 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/remedy.h"
+#include "net/open.h"
+#include "net/store.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -37,6 +39,20 @@ absl::Status ForEachNameOf(
 
 absl::Status ForEachShardOf(const OutputSpec& spec,
                             const std::function<void(const std::string&)>& visit) {
+  if (IsRemote(spec.directory)) {
+    const absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(spec.directory);
+    if (!store.ok()) return store.status();
+    const absl::StatusOr<ObjectListing> listing = (*store)->List(spec.directory);
+    if (!listing.ok()) return listing.status();
+    for (const ObjectInfo& object : listing->objects) {
+      const std::string_view name = SplitPath(object.path).name;
+      const auto shard = ViewShardName(name);
+      if (shard && shard->stem == spec.stem && shard->suffix == spec.suffix) {
+        visit(std::string(name));
+      }
+    }
+    return absl::OkStatus();
+  }
   const std::string directory = spec.directory.empty() ? "." : spec.directory;
   return ForEachNameOf(spec, directory, "",
                        [&](const ShardNameView&, const std::string& path, fs::file_type type) {

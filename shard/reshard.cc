@@ -526,15 +526,16 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
   Manifest manifest;
   manifest.made_by = options.made_by;
 
-  // Bytes can be copied only if all records are taken once and in order, so that the schemas of the
-  // manifests still apply.
+  // Bytes can be copied only into files, and if all records are taken once and in order, so that
+  // the schemas of the manifests still apply.
   uint64_t next = 0;
   absl::Status status = selection.ForEachRun(0, selection.count(), [&next](RecordRun run) {
     if (run.begin != next) return absl::OutOfRangeError("not the next");
     next = run.end;
     return absl::OkStatus();
   });
-  bool copies = status.ok() && next == input.num_records() && input.schema().has_value();
+  bool copies = !IsRemote(output.directory) && status.ok() && next == input.num_records() &&
+                input.schema().has_value();
   std::vector<std::vector<Piece>> pieces_of_shard;
   for (size_t shard = 0; copies && shard < ends.size(); ++shard) {
     std::vector<Piece>& pieces = pieces_of_shard.emplace_back();

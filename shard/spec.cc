@@ -16,6 +16,7 @@
 #include "io/errno_status.h"
 #include "net/open.h"
 #include "net/store.h"
+#include "net/upload.h"
 #include "net/url.h"
 #include "shard/at_form.h"
 #include "shard/described_folder.h"
@@ -223,7 +224,14 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 // What stem@N names: known from the manifest, if there is one, and then nothing is listed.
 absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::string& directory,
                                          const AtForm& form) {
-  const absl::StatusOr<Described> manifest = ReadDescribed(ManifestPath(directory, form.stem));
+  const std::string path = ManifestPath(directory, form.stem);
+  absl::StatusOr<Described> manifest = ReadDescribed(path);
+  if (absl::IsNotFound(manifest.status())) {
+    // While a dataset is put into place, it has no manifest.
+    absl::Status status = FinishCommit(directory, std::string(form.stem));
+    if (!status.ok()) return status;
+    manifest = ReadDescribed(path);
+  }
   if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
   const bool fits = manifest.ok() && manifest->suffix == form.suffix &&
                     (!form.count || manifest->count == form.count);
@@ -389,16 +397,23 @@ absl::Status CheckIsPath(std::string_view path) {
   if (scheme == "file" && rest.starts_with('/')) {
     return absl::InvalidArgumentError(fmt::format("{}: write it as the plain path {}", path, rest));
   }
-  return absl::InvalidArgumentError(fmt::format(
-      "{}: {}:// is not supported here, only local paths are (datasets in stores can be "
-      "read, not written; for a folder named {}:, write ./{}:/...)",
-      path, scheme, scheme, scheme));
+  return absl::InvalidArgumentError(
+      fmt::format("{}: {}:// is not supported here, only local paths are (for a folder named {}:, "
+                  "write ./{}:/...)",
+                  path, scheme, scheme, scheme));
 }
 
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
   if (spec.find('\0') != spec.npos) return absl::InvalidArgumentError(kNulError);
-  if (absl::Status status = CheckIsPath(spec); !status.ok()) return status;
-  const PathParts parts = SplitPath(spec);
+  if (spec.starts_with("file:///")) spec.remove_prefix(7);
+  const bool remote = IsRemote(spec);
+  if (remote) {
+    const absl::Status writable = CheckWritable(std::string(spec));
+    if (!writable.ok()) return writable;
+  }
+  // The key of an object has a name after a slash, and the bucket has none.
+  const PathParts parts =
+      remote && SplitUrl(spec).key.empty() ? PathParts{spec, ""} : SplitPath(spec);
   const auto wrong = [&spec](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", spec, what));
   };
@@ -407,7 +422,7 @@ absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec) {
         "a dataset consists of several files and cannot be written to standard output; name it as "
         "folder/name@N, for example out/train@16");
   }
-  if (IsSystemFolder(parts.directory)) {
+  if (!remote && IsSystemFolder(parts.directory)) {
     return wrong(fmt::format(
         "a dataset consists of several files, but {} is not a folder on a disk; name it as "
         "folder/name@N, for example out/train@16",

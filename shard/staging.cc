@@ -21,6 +21,7 @@
 #include "io/remedy.h"
 #include "net/open.h"
 #include "shard/names.h"
+#include "shard/store_staging.h"
 #include "tfrecord/crc32c.h"
 
 namespace shardfeed {
@@ -31,6 +32,7 @@ namespace fs = std::filesystem;
 // A commit record has one line per shard.
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr char kRecordHead[] = "shardfeed commit 1";
+constexpr char kManifest[] = "/manifest";
 constexpr size_t kCrcLineBytes = 16;  // "crc32c 01234567\n"
 constexpr auto kPatience = std::chrono::seconds(60);
 
@@ -125,6 +127,49 @@ absl::StatusOr<CommitPlan> ParseRecord(std::string_view text, const std::string&
   return plan;
 }
 
+// The staging folder of a dataset, locked against other processes.
+class StagingFolder : public Staging {
+ public:
+  // The same as Open, but does not finish an earlier commit. Null: another process has the lock.
+  static absl::StatusOr<std::unique_ptr<StagingFolder>> Lock(const std::string& directory,
+                                                             const std::string& stem);
+  ~StagingFolder() override;
+
+  void Keep(bool keep) override { keep_ = keep; }
+  absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
+                                                      const std::string& name) override;
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) override;
+
+  // Finishes the commit of an earlier writer.
+  absl::Status FinishEarlier();
+  // After FinishEarlier has failed: the old dataset and the failed one are to be replaced.
+  void ForgetEarlier() { keep_ = committed_ = false; }
+
+ private:
+  StagingFolder(std::string directory, std::string stem, int lock_fd);
+  absl::Status RollForward(const CommitPlan& plan, bool sync);
+
+  const std::string directory_;
+  const std::string stem_;
+  const int lock_fd_;
+  bool keep_ = false;
+};
+
+class ShardFile : public StagedShard {
+ public:
+  explicit ShardFile(std::unique_ptr<OutputFile> file) : file_(std::move(file)) {}
+
+  absl::Status Append(std::string_view bytes) override { return file_->Append(bytes); }
+  uint64_t size() const override { return file_->size(); }
+  absl::Status Close(bool sync) override {
+    const absl::Status status = sync ? file_->Sync() : absl::OkStatus();
+    return status.ok() ? file_->Close() : status;
+  }
+
+ private:
+  const std::unique_ptr<OutputFile> file_;
+};
+
 // Reads a commit record. Nullopt: there is none.
 absl::StatusOr<std::optional<CommitPlan>> ReadRecord(const std::string& path,
                                                      const std::string& stem) {
@@ -202,16 +247,14 @@ bool IsEmptyButForLock(const std::string& folder) {
   return !error;
 }
 
-}  // namespace
-
-Staging::Staging(std::string directory, std::string stem, int lock_fd)
-    : directory_(std::move(directory)),
+StagingFolder::StagingFolder(std::string directory, std::string stem, int lock_fd)
+    : Staging(StagingPath(directory, stem)),
+      directory_(std::move(directory)),
       stem_(std::move(stem)),
-      path_(StagingPath(directory_, stem_)),
       lock_fd_(lock_fd) {}
 
-absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& directory,
-                                                       const std::string& stem) {
+absl::StatusOr<std::unique_ptr<StagingFolder>> StagingFolder::Lock(const std::string& directory,
+                                                                   const std::string& stem) {
   const std::string path = StagingPath(directory, stem);
   const std::string lock = path + "/" + kLock;
   // Another process may remove the folder when it is done; in this case, create it again.
@@ -245,30 +288,13 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Lock(const std::string& direct
     struct stat named;
     if (::fstat(fd, &info) == 0 && ::lstat(lock.c_str(), &named) == 0 &&
         info.st_dev == named.st_dev && info.st_ino == named.st_ino) {
-      return std::unique_ptr<Staging>(new Staging(directory, stem, fd));
+      return std::unique_ptr<StagingFolder>(new StagingFolder(directory, stem, fd));
     }
     ::close(fd);
   }
 }
 
-absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& directory,
-                                                       const std::string& stem, bool overwrite) {
-  absl::StatusOr<std::unique_ptr<Staging>> staging = Lock(directory, stem);
-  if (!staging.ok()) return staging;
-  if (*staging == nullptr) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: another process is writing this dataset", StagingPath(directory, stem)));
-  }
-  absl::Status status = (*staging)->FinishEarlier();
-  if (absl::IsDataLoss(status) && overwrite) {
-    (*staging)->keep_ = (*staging)->committed_ = false;
-  } else if (!status.ok()) {
-    return status;
-  }
-  return staging;
-}
-
-Staging::~Staging() {
+StagingFolder::~StagingFolder() {
   std::error_code error;
   // An empty folder need not be kept.
   if (keep_) keep_ = !IsEmptyButForLock(path_);
@@ -286,7 +312,15 @@ Staging::~Staging() {
   if (!keep_) ::rmdir(SidecarPath(directory_).c_str());
 }
 
-absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
+absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number,
+                                                                   const std::string& /*name*/) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> file =
+      OutputFile::Create(fmt::format("{}/{:05}.shard", path_, number));
+  if (!file.ok()) return file.status();
+  return std::make_unique<ShardFile>(*std::move(file));
+}
+
+absl::Status StagingFolder::Commit(const CommitPlan& plan, std::string_view manifest, bool sync) {
   const std::string sidecars = SidecarPath(directory_);
   const std::string record = CommitPath(directory_, stem_);
   absl::Status status = CheckIsNoFolder(ManifestPath(directory_, stem_));
@@ -296,6 +330,7 @@ absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
     status = CheckIsNoFolder(path);
     if (status.ok()) status = CheckIsNoFolder(IndexPath(path));
   }
+  if (status.ok()) status = WriteFile(path_ + kManifest, manifest, sync);
   if (!status.ok()) return status;
   const std::string staged_record = path_ + "/commit";
   status = WriteFile(staged_record, FormatRecord(plan), sync);
@@ -320,7 +355,7 @@ absl::Status Staging::Commit(const CommitPlan& plan, bool sync) {
 }
 
 // Every step may already have been done by an earlier call.
-absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
+absl::Status StagingFolder::RollForward(const CommitPlan& plan, bool sync) {
   committed_ = keep_ = true;
   const std::string sidecars = SidecarPath(directory_);
   const size_t count = plan.shard_bytes.size();
@@ -342,7 +377,7 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
                                         size->has_value() ? fmt::format("{}", **size) : "no file")),
         {"overwrite", "", "write the dataset again instead"});
   }
-  const std::string staged_manifest = fmt::format("{}/{}", path_, kManifest);
+  const std::string staged_manifest = path_ + kManifest;
   const std::string manifest = ManifestPath(directory_, stem_);
   absl::Status status;
   for (size_t i = 0; status.ok() && i < count; ++i) {
@@ -367,16 +402,35 @@ absl::Status Staging::RollForward(const CommitPlan& plan, bool sync) {
   return absl::OkStatus();
 }
 
-absl::Status Staging::FinishEarlier() {
+absl::Status StagingFolder::FinishEarlier() {
   absl::StatusOr<std::optional<CommitPlan>> plan = ReadRecord(CommitPath(directory_, stem_), stem_);
   if (plan.ok() && !plan->has_value()) return absl::OkStatus();
   keep_ = true;
   return plan.ok() ? RollForward(**plan, /*sync=*/true) : plan.status();
 }
 
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& directory,
+                                                       const std::string& stem, bool overwrite) {
+  if (IsRemote(directory)) return OpenStoreStaging(directory, stem);
+  absl::StatusOr<std::unique_ptr<StagingFolder>> staging = StagingFolder::Lock(directory, stem);
+  if (!staging.ok()) return staging.status();
+  if (*staging == nullptr) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: another process is writing this dataset", StagingPath(directory, stem)));
+  }
+  absl::Status status = (*staging)->FinishEarlier();
+  if (absl::IsDataLoss(status) && overwrite) {
+    (*staging)->ForgetEarlier();
+  } else if (!status.ok()) {
+    return status;
+  }
+  return staging;
+}
+
 absl::Status FinishCommit(const std::string& directory, const std::string& stem) {
-  // Nothing is written to stores yet.
-  if (IsRemote(directory)) return absl::OkStatus();
+  if (IsRemote(directory)) return WaitForStoreCommit(directory, stem);
   const std::string record = CommitPath(directory, stem);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   // An invalid record is reported without locking the folder.
@@ -384,7 +438,7 @@ absl::Status FinishCommit(const std::string& directory, const std::string& stem)
   if (!plan.ok()) return plan.status();
   bool there = plan->has_value();
   while (there) {
-    absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Lock(directory, stem);
+    absl::StatusOr<std::unique_ptr<StagingFolder>> staging = StagingFolder::Lock(directory, stem);
     if (staging.ok() && *staging != nullptr) return (*staging)->FinishEarlier();
     if (absl::IsPermissionDenied(staging.status())) {
       return absl::PermissionDeniedError(

@@ -1,19 +1,22 @@
-// The staging folder, in which a dataset is written, and the commit that makes it the dataset of
+// Where a dataset is written before anybody sees it, and the commit that makes it the dataset of
 // its name.
 //
 // Replacing a dataset is a transaction. The new shards, indexes and manifest are complete and
-// durable in the staging folder before any old file is touched. One rename then puts a commit
-// record beside the manifest. Before it, the name refers to the old dataset (or none); from then
-// on, it refers to the new one, although its files are moved into place and the old ones are
-// removed only afterwards. The next reader or writer finds the record and finishes what an error or
-// a kill left undone. Format and steps: docs/commit.md.
+// durable before anything old is touched. One atomic step (a rename; in a store, the creation of an
+// object) then puts a commit record beside the manifest. Before it, the name refers to the old
+// dataset (or none); from then on, it refers to the new one, although its files are moved into
+// place and the old ones are removed only afterwards. What an error or a kill left undone, the next
+// reader or writer in a folder finds and finishes; in a store, CleanDataset does. Format and steps:
+// docs/commit.md.
 
 #ifndef SHARDFEED_SHARD_STAGING_H_
 #define SHARDFEED_SHARD_STAGING_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,8 +25,7 @@
 
 namespace shardfeed {
 
-// The content of a commit record. The files of shard i are NNNNN.shard and NNNNN.index in the
-// staging folder, where NNNNN is i with at least five digits; the manifest is the file "manifest".
+// What is committed.
 struct CommitPlan {
   std::string suffix;
   // Sizes of the new shards, in order.
@@ -32,59 +34,75 @@ struct CommitPlan {
   std::vector<std::string> old_shards;
 };
 
-// The staging folder of a dataset (StagingPath), locked against other processes. Files left behind
-// by a killed process are still in it. Not thread-safe.
+// A shard that is being staged. Not thread-safe.
+class StagedShard {
+ public:
+  // A shard that was not closed is given up.
+  virtual ~StagedShard() = default;
+
+  // Errors: of a file, see OutputFile::Append; of a store, those of Upload::Append.
+  virtual absl::Status Append(std::string_view bytes) = 0;
+  // Number of bytes appended.
+  virtual uint64_t size() const = 0;
+  // The shard is complete, and so is its index, the file NNNNN.index in Staging::path(). With
+  // `sync`, a shard in a file becomes durable; those in stores are when they are committed.
+  virtual absl::Status Close(bool sync) = 0;
+};
+
+// The dataset that a process is writing. Not thread-safe, except that Create may be called by
+// several threads, and that different threads may write different shards.
 class Staging {
  public:
-  // Creates the folder and its parents, and finishes the commit of an earlier writer.
+  // In a folder: locks the dataset against other processes, and finishes the commit of an earlier
+  // writer. In a store, other processes can write the dataset at the same time; one of them commits
+  // it.
   //
-  // FailedPrecondition: another process is writing this dataset, or the path is not a folder.
-  // DataLoss: the commit record is invalid; ignored if `overwrite`. Others: see ErrnoStatus.
+  // FailedPrecondition: another process is writing this dataset (or, in a store, putting it into
+  // place), or the path is not a folder. DataLoss: the commit record is invalid; ignored if
+  // `overwrite`. Others: see ErrnoStatus and Store::ErrorOf.
   static absl::StatusOr<std::unique_ptr<Staging>> Open(const std::string& directory,
                                                        const std::string& stem,
                                                        bool overwrite = false);
 
-  // Removes the folder and its content, unless it is to be kept.
-  ~Staging();
+  // Removes everything that is staged, unless it is to be kept.
+  virtual ~Staging() = default;
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
+  // A local folder for temporary files and for the indexes. If the dataset is written to a folder,
+  // its shards and what a killed process left behind are there as well (StagingPath): the files of
+  // shard i are NNNNN.shard and NNNNN.index, where NNNNN is i with at least five digits.
   const std::string& path() const { return path_; }
-  void Keep(bool keep) { keep_ = keep; }
+  // Keeps a staging folder. What is in a store is not kept.
+  virtual void Keep(bool /*keep*/) {}
 
-  // Makes the staged dataset the one of its name. With `sync`, all staged files must be durable.
-  // An error leaves the old dataset unchanged unless committed() is true: then the name refers to
-  // the new dataset, and the next reader or writer moves the rest of it into place.
+  // Begins shard number `number`, which will be `name` in the dataset.
+  virtual absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
+                                                              const std::string& name) = 0;
+
+  // Makes the staged dataset the one of its name, with this manifest. With `sync`, all staged files
+  // must be durable. An error leaves the old dataset unchanged unless committed() is true: then the
+  // name refers to the new dataset, and the next reader or writer (in a store, CleanDataset) moves
+  // the rest of it into place.
   //
-  // FailedPrecondition: the path of a file of the dataset is a folder. Others: see ErrnoStatus.
-  absl::Status Commit(const CommitPlan& plan, bool sync);
+  // FailedPrecondition: the path of a file of the dataset is a folder; in a store, another process
+  // has committed a dataset of this name since Open. Others: see ErrnoStatus and Store::ErrorOf.
+  virtual absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) = 0;
   bool committed() const { return committed_; }
 
   // A file that must not be removed while the folder is in use.
   static constexpr char kLock[] = "lock";
-  static constexpr char kManifest[] = "manifest";
 
- private:
-  friend absl::Status FinishCommit(const std::string& directory, const std::string& stem);
+ protected:
+  explicit Staging(std::string path) : path_(std::move(path)) {}
 
-  Staging(std::string directory, std::string stem, int lock_fd);
-  // The same as Open, but does not finish an earlier commit. Null: another process has the lock.
-  static absl::StatusOr<std::unique_ptr<Staging>> Lock(const std::string& directory,
-                                                       const std::string& stem);
-  absl::Status RollForward(const CommitPlan& plan, bool sync);
-  absl::Status FinishEarlier();
-
-  const std::string directory_;
-  const std::string stem_;
   const std::string path_;
-  const int lock_fd_;
-  bool keep_ = false;
   bool committed_ = false;
 };
 
 // Called by readers before they access the files of a dataset: finishes the commit of a writer that
-// was killed, or waits for the process that is doing so. Without a commit record, this takes one
-// system call.
+// was killed, or waits for the process that is doing so. In a store, it only waits. Without a
+// commit record, this takes one system call or request.
 //
 // Unavailable: the other process takes more than a minute. PermissionDenied: files must be moved,
 // but this process may not write there. DataLoss: the commit record is invalid.

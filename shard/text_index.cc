@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "io/file.h"
 #include "net/open.h"
+#include "net/upload.h"
 #include "shard/file_replacement.h"
 
 namespace shardfeed {
@@ -43,6 +44,14 @@ absl::Status WriteTextIndex(const std::string& path, const ShardIndex& index) {
     return absl::InvalidArgumentError(fmt::format(
         "{}: not written: its shard is compressed, which readers of this index do not support",
         path));
+  }
+  if (IsRemote(path)) {
+    std::string all;
+    absl::Status status = ForEachPiece(index, [&all](std::string_view lines) {
+      all += lines;
+      return absl::OkStatus();
+    });
+    return status.ok() ? PutObject(path, all) : status;
   }
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement = FileReplacement::Begin(path);
   if (!replacement.ok()) return replacement.status();

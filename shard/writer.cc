@@ -15,6 +15,8 @@
 #include "io/parallel.h"
 #include "io/remedy.h"
 #include "io/thread.h"
+#include "net/open.h"
+#include "net/store.h"
 #include "shard/finished_shards.h"
 #include "shard/index.h"
 #include "shard/output_folder.h"
@@ -47,6 +49,15 @@ void RaiseFileLimit() {
   }
 }
 
+absl::Status CheckNoShards(const OutputSpec& spec) {
+  absl::Status status;
+  const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
+    status = Taken(fmt::format("{}: there are shards of this name", JoinPath(spec.directory, name)),
+                   "replace them");
+  });
+  return listed.ok() ? status : listed;
+}
+
 }  // namespace
 
 struct DatasetWriter::Task {
@@ -72,7 +83,7 @@ struct DatasetWriter::Shard : FinishedShard {
   std::map<uint64_t, std::optional<EncodedBlock>> ready ABSL_GUARDED_BY(mutex);
 
   // Accessed only by the thread that has set `appending`, like the members of FinishedShard.
-  std::unique_ptr<OutputFile> file;
+  std::unique_ptr<StagedShard> file;
   std::unique_ptr<OutputFile> index_file;
   std::unique_ptr<IndexBuilder> index;
   RecordsDigest digest;
@@ -104,6 +115,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
   if (options.encode.member_bytes == 0) {
     return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
   }
+  if (absl::Status status = CheckMayResume(spec, options.resume); !status.ok()) return status;
   std::unique_ptr<DatasetWriter> writer(new DatasetWriter(spec, options));
   writer->staging_ = std::move(staging);
   absl::Status status = writer->Prepare();
@@ -111,7 +123,21 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
   return writer;
 }
 
+absl::Status DatasetWriter::CheckMayResume(const OutputSpec& spec, bool resume) {
+  if (!resume || !IsRemote(spec.directory)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: a dataset in a store cannot be resumed, because finished shards are kept in "
+                  "folders only; write it anew, or write to a folder and copy that",
+                  FormatSpec(spec.directory, spec.stem, spec.count, spec.suffix)));
+}
+
 absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
+  if (IsRemote(spec.directory)) {
+    const std::string manifest = ManifestPath(spec.directory, spec.stem);
+    const absl::Status there = StatObject(manifest).status();
+    if (there.ok()) return Taken(fmt::format("{}: there is a dataset of this name", manifest));
+    return absl::IsNotFound(there) ? CheckNoShards(spec) : there;
+  }
   // A link counts whatever its target, since it was created for a purpose.
   const std::string manifest = ManifestPath(spec.directory, spec.stem);
   std::error_code error;
@@ -124,13 +150,8 @@ absl::Status DatasetWriter::CheckNameIsFree(const OutputSpec& spec) {
   if (type != fs::file_type::not_found) {
     return Taken(fmt::format("{}: there is a dataset of this name", manifest));
   }
-  if (absl::Status free = CheckIndexesAreFree(spec); !free.ok()) return free;
-  absl::Status status;
-  const absl::Status listed = ForEachShardOf(spec, [&](const std::string& name) {
-    status = Taken(fmt::format("{}: there are shards of this name", JoinPath(spec.directory, name)),
-                   "replace them");
-  });
-  return listed.ok() ? status : listed;
+  absl::Status free = CheckIndexesAreFree(spec);
+  return free.ok() ? CheckNoShards(spec) : free;
 }
 
 absl::Status DatasetWriter::Prepare() {
@@ -312,13 +333,14 @@ absl::Status DatasetWriter::Run(Task& task) {
 
 absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
   if (shard.file == nullptr) {
-    const std::string base = fmt::format("{}/{:05}", staging_->path(), shard.number);
-    absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(base + ".shard");
+    absl::StatusOr<std::unique_ptr<StagedShard>> file = staging_->Create(
+        shard.number, ShardName(spec_.stem, shard.number, shards_.size(), spec_.suffix));
     if (!file.ok()) return file.status();
     shard.file = *std::move(file);
-    file = OutputFile::Create(base + ".index");
-    if (!file.ok()) return file.status();
-    shard.index_file = *std::move(file);
+    absl::StatusOr<std::unique_ptr<OutputFile>> index_file =
+        OutputFile::Create(fmt::format("{}/{:05}.index", staging_->path(), shard.number));
+    if (!index_file.ok()) return index_file.status();
+    shard.index_file = *std::move(index_file);
     shard.index = std::make_unique<IndexBuilder>(shard.index_file.get());
     if (options_.encode.compression == Compression::kZlib) {
       std::string header;
@@ -376,10 +398,9 @@ absl::Status DatasetWriter::Close(Shard& shard) {
   summary.records_digest = shard.records_digest;
   summary.shard_bytes = shard.bytes;
   status = shard.index->Finish(summary).status();
-  if (status.ok() && options_.sync) status = shard.file->Sync();
   if (status.ok() && options_.sync) status = shard.index_file->Sync();
-  if (status.ok()) status = shard.file->Close();
   if (status.ok()) status = shard.index_file->Close();
+  if (status.ok()) status = shard.file->Close(options_.sync);
   shard.index.reset();
   if (status.ok() && options_.resume) {
     status = WriteFinished(staging_->path(), shard.number, shard, options_.sync);
@@ -530,10 +551,6 @@ absl::StatusOr<std::vector<std::string>> DatasetWriter::OldShards() const {
   return old;
 }
 
-absl::Status DatasetWriter::WriteStaged(const std::string& name, std::string_view bytes) {
-  return WriteFile(staging_->path() + "/" + name, bytes, options_.sync);
-}
-
 absl::Status DatasetWriter::Commit(const Manifest& manifest) {
   CommitPlan plan;
   plan.suffix = spec_.suffix;
@@ -545,8 +562,7 @@ absl::Status DatasetWriter::Commit(const Manifest& manifest) {
     if (!old.ok()) return old.status();
     plan.old_shards = *std::move(old);
   }
-  if (status.ok()) status = WriteStaged(Staging::kManifest, FormatManifest(manifest));
-  return status.ok() ? staging_->Commit(plan, options_.sync) : status;
+  return status.ok() ? staging_->Commit(plan, FormatManifest(manifest), options_.sync) : status;
 }
 
 }  // namespace shardfeed

@@ -43,26 +43,29 @@ struct DatasetWriterOptions {
 // Writes all shards concurrently, on threads of its own. The files depend only on the records and
 // their order, not on the number of threads.
 //
-// All files are written to a staging folder and committed by Finish (staging.h), so that at any
-// time the name refers either to the complete old dataset or to the complete new one. A writer that
-// is destroyed before Finish removes its files, except finished shards that are to be kept. The
-// next writer of the same dataset removes or reuses files left behind by a killed process, and the
-// next writer or reader finishes a commit that it left behind.
+// All files are staged and committed by Finish (staging.h), so that at any time the name refers
+// either to the complete old dataset or to the complete new one. A writer that is destroyed before
+// Finish removes its files, except finished shards that are to be kept. In a folder, the next
+// writer of the same dataset removes or reuses files left behind by a killed process, and the next
+// writer or reader finishes a commit that it left behind; in a store, CleanDataset does both.
 //
 // Not thread-safe, except bytes_written and records_written.
 class DatasetWriter {
  public:
-  // `spec.count` must be set. `staging` is the staging folder of the dataset if the caller has
-  // opened it already, otherwise null.
+  // `spec.count` must be set. `staging` is that of the dataset if the caller has opened it already,
+  // otherwise null.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
-  // FailedPrecondition: another process is writing it. InvalidArgument: an option is invalid.
+  // FailedPrecondition: another process is writing it. InvalidArgument: an option is invalid, or
+  // `resume` is set for a dataset in a store. Others: those of Staging::Open.
   static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(
       const OutputSpec& spec, const DatasetWriterOptions& options,
       std::unique_ptr<Staging> staging = nullptr);
   // Returns whether an earlier writer may have left shards in the staging folder at `path` that a
   // writer with `resume` could reuse.
   static bool MayBeResumed(const std::string& path);
+  // InvalidArgument: `resume` is set, and the dataset is in a store.
+  static absl::Status CheckMayResume(const OutputSpec& spec, bool resume);
   // AlreadyExists: there is a dataset of that name. `spec.count` may be unset.
   static absl::Status CheckNameIsFree(const OutputSpec& spec);
   ~DatasetWriter();
@@ -80,7 +83,8 @@ class DatasetWriter {
   absl::Status CloseShard(size_t shard);
 
   // Adopts the files NNNNN.shard and NNNNN.index, which the caller has written to
-  // staging_directory(), as the finished shard and its index; NNNNN is the shard's number.
+  // staging_directory(), as the finished shard and its index; NNNNN is the shard's number. Only
+  // where the dataset is written to a folder.
   void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
 
   // Waits until all submitted batches have been appended.
@@ -121,7 +125,6 @@ class DatasetWriter {
   absl::Status TakeOver();
   size_t NumDone() const;
   absl::StatusOr<std::vector<std::string>> OldShards() const;
-  absl::Status WriteStaged(const std::string& name, std::string_view bytes);
   absl::Status Commit(const Manifest& manifest);
   void Fail(uint64_t number, absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -25,12 +25,13 @@ struct OutputSpec {
   std::optional<uint64_t> count;  // number of shards; nullopt: the writer decides
 };
 
-// Parses stem@N[.suffix], stem@*[.suffix] or stem, each with or without a folder. Opens no file.
+// Parses stem@N[.suffix], stem@*[.suffix] or stem, each with or without a folder, which may be one
+// of a store (s3://bucket/folder). Opens no file.
 //
-// InvalidArgument: not a path (CheckIsPath); a folder of the kernel, such as /dev; no stem; N
-// outside 1 .. kMaxShards; anything else after '@'; the name of a single shard; a name that could
-// not be read back, such as that of a hidden file or a sidecar, a name with a wildcard, or one that
-// begins with '-'.
+// InvalidArgument: a URL of an unknown scheme, or of a store that is only read; a folder of the
+// kernel, such as /dev; no stem; N outside 1 .. kMaxShards; anything else after '@'; the name of a
+// single shard; a name that could not be read back, such as that of a hidden file or a sidecar, a
+// name with a wildcard, or one that begins with '-'.
 absl::StatusOr<OutputSpec> ParseOutputSpec(std::string_view spec);
 
 // Detects that a dataset was replaced: each dataset has a manifest of its own, which is moved into

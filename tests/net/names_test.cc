@@ -72,7 +72,7 @@ TEST(SignatureTest, QueriesAreInTheOrderOfNames) {
 TEST(SignatureTest, IsThatOfOtherSigners) {
   HttpRequest request;
   SignRequest({"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token"}, "eu-west-1",
-              "s3", "http://localhost:9000", "/bucket/a%20b", {{"x", "1 2"}}, 1'700'000'000,
+              "s3", "http://localhost:9000", "/bucket/a%20b", {{"x", "1 2"}}, {}, 1'700'000'000,
               &request);
   EXPECT_EQ(request.headers.back(),
             "Authorization: AWS4-HMAC-SHA256 "

@@ -160,15 +160,15 @@ def test_reshard_takes_what_is_in_a_store(url, tmp_path):
         assert sorted(numbers(sf.read(str(tmp_path / f"{stem}@2")))) == list(range(RECORDS))
 
 
-def test_what_is_not_written_to_a_store_is_told(url, tmp_path):
+def test_http_servers_are_only_read(url, tmp_path):
     (tmp_path / "a.csv").write_text("a\n1\n")
     for arguments in (["convert", "csv", tmp_path / "a.csv", f"{url}/out@2"],
                       ["reshard", f"{url}/raw@4", f"{url}/out@2"], ["repair", f"{url}/raw@4", f"{url}/out@2"],
-                      ["index", f"{url}/raw@4"]):
+                      ["index", f"{url}/raw@4"], ["clean", f"{url}/raw"]):
         result = run(*arguments)
-        assert result.status in (USAGE, IO_FAILED), arguments
-        assert "is not supported here, only local paths are" in result.err, result.err
-    with pytest.raises(ValueError, match="is not supported here, only local paths are"):
+        assert result.status == USAGE, arguments
+        assert "HTTP servers are only read; write to a path or to s3://" in result.err, result.err
+    with pytest.raises(ValueError, match="HTTP servers are only read"):
         with sf.write(f"{url}/out@2") as writer:
             writer.write({"a": 1})
 

@@ -387,20 +387,29 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 }
 
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
-  for (const char* spec : {"gs://b/x@1", "s3://b/x-*", "hdfs://host:9000/x", "https://host/x"}) {
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
-                 ":// is not supported here, only local paths are");
-  }
+  EXPECT_FAILS(ParseOutputSpec("https://host/x@1"), kInvalidArgument,
+               "https://host/x@1: HTTP servers are only read; write to a path or to s3://");
   for (const char* spec : {"gs://b/x@1", "hdfs://host:9000/x"}) {
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
+                 ":// is not supported; datasets are read from paths, s3://, http:// and https://, "
+                 "and written to paths and s3://");
     EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument,
                  ":// is not supported; datasets are read from paths, s3://, http:// and https://");
     EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
   }
-  EXPECT_FAILS(ParseOutputSpec("gs://b/x@1"), kInvalidArgument,
-               "gs://b/x@1: gs:// is not supported here, only local paths are (datasets in stores "
-               "can be read, not written; for a folder named gs:, write ./gs:/...)");
-  EXPECT_FAILS(ParseOutputSpec("file:///data/x@1"), kInvalidArgument,
+  EXPECT_FAILS(CheckIsPath("gs://b/x@1"), kInvalidArgument,
+               "gs://b/x@1: gs:// is not supported here, only local paths are (for a folder named "
+               "gs:, write ./gs:/...)");
+  EXPECT_FAILS(CheckIsPath("file:///data/x@1"), kInvalidArgument,
                "file:///data/x@1: write it as the plain path /data/x@1");
+  EXPECT_EQ(ParseOutputSpec("file:///data/x@1")->directory, "/data");
+  for (const char* spec : {"s3://bucket", "s3://bucket/", "s3://bucket/folder/"}) {
+    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument, "the name is missing");
+  }
+  const auto store = ParseOutputSpec("s3://bucket/x@3.tfrecord");
+  ASSERT_OK(store);
+  EXPECT_EQ(store->directory, "s3://bucket");
+  EXPECT_EQ(store->stem, "x");
   folder_.Write("gs:/b/x-00000-of-00001", "");
   EXPECT_OK(Resolve("gs://b/x@1"));  // within the folder
   EXPECT_OK(ParseOutputSpec("./gs://b/x@1"));

@@ -1,0 +1,133 @@
+// Writing to object stores: objects in parts that nobody sees before they are published, and small
+// objects that are created only where there is none. The requests are those of S3: its multipart
+// uploads, and PutObject with If-None-Match.
+//
+// All functions wait for the store and repeat what may pass (transfers.h), unless they say
+// otherwise. Errors: Store::ErrorOf's.
+
+#ifndef SHARDFEED_NET_UPLOAD_H_
+#define SHARDFEED_NET_UPLOAD_H_
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/store.h"
+
+namespace shardfeed {
+
+// An object whose parts are in the store, where nobody sees them before Publish.
+struct PendingObject {
+  std::string path;
+  std::string upload;              // the store's name for it; empty if the object is empty
+  std::vector<std::string> parts;  // ETags, in order
+  uint64_t bytes = 0;
+};
+
+// InvalidArgument: objects of the store that `path` is in are only read. Others: those of
+// Store::Of.
+absl::Status CheckWritable(const std::string& path);
+
+// Objects that are written together by one process. Thread-safe.
+class UploadGroup {
+ public:
+  // Bytes of whole parts that the store has not yet confirmed.
+  static constexpr uint64_t kMaxBytesInFlight = 256 << 20;
+  // Bytes of partial parts in memory, which every object that is being written has. Those beyond it
+  // go to unnamed files in the folder for temporary files (TMPDIR).
+  static constexpr uint64_t kMaxBytesBuffered = 256 << 20;
+  // The first thousand parts of an object have this size, the next thousand twice as much, and so
+  // on: ten thousand parts, the most that S3 takes, are more than its largest object.
+  static constexpr size_t kPartBytes = 8 << 20;
+
+  // For objects of the store that `folder` is in. Errors: those of CheckWritable.
+  static absl::StatusOr<std::unique_ptr<UploadGroup>> Begin(const std::string& folder);
+  // Waits until the parts of uploads that were given up are removed, as far as the store lets them.
+  ~UploadGroup();
+
+  // Names the group: 32 random hexadecimal digits.
+  const std::string& id() const;
+
+ private:
+  friend class Upload;
+  struct State;
+  explicit UploadGroup(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  const std::shared_ptr<State> state_;
+};
+
+// One object of a group. Not thread-safe.
+class Upload {
+ public:
+  // Asks the store for nothing yet.
+  Upload(const UploadGroup& group, std::string path);
+  // Unless Keep was called, the parts are removed from the store, in the background.
+  ~Upload();
+
+  // Copies the bytes. Waits while too many bytes of the group are in flight. An error may be that
+  // of an earlier part, or that of a temporary file; after one, all calls fail.
+  absl::Status Append(std::string_view bytes);
+  // Sends what remains, without waiting for it. Append must not follow.
+  absl::Status Close();
+  // Closes, and waits until all parts are in the store, durably.
+  absl::StatusOr<PendingObject> Finish();
+  // The parts stay in the store: something else knows of them.
+  void Keep() { kept_ = true; }
+  // Bytes that were appended.
+  uint64_t size() const { return size_; }
+
+ private:
+  struct State;
+
+  struct Spill;
+
+  absl::Status Add(std::string_view bytes);
+  absl::StatusOr<std::string> TakePart();
+  absl::Status SendPart();
+
+  const std::shared_ptr<State> state_;
+  // The next part: the beginning in a file, if there is one, and the rest.
+  std::unique_ptr<Spill> spill_;
+  std::string part_;
+  size_t part_bytes_ = UploadGroup::kPartBytes;
+  uint64_t parts_ = 0;
+  uint64_t size_ = 0;
+  bool closed_ = false;
+  bool kept_ = false;
+};
+
+// Makes an object of group `writer` visible, in place of any other of its name. May be repeated,
+// also by another process, once it has succeeded or may have. Returns its version. DataLoss: its
+// parts are gone, and the object is not there.
+absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer);
+
+// Removes the parts of an object that was not published; those of one that was remain.
+absl::Status Discard(const PendingObject& object);
+
+// Creates a small object where there is none. OK also if an object with these very bytes is there.
+// AlreadyExists: another one is. Unimplemented: the store would replace it.
+absl::Status CreateObject(const std::string& path, std::string_view bytes);
+
+// Writes a small object, in place of any other of its name.
+absl::Status PutObject(const std::string& path, std::string_view bytes);
+
+// Removes an object; OK if there is none.
+absl::Status RemoveObject(const std::string& path);
+
+// Objects in the folder (no deeper) that were begun and neither published nor removed.
+struct UnfinishedUpload {
+  std::string path;
+  std::string upload;
+  std::time_t begun = 0;
+};
+absl::StatusOr<std::vector<UnfinishedUpload>> ListUploads(const std::string& folder);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_UPLOAD_H_

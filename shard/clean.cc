@@ -1,0 +1,132 @@
+#include "shard/clean.h"
+
+#include <sys/stat.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "net/open.h"
+#include "net/upload.h"
+#include "shard/folder_listing.h"
+#include "shard/names.h"
+#include "shard/spec.h"
+#include "shard/staging.h"
+#include "shard/store_staging.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr std::string_view kIncompleteEnding = ".incomplete";
+constexpr std::string_view kIndexEnding = ".index";
+
+std::optional<std::string> StemOf(const std::string& name, std::string_view ending) {
+  if (!name.ends_with(ending)) return std::nullopt;
+  return name.substr(0, name.size() - ending.size());
+}
+
+// Takes the stems of the folder's datasets, which is one if `stem` is given, that have files of
+// such endings in the hidden folder.
+absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
+                                                 const std::optional<std::string>& stem) {
+  const absl::StatusOr<Folder> hidden = ListFolder(SidecarPath(directory));
+  std::set<std::string> stems;
+  if (absl::IsNotFound(hidden.status())) return stems;
+  if (!hidden.ok()) return hidden.status();
+  for (const std::vector<std::string>* names : {&hidden->files, &hidden->folders}) {
+    for (const std::string& name : *names) {
+      for (std::string_view ending : {kCommitEnding, kIncompleteEnding}) {
+        std::optional<std::string> found = StemOf(name, ending);
+        if (found && (!stem || found == stem)) stems.insert(*std::move(found));
+      }
+    }
+  }
+  return stems;
+}
+
+absl::Status CleanFolder(const std::string& directory, const std::set<std::string>& stems,
+                         const CleanOptions& options, CleanSummary* summary) {
+  for (const std::string& stem : stems) {
+    struct stat info;
+    const bool committed = ::lstat(CommitPath(directory, stem).c_str(), &info) == 0;
+    if (!options.dry_run) {
+      // Opening finishes a commit, and the end removes the folder.
+      const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(directory, stem);
+      if (!staging.ok()) return staging.status();
+    }
+    if (committed) {
+      summary->finished.push_back(stem);
+    } else {
+      summary->removed.push_back(StagingPath(directory, stem));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,
+                        const std::set<std::string>& stems, const CleanOptions& options,
+                        CleanSummary* summary) {
+  for (const std::string& one : stems) {
+    if (!options.dry_run) {
+      const absl::StatusOr<bool> finished = FinishStoreCommit(directory, one);
+      if (!finished.ok()) return finished.status();
+      if (!*finished) continue;  // Its writer or another process has finished it.
+    }
+    summary->finished.push_back(one);
+  }
+  for (const std::string& folder : {directory, SidecarPath(directory)}) {
+    const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
+    if (!uploads.ok()) return uploads.status();
+    for (const UnfinishedUpload& upload : *uploads) {
+      std::string name(SplitPath(upload.path).name);
+      if (folder != directory) name = StemOf(name, kIndexEnding).value_or("");
+      const std::optional<ShardNameView> shard = ViewShardName(name);
+      if (!shard || (stem && shard->stem != *stem)) continue;
+      if (options.dry_run && stems.contains(std::string(shard->stem))) continue;
+      if (upload.begun >= options.begun_before) {
+        summary->kept.push_back(upload.path);
+        continue;
+      }
+      if (!options.dry_run) {
+        const absl::Status status = Discard({upload.path, upload.upload, {}, 0});
+        if (!status.ok()) return status;
+      }
+      summary->removed.push_back(upload.path);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<CleanSummary> CleanDatasets(const std::string& spec, const CleanOptions& options) {
+  std::string directory = spec;
+  std::optional<std::string> stem;
+  if (directory.ends_with('/')) {
+    if (directory.starts_with("file:///")) directory = directory.substr(7);
+    while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+    if (IsRemote(directory)) {
+      if (absl::Status status = CheckWritable(directory); !status.ok()) return status;
+    } else if (const absl::StatusOr<Folder> there = ListFolder(directory); !there.ok()) {
+      return there.status();
+    }
+  } else {
+    absl::StatusOr<OutputSpec> output = ParseOutputSpec(spec);
+    if (!output.ok()) return output.status();
+    directory = std::move(output->directory);
+    stem = std::move(output->stem);
+  }
+  absl::StatusOr<std::set<std::string>> stems = LeftBehind(directory, stem);
+  if (!stems.ok()) return stems.status();
+  CleanSummary summary;
+  const absl::Status status = IsRemote(directory)
+                                  ? CleanStore(directory, stem, *stems, options, &summary)
+                                  : CleanFolder(directory, *stems, options, &summary);
+  if (!status.ok()) return status;
+  return summary;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,41 @@
+// Removes what writers of datasets left behind.
+
+#ifndef SHARDFEED_SHARD_CLEAN_H_
+#define SHARDFEED_SHARD_CLEAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace shardfeed {
+
+struct CleanOptions {
+  // In a store, where a living writer's uploads look like those of a killed one, uploads that began
+  // later than this are kept.
+  std::time_t begun_before = 0;
+  bool dry_run = false;  // Only look.
+};
+
+struct CleanSummary {
+  std::vector<std::string> finished;  // stems of datasets whose commit was finished
+  std::vector<std::string> removed;   // staging folders, and objects whose uploads were removed
+  std::vector<std::string> kept;      // objects whose uploads began too late
+};
+
+// Finishes commits, and removes unfinished uploads and staging folders, what could be resumed
+// included. `spec` names a dataset (ParseOutputSpec), or, with a '/' at its end, all datasets of a
+// folder. With `dry_run`, the summary says what would be done.
+//
+// FailedPrecondition: another process is writing a dataset in a folder. NotFound: there is no such
+// folder. DataLoss: see Staging::Open and FinishStoreCommit. Others: those of ParseOutputSpec, of
+// ErrnoStatus and of Store::ErrorOf.
+absl::StatusOr<CleanSummary> CleanDatasets(const std::string& spec, const CleanOptions& options);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_CLEAN_H_

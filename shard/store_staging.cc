@@ -1,0 +1,421 @@
+#include "shard/store_staging.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "base/mutex.h"
+#include "fmt/format.h"
+#include "io/bounded_json.h"
+#include "io/errno_status.h"
+#include "io/file.h"
+#include "io/parallel.h"
+#include "net/store.h"
+#include "net/upload.h"
+#include "nlohmann/json.hpp"
+#include "shard/names.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
+constexpr char kRecordFormat[] = "shardfeed store commit 1";
+constexpr char kRecordHead[] = R"({"format":"shardfeed store commit 1",)";
+constexpr auto kPatience = std::chrono::seconds(60);
+// Requests at a time when a dataset is put into place.
+constexpr int kRequests = 32;
+
+// The content of a commit record.
+struct StoreCommit {
+  std::string writer;                  // UploadGroup::id
+  std::vector<PendingObject> objects;  // shard 0, its index, shard 1, its index, ...
+  std::vector<std::string> old;        // names of old shards
+  std::string manifest;
+};
+
+std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
+  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
+  for (const PendingObject& object : commit.objects) {
+    objects.push_back(
+        {{"bytes", object.bytes}, {"upload", object.upload}, {"parts", object.parts}});
+  }
+  // Names may have bytes that are not UTF-8.
+  nlohmann::ordered_json old = nlohmann::ordered_json::array();
+  for (const std::string& name : commit.old) old.push_back(absl::CHexEscape(name));
+  const nlohmann::ordered_json record = {{"format", kRecordFormat},
+                                         {"writer", commit.writer},
+                                         {"suffix", absl::CHexEscape(suffix)},
+                                         {"objects", std::move(objects)},
+                                         {"old", std::move(old)},
+                                         {"manifest", commit.manifest}};
+  return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string& path,
+                                        const std::string& directory, const std::string& stem) {
+  const auto broken = [&path](const std::string& what) {
+    return absl::DataLossError(fmt::format(
+        "{}: invalid commit record: {}; remove it, and write the dataset again", path, what));
+  };
+  nlohmann::json json;
+  if (absl::Status parsed = ParseBoundedJson(text, &json); !parsed.ok()) {
+    return broken(std::string(parsed.message()));
+  }
+  JsonMembers members;
+  StoreCommit commit;
+  if (members.Text(json, "format") != kRecordFormat) return broken("unknown format");
+  commit.writer = members.Text(json, "writer");
+  commit.manifest = members.Text(json, "manifest");
+  std::string suffix;
+  bool escaped = absl::CUnescape(members.Text(json, "suffix"), &suffix);
+  for (const std::string& name : members.Texts(json, "old")) {
+    escaped &= absl::CUnescape(name, &commit.old.emplace_back());
+  }
+  for (const nlohmann::json& object : members.Array(json, "objects")) {
+    PendingObject& pending = commit.objects.emplace_back();
+    pending.bytes = members.Number(object, "bytes");
+    pending.upload = members.Text(object, "upload");
+    pending.parts = members.Texts(object, "parts");
+  }
+  if (!members.status().ok()) return broken(std::string(members.status().message()));
+  if (!escaped) return broken("its names are not escaped as they should be");
+  // Objects are replaced and removed only if their names belong to this dataset.
+  const size_t shards = commit.objects.size() / 2;
+  const std::string first = ShardName(stem, 0, shards, suffix);
+  const std::optional<ShardNameView> parsed = ViewShardName(first);
+  if (shards == 0 || commit.objects.size() % 2 != 0 || !parsed || parsed->stem != stem ||
+      parsed->suffix != suffix || first.find('/') != first.npos) {
+    return broken("its shards would have invalid names");
+  }
+  std::set<std::string> names;
+  for (size_t i = 0; i < shards; ++i) {
+    const std::string name = ShardName(stem, i, shards, suffix);
+    commit.objects[2 * i].path = JoinPath(directory, name);
+    commit.objects[2 * i + 1].path = IndexPath(JoinPath(directory, name));
+    names.insert(name);
+  }
+  for (const std::string& name : commit.old) {
+    const std::optional<ShardNameView> shard = ViewShardName(name);
+    if (!shard || shard->stem != stem || name.find('/') != name.npos || names.contains(name)) {
+      return broken(fmt::format("'{}' is not the name of an old shard", name));
+    }
+  }
+  return commit;
+}
+
+// Nullopt: there is no commit record. A store in which this process may not look for one, or that
+// answers something else (an HTTP server's page), has none.
+absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadObject(path, kMaxRecordBytes);
+  if (absl::IsNotFound(text.status()) || absl::IsPermissionDenied(text.status())) {
+    return std::nullopt;
+  }
+  if (!text.ok()) return text.status();
+  if (!text->starts_with(kRecordHead)) return std::nullopt;
+  return *std::move(text);
+}
+
+// The version of the dataset's manifest; empty if there is none.
+absl::StatusOr<std::string> ManifestVersion(const std::string& directory, const std::string& stem) {
+  const absl::StatusOr<ObjectInfo> info = StatObject(ManifestPath(directory, stem));
+  if (absl::IsNotFound(info.status())) return "";
+  if (!info.ok()) return info.status();
+  return fmt::format("{} {}", info->size, info->version);
+}
+
+absl::Status Busy(const std::string& directory, const std::string& stem) {
+  return absl::FailedPreconditionError(fmt::format(
+      "{}: another process is putting a dataset of this name into place; if it was killed, "
+      "'shardfeed clean {}' finishes that",
+      CommitPath(directory, stem), JoinPath(directory, stem)));
+}
+
+// Every step may already have been done, by this process or another one.
+absl::Status RollForward(const StoreCommit& commit, const std::string& directory,
+                         const std::string& stem) {
+  // A reader takes a dataset without a manifest for an incomplete one while there is a record.
+  const std::string manifest = ManifestPath(directory, stem);
+  absl::Status status = RemoveObject(manifest);
+  if (!status.ok()) return status;
+  status = ParallelFor(commit.objects.size(), kRequests, {}, [&](size_t i) {
+    return Publish(commit.objects[i], commit.writer).status();
+  });
+  if (!status.ok()) return status;
+  status = ParallelFor(commit.old.size(), kRequests, {}, [&](size_t i) {
+    const std::string old = JoinPath(directory, commit.old[i]);
+    absl::Status removed = RemoveObject(IndexPath(old));
+    return removed.ok() ? RemoveObject(old) : removed;
+  });
+  if (status.ok()) status = PutObject(manifest, commit.manifest);
+  if (status.ok()) status = RemoveObject(CommitPath(directory, stem));
+  return status;
+}
+
+// Checks that every object of the commit is published or can be.
+absl::Status CheckParts(const StoreCommit& commit, const std::string& directory) {
+  std::set<std::pair<std::string, std::string>> there;
+  for (const std::string& folder : {directory, SidecarPath(directory)}) {
+    absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
+    if (!uploads.ok()) return uploads.status();
+    for (UnfinishedUpload& upload : *uploads) {
+      there.emplace(std::move(upload.path), std::move(upload.upload));
+    }
+  }
+  return ParallelFor(commit.objects.size(), kRequests, {}, [&](size_t i) -> absl::Status {
+    const PendingObject& object = commit.objects[i];
+    if (object.upload.empty() || there.contains({object.path, object.upload})) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<ObjectInfo> info = StatObject(object.path);
+    if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+    if (info.ok() && info->writer == commit.writer && info->size == object.bytes) {
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(
+        fmt::format("{}: its uploaded parts were removed from the store", object.path));
+  });
+}
+
+class StoreStaging : public Staging {
+ public:
+  StoreStaging(std::string folder, std::string directory, std::string stem,
+               std::unique_ptr<UploadGroup> group, std::string before)
+      : Staging(std::move(folder)),
+        directory_(std::move(directory)),
+        stem_(std::move(stem)),
+        group_(std::move(group)),
+        before_(std::move(before)) {}
+  ~StoreStaging() override {
+    shards_.clear();
+    group_.reset();  // waits until what was given up is removed
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
+                                                      const std::string& name) override;
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) override;
+
+  // Called by shard `number` when it is complete. Thread-safe.
+  absl::Status Add(size_t number, const std::string& path, std::unique_ptr<Upload> shard);
+
+ private:
+  struct Uploads {
+    std::unique_ptr<Upload> shard;
+    std::unique_ptr<Upload> index;
+  };
+
+  absl::StatusOr<StoreCommit> FinishUploads(const CommitPlan& plan);
+  absl::Status CreateRecord(const std::string& record);
+  void KeepUploads();
+
+  const std::string directory_;
+  const std::string stem_;
+  std::unique_ptr<UploadGroup> group_;
+  const std::string before_;  // version of the manifest when the writer began
+  Mutex mutex_;
+  std::map<size_t, Uploads> shards_ ABSL_GUARDED_BY(mutex_);
+};
+
+class ShardUpload : public StagedShard {
+ public:
+  ShardUpload(StoreStaging& staging, const UploadGroup& group, size_t number, std::string path)
+      : staging_(staging),
+        number_(number),
+        path_(path),
+        upload_(std::make_unique<Upload>(group, std::move(path))) {}
+
+  absl::Status Append(std::string_view bytes) override { return upload_->Append(bytes); }
+  uint64_t size() const override { return upload_->size(); }
+  absl::Status Close(bool /*sync*/) override {
+    const absl::Status status = upload_->Close();
+    return status.ok() ? staging_.Add(number_, path_, std::move(upload_)) : status;
+  }
+
+ private:
+  StoreStaging& staging_;
+  const size_t number_;
+  const std::string path_;
+  std::unique_ptr<Upload> upload_;
+};
+
+absl::StatusOr<std::unique_ptr<StagedShard>> StoreStaging::Create(size_t number,
+                                                                  const std::string& name) {
+  return std::make_unique<ShardUpload>(*this, *group_, number, JoinPath(directory_, name));
+}
+
+absl::Status StoreStaging::Add(size_t number, const std::string& path,
+                               std::unique_ptr<Upload> shard) {
+  const std::string file = fmt::format("{}/{:05}.index", path_, number);
+  absl::StatusOr<std::string> bytes = ReadFile(file, kMaxIndexBytes);
+  if (!bytes.ok()) return bytes.status();
+  auto index = std::make_unique<Upload>(*group_, IndexPath(path));
+  absl::Status status = index->Append(*bytes);
+  if (status.ok()) status = index->Close();
+  if (!status.ok()) return status;
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  MutexLock lock(mutex_);
+  shards_[number] = {std::move(shard), std::move(index)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan) {
+  StoreCommit commit;
+  commit.writer = group_->id();
+  commit.old = plan.old_shards;
+  MutexLock lock(mutex_);
+  for (size_t i = 0; i < plan.shard_bytes.size(); ++i) {
+    const auto it = shards_.find(i);
+    if (it == shards_.end() || it->second.shard->size() != plan.shard_bytes[i]) {
+      return absl::InternalError(fmt::format("{}: shard {} was not staged", directory_, i));
+    }
+    for (const auto& upload : {it->second.shard.get(), it->second.index.get()}) {
+      absl::StatusOr<PendingObject> object = upload->Finish();
+      if (!object.ok()) return object.status();
+      commit.objects.push_back(*std::move(object));
+    }
+  }
+  return commit;
+}
+
+void StoreStaging::KeepUploads() {
+  MutexLock lock(mutex_);
+  for (auto& [number, uploads] : shards_) {
+    uploads.shard->Keep();
+    uploads.index->Keep();
+  }
+}
+
+absl::Status StoreStaging::CreateRecord(const std::string& record) {
+  const std::string path = CommitPath(directory_, stem_);
+  const absl::Status status = CreateObject(path, record);
+  if (status.ok() || absl::IsUnimplemented(status)) return status;
+  if (absl::IsAlreadyExists(status)) return Busy(directory_, stem_);
+  // The error does not say whether the record was created.
+  absl::StatusOr<std::string> there = ReadObject(path, kMaxRecordBytes);
+  if (there.ok()) return *there == record ? absl::OkStatus() : Busy(directory_, stem_);
+  if (absl::IsNotFound(there.status())) return status;
+  KeepUploads();
+  return absl::Status(
+      status.code(),
+      fmt::format("{}; it is not known whether the new dataset was committed: 'shardfeed clean "
+                  "{}' finishes it if it was, and otherwise removes its parts in time",
+                  std::string(status.message()), JoinPath(directory_, stem_)));
+}
+
+absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manifest,
+                                  bool /*sync*/) {
+  absl::StatusOr<StoreCommit> commit = FinishUploads(plan);
+  if (!commit.ok()) return commit.status();
+  commit->manifest = manifest;
+  absl::Status status = CreateRecord(FormatRecord(*commit, plan.suffix));
+  if (!status.ok()) return status;
+  // From here on, no other process commits a dataset of this name. One may have done so before.
+  const absl::StatusOr<std::string> now = ManifestVersion(directory_, stem_);
+  if (!now.ok() || *now != before_) {
+    RemoveObject(CommitPath(directory_, stem_)).IgnoreError();
+    if (!now.ok()) return now.status();
+    return absl::FailedPreconditionError(
+        fmt::format("{}: another process has written a dataset of this name in the meantime; it "
+                    "stays, and nothing of this one was kept",
+                    ManifestPath(directory_, stem_)));
+  }
+  committed_ = true;
+  KeepUploads();
+  status = RollForward(*commit, directory_, stem_);
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      fmt::format("{}; the new dataset is complete, and 'shardfeed clean {}' puts the rest of it "
+                  "into place",
+                  std::string(status.message()), JoinPath(directory_, stem_)));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
+                                                          const std::string& stem) {
+  absl::StatusOr<std::unique_ptr<UploadGroup>> group = UploadGroup::Begin(directory);
+  if (!group.ok()) return group.status();
+  absl::StatusOr<std::optional<std::string>> record = ReadRecord(CommitPath(directory, stem));
+  if (!record.ok()) return record.status();
+  if (record->has_value()) return Busy(directory, stem);
+  absl::StatusOr<std::string> before = ManifestVersion(directory, stem);
+  if (!before.ok()) return before.status();
+  std::error_code error;
+  const fs::path temporary = fs::temp_directory_path(error);
+  if (error) return ErrnoStatus(error.value(), "TMPDIR", "find the folder for temporary files");
+  std::string folder = (temporary / "shardfeed-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) return ErrnoStatus(errno, folder, "create");
+  return std::make_unique<StoreStaging>(std::move(folder), directory, stem, *std::move(group),
+                                        *std::move(before));
+}
+
+absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem) {
+  const std::string path = CommitPath(directory, stem);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
+    if (!record.ok()) return record.status();
+    if (!record->has_value()) return absl::OkStatus();
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return absl::UnavailableError(fmt::format(
+          "{}: a new dataset was committed, and for {} seconds its objects have not all been in "
+          "place; if its writer was killed, 'shardfeed clean {}' finishes that",
+          path, kPatience.count(), JoinPath(directory, stem)));
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::string& stem) {
+  const std::string path = CommitPath(directory, stem);
+  absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
+  if (!record.ok()) return record.status();
+  if (!record->has_value()) return false;
+  absl::StatusOr<StoreCommit> commit = ParseRecord(**record, path, directory, stem);
+  if (!commit.ok()) return commit.status();
+  const std::string manifest = ManifestPath(directory, stem);
+  const absl::StatusOr<std::string> in_place = ReadObject(manifest, kMaxRecordBytes);
+  if (!in_place.ok() && !absl::IsNotFound(in_place.status())) return in_place.status();
+  if (in_place.ok() && *in_place == commit->manifest) {
+    // It is put into place last; but the old dataset's may have been the same.
+    const absl::StatusOr<ObjectInfo> first = StatObject(commit->objects[0].path);
+    if (!first.ok() && !absl::IsNotFound(first.status())) return first.status();
+    if (first.ok() && first->writer == commit->writer) {
+      absl::Status removed = RemoveObject(path);
+      if (!removed.ok()) return removed;
+      return true;
+    }
+  }
+  absl::Status status = CheckParts(*commit, directory);
+  if (absl::IsDataLoss(status)) {
+    for (const PendingObject& object : commit->objects) Discard(object).IgnoreError();
+    absl::Status removed = RemoveObject(path);
+    if (!removed.ok()) return removed;
+    return absl::DataLossError(fmt::format(
+        "{}; {}", std::string(status.message()),
+        in_place.ok() ? "the new dataset was discarded, and the old one stays"
+                      : "the new dataset cannot be completed; write it again, replacing what is "
+                        "there"));
+  }
+  if (status.ok()) status = RollForward(*commit, directory, stem);
+  if (!status.ok()) return status;
+  return true;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,33 @@
+// Datasets that are staged in object stores: their shards and indexes are uploads that nobody sees
+// before they are published. The commit record (docs/commit.md) lists them, and the store creates
+// it for one writer only.
+
+#ifndef SHARDFEED_SHARD_STORE_STAGING_H_
+#define SHARDFEED_SHARD_STORE_STAGING_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/staging.h"
+
+namespace shardfeed {
+
+// Staging::Open of a dataset in a store.
+absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& directory,
+                                                          const std::string& stem);
+
+// FinishCommit of a dataset in a store, where readers write nothing.
+absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem);
+
+// Finishes a commit whose writer was killed or failed. Several processes may do so at the same
+// time, the writer included. Returns whether there was a commit record.
+//
+// DataLoss: the record is invalid, or parts of the new dataset are gone; in the latter case, the
+// record is removed, and the message says what is left.
+absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::string& stem);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_STORE_STAGING_H_
