@@ -42,12 +42,6 @@ std::atomic<uint64_t> hedged_bytes = 0;  // asked for a second time
 constexpr double kHedgedShare = 0.05;
 constexpr uint64_t kHedgedAtFirst = 16 << 20;
 
-std::chrono::seconds Patience() {
-  const char* text = std::getenv("SHARDFEED_NET_SECONDS");
-  const int seconds = text == nullptr ? 0 : std::atoi(text);
-  return std::chrono::seconds(seconds > 0 ? seconds : 60);
-}
-
 bool IsSuccess(const HttpResponse& response) {
   return response.transport.ok() && response.status >= 200 && response.status < 300;
 }
@@ -103,7 +97,7 @@ class Attempts {
   }
 
  private:
-  const std::chrono::seconds patience_ = Patience();
+  const std::chrono::seconds patience_ = NetPatience();
   Clock::time_point since_ = Clock::now();
   int attempts_ = 0;  // attempts since something came
   int all_ = 0;
@@ -403,6 +397,12 @@ HttpResponse CallOnce(HttpRequest request, milliseconds delay) {
 }
 
 }  // namespace
+
+std::chrono::seconds NetPatience() {
+  const char* text = std::getenv("SHARDFEED_NET_SECONDS");
+  const int seconds = text == nullptr ? 0 : std::atoi(text);
+  return std::chrono::seconds(seconds > 0 ? seconds : 60);
+}
 
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
                                     std::function<void(absl::Status, std::string)> done) {

@@ -26,6 +26,9 @@
 
 namespace shardfeed {
 
+// How long something may come to nothing before it is an error: 60 s, or SHARDFEED_NET_SECONDS.
+std::chrono::seconds NetPatience();
+
 // A stretch of an object.
 struct RangeRead {
   std::string path;

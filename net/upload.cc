@@ -123,7 +123,7 @@ struct Upload::State : std::enable_shared_from_this<Upload::State> {
   const std::string path;
 
   Mutex mutex;
-  CondVar changed;
+  StopCondVar changed;
   absl::Status status ABSL_GUARDED_BY(mutex);
   bool begun ABSL_GUARDED_BY(mutex) = false;         // the store was asked for an upload
   std::string upload ABSL_GUARDED_BY(mutex);         // its answer
@@ -405,13 +405,16 @@ absl::Status Upload::Close() {
   return SendPart();
 }
 
-absl::StatusOr<PendingObject> Upload::Finish() {
+absl::StatusOr<PendingObject> Upload::Finish(const std::stop_token& stop) {
   absl::Status status = Close();
   if (!status.ok()) return status;
   State& state = *state_;
   MutexLock lock(state.mutex);
-  state.changed.Wait(
-      lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { return state.requests == 0; });
+  const auto done = [&]()
+                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(state.mutex) { return state.requests == 0; };
+  while (!state.changed.WaitFor(lock, stop, std::chrono::hours(1), done)) {
+    if (stop.stop_requested()) return absl::CancelledError("interrupted");
+  }
   if (!state.status.ok()) return state.status;
   return PendingObject{state.path, state.upload, state.tags, size_};
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <ctime>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -75,8 +76,8 @@ class Upload {
   absl::Status Append(std::string_view bytes);
   // Sends what remains, without waiting for it. Append must not follow.
   absl::Status Close();
-  // Closes, and waits until all parts are in the store, durably.
-  absl::StatusOr<PendingObject> Finish();
+  // Closes, and waits until all parts are in the store, durably. Cancelled: `stop` was requested.
+  absl::StatusOr<PendingObject> Finish(const std::stop_token& stop = {});
   // The parts stay in the store: something else knows of them.
   void Keep() { kept_ = true; }
   // Bytes that were appended.

@@ -71,9 +71,13 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
                         CleanSummary* summary) {
   for (const std::string& one : stems) {
     if (!options.dry_run) {
-      const absl::StatusOr<bool> finished = FinishStoreCommit(directory, one);
-      if (!finished.ok()) return finished.status();
-      if (!*finished) continue;  // Its writer or another process has finished it.
+      const absl::StatusOr<FoundCommit> found = FinishStoreCommit(directory, one);
+      if (!found.ok()) return found.status();
+      if (*found == FoundCommit::kNone) continue;  // Its writer or another process was quicker.
+      if (*found == FoundCommit::kDiscarded) {
+        summary->removed.push_back(CommitPath(directory, one));
+        continue;
+      }
     }
     summary->finished.push_back(one);
   }

@@ -138,7 +138,8 @@ class StagingFolder : public Staging {
   void Keep(bool keep) override { keep_ = keep; }
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                       const std::string& name) override;
-  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) override;
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                      const std::stop_token& stop) override;
 
   // Finishes the commit of an earlier writer.
   absl::Status FinishEarlier();
@@ -320,7 +321,8 @@ absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number
   return std::make_unique<ShardFile>(*std::move(file));
 }
 
-absl::Status StagingFolder::Commit(const CommitPlan& plan, std::string_view manifest, bool sync) {
+absl::Status StagingFolder::Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                                   const std::stop_token& /*stop*/) {
   const std::string sidecars = SidecarPath(directory_);
   const std::string record = CommitPath(directory_, stem_);
   absl::Status status = CheckIsNoFolder(ManifestPath(directory_, stem_));

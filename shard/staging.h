@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -86,8 +87,10 @@ class Staging {
   // the rest of it into place.
   //
   // FailedPrecondition: the path of a file of the dataset is a folder; in a store, another process
-  // has committed a dataset of this name since Open. Others: see ErrnoStatus and Store::ErrorOf.
-  virtual absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) = 0;
+  // has committed a dataset of this name since Open. Cancelled: `stop` was requested while the
+  // shards were still on their way to a store. Others: see ErrnoStatus and Store::ErrorOf.
+  virtual absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                              const std::stop_token& stop) = 0;
   bool committed() const { return committed_; }
 
   // A file that must not be removed while the folder is in use.

@@ -21,6 +21,7 @@
 #include "io/file.h"
 #include "io/parallel.h"
 #include "net/store.h"
+#include "net/transfers.h"
 #include "net/upload.h"
 #include "nlohmann/json.hpp"
 #include "shard/names.h"
@@ -34,13 +35,13 @@ constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
 constexpr char kRecordFormat[] = "shardfeed store commit 1";
 constexpr char kRecordHead[] = R"({"format":"shardfeed store commit 1",)";
-constexpr auto kPatience = std::chrono::seconds(60);
 // Requests at a time when a dataset is put into place.
 constexpr int kRequests = 32;
 
 // The content of a commit record.
 struct StoreCommit {
   std::string writer;                  // UploadGroup::id
+  std::string before;                  // ManifestVersion when the writer began
   std::vector<PendingObject> objects;  // shard 0, its index, shard 1, its index, ...
   std::vector<std::string> old;        // names of old shards
   std::string manifest;
@@ -55,12 +56,11 @@ std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
   // Names may have bytes that are not UTF-8.
   nlohmann::ordered_json old = nlohmann::ordered_json::array();
   for (const std::string& name : commit.old) old.push_back(absl::CHexEscape(name));
-  const nlohmann::ordered_json record = {{"format", kRecordFormat},
-                                         {"writer", commit.writer},
-                                         {"suffix", absl::CHexEscape(suffix)},
-                                         {"objects", std::move(objects)},
-                                         {"old", std::move(old)},
-                                         {"manifest", commit.manifest}};
+  const nlohmann::ordered_json record = {
+      {"format", kRecordFormat},       {"writer", commit.writer},
+      {"before", commit.before},       {"suffix", absl::CHexEscape(suffix)},
+      {"objects", std::move(objects)}, {"old", std::move(old)},
+      {"manifest", commit.manifest}};
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -78,6 +78,7 @@ absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string
   StoreCommit commit;
   if (members.Text(json, "format") != kRecordFormat) return broken("unknown format");
   commit.writer = members.Text(json, "writer");
+  commit.before = members.Text(json, "before");
   commit.manifest = members.Text(json, "manifest");
   std::string suffix;
   bool escaped = absl::CUnescape(members.Text(json, "suffix"), &suffix);
@@ -128,12 +129,16 @@ absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path) {
   return *std::move(text);
 }
 
+std::string VersionOf(const ObjectInfo& info) {
+  return fmt::format("{} {}", info.size, info.version);
+}
+
 // The version of the dataset's manifest; empty if there is none.
 absl::StatusOr<std::string> ManifestVersion(const std::string& directory, const std::string& stem) {
   const absl::StatusOr<ObjectInfo> info = StatObject(ManifestPath(directory, stem));
   if (absl::IsNotFound(info.status())) return "";
   if (!info.ok()) return info.status();
-  return fmt::format("{} {}", info->size, info->version);
+  return VersionOf(*info);
 }
 
 absl::Status Busy(const std::string& directory, const std::string& stem) {
@@ -207,7 +212,8 @@ class StoreStaging : public Staging {
 
   absl::StatusOr<std::unique_ptr<StagedShard>> Create(size_t number,
                                                       const std::string& name) override;
-  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync) override;
+  absl::Status Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
+                      const std::stop_token& stop) override;
 
   // Called by shard `number` when it is complete. Thread-safe.
   absl::Status Add(size_t number, const std::string& path, std::unique_ptr<Upload> shard);
@@ -218,7 +224,7 @@ class StoreStaging : public Staging {
     std::unique_ptr<Upload> index;
   };
 
-  absl::StatusOr<StoreCommit> FinishUploads(const CommitPlan& plan);
+  absl::StatusOr<StoreCommit> FinishUploads(const CommitPlan& plan, const std::stop_token& stop);
   absl::Status CreateRecord(const std::string& record);
   void KeepUploads();
 
@@ -273,9 +279,11 @@ absl::Status StoreStaging::Add(size_t number, const std::string& path,
   return absl::OkStatus();
 }
 
-absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan) {
+absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan,
+                                                        const std::stop_token& stop) {
   StoreCommit commit;
   commit.writer = group_->id();
+  commit.before = before_;
   commit.old = plan.old_shards;
   MutexLock lock(mutex_);
   for (size_t i = 0; i < plan.shard_bytes.size(); ++i) {
@@ -284,7 +292,7 @@ absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan) 
       return absl::InternalError(fmt::format("{}: shard {} was not staged", directory_, i));
     }
     for (const auto& upload : {it->second.shard.get(), it->second.index.get()}) {
-      absl::StatusOr<PendingObject> object = upload->Finish();
+      absl::StatusOr<PendingObject> object = upload->Finish(stop);
       if (!object.ok()) return object.status();
       commit.objects.push_back(*std::move(object));
     }
@@ -317,9 +325,9 @@ absl::Status StoreStaging::CreateRecord(const std::string& record) {
                   std::string(status.message()), JoinPath(directory_, stem_)));
 }
 
-absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manifest,
-                                  bool /*sync*/) {
-  absl::StatusOr<StoreCommit> commit = FinishUploads(plan);
+absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manifest, bool /*sync*/,
+                                  const std::stop_token& stop) {
+  absl::StatusOr<StoreCommit> commit = FinishUploads(plan, stop);
   if (!commit.ok()) return commit.status();
   commit->manifest = manifest;
   absl::Status status = CreateRecord(FormatRecord(*commit, plan.suffix));
@@ -327,12 +335,17 @@ absl::Status StoreStaging::Commit(const CommitPlan& plan, std::string_view manif
   // From here on, no other process commits a dataset of this name. One may have done so before.
   const absl::StatusOr<std::string> now = ManifestVersion(directory_, stem_);
   if (!now.ok() || *now != before_) {
-    RemoveObject(CommitPath(directory_, stem_)).IgnoreError();
-    if (!now.ok()) return now.status();
-    return absl::FailedPreconditionError(
-        fmt::format("{}: another process has written a dataset of this name in the meantime; it "
-                    "stays, and nothing of this one was kept",
-                    ManifestPath(directory_, stem_)));
+    status = now.ok() ? absl::FailedPreconditionError(fmt::format(
+                            "{}: another process has written a dataset of this name in the "
+                            "meantime; it stays, and nothing of this one was kept",
+                            ManifestPath(directory_, stem_)))
+                      : now.status();
+    const absl::Status removed = RemoveObject(CommitPath(directory_, stem_));
+    if (removed.ok()) return status;
+    return absl::Status(status.code(),
+                        fmt::format("{}; the commit record could not be removed, either: "
+                                    "'shardfeed clean {}' does that",
+                                    std::string(status.message()), JoinPath(directory_, stem_)));
   }
   committed_ = true;
   KeepUploads();
@@ -367,7 +380,8 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
 
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem) {
   const std::string path = CommitPath(directory, stem);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const std::chrono::seconds patience = NetPatience();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
     absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
     if (!record.ok()) return record.status();
@@ -376,22 +390,28 @@ absl::Status WaitForStoreCommit(const std::string& directory, const std::string&
       return absl::UnavailableError(fmt::format(
           "{}: a new dataset was committed, and for {} seconds its objects have not all been in "
           "place; if its writer was killed, 'shardfeed clean {}' finishes that",
-          path, kPatience.count(), JoinPath(directory, stem)));
+          path, patience.count(), JoinPath(directory, stem)));
     }
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
 }
 
-absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::string& stem) {
+absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
+                                              const std::string& stem) {
   const std::string path = CommitPath(directory, stem);
   absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
   if (!record.ok()) return record.status();
-  if (!record->has_value()) return false;
+  if (!record->has_value()) return FoundCommit::kNone;
   absl::StatusOr<StoreCommit> commit = ParseRecord(**record, path, directory, stem);
   if (!commit.ok()) return commit.status();
   const std::string manifest = ManifestPath(directory, stem);
-  const absl::StatusOr<std::string> in_place = ReadObject(manifest, kMaxRecordBytes);
+  ObjectInfo info;
+  const absl::StatusOr<std::string> in_place = ReadObject(manifest, kMaxRecordBytes, &info);
   if (!in_place.ok() && !absl::IsNotFound(in_place.status())) return in_place.status();
+  const auto discard = [&] {
+    for (const PendingObject& object : commit->objects) Discard(object).IgnoreError();
+    return RemoveObject(path);
+  };
   if (in_place.ok() && *in_place == commit->manifest) {
     // It is put into place last; but the old dataset's may have been the same.
     const absl::StatusOr<ObjectInfo> first = StatObject(commit->objects[0].path);
@@ -399,14 +419,18 @@ absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::
     if (first.ok() && first->writer == commit->writer) {
       absl::Status removed = RemoveObject(path);
       if (!removed.ok()) return removed;
-      return true;
+      return FoundCommit::kFinished;
     }
+  }
+  // The writer ended before it noticed that another one had been quicker.
+  if (in_place.ok() && VersionOf(info) != commit->before) {
+    absl::Status discarded = discard();
+    if (!discarded.ok()) return discarded;
+    return FoundCommit::kDiscarded;
   }
   absl::Status status = CheckParts(*commit, directory);
   if (absl::IsDataLoss(status)) {
-    for (const PendingObject& object : commit->objects) Discard(object).IgnoreError();
-    absl::Status removed = RemoveObject(path);
-    if (!removed.ok()) return removed;
+    if (absl::Status discarded = discard(); !discarded.ok()) return discarded;
     return absl::DataLossError(fmt::format(
         "{}; {}", std::string(status.message()),
         in_place.ok() ? "the new dataset was discarded, and the old one stays"
@@ -415,7 +439,7 @@ absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::
   }
   if (status.ok()) status = RollForward(*commit, directory, stem);
   if (!status.ok()) return status;
-  return true;
+  return FoundCommit::kFinished;
 }
 
 }  // namespace shardfeed

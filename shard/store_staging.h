@@ -21,12 +21,19 @@ absl::StatusOr<std::unique_ptr<Staging>> OpenStoreStaging(const std::string& dir
 // FinishCommit of a dataset in a store, where readers write nothing.
 absl::Status WaitForStoreCommit(const std::string& directory, const std::string& stem);
 
+enum class FoundCommit {
+  kNone,
+  kFinished,   // the new dataset is in place
+  kDiscarded,  // another writer had been quicker, and its dataset stays
+};
+
 // Finishes a commit whose writer was killed or failed. Several processes may do so at the same
-// time, the writer included. Returns whether there was a commit record.
+// time, the writer included.
 //
 // DataLoss: the record is invalid, or parts of the new dataset are gone; in the latter case, the
 // record is removed, and the message says what is left.
-absl::StatusOr<bool> FinishStoreCommit(const std::string& directory, const std::string& stem);
+absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
+                                              const std::string& stem);
 
 }  // namespace shardfeed
 

@@ -562,7 +562,9 @@ absl::Status DatasetWriter::Commit(const Manifest& manifest) {
     if (!old.ok()) return old.status();
     plan.old_shards = *std::move(old);
   }
-  return status.ok() ? staging_->Commit(plan, FormatManifest(manifest), options_.sync) : status;
+  if (!status.ok()) return status;
+  status = staging_->Commit(plan, FormatManifest(manifest), options_.sync, options_.stop);
+  return absl::IsCancelled(status) ? Interrupted() : status;
 }
 
 }  // namespace shardfeed

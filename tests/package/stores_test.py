@@ -3,12 +3,10 @@ serves it; signatures are judged by botocore."""
 
 import contextlib
 import datetime
-import http.server
 import json
 import os
 import pathlib
 import shutil
-import socketserver
 import subprocess
 import sys
 import threading
@@ -18,6 +16,7 @@ import urllib.parse
 import numpy as np
 import pytest
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
+from servers import Handler, Server, answering
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -364,44 +363,6 @@ def test_s3_listings_have_pages(s3, s3_client, monkeypatch):
         s3_client.put_object(Bucket=BUCKET, Key=f"many/part-{n:05}", Body=b"")
     result = run("inspect", f"s3://{BUCKET}/many/part-*", "--json")
     assert result.status == DONE and result.json["shards"] == 1003, result.err
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
-        status, headers, text = self.server.answer(self, body)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(text)
-
-    do_HEAD = do_PUT = do_POST = do_GET
-
-
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    daemon_threads = True
-
-
-@contextlib.contextmanager
-def answering(answer):
-    """The URL of a server whose answer(request, body) gives status, headers and body."""
-    server = Server(("127.0.0.1", 0), Handler)
-    server.answer = answer
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def judged(secrets):

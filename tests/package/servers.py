@@ -1,0 +1,221 @@
+"""HTTP servers within the tests: one that answers by a function, and one that is S3 in memory, with
+faults on request."""
+
+import collections
+import contextlib
+import hashlib
+import http.server
+import socket
+import socketserver
+import threading
+import time
+import urllib.parse
+from xml.sax.saxutils import escape
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        answer = self.server.answer(self, body)
+        if answer is None:  # the connection breaks
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        status, headers, text = answer
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self.command != "HEAD" or "Content-Length" not in headers:
+            self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request, client_address):  # a client that was killed
+        pass
+
+
+@contextlib.contextmanager
+def answering(answer):
+    """The URL of a server whose answer(request, body) gives status, headers and body."""
+    server = Server(("127.0.0.1", 0), Handler)
+    server.answer = answer
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+Object = collections.namedtuple("Object", "data tag writer")
+
+
+def error(status, code, message="no"):
+    return status, {}, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+
+
+class S3:
+    """One bucket. `fault`, unless None, is called with the number of the request (from 0), its method,
+    key and query, and gives what happens: None (nothing), "refuse" (403), "503", "reset" (before
+    anything is done), "lost" (it is done, and the connection breaks), "late error" (a Complete is
+    answered by 200 and an error), or a function to call first. `conditions`: it heeds If-None-Match."""
+
+    def __init__(self, bucket="data", conditions=True):
+        self.bucket, self.conditions = bucket, conditions
+        self.objects, self.uploads = {}, {}
+        self.requests = []
+        self.begun = 0
+        self.fault = None
+        self.lock = threading.Lock()
+
+    def files(self, prefix):
+        with self.lock:
+            return {key[len(prefix):]: found.data for key, found in self.objects.items()
+                    if key.startswith(prefix)}
+
+    def answer(self, request, body):
+        path, _, query = request.path.partition("?")
+        parts = urllib.parse.unquote(path).lstrip("/").split("/", 1)
+        bucket, key = parts[0], parts[1] if len(parts) > 1 else ""
+        query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        with self.lock:
+            number = len(self.requests)
+            self.requests.append((request.command, key, query))
+        what = self.fault and self.fault(number, request.command, key, query)
+        if what == "refuse":
+            return error(403, "AccessDenied")
+        if what == "503":
+            return error(503, "SlowDown")
+        if what == "reset":
+            return None
+        if bucket != self.bucket:
+            return error(404, "NoSuchBucket")
+        if what == "late error" and request.command == "POST" and "uploadId" in query:
+            return 200, {}, error(500, "InternalError")[2]
+        with self.lock:
+            done = self.do(request, key, query, body)
+        return None if what == "lost" else done
+
+    def do(self, request, key, query, body):
+        tag = f'"{hashlib.md5(body).hexdigest()}"'
+        command, upload = request.command, query.get("uploadId")
+        if "content-md5" in request.headers:
+            import base64
+            if base64.b64decode(request.headers["content-md5"]) != hashlib.md5(body).digest():
+                return error(400, "BadDigest")
+        if command == "PUT" and upload:
+            if upload not in self.uploads:
+                return error(404, "NoSuchUpload")
+            self.uploads[upload]["parts"][int(query["partNumber"])] = Object(body, tag, None)
+            return 200, {"ETag": tag}, b""
+        if command == "PUT":
+            if self.conditions and request.headers.get("If-None-Match") == "*" and key in self.objects:
+                return error(412, "PreconditionFailed")
+            self.objects[key] = Object(body, tag, request.headers.get("x-amz-meta-shardfeed-writer"))
+            return 200, {"ETag": tag}, b""
+        if command == "POST" and "uploads" in query:
+            self.begun += 1
+            name = f"upload-{self.begun}<&>"
+            self.uploads[name] = {"key": key, "parts": {}, "time": time.time(),
+                                  "writer": request.headers.get("x-amz-meta-shardfeed-writer")}
+            return 200, {}, (f"<InitiateMultipartUploadResult><UploadId>{escape(name)}</UploadId>"
+                             "</InitiateMultipartUploadResult>").encode()
+        if command == "POST":
+            return self.complete(key, upload, body)
+        if command == "DELETE" and upload:
+            if self.uploads.pop(upload, None) is None:
+                return error(404, "NoSuchUpload")
+            return 204, {}, b""
+        if command == "DELETE":
+            self.objects.pop(key, None)
+            return 204, {}, b""
+        if "uploads" in query:
+            return self.list_uploads(query)
+        if "list-type" in query:
+            return self.list(query)
+        return self.get(request, key)
+
+    def complete(self, key, upload, body):
+        import xml.etree.ElementTree as ET
+        if upload not in self.uploads:
+            return error(404, "NoSuchUpload")
+        found = self.uploads[upload]
+        assert found["key"] == key
+        data = b""
+        for part in ET.fromstring(body):
+            number, tag = int(part.find("PartNumber").text), part.find("ETag").text
+            if number not in found["parts"] or found["parts"][number].tag != tag:
+                return error(400, "InvalidPart")
+            data += found["parts"][number].data
+        del self.uploads[upload]
+        tag = f'"{hashlib.md5(data).hexdigest()}-{len(found["parts"])}"'
+        self.objects[key] = Object(data, tag, found["writer"])
+        return 200, {}, (f"<CompleteMultipartUploadResult><ETag>{escape(tag)}</ETag>"
+                         "</CompleteMultipartUploadResult>").encode()
+
+    def get(self, request, key):
+        if key not in self.objects:
+            return error(404, "NoSuchKey")
+        found = self.objects[key]
+        headers = {"ETag": found.tag}
+        if found.writer:
+            headers["x-amz-meta-shardfeed-writer"] = found.writer
+        if request.headers.get("If-Match", found.tag) != found.tag:
+            return error(412, "PreconditionFailed")
+        wanted = request.headers.get("Range")
+        if not wanted:
+            return 200, headers, found.data
+        first, last = (int(n) for n in wanted.split("=")[1].split("-"))
+        if first >= len(found.data):
+            return 416, {"Content-Range": f"bytes */{len(found.data)}"}, error(416, "InvalidRange")[2]
+        last = min(last, len(found.data) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(found.data)}"
+        return 206, headers, found.data[first:last + 1]
+
+    def list(self, query):
+        prefix = query.get("prefix", "")
+        files, folders = [], set()
+        for key in sorted(self.objects):
+            if not key.startswith(prefix):
+                continue
+            name, slash, _ = key[len(prefix):].partition("/")
+            if slash:
+                folders.add(prefix + name + "/")
+            else:
+                files.append(f"<Contents><Key>{escape(key)}</Key><Size>{len(self.objects[key].data)}"
+                             f"</Size><ETag>{escape(self.objects[key].tag)}</ETag></Contents>")
+        text = "".join(files) + "".join(
+            f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders)
+        return 200, {}, f"<ListBucketResult><IsTruncated>false</IsTruncated>{text}</ListBucketResult>".encode()
+
+    def list_uploads(self, query, page=3):
+        after = (query.get("key-marker", ""), query.get("upload-id-marker", ""))
+        found = sorted((upload["key"], name, upload["time"]) for name, upload in self.uploads.items()
+                       if upload["key"].startswith(query.get("prefix", "")))
+        found = [each for each in found if each[:2] > after]
+        more = len(found) > page
+        text = ""
+        for key, name, begun in found[:page]:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(begun))
+            text += (f"<Upload><Key>{escape(key)}</Key><UploadId>{escape(name)}</UploadId>"
+                     f"<Initiated>{stamp}</Initiated></Upload>")
+        if more:
+            text += (f"<NextKeyMarker>{escape(found[page - 1][0])}</NextKeyMarker>"
+                     f"<NextUploadIdMarker>{escape(found[page - 1][1])}</NextUploadIdMarker>")
+        return 200, {}, (f"<ListMultipartUploadsResult><IsTruncated>{str(more).lower()}</IsTruncated>"
+                         f"{text}</ListMultipartUploadsResult>").encode()
