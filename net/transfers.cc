@@ -65,6 +65,9 @@ class Attempts {
     since_ = Clock::now();
     attempts_ = 0;
   }
+  // The server took this long to answer that it should be asked again, which says that it lives: of
+  // a large body, most of it is its way there.
+  void Answered(Clock::duration after) { since_ += after; }
   // How long to wait before the next attempt; nothing: give up.
   std::optional<milliseconds> Next(const HttpResponse& response) {
     ++attempts_;
@@ -343,6 +346,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
     request->body = call_.body;
     request->max_body = call_.max_body;
     request->stall = std::max(attempts_.stall(), call_.patience);
+    started_ = Clock::now() + delay;
     MutexLock lock(mutex_);
     if (cancelled_) {
       lock.Unlock();
@@ -365,6 +369,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
     if (IsSuccess(response)) return End(std::move(response));
     if (learnt_ < kMaxLearnt && Learns(store_, response)) return Start(kLearningWait * learnt_++);
     if (MayPass(response)) {
+      if (response.transport.ok()) attempts_.Answered(Clock::now() - started_);
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
     }
     End(attempts_.Describe(ErrorOf(store_, path_, response)));
@@ -381,6 +386,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   const StoreCall call_;
   Done done_;
   Attempts attempts_;
+  Clock::time_point started_;  // of the attempt
   int learnt_ = 0;
 
   Mutex mutex_;

@@ -28,6 +28,8 @@ constexpr uint64_t kPartsOfOneSize = 1000;
 // Large objects take the store a while to put together, during which nothing comes.
 constexpr std::chrono::seconds kCompletionPatience(30);
 constexpr int kCompletionAttempts = 5;
+// Between the last bytes of a part and the answer.
+constexpr std::chrono::seconds kPartPatience(30);
 
 using Body = std::shared_ptr<const std::string>;
 
@@ -44,6 +46,7 @@ StoreCall Put(Body body) {
   call.method = "PUT";
   call.headers = {Md5Header(*body)};
   call.body = std::move(body);
+  call.patience = kPartPatience;
   return call;
 }
 

@@ -1,8 +1,10 @@
 """HTTP servers within the tests: one that answers by a function, and one that is S3 in memory, with
 faults on request."""
 
+import base64
 import collections
 import contextlib
+import datetime
 import hashlib
 import http.server
 import socket
@@ -69,14 +71,43 @@ def error(status, code, message="no"):
     return status, {}, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
 
 
+def signature_error(request, secrets):
+    """What S3 answers to a request that botocore would not sign alike; None if it would. `secrets`: by
+    key id, (secret, token)."""
+    import pytest
+    auth = pytest.importorskip("botocore.auth")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    header = request.headers.get("Authorization", "")
+    if not header:
+        return error(403, "AccessDenied")
+    key = header.split("Credential=")[1].split("/")[0]
+    if key not in secrets:
+        return error(403, "InvalidAccessKeyId")
+    secret, token = secrets[key]
+    if request.headers.get("x-amz-security-token") != token:
+        return error(400, "ExpiredToken", "old")
+    date = datetime.datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ")
+    signer = auth.S3SigV4Auth(Credentials(key, secret, token), "s3", header.split("/")[2])
+    again = AWSRequest(method=request.command, url=f"http://{request.headers['Host']}{request.path}")
+    for name in header.split("SignedHeaders=")[1].split(",")[0].split(";"):
+        again.headers[name] = request.headers[name]
+    again.context["timestamp"] = date.strftime("%Y%m%dT%H%M%SZ")
+    canonical = signer.canonical_request(again)
+    if signer.signature(signer.string_to_sign(again, canonical), again) != header.split("Signature=")[1]:
+        return error(403, "SignatureDoesNotMatch")
+    return None
+
+
 class S3:
     """One bucket. `fault`, unless None, is called with the number of the request (from 0), its method,
     key and query, and gives what happens: None (nothing), "refuse" (403), "503", "reset" (before
     anything is done), "lost" (it is done, and the connection breaks), "late error" (a Complete is
-    answered by 200 and an error), or a function to call first. `conditions`: it heeds If-None-Match."""
+    answered by 200 and an error). `conditions`: it heeds If-None-Match. `secrets`, unless None: see
+    signature_error."""
 
-    def __init__(self, bucket="data", conditions=True):
-        self.bucket, self.conditions = bucket, conditions
+    def __init__(self, bucket):
+        self.bucket, self.conditions, self.secrets = bucket, True, None
         self.objects, self.uploads = {}, {}
         self.requests = []
         self.begun = 0
@@ -96,6 +127,8 @@ class S3:
         with self.lock:
             number = len(self.requests)
             self.requests.append((request.command, key, query))
+        if self.secrets and (refused := signature_error(request, self.secrets)):
+            return refused
         what = self.fault and self.fault(number, request.command, key, query)
         if what == "refuse":
             return error(403, "AccessDenied")
@@ -115,7 +148,6 @@ class S3:
         tag = f'"{hashlib.md5(body).hexdigest()}"'
         command, upload = request.command, query.get("uploadId")
         if "content-md5" in request.headers:
-            import base64
             if base64.b64decode(request.headers["content-md5"]) != hashlib.md5(body).digest():
                 return error(400, "BadDigest")
         if command == "PUT" and upload:

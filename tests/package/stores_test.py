@@ -16,7 +16,7 @@ import urllib.parse
 import numpy as np
 import pytest
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
-from servers import Handler, Server, answering
+from servers import Handler, Server, answering, error, signature_error
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -368,36 +368,13 @@ def test_s3_listings_have_pages(s3, s3_client, monkeypatch):
 def judged(secrets):
     """Answers as S3 to requests that botocore would sign alike; others are refused. `secrets`: by
     key id, (secret, token)."""
-    auth = pytest.importorskip("botocore.auth")
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
     seen = []
 
     def answer(request, _):
         header = request.headers.get("Authorization", "")
-        if not header:
-            return 403, {}, b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
-        key = header.split("Credential=")[1].split("/")[0]
-        seen.append(key)
-        if key not in secrets:
-            return 403, {}, b"<Error><Code>InvalidAccessKeyId</Code><Message>no</Message></Error>"
-        secret, token = secrets[key]
-        if request.headers.get("x-amz-security-token") != token:
-            return 400, {}, b"<Error><Code>ExpiredToken</Code><Message>old</Message></Error>"
-        date = datetime.datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ")
-        region = header.split("/")[2]
-        signer = auth.S3SigV4Auth(Credentials(key, secret, token), "s3", region)
-        again = AWSRequest(method=request.command,
-                           url=f"http://{request.headers['Host']}{request.path}")
-        signed = header.split("SignedHeaders=")[1].split(",")[0].split(";")
-        for name in signed:
-            again.headers[name] = request.headers[name]
-        again.context["timestamp"] = date.strftime("%Y%m%dT%H%M%SZ")
-        canonical = signer.canonical_request(again)
-        signature = signer.signature(signer.string_to_sign(again, canonical), again)
-        if signature != header.split("Signature=")[1]:
-            return 403, {}, b"<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
-        return 404, {}, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
+        if header:
+            seen.append(header.split("Credential=")[1].split("/")[0])
+        return signature_error(request, secrets) or error(404, "NoSuchKey", "none")
 
     return answer, seen
 
