@@ -173,7 +173,10 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     if (!request.ok()) return End(request.status());
     const uint64_t attempt = ++attempt_;
     const size_t size = request->into.size();
+    // A first read finds out which version there is: two might find two.
+    const bool may_hedge = !read_.version.empty();
     started_ = Clock::now() + delay;
+    // Once the request has been started, it may end at any time, and with it this read.
     {
       MutexLock lock(mutex_);
       if (cancelled_) {
@@ -187,9 +190,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
           },
           delay);
     }
-    // A first read finds out which version there is: two might find two.
     const auto late = Durations::Get().Late(size);
-    if (!late || read_.version.empty()) return;
+    if (!late || !may_hedge) return;
     HttpClient::Get().After(delay + *late, [weak = weak_from_this(), attempt] {
       if (const auto self = weak.lock()) self->Hedge(attempt);
     });

@@ -54,14 +54,16 @@ struct WriteSummary {
 // Writes all shards at once, on threads of its own. The files depend on the records and their order
 // alone, never on the number of threads.
 //
-// The dataset is written to a staging folder and committed by Finish: at every moment its name
-// means either the old dataset or the new one, whole. A writer that is destroyed before Finish
-// removes what it wrote; what a killed process left is removed by the next writer of the same name.
+// The dataset is staged, and committed by Finish: at every moment its name means either the old
+// dataset or the new one, whole. A writer that is destroyed before Finish removes what it wrote;
+// what a killed process left in a folder is removed by the next writer of the same name, and what
+// it left in a store by 'shardfeed clean'.
 //
 // Not thread-safe.
 class RecordWriter {
  public:
-  // `spec` is stem@N or stem@N.suffix, with a folder in front or not (docs/specs.md).
+  // `spec` is stem@N or stem@N.suffix, with a folder in front, which may be one of a store
+  // (s3://bucket/folder), or not (docs/specs.md).
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
   // FailedPrecondition: another process is writing it. InvalidArgument: a wrong spec or option.

@@ -108,7 +108,7 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
           member_bytes: Count = 256 << 10, threads: Threads = 0, overwrite: bool = False,
           sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
           made_by: Optional[Mapping[str, str]] = None) -> Writer:
-    """Starts a dataset and returns its writer: write("out/train@16").
+    """Starts a dataset and returns its writer: write("out/train@16"), write("s3://bucket/train@16").
 
     - `compression`: "none", "gzip" or "zlib".
     - `features`: types of features, as for parse: ints are then written as floats if floats are
