@@ -41,7 +41,7 @@ absl::Status DatasetVersion::CheckUnchanged(absl::Status so_far) const {
   const std::string manifest = ManifestPath(directory_, stem_);
   // The order matters: the commit record is removed after the manifest was put into place.
   struct stat info;
-  // Datasets in stores have no commit records yet.
+  // In a store, the old manifest is removed before anything else is touched.
   const bool being_replaced =
       !IsRemote(directory_) && ::lstat(CommitPath(directory_, stem_).c_str(), &info) == 0;
   if (!being_replaced && IdentityOf(manifest) == manifest_) return so_far;

@@ -117,16 +117,16 @@ absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string
   return commit;
 }
 
-// Nullopt: there is no commit record. A store in which this process may not look for one, or that
-// answers something else (an HTTP server's page), has none.
+// Nullopt: there is no commit record. DataLoss: there is something else.
 absl::StatusOr<std::optional<std::string>> ReadRecord(const std::string& path) {
   absl::StatusOr<std::string> text = ReadObject(path, kMaxRecordBytes);
-  if (absl::IsNotFound(text.status()) || absl::IsPermissionDenied(text.status())) {
-    return std::nullopt;
-  }
+  if (absl::IsNotFound(text.status())) return std::nullopt;
   if (!text.ok()) return text.status();
-  if (!text->starts_with(kRecordHead)) return std::nullopt;
-  return *std::move(text);
+  if (text->starts_with(kRecordHead)) return *std::move(text);
+  return absl::DataLossError(
+      fmt::format("{}: not a commit record; remove it, and write the dataset again if it is not "
+                  "complete",
+                  path));
 }
 
 std::string VersionOf(const ObjectInfo& info) {
@@ -384,8 +384,11 @@ absl::Status WaitForStoreCommit(const std::string& directory, const std::string&
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (true) {
     absl::StatusOr<std::optional<std::string>> record = ReadRecord(path);
+    // A store in which this process may not look for a record, or that answers something else (an
+    // HTTP server's page), counts as one without.
+    if (absl::IsPermissionDenied(record.status()) || absl::IsDataLoss(record.status())) break;
     if (!record.ok()) return record.status();
-    if (!record->has_value()) return absl::OkStatus();
+    if (!record->has_value()) break;
     if (std::chrono::steady_clock::now() >= deadline) {
       return absl::UnavailableError(fmt::format(
           "{}: a new dataset was committed, and for {} seconds its objects have not all been in "
@@ -394,6 +397,7 @@ absl::Status WaitForStoreCommit(const std::string& directory, const std::string&
     }
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,

@@ -596,6 +596,17 @@ def test_lying_records(s3, tmp_path):
     assert succeed("verify", s3.place / "d@2").status == DONE
 
 
+def test_something_else_in_the_place_of_the_record(s3):
+    write(s3.place / "d@2")
+    s3.objects[f"a folder/ä+&/{RECORD}"] = Object(b"<html>", '"x"', None)
+    there = s3.place.files()
+    assert len(sf.read(s3.place / "d@2")) == 200
+    for command in (["clean", s3.place / "d"], ["convert", "jsonl", TEXT, s3.place / "d@1", "--overwrite"]):
+        result = run(*command)
+        assert result.status == DEFECTS and f"{RECORD}: not a commit record; remove it" in result.err, result.err
+    assert s3.place.files() == there
+
+
 def test_a_commit_that_came_too_late_is_discarded(s3, tmp_path):
     """Its writer was killed before it noticed that another one had been quicker."""
     command, old, _ = replacing(s3, tmp_path)
