@@ -9,6 +9,7 @@ import inspect
 import math
 import operator
 import os
+import pathlib
 import types
 import typing
 from typing import Annotated, Any, Callable, Dict, Literal, NamedTuple, Tuple, TypeVar, Union
@@ -30,6 +31,7 @@ class Whole(NamedTuple):
 UNCHECKED = object()
 
 _MOST = (1 << 63) - 1
+_SCHEMES = [("s3:",), ("gs:",), ("http:",), ("https:",)]
 
 Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
@@ -122,6 +124,9 @@ def _value(hint: Any, value: Any) -> Any:
         ok = isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)
         if ok:
             _text(os.fspath(value))
+            # pathlib makes s3:/bucket of s3://bucket, which would be a local folder.
+            if isinstance(value, pathlib.PurePath) and value.parts[:1] in _SCHEMES:
+                raise _Wrong("a str where it is a URL, since paths lose a slash", ValueError)
     else:
         ok = not isinstance(hint, type) or isinstance(value, hint)
     if not ok:

@@ -268,6 +268,17 @@ def test_what_cannot_be_resumed_is_told(s3):
     assert s3.requests == []
 
 
+def test_urls_are_not_paths(s3, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = os.listdir(tmp_path)
+    with pytest.raises(ValueError, match="must be a list, each a str or a path, not .*s3:/data"):
+        sf.read([pathlib.Path("s3://data/x@2")])
+    for call in (sf.read, sf.write, sf.verify, lambda url: sf.convert("files", str(tmp_path), url)):
+        with pytest.raises(ValueError, match="a str where it is a URL, since paths lose a slash"):
+            call(pathlib.Path("s3://data/x@2"))
+    assert os.listdir(tmp_path) == before
+
+
 def test_wrong_places(s3):
     for spec, message in [("s3://other/d@2", "there is no bucket 'other' at http://127.0.0.1"),
                           (f"s3://{BUCKET}", "the name is missing"),
