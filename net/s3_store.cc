@@ -11,6 +11,7 @@
 #include "net/transfers.h"
 #include "net/url.h"
 #include "pugixml.hpp"
+#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -187,6 +188,13 @@ bool S3Store::Learn(const HttpResponse& response) const {
   const bool expired = error.code == "ExpiredToken" || error.code == "InvalidToken" ||
                        error.code == "TokenRefreshRequired";
   return expired && credentials_ != nullptr && credentials_->Expired();
+}
+
+absl::Status S3Store::CheckWritable(std::string_view path) const {
+  // Listings could not say the name.
+  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: names in S3 are UTF-8, which this one is not", path));
 }
 
 absl::StatusOr<ObjectListing> S3Store::List(const std::string& folder) const {

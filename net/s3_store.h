@@ -34,7 +34,7 @@ class S3Store : public Store {
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
   bool Learn(const HttpResponse& response) const override;
   bool stat_by_range() const override { return true; }
-  absl::Status CheckWritable(std::string_view /*path*/) const override { return absl::OkStatus(); }
+  absl::Status CheckWritable(std::string_view path) const override;
   absl::StatusOr<ObjectListing> List(const std::string& folder) const override;
 
  private:

@@ -65,7 +65,8 @@ class Store {
   // have no body and therefore no reason.
   virtual bool stat_by_range() const { return false; }
 
-  // InvalidArgument: objects of this store are only read; the message begins with the path.
+  // InvalidArgument: objects of this store are only read, or not with such a name; the message
+  // begins with the path.
   virtual absl::Status CheckWritable(std::string_view path) const;
 
   // The objects and folders directly in a folder, whose path has no '/' at its end. Waits for the

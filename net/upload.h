@@ -31,8 +31,7 @@ struct PendingObject {
   uint64_t bytes = 0;
 };
 
-// InvalidArgument: objects of the store that `path` is in are only read. Others: those of
-// Store::Of.
+// Errors: those of Store::Of and of Store::CheckWritable.
 absl::Status CheckWritable(const std::string& path);
 
 // Objects that are written together by one process. Thread-safe.

@@ -46,7 +46,7 @@ def run(*arguments, cwd=None, preexec=None, env=None, timeout=120):
     """Runs shardfeed to its end, whatever that is."""
     done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, env=env, timeout=timeout,
                           stdin=subprocess.DEVNULL, capture_output=True)
-    return Result(done.returncode, done.stdout, done.stderr.decode())
+    return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
 def succeed(*arguments, **options):
