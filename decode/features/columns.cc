@@ -8,7 +8,7 @@
 namespace shardfeed {
 namespace {
 
-// Copies `n` elements and returns where the next go. memcpy must not get null.
+// Copies `n` elements and returns where the next ones go. memcpy must not be called with null.
 char* Copy(const char* from, int64_t n, size_t element_bytes, char* to) {
   const size_t bytes = n * element_bytes;
   if (bytes > 0) std::memcpy(to, from, bytes);
@@ -25,7 +25,7 @@ char* Fill(std::string_view element, int64_t n, char* to) {
   return to;
 }
 
-// Ends of ranges that follow each other, as a range.
+// One of several adjacent ranges that are given by their ends.
 struct Range {
   int64_t begin;
   int64_t end;
@@ -42,7 +42,7 @@ int64_t Longest(absl::Span<const int64_t> ends) {
   return longest;
 }
 
-// Appends the ends to the splits, counted from what stands before the piece.
+// Appends the ends of a piece to the splits, offset by the total of the pieces before it.
 int64_t* AppendSplits(absl::Span<const int64_t> ends, int64_t* splits) {
   const int64_t before = splits[-1];
   for (int64_t end : ends) *splits++ = before + end;
@@ -51,7 +51,7 @@ int64_t* AppendSplits(absl::Span<const int64_t> ends, int64_t* splits) {
 
 }  // namespace
 
-// To room for `elements` at least.
+// Grows to a capacity of at least `elements`.
 void VariableColumn::Grow(size_t elements) {
   const size_t capacity = std::max({elements, 2 * capacity_, size_t{64}});
   size_t bytes = 0;
@@ -59,7 +59,7 @@ void VariableColumn::Grow(size_t elements) {
   std::unique_ptr<char[]> data(new char[bytes]);
   Copy(data_.get(), num_elements_, element_bytes_, data.get());
   data_ = std::move(data);
-  // Only now: where there is no memory, the column stays as it was.
+  // Set last, so that the column is unchanged if an allocation fails.
   capacity_ = capacity;
 }
 
@@ -101,7 +101,7 @@ void FillStepSplits(Pieces pieces, int64_t* splits) {
 void FillPadded(Pieces pieces, int64_t row_length, int64_t step_length, std::string_view padding,
                 char* elements) {
   for (const VariableColumn* piece : pieces) {
-    // One range of elements, and what is missing behind it.
+    // One range of elements, followed by the padding that it lacks.
     const auto append = [&](Range range, int64_t length) {
       elements = Copy(piece->elements() + range.begin * padding.size(), range.size(),
                       padding.size(), elements);

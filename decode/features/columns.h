@@ -1,10 +1,10 @@
 // Where parsed rows go, and how the pieces that several workers parsed become one batch.
 //
-// A batch's rows are shared out: each worker parses a range of them. What has a fixed size goes
-// straight to its row in the batch's memory, which the caller provides. What has not is gathered by
-// each worker in a VariableColumn; once all are done, Measure tells how much memory the batch needs
-// for them, and the Fill functions write ragged, padded or sparse (COO) arrays from the columns, in
-// the order of their rows.
+// The rows of a batch are divided among workers, each of which parses a range of them. Features of
+// a fixed size are written straight to their row of the batch's memory, which the caller provides.
+// The others are gathered by each worker in a VariableColumn; once all workers are done, Measure
+// tells how much memory the batch needs for them, and the Fill functions write ragged, padded or
+// sparse (COO) arrays from the columns, in the order of the rows.
 
 #ifndef SHARDFEED_DECODE_FEATURES_COLUMNS_H_
 #define SHARDFEED_DECODE_FEATURES_COLUMNS_H_
@@ -21,15 +21,16 @@ namespace shardfeed {
 
 // Rows of any length, appended one after another. Its memory grows and is kept. Not thread safe.
 //
-// A row consists of elements of `element_bytes` each; or of steps, each of which consists of
-// elements. Elements of bytes features are std::string_views (see ExampleParser for what they point
-// to).
+// A row consists either of elements of `element_bytes` each, or of steps, which in turn consist of
+// elements. Elements of bytes features are std::string_views (see ExampleParser for their
+// lifetime).
 class VariableColumn {
  public:
   VariableColumn(size_t element_bytes, bool has_steps)
       : element_bytes_(element_bytes), has_steps_(has_steps) {}
 
-  // Adds `elements` to the row at the end and returns where they go. Valid until the next call.
+  // Adds room for `elements` to the last row and returns where to write them. The pointer is valid
+  // until the next call.
   char* Extend(size_t elements) {
     const size_t size = num_elements_ + elements;
     if (size > capacity_) Grow(size);
@@ -37,11 +38,11 @@ class VariableColumn {
     num_elements_ = static_cast<int64_t>(size);
     return to;
   }
-  // Ends the step, and the row, at the end.
+  // End the last step and the last row.
   void EndStep() { step_ends_.push_back(num_elements_); }
   void EndRow() { row_ends_.push_back(has_steps_ ? num_steps() : num_elements_); }
 
-  // Drops all rows from number `rows` on, and what was added since the last row ended.
+  // Keeps the first `rows` rows and drops all others, even an unfinished one.
   void Truncate(size_t rows);
   void Clear() { Truncate(0); }
 
@@ -72,7 +73,7 @@ class VariableColumn {
 // The columns of one feature that follow each other in a batch. All of one shape.
 using Pieces = absl::Span<const VariableColumn* const>;
 
-// What the pieces hold together.
+// Sums and maxima over all pieces.
 struct VariableSize {
   int64_t rows = 0;
   int64_t steps = 0;  // 0 if the columns have none
@@ -82,8 +83,8 @@ struct VariableSize {
 };
 VariableSize Measure(Pieces pieces);
 
-// Each Fill function writes to memory of the caller, of the size that is said there; element_bytes
-// is meant by an element. Aligned as the types are.
+// Each Fill function writes to memory that the caller provides, of the size stated at the function
+// and aligned for its type. An element takes element_bytes().
 
 // Ragged: size.elements elements.
 void FillElements(Pieces pieces, char* elements);
@@ -101,8 +102,8 @@ void FillPadded(Pieces pieces, int64_t row_length, int64_t step_length, std::str
 // the row, and its position in the step. size.elements times 2 (3) numbers, in order.
 void FillIndices(Pieces pieces, int64_t* indices);
 
-// Strings of bytes, copied: the caller gives TotalBytes bytes, and strings.size() + 1 offsets.
-// String i is [offsets[i], offsets[i + 1]).
+// Copies byte strings into one array. The caller provides TotalBytes(strings) bytes and
+// strings.size() + 1 offsets; string i is [offsets[i], offsets[i + 1]).
 size_t TotalBytes(absl::Span<const std::string_view> strings);
 void CopyBytes(absl::Span<const std::string_view> strings, char* bytes, int64_t* offsets);
 

@@ -45,19 +45,19 @@ struct FeaturePlan {
   bool fixed = false;
   size_t values = 0;  // values per row (fixed) or per element
   size_t bytes = 0;   // bytes per row or element
-  // The map entry of a small fixed feature, as everyone writes it: these bytes, and then as many as
-  // said here. If the values are int64s, each of them is one byte. Empty if the feature is not of
-  // that sort.
+  // The start of the map entry of a small fixed feature as nearly all writers encode it;
+  // entry_values_bytes of values follow. Each value of an int64 feature then takes one byte. Empty
+  // for other features.
   std::string entry_header;
   size_t entry_values_bytes = 0;
   FeatureSpec spec;
-  // A row or an element for where none is in the record; empty where there must be one.
+  // The row or element for records that have none; empty if the feature is required.
   std::string fill;
 };
 
 namespace {
 
-// ---- errors, all out of the way of the code that meets none
+// ---- errors, kept out of the way of code that encounters none
 
 constexpr int64_t kNoStep = -1;
 
@@ -104,14 +104,14 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
                                                  size_t strings, size_t bytes) {
   if (strings > 1) {
     return absl::InvalidArgumentError(
-        fmt::format("{} has {} strings, of which decode_raw takes one", Name(plan, step), strings));
+        fmt::format("{} has {} strings, but decode_raw takes one", Name(plan, step), strings));
   }
   return absl::InvalidArgumentError(
-      fmt::format("{} has {} bytes, which are no whole number of {} values ({} bytes each)",
+      fmt::format("{} has {} bytes, which is not a whole number of {} values ({} bytes each)",
                   Name(plan, step), bytes, DTypeName(plan.spec.dtype), DTypeSize(plan.spec.dtype)));
 }
 
-// Looks for the first value that does not fit.
+// Names the first value that does not fit.
 [[gnu::cold, gnu::noinline]] absl::Status DoesNotFit(const FeaturePlan& plan, int64_t step,
                                                      const EffectiveLists& lists, size_t n) {
   std::vector<int64_t> values(n);
@@ -129,7 +129,7 @@ std::string Name(const FeaturePlan& plan, int64_t step) {
 
 // ---- one feature of one record, whatever it looks like
 
-// The number of values that the lists give.
+// Counts the values of the lists.
 absl::Status CountValues(const FeaturePlan& plan, std::string_view record, int64_t step,
                          const EffectiveLists& lists, size_t* n) {
   size_t bytes;
@@ -174,7 +174,7 @@ absl::Status ParseAnyFixed(const FeaturePlan& plan, std::string_view record,
   return StoreValues(plan, record, kNoStep, lists, n, to);
 }
 
-// Adds the values of a Feature to the row at the column's end.
+// Adds the values of a Feature to the column's last row.
 absl::Status ParseAnyElements(const FeaturePlan& plan, std::string_view record, int64_t step,
                               const FeatureView& view, VariableColumn* column) {
   EffectiveLists lists;
@@ -195,8 +195,8 @@ absl::Status ParseAnyElements(const FeaturePlan& plan, std::string_view record, 
   return StoreValues(plan, record, step, lists, n, column->Extend(elements));
 }
 
-// ---- one feature of one record, as nearly all are: one list in one piece. What is not, or is not
-// as was asked for, is left to the functions above.
+// ---- one feature of one record in its usual form: one list in one piece. Anything else, and any
+// mismatch with the spec, is left to the functions above.
 
 inline bool StoreFixedPiece(const FeaturePlan& plan, std::string_view piece, char* to) {
   size_t n = 0;
@@ -262,7 +262,7 @@ absl::Status ParseRow(const FeaturePlan& plan, std::string_view record, const Fe
 
 // ---- map entries
 
-// At least eight bytes each.
+// Compares two strings of at least eight bytes.
 inline bool SameBytes(const char* a, const char* b, size_t n) {
   uint64_t differ = LoadLittleEndian<uint64_t>(a + n - 8) ^ LoadLittleEndian<uint64_t>(b + n - 8);
   for (size_t i = 0; i + 8 < n; i += 8) {
@@ -276,7 +276,7 @@ struct MapEntry {
   FeatureView value;
 };
 
-// As nearly all are: a name of less than 128 bytes, a value, and nothing else.
+// Reads an entry in its usual form: a name of less than 128 bytes, a value, and nothing else.
 inline bool ReadPlainEntry(std::string_view bytes, MapEntry* entry) {
   if (bytes.size() < 4 || bytes[0] != 0x0a) return false;
   const char* end = bytes.data() + bytes.size();
@@ -308,7 +308,7 @@ const char* ReadAnyEntry(std::string_view bytes, MapEntry* entry) {
   return fields.failed();
 }
 
-// As it is written by everyone: the header that is known beforehand, and the values.
+// Stores the values of an entry that begins with the expected header.
 inline bool StorePlainEntry(const FeaturePlan& plan, const char* at, const char* end, char* column,
                             size_t row) {
   const size_t header_bytes = plan.entry_header.size();
@@ -330,7 +330,7 @@ void AppendValue(From from, std::string* fill) {
   fill->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// The values as they stand in memory. Those of bytes features are views of `values`.
+// The values in their memory layout. Values of bytes features are views of `values`.
 std::string InMemory(const FeatureValues& values, Conversion conversion) {
   std::string memory;
   if (const auto* ints = std::get_if<std::vector<int64_t>>(&values)) {
@@ -358,7 +358,7 @@ std::string InMemory(const FeatureValues& values, Conversion conversion) {
 }
 
 void SetEntryHeader(FeaturePlan* plan) {
-  // In larger ones, the header is not what takes the time.
+  // In larger features, reading the header takes little of the time.
   constexpr size_t kMaxBytes = 4096;
   if (plan->values > kMaxBytes || plan->bytes > kMaxBytes) return;
   ExampleBuilder builder;
@@ -392,7 +392,7 @@ FeaturePlan MakePlan(FeatureSpec spec, bool is_list) {
   plan.values = static_cast<size_t>(NumValues(plan.spec));
   plan.bytes = plan.values * DTypeSize(plan.spec.dtype);
   if (plan.spec.default_value) {
-    // One value stands for all.
+    // A single default value is repeated.
     const std::string memory = InMemory(*plan.spec.default_value, plan.conversion);
     while (plan.fill.size() < plan.bytes) plan.fill += memory;
   } else if (plan.spec.layout == Layout::kPadded) {
@@ -429,7 +429,7 @@ void ParsedColumns::AddEmptyRow() {
 }
 
 void ParsedColumns::Truncate(size_t rows) {
-  // Those of fixed features have no rows here.
+  // The columns of fixed features have no rows.
   for (VariableColumn& column : variable_) column.Truncate(std::min(rows, column.num_rows()));
 }
 
@@ -464,7 +464,7 @@ ParsedColumns ExampleParser::MakeColumns() const {
   for (const FeaturePlan& plan : plans_) {
     columns.variable_.emplace_back(plan.bytes, plan.spec.ragged_steps);
   }
-  // At first, the order in which they are asked for.
+  // At first, features are expected in the order of their specs.
   for (size_t n : {num_context_, plans_.size() - num_context_}) {
     for (size_t i = 0; i <= n; ++i) columns.next_.push_back(i < n ? static_cast<uint32_t>(i) : 0);
   }
@@ -481,7 +481,7 @@ const char* ExampleParser::FindInMap(std::string_view map, const NameTable& name
   char* const* fixed = columns->fixed_.data() + first_plan;
   const char* at = map.data();
   const char* end = at + map.size();
-  // Where the number of the feature stands that is expected.
+  // Points to the number of the feature that is expected next.
   uint32_t* expected = next;
   const auto check_replaced = [&](uint32_t number) -> const char* {
     const FeatureView& view = found[number];

@@ -1,20 +1,21 @@
 // Parses serialised tf.train.Example and tf.train.SequenceExample messages into the columns of a
 // batch.
 //
-// Only the features that are asked for are read, straight into their place; nothing is allocated
-// once the columns have grown. Messages: tfrecord/example.proto; wire format: tfrecord/wire.h.
+// Only the requested features are read, straight into their place; nothing is allocated once the
+// columns have grown. Messages: tfrecord/example.proto; wire format: tfrecord/wire.h.
 //
 // A record means what Protocol Buffers take it for:
-//   - of several map entries of one name the last counts, and replaces the others wholly;
-//   - a list that stands in several pieces, packed or not, is one list; so is one in several
-//     Feature values of one map entry, and the steps of a feature list in several of them;
-//   - of lists of different kinds in one Feature, the last kind counts, since its last change;
-//   - a Feature without a list has no kind, and stands for a missing value;
-//   - a map entry without a name has the empty one, one without a value an empty Feature;
-//   - unknown fields are skipped, as are fields 1 to 3 of other wire types than theirs.
-// What Protocol Buffers refuse is an error, with one exception: of features that are not asked
-// for, the map entry is checked but neither its name, which need not be UTF-8, nor its value; and
-// if no feature is asked for, or no feature list, their map is not looked at.
+//   - of several map entries with the same name, the last one replaces the others entirely;
+//   - a list in several pieces, packed or not, is one list; so are a list in several Feature values
+//   of one map entry and the steps of a feature list in several values;
+//   - if one Feature has lists of different kinds, the last kind counts, from where it last
+//   changed;
+//   - a Feature without a list has no kind and stands for a missing value;
+//   - a map entry without a name has the empty name, one without a value an empty Feature;
+//   - unknown fields are skipped, as are fields 1 to 3 of an unexpected wire type.
+// What Protocol Buffers refuse is an error, with one exception: of features that are not requested,
+// the map entry is checked, but neither its name, which need not be UTF-8, nor its value; and if no
+// features, or no feature lists, are requested, their map is skipped.
 
 #ifndef SHARDFEED_DECODE_FEATURES_EXAMPLE_PARSER_H_
 #define SHARDFEED_DECODE_FEATURES_EXAMPLE_PARSER_H_
@@ -38,20 +39,21 @@ namespace shardfeed {
 // How one feature is read.
 struct FeaturePlan;
 
-// What one worker parses rows into; ExampleParser::MakeColumns makes them. Features are numbered as
-// ExampleParser does. Not thread safe; workers with columns of their own may parse into different
-// rows of one memory at once.
+// The columns that one worker parses rows into; ExampleParser::MakeColumns makes them. Features
+// have the numbers that ExampleParser gives them. Not thread safe, but workers that have columns of
+// their own may parse into different rows of the same memory at once.
 class ParsedColumns {
  public:
-  // Where row 0 of a fixed feature begins; row r is r * parser.bytes(feature) behind it.
-  // Aligned as the type is, and provided by the caller. Must be set before a row is parsed.
+  // Sets where row 0 of a fixed feature begins; row r follows at r * parser.bytes(feature). The
+  // caller provides the memory, aligned for the type, before a row is parsed.
   void SetFixed(size_t feature, char* data) { fixed_[feature] = data; }
   // The rows of any other feature, in the order in which they were parsed.
   const VariableColumn& variable(size_t feature) const { return variable_[feature]; }
-  // A further row of `variable`, without elements, in the place of one that is not parsed.
+  // Appends a row without elements to each column of `variable`, in place of a record that is not
+  // parsed.
   void AddEmptyRow();
-  // Drops the rows of `variable` from number `rows` on, and of all what was begun behind the last
-  // one. Their memory is kept.
+  // Keeps the first `rows` rows of each column of `variable` and drops all others, even unfinished
+  // ones. The memory is kept.
   void Truncate(size_t rows);
   void Clear() { Truncate(0); }
 
@@ -60,21 +62,21 @@ class ParsedColumns {
 
   std::vector<char*> fixed_;
   std::vector<VariableColumn> variable_;
-  // Of the record that is being parsed.
+  // The features of the record that is being parsed.
   std::vector<FeatureView> found_;
-  // Records mostly have their features in one order: the feature that came first in the record
-  // before, and then for each feature the one that came after it. After the features of the context
-  // the same for the feature lists.
+  // Most records have their features in the same order, so this predicts the next one: first the
+  // number of the feature that came first in the previous record, then for each feature the one
+  // that came after it. The same follows for the feature lists.
   std::vector<uint32_t> next_;
 };
 
 // Immutable; thread safe.
 class ExampleParser {
  public:
-  // For Examples, or with `feature_lists` for SequenceExamples, whose context then has `features`.
-  // Features are numbered: first `features`, then `feature_lists`.
+  // Makes a parser of Examples, or, with `feature_lists`, of SequenceExamples, whose context has
+  // `features`. Features are numbered from 0: first `features`, then `feature_lists`.
   //
-  // InvalidArgument: as Validate says, or a name is there twice.
+  // InvalidArgument: Validate refuses a feature, or a name appears twice.
   static absl::StatusOr<std::shared_ptr<const ExampleParser>> Make(
       std::vector<FeatureSpec> features, std::vector<FeatureSpec> feature_lists = {});
 
@@ -82,23 +84,24 @@ class ExampleParser {
 
   size_t num_features() const;
   const FeatureSpec& spec(size_t feature) const;
-  // Of a row of a fixed feature, or of an element of any other.
+  // Bytes of a row of a fixed feature, or of an element of any other.
   size_t bytes(size_t feature) const;
-  // Of a padded feature: an element that the rows are filled up with, for FillPadded.
+  // The element with which FillPadded fills up the rows of a padded feature.
   std::string_view padding(size_t feature) const;
 
   ParsedColumns MakeColumns() const;
 
-  // Parses `record` as row `row` of the fixed features, and as a further row of the others. Any
+  // Parses `record` as row `row` of the fixed features, and appends it as a row to the others. Any
   // bytes are safe to pass.
   //
-  // Elements of bytes features are views into the record, or into the parser where they are
-  // defaults: both must live as long as the elements are used.
+  // Elements of bytes features are views into the record, or into the parser for default values:
+  // both must outlive the elements.
   //
-  // After an error the fixed row is in no certain state, and the others have no row more than
-  // before. The message does not name the record: the caller knows it.
-  // DataLoss: not an Example; names the byte, and the feature if it is one that is asked for.
-  // InvalidArgument: a feature is missing, or of another kind, length or range than was asked for.
+  // After an error the row of the fixed features is unspecified, and the others have no additional
+  // row. The message does not name the record, which the caller knows.
+  // DataLoss: not an Example; the message names the byte and, if it is a requested one, the
+  // feature.
+  // InvalidArgument: a feature is missing, or its kind, length or range is not the requested one.
   absl::Status Parse(std::string_view record, size_t row, ParsedColumns* columns) const;
 
  private:

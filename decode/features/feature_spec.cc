@@ -6,10 +6,11 @@
 namespace shardfeed {
 namespace {
 
-// A record cannot hold more.
+// The largest record that Protocol Buffers parse.
 constexpr int64_t kMaxRowBytes = INT32_MAX;
 
-// Protocol Buffers refuses records with other names: RFC 3629, no surrogates, no overlong forms.
+// Protocol Buffers refuse records whose names are not UTF-8 (RFC 3629: no surrogates, no overlong
+// forms).
 bool IsUtf8(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const auto byte = [&](size_t i) -> uint32_t {
@@ -38,10 +39,10 @@ FeatureKind KindOf(const FeatureValues& values) {
   return FeatureKind::kBytes;
 }
 
-// What is wrong; empty if nothing.
+// Each Defect function says what is wrong with a spec, or returns an empty string.
 std::string DTypeDefect(const FeatureSpec& spec) {
   if (spec.decode_raw) {
-    return spec.dtype == DType::kBytes ? "decode_raw gives numbers, so its type cannot be bytes"
+    return spec.dtype == DType::kBytes ? "decode_raw produces numbers, so its type cannot be bytes"
                                        : "";
   }
   if (ListKind(spec) != FeatureKind::kNone) return "";
@@ -65,7 +66,8 @@ std::string ShapeDefect(const FeatureSpec& spec) {
     }
   }
   if (spec.layout == Layout::kSparse && !spec.shape.empty()) {
-    return fmt::format("sparse values are scalars, so it has no shape {}", ShapeText(spec.shape));
+    return fmt::format("sparse values are scalars, so it cannot have the shape {}",
+                       ShapeText(spec.shape));
   }
   return "";
 }
@@ -147,7 +149,7 @@ std::string ShapeText(absl::Span<const int64_t> shape) {
 
 absl::Status Validate(const FeatureSpec& spec, bool in_feature_list) {
   std::string defect;
-  if (!IsUtf8(spec.name)) defect = "names of features are UTF-8, and this one is not";
+  if (!IsUtf8(spec.name)) defect = "its name is not UTF-8";
   if (defect.empty()) defect = DTypeDefect(spec);
   if (defect.empty()) defect = ListDefect(spec, in_feature_list);
   if (defect.empty()) defect = ShapeDefect(spec);

@@ -1,4 +1,4 @@
-// Checks of the features that are to be read (FeatureSpec), and facts about them.
+// Checks of feature specs, and facts about them.
 
 #ifndef SHARDFEED_DECODE_FEATURES_FEATURE_SPEC_H_
 #define SHARDFEED_DECODE_FEATURES_FEATURE_SPEC_H_
@@ -12,7 +12,7 @@
 
 namespace shardfeed {
 
-// The kind of list that the feature must have in the record.
+// The kind of list that a record must have for this feature; kNone if there is no such kind.
 FeatureKind ListKind(const FeatureSpec& spec);
 
 // Number of values in an element of `shape`. Only for a validated spec.
@@ -21,8 +21,8 @@ int64_t NumValues(const FeatureSpec& spec);
 // "[3, 224, 224]"
 std::string ShapeText(absl::Span<const int64_t> shape);
 
-// InvalidArgument: names the feature, what is wrong with it, and what can be done.
-// `in_feature_list`: whether it is asked for of a SequenceExample's feature lists.
+// Checks a spec. `in_feature_list`: whether it describes a feature list of a SequenceExample.
+// InvalidArgument: the message names the feature, the defect and the remedy.
 absl::Status Validate(const FeatureSpec& spec, bool in_feature_list);
 
 }  // namespace shardfeed

@@ -8,7 +8,7 @@
 
 namespace shardfeed {
 
-static_assert(std::endian::native == std::endian::little, "lists of floats are copied as they are");
+static_assert(std::endian::native == std::endian::little, "lists of floats are copied unconverted");
 
 namespace {
 
@@ -26,7 +26,7 @@ const char* VisitLists(const FeatureView& feature, int depth, const Visit& visit
   });
 }
 
-// What stands for a value that is not packed.
+// The wire type of a value that is not packed.
 WireType SingleType(FeatureKind kind) {
   return kind == FeatureKind::kFloat   ? WireType::kFixed32
          : kind == FeatureKind::kInt64 ? WireType::kVarint
@@ -62,12 +62,12 @@ const char* CheckList(FeatureKind kind, std::string_view list, int depth) {
   });
 }
 
-// Number of varints in a piece; not meant if the last is cut.
+// The number of varints in a piece, if the last one is complete.
 size_t CountVarints(std::string_view piece) {
   constexpr uint64_t kOnes = 0x0101010101010101;
   const char* at = piece.data();
   const char* end = at + piece.size();
-  size_t continued = 0;  // number of bytes that another byte of their varint follows
+  size_t continued = 0;  // number of bytes that are not the last of their varint
   for (; end - at >= 8; at += 8) {
     const uint64_t bits = LoadLittleEndian<uint64_t>(at) >> 7 & kOnes;
     continued += bits * kOnes >> 56;
@@ -76,14 +76,14 @@ size_t CountVarints(std::string_view piece) {
   return piece.size() - continued;
 }
 
-// The value of a varint of up to eight bytes: seven bits of each.
+// The value of a varint of up to eight bytes, each of which holds seven bits.
 uint64_t MoveTogether(uint64_t bytes) {
   bytes = (bytes & 0x7f007f007f007f00) >> 1 | (bytes & 0x007f007f007f007f);
   bytes = (bytes & 0x3fff00003fff0000) >> 2 | (bytes & 0x00003fff00003fff);
   return (bytes & 0x0fffffff00000000) >> 4 | (bytes & 0x000000000fffffff);
 }
 
-// As StorePiece.
+// StorePiece for varints.
 template <typename T>
 char* StoreVarints(std::string_view piece, char* to, uint64_t* lost) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
@@ -97,14 +97,14 @@ char* StoreVarints(std::string_view piece, char* to, uint64_t* lost) {
   };
   while (end - at >= 8) {
     const uint64_t word = LoadLittleEndian<uint64_t>(at);
-    // The high bit of each byte that ends a varint: the first one's, and those of the rest.
+    // The high bits of the bytes that end a varint: of all, and of all but the first.
     const uint64_t ends = ~word & kHighBits;
     const uint64_t rest = ends & (ends - 1);
     if (ends == kHighBits) {
       for (int shift = 0; shift < 64; shift += 8) store(word >> shift & 0x7f);
       at += 8;
     } else if (rest != 0) {
-      // Two at once: how long one is, the next load has to wait for.
+      // Two varints at a time, because the next load has to wait for the length of these.
       store(MoveTogether(word & (ends ^ (ends - 1))));
       store(MoveTogether((word & (rest ^ (rest - 1))) >> (std::countr_zero(ends) + 1)));
       at += (std::countr_zero(rest) + 1) / 8;

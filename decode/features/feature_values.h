@@ -1,10 +1,11 @@
-// The values of one Feature message, wherever they stand in it.
+// Reads the values of a Feature message, in whichever encoding.
 //
-// What makes up a list may come in many forms. A `piece` is a part of a list whose values are of
-// one form: one string, packed floats, or packed varints, of which a single one is a case. Nearly
-// every Feature is one list in one piece.
+// A list may be encoded in many ways. A `piece` is a part of a list whose values have one encoding:
+// a single string, packed floats, or packed varints (a lone varint counts as packed). Nearly every
+// Feature is one list in one piece.
 //
-// Functions that read return null, or where it could not be read on.
+// Functions that return a pointer return null on success, or the position at which parsing failed,
+// unless stated otherwise.
 
 #ifndef SHARDFEED_DECODE_FEATURES_FEATURE_VALUES_H_
 #define SHARDFEED_DECODE_FEATURES_FEATURE_VALUES_H_
@@ -18,7 +19,7 @@
 
 namespace shardfeed {
 
-// How the values of a list become those of a column.
+// How values of a list are converted to values of a column.
 enum class Conversion : uint8_t {
   kInt64,
   kInt32,
@@ -30,21 +31,21 @@ enum class Conversion : uint8_t {
   kRaw,    // strings, copied
 };
 
-// In how many messages a message stands.
+// The number of messages that enclose a message.
 inline constexpr int kMapDepth = 1;
 inline constexpr int kEntryDepth = 2;
 inline constexpr int kFeatureDepth = 3;
 inline constexpr int kStepDepth = 4;  // a Feature of a FeatureList
 
-// A feature that was found in a record, and not read yet. Borrowed.
+// A feature that was found in a record but not yet read. Borrows the record.
 struct FeatureView {
   enum class Form : uint8_t {
     kAbsent,
     kMessage,  // a Feature or, of a feature list, a FeatureList
-    kEntry,    // a map entry, which has several values that make up one message
-    kStored,   // is in its column already
+    kEntry,    // a map entry with several values, which make up one message
+    kStored,   // already stored in its column
   };
-  // Of what kMessage and kEntry say.
+  // The bytes of the message or the entry.
   const char* data = nullptr;
   size_t size = 0;
   Form form = Form::kAbsent;
@@ -54,7 +55,7 @@ struct FeatureView {
   }
 };
 
-// Calls visit(value) for the message that a view is of, or for each value that it is made up of.
+// Calls visit(value) for the message, or for each value of the entry.
 template <typename Visit>
 const char* VisitValuesOf(const FeatureView& view, const Visit& visit) {
   if (view.form == FeatureView::Form::kMessage) {
@@ -68,7 +69,7 @@ const char* VisitValuesOf(const FeatureView& view, const Visit& visit) {
   return entry.failed();
 }
 
-// Calls visit(step), which reads, with the view of each step of a FeatureList.
+// Calls visit(view) with the view of each step of a FeatureList.
 template <typename Visit>
 const char* VisitSteps(const FeatureView& list, const Visit& visit) {
   return VisitValuesOf(list, [&](std::string_view value) -> const char* {
@@ -81,30 +82,29 @@ const char* VisitSteps(const FeatureView& list, const Visit& visit) {
   });
 }
 
-// Checks a Feature or, of a feature list, a FeatureList that another one of its name replaces.
+// Checks a Feature, or a FeatureList if `is_list`, that a later entry of the same name replaces.
 const char* CheckFeature(const FeatureView& view, bool is_list);
 
-// Adds the number of values in a piece to `n`. That none of its varints is longer than ten bytes is
-// left to StorePiece.
+// Adds the number of values in a piece to `n`. Does not check that varints are at most ten bytes
+// long: StorePiece does.
 const char* CountPiece(FeatureKind kind, std::string_view piece, size_t* n);
 
-// Writes the values of a piece to memory that is large enough for as many as CountPiece counts, and
-// returns where the next go; null if a varint is cut or too long. `lost` gets bits where a value
-// does not fit.
+// Writes the values of a piece to `to`, which has room for the number that CountPiece counts.
+// Returns where the next values go, or null if a varint is cut off or too long. Sets bits in `lost`
+// if a value does not fit.
 char* StorePiece(Conversion conversion, std::string_view piece, char* to, uint64_t* lost);
 
-// The lists of a Feature that count: those of the last kind, since the kind changed last.
+// The lists of a Feature that count: those after the last change of kind.
 class EffectiveLists {
  public:
-  // `depth`: that of the Feature. Lists that do not count are checked.
+  // `depth` is the Feature's. Also checks the lists that do not count.
   const char* Resolve(const FeatureView& feature, int depth);
 
-  // kNone if there is no list. What follows is for other kinds.
+  // kNone if there is no list; then Count and Store must not be called.
   FeatureKind kind() const { return kind_; }
-  // The number of values, and the bytes of all strings together.
+  // Counts the values, and the bytes of all strings together.
   const char* Count(size_t* values, size_t* bytes) const;
-  // Writes the values, which Count has found sound, to memory that is large enough. `fit`: whether
-  // all of them do.
+  // Writes the values to `to`, after Count has succeeded. Sets `*fit` to whether all of them fit.
   const char* Store(Conversion conversion, char* to, bool* fit) const;
 
  private:
@@ -113,7 +113,8 @@ class EffectiveLists {
 
   FeatureKind kind_ = FeatureKind::kNone;
   int depth_ = 0;  // nesting depth of a list
-  // The only list that counts; if there are several, those of feature_ from number first_ on.
+  // The only list that counts. If there are several, they are the lists of feature_ from number
+  // first_ on.
   std::string_view list_;
   bool several_ = false;
   FeatureView feature_;

@@ -1,4 +1,4 @@
-// The two 16-bit floating point types, from binary32.
+// Conversions from binary32 to the two 16-bit floating point types.
 
 #ifndef SHARDFEED_DECODE_FEATURES_FLOAT16_H_
 #define SHARDFEED_DECODE_FEATURES_FLOAT16_H_
@@ -8,19 +8,21 @@
 
 namespace shardfeed {
 
-// Both round to nearest, ties to even, as the processors' own instructions do. What is too large
-// becomes infinite, a NaN stays one. Branch-free, so that loops over them are vectorised.
+// Both round to nearest, ties to even, as processors' own instructions do. Values that are too
+// large become infinite, and a NaN remains a NaN. Branch-free, so that loops over them are
+// vectorised.
 
 // IEEE 754 binary16: 1 sign, 5 exponent and 10 mantissa bits.
 inline uint16_t ToFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000;
   const uint32_t magnitude = bits & 0x7fffffff;
-  // From 2^-14 on: another bias of the exponent, and 13 bits of mantissa less. A carry out of the
-  // mantissa into the exponent is right.
+  // Normal numbers, from 2^-14 on: the exponent has another bias, and the mantissa loses 13 bits. A
+  // carry from the mantissa into the exponent is correct.
   const uint32_t odd = magnitude >> 13 & 1;
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + odd) >> 13;
-  // Below, a unit is 2^-24, which is the last bit of numbers in [0.5, 1): adding 0.5 rounds.
+  // Below that, a unit is 2^-24, which is the last bit of numbers in [0.5, 1), so adding 0.5
+  // rounds.
   const uint32_t subnormal =
       std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
   const uint32_t special =
@@ -31,7 +33,7 @@ inline uint16_t ToFloat16(float value) {
   return static_cast<uint16_t>(sign | result);
 }
 
-// The upper half of the binary32.
+// bfloat16 is the upper half of binary32.
 inline uint16_t ToBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;

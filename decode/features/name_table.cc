@@ -6,7 +6,8 @@ namespace shardfeed {
 
 NameTable::NameTable(absl::Span<const std::string> names) {
   for (const std::string& name : names) entries_.push_back({WordOf(name), name});
-  // A quarter full: few names that are not asked for share a bucket with one that is.
+  // At most a quarter full, so that names that were not requested rarely share a bucket with one
+  // that was.
   const uint32_t num_buckets = std::bit_ceil(4 * static_cast<uint32_t>(entries_.size()) + 1);
   buckets_.assign(num_buckets, kNone);
   mask_ = num_buckets - 1;

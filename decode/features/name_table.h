@@ -1,4 +1,4 @@
-// Finds the feature that a name of a record stands for.
+// Finds requested features by the names in a record.
 
 #ifndef SHARDFEED_DECODE_FEATURES_NAME_TABLE_H_
 #define SHARDFEED_DECODE_FEATURES_NAME_TABLE_H_
@@ -19,12 +19,12 @@ class NameTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // `names` differ from each other, and are numbered as they stand.
+  // `names` are distinct; each name's number is its index.
   explicit NameTable(absl::Span<const std::string> names);
 
   bool empty() const { return entries_.empty(); }
 
-  // The number of `name`, or kNone. `guess` is the number that is tried first.
+  // The number of `name`, or kNone. The number `guess` is tried first.
   uint32_t Find(std::string_view name, uint32_t guess) const {
     const Word word = WordOf(name);
     if (Matches(entries_[guess], name, word)) return guess;
@@ -35,8 +35,8 @@ class NameTable {
   }
 
  private:
-  // A name's length and its first and last eight bytes, which may overlap: up to 16 bytes, that is
-  // all of it.
+  // A name's length and its first and last eight bytes, which may overlap: all there is to a name
+  // of up to 16 bytes.
   struct Word {
     uint64_t first;
     uint64_t last;
@@ -74,7 +74,7 @@ class NameTable {
     return static_cast<uint32_t>(hash >> 32) & mask_;
   }
 
-  std::vector<Entry> entries_;  // entries in the order of their numbers
+  std::vector<Entry> entries_;  // by number
   std::vector<uint32_t> buckets_;
   uint32_t mask_ = 0;
 };

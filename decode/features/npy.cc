@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// The type after the character for the order of bytes.
+// Finds the type by its name without the byte order character.
 bool FindDType(std::string_view name, DType* dtype) {
   static constexpr std::pair<std::string_view, DType> kTypes[] = {
       {"b1", DType::kUInt8},   {"u1", DType::kUInt8},   {"i1", DType::kInt8},
@@ -62,9 +62,9 @@ absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes) {
   }
   if (expected != there) {
     return absl::DataLossError(
-        fmt::format("the header tells of [{}] values of {} bytes, but {} bytes follow it: {}",
+        fmt::format("the header says [{}] values of {} bytes each, but {} bytes follow it: {}",
                     fmt::join(header->shape, ", "), size, there,
-                    there < expected ? "it is cut" : "it goes on after the end"));
+                    there < expected ? "the file is cut off" : "there is data after the end"));
   }
   array.values = bytes.substr(header->data_offset);
   return array;

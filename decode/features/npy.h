@@ -15,17 +15,16 @@
 
 namespace shardfeed {
 
-// `values` lies in the bytes that were parsed: little-endian, the last dimension fastest, at any
-// alignment.
+// `values` points into the bytes that were parsed: little-endian, in C order, at any alignment.
 struct NpyArray {
   DType dtype = DType::kFloat32;  // booleans are kUInt8
   std::vector<int64_t> shape;
   std::string_view values;
 };
 
-// DataLoss: not such an array, cut, or longer than it tells; a type that no DType is, big-endian
-// numbers, or the first dimension fastest (Fortran order) in more than one dimension: the message
-// tells how to save it anew. Any bytes are safe to pass.
+// DataLoss: not a .npy file, one that is cut off or longer than its header says, a type that is not
+// a DType, big-endian numbers, or Fortran order in more than one dimension. The message says how to
+// save it anew. Any bytes are safe to pass.
 absl::StatusOr<NpyArray> ParseNpy(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -13,7 +13,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view kMagic = "\x93NUMPY"sv;
 
-// At most `size` bytes, with escapes.
+// The first `size` bytes, escaped and quoted.
 std::string Quoted(std::string_view text, size_t size) {
   return fmt::format("{:?}{}", text.substr(0, size), text.size() > size ? "..." : "");
 }
@@ -49,9 +49,9 @@ class Literal {
     const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), *value);
     if (error != std::errc()) return false;
     text_.remove_prefix(end - text_.data());
-    return TakeWord("L") || true;  // Python 2 wrote long integers so
+    return TakeWord("L") || true;  // Python 2 wrote long integers with an L
   }
-  // A list, whatever is in it, as its text.
+  // Takes the text of a list, whatever it contains.
   bool TakeList(std::string_view* value) {
     SkipBlanks();
     int depth = 0;
@@ -138,14 +138,15 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes) {
   if (first_bytes.size() < begin) return absl::DataLossError("the file ends inside its header");
   if (version < 1 || version > 3) {
     return absl::DataLossError(
-        fmt::format("version {} of the .npy format is not known; 1 to 3 are", version));
+        fmt::format("unknown version {} of the .npy format, expected 1 to 3", version));
   }
   const char* const length_at = first_bytes.data() + kMagic.size() + 2;
   const uint64_t length =
       version == 1 ? LoadLittleEndian<uint16_t>(length_at) : LoadLittleEndian<uint32_t>(length_at);
   if (begin + length > kMaxNpyHeaderBytes) {
-    return absl::DataLossError(fmt::format("a header of {} bytes; at most {} are read", length,
-                                           kMaxNpyHeaderBytes - begin));
+    return absl::DataLossError(
+        fmt::format("a header of {} bytes, which is more than the limit of {}", length,
+                    kMaxNpyHeaderBytes - begin));
   }
   if (first_bytes.size() < begin + length) {
     return absl::DataLossError(

@@ -1,4 +1,4 @@
-// What a .npy file says of the array that it holds.
+// The header of a .npy file.
 
 #ifndef SHARDFEED_DECODE_FEATURES_NPY_HEADER_H_
 #define SHARDFEED_DECODE_FEATURES_NPY_HEADER_H_
@@ -19,14 +19,14 @@ struct NpyHeader {
   uint64_t data_offset = 0;  // offset of the values, in bytes
 };
 
-// How many bytes of a file's beginning ParseNpyHeader wants to see at most.
+// The longest prefix of a file that ParseNpyHeader needs.
 inline constexpr uint64_t kMaxNpyHeaderBytes = 1 << 20;
 
 // Reads the header of versions 1, 2 and 3 from the first bytes of a file. Nothing is believed: any
 // bytes are safe to pass.
 //
-// DataLoss: not a .npy file, or a header that is cut or not understood; the message does not name
-// the file.
+// DataLoss: not a .npy file, or a header that is cut off or cannot be parsed. The message does not
+// name the file.
 absl::StatusOr<NpyHeader> ParseNpyHeader(std::string_view first_bytes);
 
 }  // namespace shardfeed

@@ -7,7 +7,8 @@
 namespace shardfeed {
 namespace {
 
-// How many bytes the character takes that `rest` starts with; 0: it is none. (RFC 3629, section 4.)
+// The number of bytes of the character at the start of `rest`, or 0 if it is invalid (RFC 3629,
+// section 4).
 size_t CharacterSize(std::string_view rest) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(rest[i]); };
   const uint8_t first = byte(0);

@@ -1,4 +1,4 @@
-// Whether bytes are text.
+// Validation of UTF-8.
 
 #ifndef SHARDFEED_DECODE_FEATURES_UTF8_H_
 #define SHARDFEED_DECODE_FEATURES_UTF8_H_
@@ -8,8 +8,8 @@
 
 namespace shardfeed {
 
-// Where the first character starts that is not UTF-8 as RFC 3629 has it (no surrogates, nothing
-// above U+10FFFF, the shortest form alone); npos: there is none.
+// The offset of the first character that is not valid UTF-8 by RFC 3629 (no surrogates, nothing
+// above U+10FFFF, only the shortest form), or npos if there is none.
 size_t FindInvalidUtf8(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -14,9 +14,9 @@ using namespace std::string_view_literals;
 constexpr uint16_t kPcm = 1;
 constexpr uint16_t kFloat = 3;
 constexpr uint16_t kExtensible = 0xfffe;
-// What follows the first two bytes of the GUID that an extensible format tells its kind by.
+// The last 14 bytes of the GUID of an extensible format; its first two bytes give the format.
 constexpr std::string_view kGuidTail = "\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"sv;
-// What a program writes that does not know the length yet.
+// The size that a program writes while it does not know the length.
 constexpr uint32_t kUnknownSize = 0xffffffff;
 
 template <typename T>
@@ -41,11 +41,11 @@ size_t SampleBytes(SampleFormat format) {
   return 0;
 }
 
-// `chunk`: what is in "fmt ".
+// `chunk` is the content of the chunk "fmt ".
 absl::Status ParseFormat(std::string_view chunk, WavSound* sound) {
   if (chunk.size() < 16) {
     return absl::DataLossError(
-        fmt::format("its chunk \"fmt \" has {} bytes; 16 are the least", chunk.size()));
+        fmt::format("its chunk \"fmt \" has {} bytes, expected at least 16", chunk.size()));
   }
   uint16_t kind = Load<uint16_t>(chunk, 0);
   const uint16_t channels = Load<uint16_t>(chunk, 2);
@@ -54,7 +54,7 @@ absl::Status ParseFormat(std::string_view chunk, WavSound* sound) {
   sound->sample_rate = Load<uint32_t>(chunk, 4);
   if (kind == kExtensible) {
     if (chunk.size() < 40 || chunk.substr(26, kGuidTail.size()) != kGuidTail) {
-      return absl::DataLossError("its extensible format is cut or of a kind that is not known");
+      return absl::DataLossError("its extensible format is cut off or of an unknown kind");
     }
     kind = Load<uint16_t>(chunk, 24);
   }
@@ -72,13 +72,13 @@ absl::Status ParseFormat(std::string_view chunk, WavSound* sound) {
     sound->format = SampleFormat::kFloat64;
   } else {
     return absl::DataLossError(
-        fmt::format("format {} with {} bits; decoded are PCM (1) of 8, 16, 24 and 32 bits and "
-                    "float (3) of 32 and 64; convert it with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav'",
+        fmt::format("format {} with {} bits, expected PCM (1) of 8, 16, 24 or 32 bits or "
+                    "float (3) of 32 or 64; convert it with 'ffmpeg -i IN -c:a pcm_s16le OUT.wav'",
                     kind, bits));
   }
   if (channels == 0 || sound->sample_rate == 0) {
     return absl::DataLossError(
-        fmt::format("it has {} channels and {} frames in a second", channels, sound->sample_rate));
+        fmt::format("it has {} channels and {} frames per second", channels, sound->sample_rate));
   }
   if (frame_bytes != channels * SampleBytes(sound->format)) {
     return absl::DataLossError(fmt::format("frames of {} bytes, but {} channels of {} bits take {}",
@@ -115,13 +115,12 @@ absl::StatusOr<WavSound> ParseWav(std::string_view bytes) {
     const size_t there = bytes.size() - at;
     if (name == "data" && size == kUnknownSize) {
       return absl::DataLossError(
-          "its length is not written: it comes from a program that wrote to a pipe; write it to a "
-          "file");
+          "its length is unknown, as in output that was written to a pipe; write it to a file");
     }
     if (size > there) {
-      return absl::DataLossError(
-          fmt::format("its chunk {:?} at byte {} tells of {} bytes, but {} follow: it is cut", name,
-                      at - 8, size, there));
+      return absl::DataLossError(fmt::format(
+          "its chunk {:?} at byte {} has a size of {} bytes, but {} follow: the file is cut off",
+          name, at - 8, size, there));
     }
     const std::string_view chunk = bytes.substr(at, size);
     if (name == "fmt ") {
@@ -134,7 +133,8 @@ absl::StatusOr<WavSound> ParseWav(std::string_view bytes) {
       const size_t frame = sound.channels * SampleBytes(sound.format);
       if (size % frame != 0) {
         return absl::DataLossError(fmt::format(
-            "its samples take {} bytes, which is no multiple of a frame's {}", size, frame));
+            "its samples take {} bytes, which is not a multiple of the frame size of {}", size,
+            frame));
       }
       sound.frames = size / frame;
       sound.samples = chunk;
@@ -161,7 +161,7 @@ void ToFloat(const WavSound& sound, float* to) {
       });
     case SampleFormat::kInt24:
       return Convert(n, to, [p](uint64_t i) {
-        // In the upper three bytes, so that the sign is where it belongs.
+        // In the upper three bytes, so that the sign bit is in place.
         const uint32_t bits = static_cast<uint32_t>(LoadLittleEndian<uint16_t>(p + 3 * i)) << 8 |
                               static_cast<uint32_t>(static_cast<uint8_t>(p[3 * i + 2])) << 24;
         return static_cast<float>(static_cast<int32_t>(bits)) * 0x1p-31f;

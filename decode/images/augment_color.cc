@@ -22,7 +22,7 @@ void Replace(const Table& table, ImageView image) {
   for (uint8_t* p = image.data; p < end; ++p) *p = table[*p];
 }
 
-// The channels have tables of their own.
+// Each channel has a table of its own.
 void Replace(const std::array<Table, 3>& tables, ImageView image) {
   if (image.channels == 1) return Replace(tables[0], image);
   uint8_t* const end = image.data + image.bytes();
@@ -33,8 +33,8 @@ void Replace(const std::array<Table, 3>& tables, ImageView image) {
 
 float Clamp(float value) { return std::min(std::max(value, 0.0f), 255.0f); }
 
-// Pixels are worked on in stretches that stay in the first cache, one array for each channel, so
-// that the loops over them are vectorised.
+// Pixels are processed in stretches that fit the L1 cache, with one array for each channel, so that
+// the loops over them are vectorised.
 constexpr int kStretch = 256;
 struct Stretch {
   float r[kStretch];
@@ -54,7 +54,7 @@ void ForEachStretch(ImageView image, Function function) {
       s.g[i] = p[3 * i + 1];
       s.b[i] = p[3 * i + 2];
     }
-    // What stands behind the end is worked on too, so that the loops have a fixed length.
+    // The rest is processed too, so that the loops have a fixed length.
     for (int i = n; i < kStretch; ++i) s.r[i] = s.g[i] = s.b[i] = 0;
     function(s, n);
     for (int i = 0; i < n; ++i) {
@@ -65,10 +65,10 @@ void ForEachStretch(ImageView image, Function function) {
   }
 }
 
-// Rounds once, as a fused multiplication and addition does: `product` is exact.
+// Rounds once, as a fused multiply-add does, because `product` is exact.
 float Add(double product, float value) { return static_cast<float>(product + value); }
 
-// Cut to a whole number. The weighted sum is exact, of integers, so that only its last product is
+// Truncated to an integer. The weighted sum of integers is exact, so only the last product is
 // rounded.
 float Grey(float r, float g, float b) {
   return static_cast<float>(static_cast<int>((2989 * r + 5870 * g + 1140 * b) * 1e-4f));

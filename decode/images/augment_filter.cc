@@ -8,7 +8,7 @@
 namespace shardfeed::augment {
 namespace {
 
-// One half of a symmetric kernel, from the middle on.
+// The half of a symmetric kernel from the middle on.
 std::vector<float> HalfGaussian(int size, double sigma) {
   std::vector<double> weights(size / 2 + 1);
   double sum = 0;
@@ -28,7 +28,8 @@ int Reflect(int i, int n) {
   return i < n ? i : 2 * (n - 1) - i;
 }
 
-// Nearest, ties to even, of a number in [0, 255]: adding 1.5 * 2^23 leaves it in the lowest bits.
+// Rounds a number in [0, 255] to nearest, ties to even: adding 1.5 * 2^23 leaves the result in the
+// lowest bits.
 uint8_t Round(float value) {
   return static_cast<uint8_t>(std::bit_cast<uint32_t>(value + 12582912.0f));
 }
@@ -71,7 +72,8 @@ void BlurGaussian(ImageView image, int kernel_width, int kernel_height, double s
   const std::vector<float> down = HalfGaussian(kernel_height, sigma);
   const int reach = kernel_width / 2;
   const size_t n = image.row_bytes();
-  // All rows convolved across; then one row with its borders, which later takes results.
+  // Holds all rows convolved horizontally, then one row with its borders, which later takes
+  // results.
   memory->resize(n * image.height + n + 2 * reach * image.channels);
   float* const rows = memory->data();
   float* const padded = rows + n * image.height;
@@ -102,7 +104,7 @@ void AdjustSharpness(ImageView image, double factor, std::vector<uint8_t>* memor
   const float rest = static_cast<float>(1 - factor);
   const size_t n = image.row_bytes();
   const int channels = image.channels;
-  // The row above as it was, and this one.
+  // The original values of the row above and of this row.
   memory->resize(2 * n);
   uint8_t* above = memory->data();
   uint8_t* here = above + n;
@@ -115,7 +117,7 @@ void AdjustSharpness(ImageView image, double factor, std::vector<uint8_t>* memor
       const int sum = above[i - channels] + above[i] + above[i + channels] + here[i - channels] +
                       5 * here[i] + here[i + channels] + below[i - channels] + below[i] +
                       below[i + channels];
-      // To nearest; a sum in the middle there is not.
+      // Rounded to nearest; with an odd divisor there are no ties.
       const float smooth = static_cast<float>(
           static_cast<int>((static_cast<float>(sum) + 6.5f) * static_cast<float>(1.0 / 13)));
       const float value = here[i];

@@ -30,7 +30,8 @@ void FlipRow(uint8_t* row, int width) {
   }
 }
 
-// Which row (or column) of an image of `size` stands at `i`, which may be outside; -1: none.
+// The row (or column) of an image of `size` rows that appears at `i`, which may lie outside; -1 if
+// none does.
 int Source(int i, int size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -46,11 +47,12 @@ int Source(int i, int size, PaddingMode mode) {
   return -1;
 }
 
-// Nearest, ties to even, of a number below 2^22: adding 1.5 * 2^23 leaves it in the lowest bits.
+// Rounds a number below 2^22 to nearest, ties to even: adding 1.5 * 2^23 leaves the result in the
+// lowest bits.
 int RoundToInt(float value) { return std::bit_cast<int>(value + 12582912.0f) - 0x4b400000; }
 uint8_t Round(float value) { return static_cast<uint8_t>(RoundToInt(value)); }
 
-// Values between four pixels of which some are outside.
+// Interpolates between four pixels, some of which lie outside.
 template <int kChannels>
 void Border(const ImageView& from, float x, float y, const float* fill, bool has_fill,
             uint8_t* to) {
@@ -72,7 +74,7 @@ void Border(const ImageView& from, float x, float y, const float* fill, bool has
     }
   }
   for (int c = 0; c < kChannels; ++c) {
-    // torchvision's blend, which takes the part inside twice.
+    // torchvision's blend, which weights the inside part twice.
     const float value = has_fill ? (sum[c] - fill[c]) * inside + fill[c] : sum[c];
     to[c] = Round(std::clamp(value, 0.0f, 255.0f));
   }
@@ -95,10 +97,10 @@ void WarpRows(const ImageView& from, const ImageView& to, const Transform& m, co
         sx /= w;
         sy /= w;
       }
-      // Of the pixel, not of its corner.
+      // Coordinates of the pixel's centre.
       const float x = static_cast<float>(sx - 0.5);
       const float y = static_cast<float>(sy - 0.5);
-      // Also what is no number, or too large for an int, is outside.
+      // NaNs and numbers too large for an int are outside too.
       if (!(x > -1 && x < width && y > -1 && y < height)) {
         for (int c = 0; c < kChannels; ++c) out[c] = fill_bytes[c];
         continue;
@@ -195,7 +197,7 @@ Transform AffineTransform(const AffineParameters& p, int height, int width) {
   const double b = -a * std::tan(shear_x) - std::sin(angle);
   const double c = std::sin(angle - shear_y) / std::cos(shear_y);
   const double d = std::cos(angle) - c * std::tan(shear_x);
-  // The inverse.
+  // Invert it, since a Transform maps the result to the source.
   Transform m = {d / p.scale, -b / p.scale, 0, -c / p.scale, a / p.scale, 0, 0, 0};
   const double tx = cx + p.translate_x;
   const double ty = cy + p.translate_y;
@@ -223,7 +225,7 @@ std::optional<Transform> PerspectiveTransform(const std::array<std::array<double
       row[8] = start[i][k];
     }
   }
-  // Gauss's elimination with the largest pivot of the column.
+  // Gaussian elimination with partial pivoting.
   for (int k = 0; k < 8; ++k) {
     int pivot = k;
     for (int i = k + 1; i < 8; ++i) {

@@ -1,7 +1,7 @@
 // Augmentations that move pixels.
 //
-// As torchvision.transforms.v2.functional defines them for tensors: coordinates are those of pixel
-// centres, angles are in degrees. 1 or 3 channels. Thread safe.
+// They compute what torchvision.transforms.v2.functional computes for tensors. Coordinates are
+// those of pixel centres, and angles are in degrees. 1 or 3 channels. Thread safe.
 
 #ifndef SHARDFEED_DECODE_IMAGES_AUGMENT_GEOMETRY_H_
 #define SHARDFEED_DECODE_IMAGES_AUGMENT_GEOMETRY_H_
@@ -15,31 +15,31 @@
 
 namespace shardfeed::augment {
 
-// A value for each channel; of 1 channel the first counts.
+// A value for each channel; an image of 1 channel uses the first.
 using Color = std::array<float, 3>;
 
-// In place.
+// HorizontalFlip, VerticalFlip and Erase work in place.
 void HorizontalFlip(ImageView image);
 void VerticalFlip(ImageView image);
 
-// Sets the rectangle of `height` x `width` pixels from row `top`, column `left` on, which lies
-// within the image. Values are cut to [0, 255].
+// Sets the rectangle of `height` x `width` pixels whose upper left corner is at row `top` and
+// column `left`, and which lies within the image. Values are clamped to [0, 255].
 void Erase(ImageView image, int top, int left, int height, int width, const Color& color);
 
-// `to` is as much larger than `from` as is padded: `left` and `top` tell where the image lies in
-// it. kReflect does not repeat the border, kSymmetric does; no side may take more than the image
-// has (kReflect: less).
+// Copies `from` to row `top` and column `left` of the larger image `to` and fills the borders.
+// kReflect does not repeat the border pixels, kSymmetric does; a border must not be wider than the
+// image (for kReflect, narrower).
 void PadBorders(ImageView from, ImageView to, int left, int top, PaddingMode mode,
                 const Color& fill);
 
-// Where a pixel of the result comes from: x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1),
-// y = (m[3] x + m[4] y + m[5]) / (...), in pixels from the upper left corner, pixel (i, j) being
+// Maps a pixel of the result to its source: x = (m[0] x + m[1] y + m[2]) / (m[6] x + m[7] y + 1), y
+// = (m[3] x + m[4] y + m[5]) / (...), in pixels from the upper left corner, with pixel (i, j)
 // centred at (i + 0.5, j + 0.5).
 using Transform = std::array<double, 8>;
 
-// Rotates by `angle` degrees clockwise, scales, and shears by degrees along x and along y, all
-// about `center` (x, y; none: the middle), then moves by (translate_x, translate_y) pixels. `scale`
-// > 0. (Matrix: that of torchvision's affine, T C R S H C^-1.)
+// Rotates by `angle` degrees clockwise, scales by `scale` > 0, and shears by degrees along x and
+// along y, all about `center` (x, y; by default the middle); then moves by (translate_x,
+// translate_y) pixels. The matrix is that of torchvision's affine, T C R S H C^-1.
 struct AffineParameters {
   double angle = 0;
   double translate_x = 0;
@@ -51,13 +51,14 @@ struct AffineParameters {
 };
 Transform AffineTransform(const AffineParameters& parameters, int height, int width);
 
-// What moves the image's corners (upper left, upper right, lower right, lower left; x, y) to
-// `corners`. Corners that do not make a quadrilateral: none.
+// The transform that moves the image's corners (upper left, upper right, lower right, lower left;
+// each x, y) to `corners`, or nullopt if these do not form a quadrilateral.
 std::optional<Transform> PerspectiveTransform(const std::array<std::array<double, 2>, 4>& corners,
                                               int height, int width);
 
-// `to` has the size of `from` and other memory. Pixels from outside become `fill`; those on the
-// border are blended with it (with none: with black) by how much of them lies outside.
+// Transforms `from` into `to`, which has the same size and does not overlap it. Pixels from outside
+// become `fill`, or black without one; pixels on the border are blended with it by how much of them
+// lies outside.
 void Warp(ImageView from, ImageView to, const Transform& transform, Sampling interpolation,
           const std::optional<Color>& fill);
 

@@ -25,7 +25,7 @@ enum Compression : uint32_t {
 
 using Rgb = std::array<uint8_t, 3>;
 
-// The little-endian integer of `size` bytes at `at`; 0 behind the end.
+// The little-endian integer of `size` bytes at `at`; bytes past the end are 0.
 uint32_t Load(std::string_view bytes, uint64_t at, size_t size) {
   uint32_t value = 0;
   for (size_t i = 0; i < size && at + i < bytes.size(); ++i) {
@@ -112,7 +112,7 @@ class Writer {
   uint8_t* to_;
 };
 
-// Indices of the palette, the bottom row first.
+// Decodes runs to palette indices, the bottom row first.
 absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageHeader& header,
                       std::vector<uint8_t>* indices) {
   indices->assign(size_t{header.width} * header.height, 0);
@@ -138,7 +138,7 @@ absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageH
       ++y;
     } else if (value == 1) {  // the end of the image
       break;
-    } else if (value == 2) {  // a step
+    } else if (value == 2) {  // a move to the right and up
       if (at + 2 > bytes.size()) return CutOff(bytes, at + 2);
       x += Load(bytes, at, 1);
       y += Load(bytes, at + 1, 1);
@@ -155,7 +155,7 @@ absl::Status ReadRuns(std::string_view bytes, const Layout& layout, const ImageH
   return absl::OkStatus();
 }
 
-// The values between the bits of masks.
+// Extracts the channels of a pixel by bit masks.
 class Masks {
  public:
   static absl::StatusOr<Masks> Of(std::string_view bytes, const Layout& layout) {

@@ -1,4 +1,4 @@
-// BMP, of Windows and of OS/2.
+// Decoding of BMP files of Windows and OS/2.
 
 #ifndef SHARDFEED_DECODE_IMAGES_BMP_H_
 #define SHARDFEED_DECODE_IMAGES_BMP_H_
@@ -12,9 +12,9 @@
 
 namespace shardfeed {
 
-// DecodeWithCodec (codecs.h) for BMP of 1, 2, 4, 8, 16, 24 and 32 bits, plain, with masks or
-// run-length coded. A value v of n bits becomes v * 255 / (2^n - 1), rounded down, as in Pillow.
-// What run lengths leave out has the first colour. Thread-safe.
+// Implements DecodeWithCodec (codecs.h) for BMP of 1, 2, 4, 8, 16, 24 and 32 bits, uncompressed,
+// with bit masks or run-length encoded. A value v of n bits becomes v * 255 / (2^n - 1), rounded
+// down, as in Pillow. Pixels that the runs skip have the first colour of the palette. Thread safe.
 //
 // Format: BITMAPINFOHEADER and its successors,
 // https://learn.microsoft.com/windows/win32/gdi/bitmap-storage

@@ -20,9 +20,9 @@
 namespace shardfeed {
 namespace {
 
-// OpenCV's codecs take over a hundred libraries with them, and its core some twenty, so they are
-// opened by those who need them: nothing of OpenCV is linked, not even what makes and destroys a
-// cv::Mat.
+// OpenCV's codecs depend on over a hundred libraries, and its core on some twenty, so they are
+// loaded only when needed, and nothing of OpenCV is linked, not even the constructor and destructor
+// of cv::Mat.
 struct Codecs {
   bool (*imencode)(const std::string&, const cv::_InputArray&, std::vector<uint8_t>&,
                    const std::vector<int>&);
@@ -37,10 +37,10 @@ absl::StatusOr<Codecs> OpenCodecs() {
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* error = ::dlerror();
-    return absl::UnimplementedError(
-        fmt::format("OpenCV's codecs are not here ({}): install them (on Debian: apt-get install "
-                    "libopencv-imgcodecs406)",
-                    error != nullptr ? error : library));
+    return absl::UnimplementedError(fmt::format(
+        "OpenCV's codecs are not installed ({}): install them (on Debian: apt-get install "
+        "libopencv-imgcodecs406)",
+        error != nullptr ? error : library));
   }
   Codecs codecs;
   bool found = true;
@@ -55,8 +55,8 @@ absl::StatusOr<Codecs> OpenCodecs() {
   find("_ZN2cv3MatC1EiiiPvm", &codecs.make_mat);
   find("_ZN2cv3MatD1Ev", &codecs.destroy_mat);
   find("_ZN2cv5utils7logging11setLogLevelENS1_8LogLevelE", &codecs.set_log_level);
-  if (!found) return absl::UnimplementedError(fmt::format("{} is another than expected", library));
-  // What it has to say of an image is in the error: nothing goes to standard error.
+  if (!found) return absl::UnimplementedError(fmt::format("{} lacks expected symbols", library));
+  // Errors are returned, so OpenCV must not write to standard error.
   codecs.set_log_level(/*LOG_LEVEL_SILENT=*/0);
   return codecs;
 }
@@ -76,7 +76,7 @@ class Mat {
   Mat(const Mat&) = delete;
   Mat& operator=(const Mat&) = delete;
 
-  // The pixels are another's.
+  // Makes the matrix refer to `pixels`, which it does not own.
   void Borrow(void* pixels, uint32_t width, uint32_t height) {
     codecs_.make_mat(memory_, static_cast<int>(height), static_cast<int>(width), CV_8UC3, pixels,
                      size_t{3} * width);
@@ -100,7 +100,7 @@ absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, 
     if (header.format == "tiff") return DecodeTiff(bytes, header, channels, pixels);
     if (header.format == "bmp") return DecodeBmp(bytes, header, channels, pixels);
     if (header.format == "webp") return DecodeWebp(bytes, header, channels, pixels);
-    return absl::UnimplementedError(fmt::format("{} is not decoded here", header.format));
+    return absl::UnimplementedError(fmt::format("unexpected format {}", header.format));
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(fmt::format("no memory for a {} of {} x {} pixels",
                                                     header.format, header.width, header.height));

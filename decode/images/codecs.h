@@ -1,5 +1,5 @@
-// Whole images that are not JPEGs as pixels: PNG by libpng, WebP by libwebp, GIF by giflib, TIFF by
-// libtiff, which is opened when the first such image comes, and BMP. PNGs are made by OpenCV.
+// Decodes whole images other than JPEGs: PNG with libpng, WebP with libwebp, GIF with giflib, TIFF
+// with libtiff, which is loaded when the first TIFF comes, and BMP. PNGs are encoded with OpenCV.
 
 #ifndef SHARDFEED_DECODE_IMAGES_CODECS_H_
 #define SHARDFEED_DECODE_IMAGES_CODECS_H_
@@ -15,18 +15,18 @@
 namespace shardfeed {
 
 // Decodes `bytes`, whose header is `header`, into rows of RGB (`channels` 3) or grey (1) pixels
-// without gaps; `header`'s size is that of the image. Of 16-bit samples the upper byte is taken,
-// transparency is left out: the colours under it are taken as they stand. Of an animation or of
-// several pages, the first. What a GIF's first image does not cover of its canvas is black.
-// Thread safe.
+// without gaps; `header` must have the size of the image. Of 16-bit samples the upper byte is
+// taken. Transparency is ignored: the stored colours are taken unblended. Of an animation or of
+// several pages, the first is decoded. The part of a GIF's canvas that its first image does not
+// cover is black. Thread safe.
 //
-// DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or its library
-// is not installed. ResourceExhausted: no memory. Messages do not have the file's name.
+// DataLoss: cut off or damaged. Unimplemented: a kind that the codec cannot decode, or the codec's
+// library is not installed. ResourceExhausted: not enough memory. Messages do not name the file.
 absl::Status DecodeWithCodec(std::string_view bytes, const ImageHeader& header, int channels,
                              std::vector<uint8_t>* pixels);
 
-// The PNG of `height` rows of `width` RGB pixels without gaps. Thread safe. Unimplemented: OpenCV's
-// codecs are not installed.
+// Encodes `height` rows of `width` RGB pixels without gaps as PNG. Thread safe. Unimplemented:
+// OpenCV's codecs are not installed.
 absl::Status EncodePng(const uint8_t* pixels, uint32_t width, uint32_t height, std::string* png);
 
 }  // namespace shardfeed

@@ -12,12 +12,12 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view kExif = "Exif\0\0"sv;
 
-// A TIFF header and the first directory behind it. 0: no valid orientation in it.
+// The orientation in the first directory behind a TIFF header, or 0 if it has no valid one.
 int OrientationOf(std::string_view tiff) {
   const bool big = tiff.starts_with("II+\0\x08\0\0\0"sv) || tiff.starts_with("MM\0+\0\x08\0\0"sv);
   const bool little = tiff.starts_with("II");
   if (!big && !tiff.starts_with("II\x2a\0"sv) && !tiff.starts_with("MM\0\x2a"sv)) return 0;
-  // 0 past the end.
+  // Returns 0 past the end.
   const auto load = [&](uint64_t at, int size) {
     uint64_t value = 0;
     if (at > tiff.size() || tiff.size() - at < static_cast<size_t>(size)) return value;
@@ -31,7 +31,7 @@ int OrientationOf(std::string_view tiff) {
   const uint64_t entries = load(directory, big ? 8 : 2);
   const uint64_t entry_bytes = big ? 20 : 12;
   uint64_t entry = directory + (big ? 8 : 2);
-  // The count is not believed: the loop ends with the file.
+  // The count is not trusted: the loop ends with the file.
   for (uint64_t i = 0; i < entries; ++i, entry += entry_bytes) {
     if (entry + entry_bytes > tiff.size()) return 0;
     constexpr uint64_t kOrientation = 0x0112;
@@ -58,7 +58,7 @@ int OfJpeg(std::string_view jpeg) {
   return 1;
 }
 
-// The unsigned integer of 4 bytes at `at`, which are there.
+// The unsigned integer of 4 bytes at `at`, which must be within `bytes`.
 uint32_t Load32(std::string_view bytes, size_t at, bool little) {
   uint32_t value = 0;
   for (size_t i = 0; i < 4; ++i) {
@@ -67,7 +67,7 @@ uint32_t Load32(std::string_view bytes, size_t at, bool little) {
   return value;
 }
 
-// Chunks of a length, a name, so many bytes and a CRC; eXIf may stand behind the image.
+// PNG chunks have a length, a name, that many bytes and a CRC; eXIf may follow the image.
 int OfPng(std::string_view png) {
   constexpr size_t kFixed = 12;
   for (size_t at = 8; at + kFixed <= png.size();) {
@@ -82,7 +82,7 @@ int OfPng(std::string_view png) {
   return 1;
 }
 
-// RIFF chunks of a name, a length, and so many bytes, rounded up to an even number.
+// RIFF chunks have a name, a length, and that many bytes, rounded up to an even number.
 int OfWebp(std::string_view webp) {
   constexpr size_t kFixed = 8;
   for (size_t at = 12; at + kFixed <= webp.size();) {
@@ -105,7 +105,7 @@ int ExifOrientation(std::string_view bytes, std::string_view format) {
   if (format == "jpeg") return OfJpeg(bytes);
   if (format == "png") return OfPng(bytes);
   if (format == "webp") return OfWebp(bytes);
-  // The tag stands in the image's own directory.
+  // The tag is in the image's own directory.
   if (format == "tiff") return std::max(OrientationOf(bytes), 1);
   return 1;
 }

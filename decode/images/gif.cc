@@ -53,12 +53,12 @@ absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int ch
   if (::DGifGetImageDesc(gif.get()) == GIF_ERROR) return damaged(gif->Error);
   const GifImageDesc& image = gif->Image;
   const ColorMapObject* colours = image.ColorMap != nullptr ? image.ColorMap : gif->SColorMap;
-  if (colours == nullptr) return absl::DataLossError("gif without a table of colours");
+  if (colours == nullptr) return absl::DataLossError("gif without a colour table");
   if (image.Left < 0 || image.Top < 0 || image.Width < 1 || image.Height < 1 ||
       uint64_t(image.Left) + image.Width > header.width ||
       uint64_t(image.Top) + image.Height > header.height) {
     return absl::DataLossError(
-        fmt::format("gif has an image of {} x {} at ({}, {}), outside of its canvas of {} x {}",
+        fmt::format("gif has an image of {} x {} at ({}, {}), outside its canvas of {} x {}",
                     image.Width, image.Height, image.Left, image.Top, header.width, header.height));
   }
   pixels->assign(size_t{header.width} * header.height * channels, 0);

@@ -1,4 +1,4 @@
-// GIF by giflib.
+// Decoding of GIF files with giflib.
 
 #ifndef SHARDFEED_DECODE_IMAGES_GIF_H_
 #define SHARDFEED_DECODE_IMAGES_GIF_H_
@@ -12,8 +12,8 @@
 
 namespace shardfeed {
 
-// DecodeWithCodec (codecs.h) for GIF: the first image. What it does not cover of its canvas is
-// black. Thread-safe.
+// Implements DecodeWithCodec (codecs.h) for the first image of a GIF. The part of the canvas that
+// it does not cover is black. Thread safe.
 absl::Status DecodeGif(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
 

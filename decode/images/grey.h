@@ -1,4 +1,4 @@
-// Grey of colour.
+// Conversion of colour to grey.
 
 #ifndef SHARDFEED_DECODE_IMAGES_GREY_H_
 #define SHARDFEED_DECODE_IMAGES_GREY_H_

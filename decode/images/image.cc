@@ -13,8 +13,8 @@
 namespace shardfeed {
 namespace {
 
-// How the pixel (x, y) of an upright image is found in the one that is stored: x and y are
-// exchanged, then counted from the other end.
+// How to find the pixel (x, y) of an upright image in the stored one: exchange x and y, then count
+// from the other end.
 struct Turn {
   bool transpose;
   bool from_right;
@@ -34,8 +34,9 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
   constexpr uint32_t kMaxSize = 65535;
   if (options.width < 1 || options.height < 1 || options.width > kMaxSize ||
       options.height > kMaxSize) {
-    return absl::InvalidArgumentError(fmt::format("size {} x {}: 1 to {} pixels are possible",
-                                                  options.width, options.height, kMaxSize));
+    return absl::InvalidArgumentError(
+        fmt::format("width and height must be 1 to {2} pixels, got {0} x {1}", options.width,
+                    options.height, kMaxSize));
   }
   if (options.channels != 1 && options.channels != 3) {
     return absl::InvalidArgumentError(
@@ -52,17 +53,20 @@ absl::Status CheckImageOptions(const ImageOptions& options) {
     if (values->empty()) continue;
     if (levels) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: pixels of uint8 are not normalised; ask for float32, float16 or "
+          fmt::format("{}: uint8 pixels cannot be normalised; ask for float32, float16 or "
                       "bfloat16",
                       name));
     }
     if (values->size() != static_cast<size_t>(options.channels)) {
       return absl::InvalidArgumentError(
-          fmt::format("{} has {} values, for {} channels", name, values->size(), options.channels));
+          fmt::format("{} has {} values, expected one for each of {} channels", name,
+                      values->size(), options.channels));
     }
     for (float value : *values) {
       if (!std::isfinite(value) || (values == &options.std && value <= 0)) {
-        return absl::InvalidArgumentError(fmt::format("{} {}", name, value));
+        return absl::InvalidArgumentError(fmt::format("{} must be finite{}, got {}", name,
+                                                      values == &options.std ? " and positive" : "",
+                                                      value));
       }
     }
   }
@@ -105,7 +109,7 @@ absl::StatusOr<ImageSize> ImageDecoder::Open(std::string_view bytes) {
 
 absl::Status ImageDecoder::Decode(const ImageBox& box, bool flip, void* out) {
   Turn turn = TurnOf(orientation_);
-  // The box and the result, as the image is stored.
+  // The box and the size of the result, in the orientation of the stored image.
   ImageBox part = box;
   uint32_t width = options_.width;
   uint32_t height = options_.height;

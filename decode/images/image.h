@@ -1,4 +1,4 @@
-// Parts of images of any format, resized, in the layout and type that a network takes.
+// Decodes parts of images of any format, resized, in the layout and type that a network takes.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_H_
@@ -17,7 +17,7 @@
 
 namespace shardfeed {
 
-// InvalidArgument: an option that makes no sense; the message names it.
+// InvalidArgument: an option is invalid; the message names it.
 absl::Status CheckImageOptions(const ImageOptions& options);
 
 struct ImageSize {
@@ -32,31 +32,30 @@ struct ImageBox {
   uint32_t height = 0;
 };
 
-// Decodes one image after another with the same memory. Not thread safe: have one for each
-// thread.
+// Decodes one image after another, reusing its memory. Not thread safe: use one for each thread.
 //
-// Of a JPEG only what the box needs is decoded (see JpegDecoder), and where the box is at least 2,
-// 4 or 8 times larger than the result both ways, at 1/2, 1/4 or 1/8 of its size (but for kNearest).
-// All other images are decoded whole.
+// Of a JPEG, only what the box needs is decoded (see JpegDecoder). Where the box is at least 2, 4
+// or 8 times larger than the result in both directions, it is decoded at 1/2, 1/4 or 1/8 of its
+// size (except for kNearest). All other images are decoded whole.
 class ImageDecoder {
  public:
-  // The options are right by CheckImageOptions.
+  // CheckImageOptions must accept the options.
   explicit ImageDecoder(const ImageOptions& options);
   ~ImageDecoder();
   ImageDecoder(const ImageDecoder&) = delete;
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
-  // What the image has to offer: its size, upright if `orient`. `bytes` must stay as they are
-  // until Decode. DataLoss: not an image of a format that ReadImageHeader knows.
-  // ResourceExhausted: it has more than max_pixels.
+  // Reads the header and returns the image's size, after its Exif orientation is applied if
+  // `orient` is set. `bytes` must remain unchanged until the last Decode. DataLoss: not an image of
+  // a format that ReadImageHeader knows. ResourceExhausted: it has more than max_pixels.
   absl::StatusOr<ImageSize> Open(std::string_view bytes);
 
-  // Writes `box` of the image that was opened last, resized, to `out`, without gaps. The box is
-  // not empty and lies inside of the image. `flip`: left and right change places. Errors as of
-  // JpegDecoder and DecodeWithCodec; after one `out` holds nothing of use.
+  // Writes `box` of the image that was opened last, resized, to `out`, without gaps. The box is not
+  // empty and lies inside the image. `flip` exchanges left and right. Errors are those of
+  // JpegDecoder and DecodeWithCodec; after one the content of `out` is unspecified.
   absl::Status Decode(const ImageBox& box, bool flip, void* out);
 
-  // Bytes of a result.
+  // Size of a result in bytes.
   size_t result_bytes() const;
   // Bytes of memory that are kept for the next image.
   size_t kept_bytes() const { return pixels_.capacity(); }

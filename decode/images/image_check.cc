@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kSuffixes = {"jpg",  "jpeg", "png", "bmp",
                                                        "webp", "gif",  "tif", "tiff"};
-// A rare huge image does not hold its memory for ever.
+// A rare huge image must not keep its memory for ever.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 constexpr uint32_t kScale = 8;
 
@@ -31,7 +31,7 @@ absl::Status Decode(std::string_view bytes, const ImageHeader& header) {
   thread_local const auto decoder = std::make_unique<JpegDecoder>();
   thread_local std::vector<uint8_t> pixels;
   if (pixels.capacity() > kKeptBytes) std::vector<uint8_t>().swap(pixels);
-  // Also where the size is a mere claim.
+  // Checked before allocating, since a damaged header may claim any size.
   const uint64_t max_pixels = JpegDecoderOptions().max_pixels;
   if (uint64_t{header.width} * header.height > max_pixels) {
     return absl::ResourceExhaustedError(fmt::format("more than {} pixels", max_pixels));

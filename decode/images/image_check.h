@@ -1,4 +1,4 @@
-// Whether the images in records can be decoded.
+// Checks whether the images in records can be decoded.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_CHECK_H_
@@ -15,23 +15,24 @@
 namespace shardfeed {
 
 // An image is a value of a bytes feature that begins like a JPEG, PNG, GIF, BMP, WebP or TIFF file
-// and tells its size, or that stands in a feature whose name says so: image/encoded, or one that
-// ends in the suffix of such a file ("jpg", "seg.png").
+// and tells its size, or whose feature is named like an image: image/encoded, or a name that ends
+// in such a file's suffix ("jpg", "seg.png").
 //
-// JPEGs are decoded at an eighth of their size, which leaves out none of their data up to the end
-// of the image, and are sound if libjpeg has no warning about them. The others are decoded whole.
+// JPEGs are decoded at an eighth of their size, which still reads all their data up to the end of
+// the image, and are intact if libjpeg gives no warning. The others are decoded whole.
 //
 // Thread safe.
 class ImageCheck {
  public:
-  // Looks at the images of a serialised Example or SequenceExample, and appends to `defects` a
-  // text for each that is broken, with the name of its feature. What is no Example has none.
+  // Checks the images of a serialised Example or SequenceExample, and appends a text for each
+  // broken one, with the name of its feature, to `defects`. Records that are not Examples are
+  // ignored.
   void CheckRecord(std::string_view record, std::vector<std::string>* defects);
 
   struct Counts {
     uint64_t sound = 0;
     uint64_t broken = 0;
-    // Those that were not decoded, by format and why: "tiff: ...".
+    // How many were not decoded, by format and reason: "tiff: ...".
     std::map<std::string, uint64_t> not_decoded;
   };
   Counts counts() const;

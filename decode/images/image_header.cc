@@ -15,7 +15,7 @@ using namespace std::string_view_literals;
 
 enum class Order { kLittle, kBig };
 
-// The unsigned integer in `size` bytes at `offset`; nothing when the file ends before its end.
+// The unsigned integer in `size` bytes at `offset`; nullopt if the file ends before its end.
 std::optional<uint64_t> Load(std::string_view bytes, uint64_t offset, uint64_t size, Order order) {
   if (offset > bytes.size() || size > bytes.size() - offset) return std::nullopt;
   uint64_t value = 0;
@@ -39,8 +39,8 @@ absl::StatusOr<ImageHeader> Checked(std::string_view name, ImageHeader header) {
   return header;
 }
 
-// Marker segments up to the first frame header. Damage before it is left to the decoder, which may
-// have to accept it.
+// Reads marker segments up to the first frame header. Damage before it is left to the decoder,
+// which may have to accept it.
 absl::StatusOr<ImageHeader> ReadJpeg(std::string_view bytes) {
   JpegMarkerReader reader(bytes);
   JpegMarker marker;
@@ -119,7 +119,7 @@ absl::StatusOr<ImageHeader> ReadBmp(std::string_view bytes) {
   if (!width || !height || !bits) return EndsEarly("BMP", bytes);
   int64_t rows = static_cast<int64_t>(*height);
   if (!os2) {
-    // Negative for rows that go from top to bottom.
+    // Negative if the rows are stored from top to bottom.
     rows = static_cast<int32_t>(*height);
     rows = rows < 0 ? -rows : rows;
   }
@@ -151,7 +151,7 @@ absl::StatusOr<ImageHeader> ReadWebp(std::string_view bytes) {
   if (chunk == "VP8L") {
     if (data.size() < 5) return EndsEarly("WebP", bytes);
     if (data[0] != '\x2f') {
-      return absl::DataLossError("WebP is damaged: its lossless data has a wrong signature");
+      return absl::DataLossError("WebP is damaged: its lossless data has an unexpected signature");
     }
     const uint64_t fields = *Load(data, 1, 4, Order::kLittle);
     const uint32_t width = (fields & 0x3fff) + 1;
@@ -167,7 +167,8 @@ absl::StatusOr<ImageHeader> ReadWebp(std::string_view bytes) {
   return absl::DataLossError("WebP is damaged: its first chunk is not an image");
 }
 
-// The first directory of tags. Classic TIFF counts and points with 2 and 4 bytes, BigTIFF with 8.
+// Reads the first directory of tags. Classic TIFF counts and points with 2 and 4 bytes, BigTIFF
+// with 8.
 absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool big) {
   const uint64_t word = big ? 8 : 4;
   const uint64_t entry_bytes = big ? 20 : 12;
@@ -180,13 +181,13 @@ absl::StatusOr<ImageHeader> ReadTiff(std::string_view bytes, Order order, bool b
   uint64_t samples = 1;
   bool palette = false;
   uint64_t at = *directory + (big ? 8 : 2);
-  // The count is not believed: the loop ends with the file.
+  // The count is not trusted: the loop ends with the file.
   for (uint64_t i = 0; i < *entries; ++i, at += entry_bytes) {
     const std::optional<uint64_t> tag = Load(bytes, at, 2, order);
     const std::optional<uint64_t> type = Load(bytes, at + 2, 2, order);
     if (!tag || !type || at + entry_bytes > bytes.size()) return EndsEarly("TIFF", bytes);
     if (*tag != 256 && *tag != 257 && *tag != 262 && *tag != 277) continue;
-    // SHORT, LONG and LONG8; values that fit stand in the entry itself, at its front.
+    // SHORT, LONG and LONG8. Values that fit are stored at the front of the entry's value field.
     const uint64_t size = *type == 3 ? 2 : *type == 4 ? 4 : *type == 16 && big ? 8 : 0;
     if (size == 0) {
       return absl::DataLossError(
@@ -226,7 +227,8 @@ absl::Status NotAnImage(std::string_view bytes) {
   return absl::DataLossError(fmt::format("not an image: starts with bytes {}", hex));
 }
 
-// The start of a format's magic, and nothing else: a file cut so early that it could be any.
+// Whether `bytes` are a proper prefix of a format's magic number, that is, a file that is cut off
+// too early to tell its format.
 bool IsCutMagic(std::string_view bytes) {
   for (std::string_view magic : {"\xff\xd8"sv, "\x89PNG\r\n\x1a\n"sv, "GIF87a"sv, "GIF89a"sv,
                                  "BM"sv, "RIFF"sv, "II*\0"sv, "MM\0*"sv}) {

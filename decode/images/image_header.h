@@ -1,7 +1,7 @@
-// What an image's first bytes tell about it, without decoding: its format and its size.
+// Reads an image's format and size from its header, without decoding.
 //
-// Read are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and OS/2
-// headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first image).
+// The formats are JPEG (ITU-T T.81, annex B), PNG (ISO 15948), GIF 87a and 89a, BMP (Windows and
+// OS/2 headers), WebP (RFC 9649) and TIFF (revision 6.0, and BigTIFF; the size of the first image).
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_HEADER_H_
@@ -16,20 +16,20 @@ namespace shardfeed {
 struct ImageHeader {
   // "jpeg", "png", "gif", "bmp", "webp" or "tiff"; always a literal.
   std::string_view format;
-  // In pixels, at least 1, as the file says: an Exif orientation is not applied, and for GIF and
-  // animated WebP it is the canvas.
+  // In pixels, at least 1, as stored: an Exif orientation is not applied, and for GIF and animated
+  // WebP it is the canvas.
   uint32_t height = 0;
   uint32_t width = 0;
-  // Grey 1, grey and alpha 2, colour 3, CMYK or colour and alpha 4; 0 where the header does not
-  // tell, as in images with a palette.
+  // 1 for grey, 2 for grey and alpha, 3 for colour, 4 for CMYK or colour and alpha; 0 if the header
+  // does not tell, as in images with a palette.
   uint32_t channels = 0;
 };
 
-// `bytes` are the whole file: JPEG and TIFF may tell the size anywhere in it. Nothing is believed:
-// any bytes are safe to pass, and what follows the header is not looked at. Thread safe.
+// `bytes` are the whole file, because JPEG and TIFF may store the size anywhere in it. Any bytes
+// are safe to pass; what follows the header is not checked. Thread safe.
 //
-// DataLoss: not an image of these formats, or it ends or is damaged before its size is told. The
-// message says which, without the file's name: the caller knows that.
+// DataLoss: not an image of these formats, or one that is cut off or damaged before its size. The
+// message says which; it does not name the file, which the caller knows.
 absl::StatusOr<ImageHeader> ReadImageHeader(std::string_view bytes);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// Pixels of an image in memory.
+// A view of an image's pixels.
 
 #ifndef SHARDFEED_DECODE_IMAGES_IMAGE_VIEW_H_
 #define SHARDFEED_DECODE_IMAGES_IMAGE_VIEW_H_

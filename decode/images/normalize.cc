@@ -38,7 +38,7 @@ void SplitChannels(const uint8_t* HWY_RESTRICT pixels, size_t n, uint8_t* HWY_RE
   }
 }
 
-// The 3 * lanes scales, and then biases, that `pattern` begins with are those of consecutive
+// Applies `pattern`: 3 * lanes scales and, `pattern_size` further on, as many biases of consecutive
 // values.
 template <class D, class Store>
 void Scale(D d, const uint8_t* HWY_RESTRICT in, size_t n, const float* HWY_RESTRICT pattern,
@@ -63,12 +63,12 @@ void Scale(D d, const uint8_t* HWY_RESTRICT in, size_t n, const float* HWY_RESTR
 
 size_t FloatLanes() { return hn::Lanes(hn::ScalableTag<float>()); }
 
-// `n` values of `in` as `dtype`.
+// Converts `n` values of `in` to `dtype`.
 void Convert(DType dtype, const uint8_t* in, size_t n, const float* pattern, size_t pattern_size,
              void* out) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
-  // The last values of a row go by way of a copy.
+  // The last values of a row are stored through a buffer, since a full vector would exceed the row.
   const auto put = [&](auto tag, auto v, auto* to, size_t i) HWY_ATTR {
     if (i + lanes <= n) {
       hn::StoreU(v, tag, to + i);

@@ -1,4 +1,4 @@
-// 8-bit pixels to the layout and type that a network takes.
+// Converts 8-bit pixels to the layout and type that a network takes.
 
 #ifndef SHARDFEED_DECODE_IMAGES_NORMALIZE_H_
 #define SHARDFEED_DECODE_IMAGES_NORMALIZE_H_
@@ -13,12 +13,12 @@
 
 namespace shardfeed {
 
-// Turns levels v of channel c into (v / 255 - mean[c]) / std[c], or keeps them, as kUInt8. Keeps
-// the memory it works in: have one for each thread. Not thread safe.
+// Turns levels v of channel c into (v / 255 - mean[c]) / std[c], or keeps them for kUInt8. Reuses
+// its working memory. Not thread safe: use one for each thread.
 class Normalizer {
  public:
-  // `dtype`: kUInt8 (`mean` 0 and `std` 1 only), kFloat16, kBFloat16 or kFloat32. `mean` and `std`
-  // have an entry for each channel.
+  // `dtype` is kUInt8 (only with `mean` 0 and `std` 1), kFloat16, kBFloat16 or kFloat32. `mean` and
+  // `std` have an entry for each channel.
   Normalizer(PixelLayout layout, DType dtype, int channels, const std::vector<float>& mean,
              const std::vector<float>& std);
 

@@ -14,8 +14,8 @@
 namespace shardfeed {
 namespace {
 
-// One image on its way. libpng reports errors by a jump, which must pass no destructor, so all that
-// has one lives here.
+// The state of decoding one image. libpng reports errors by longjmp, which must not bypass a
+// destructor, so all objects with destructors live here.
 struct Reading {
   explicit Reading(std::string_view bytes) : left(bytes) {}
   ~Reading() { png_destroy_read_struct(&png, &info, nullptr); }
@@ -26,7 +26,7 @@ struct Reading {
   png_structp png = nullptr;
   png_infop info = nullptr;
   std::vector<png_bytep> rows;
-  std::vector<uint8_t> colours;  // RGB rows that become grey
+  std::vector<uint8_t> colours;  // RGB rows that are then converted to grey
   bool cut_off = false;
   bool out_of_memory = false;
   char error[160] = {};
@@ -50,8 +50,8 @@ void Read(png_structp png, png_bytep to, png_size_t count) {
   reading.left.remove_prefix(count);
 }
 
-// The 8-bit samples as the file has them, without transparency: grey or RGB. Returns the number of
-// channels, or 0 after an error.
+// Sets up decoding to 8-bit grey or RGB samples, whichever the file has, without transparency.
+// Returns the number of channels, or 0 after an error.
 int Open(Reading& reading) {
   reading.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reading, OnError, OnWarning);
   if (reading.png == nullptr) {
@@ -122,7 +122,7 @@ absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int ch
   if (png_get_image_width(reading.png, reading.info) != header.width ||
       png_get_image_height(reading.png, reading.info) != header.height ||
       row_bytes != size_t{header.width} * read) {
-    return absl::DataLossError("png has another size than its header says");
+    return absl::DataLossError("png does not have the size that its header says");
   }
   pixels->resize(size_t{header.width} * header.height * channels);
   uint8_t* to = pixels->data();

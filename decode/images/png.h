@@ -1,4 +1,4 @@
-// PNG by libpng.
+// Decoding of PNG files with libpng.
 
 #ifndef SHARDFEED_DECODE_IMAGES_PNG_H_
 #define SHARDFEED_DECODE_IMAGES_PNG_H_
@@ -12,8 +12,8 @@
 
 namespace shardfeed {
 
-// DecodeWithCodec (codecs.h) for PNG. Chunks that describe colour (gAMA, sRGB, iCCP ...) change
-// nothing. Thread-safe.
+// Implements DecodeWithCodec (codecs.h) for PNG. Chunks that describe colour (gAMA, sRGB, iCCP ...)
+// are ignored. Thread safe.
 absl::Status DecodePng(std::string_view bytes, const ImageHeader& header, int channels,
                        std::vector<uint8_t>* pixels);
 

@@ -18,15 +18,15 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Weights are fixed-point numbers with `weight_bits` (14 or 15) bits behind the point.
+// Weights are fixed-point numbers with `weight_bits` (14 or 15) fractional bits.
 
-// out[i] = the sum of rows[k][i] * weights[k], in 64ths, for `n` values.
+// Sets out[i] to the sum of rows[k][i] * weights[k], in 64ths, for `n` values.
 void MixRows(const uint8_t* first_row, size_t row_bytes, const int16_t* HWY_RESTRICT weights,
              uint32_t num_rows, int weight_bits, size_t n, int16_t* HWY_RESTRICT out) {
   const hn::ScalableTag<int16_t> d;
   const hn::Rebind<uint8_t, decltype(d)> bytes;
   const size_t lanes = hn::Lanes(d);
-  // The product below is of 15 bits behind the point.
+  // MulFixedPoint15 multiplies numbers of 15 fractional bits.
   const int shift = 6 + 15 - weight_bits;
   const auto value = [&](const uint8_t* p) HWY_ATTR {
     return hn::ShiftLeftSame(hn::PromoteTo(d, hn::LoadU(bytes, p)), shift);
@@ -73,9 +73,10 @@ void MixRows(const uint8_t* first_row, size_t row_bytes, const int16_t* HWY_REST
   }
 }
 
-// Two output pixels at a time, each in a block of 8 lanes. Every step adds to a block the next 8
-// values of the row times 8 weights: 2 pixels of 3 channels (the last 2 weights are 0), or 8 pixels
-// of one. kSteps: so many, or 0: `num_steps`.
+// Computes two output pixels at a time, each in a block of 8 lanes. Every step adds to a block the
+// next 8 values of the row times 8 weights: 2 pixels of 3 channels (the last 2 weights are 0), or 8
+// pixels of one channel. kSteps is the number of steps if known at compile time, else 0
+// (`num_steps`).
 template <int kChannels, uint32_t kSteps>
 void MixColumns(const int16_t* HWY_RESTRICT row, const uint32_t* HWY_RESTRICT starts,
                 uint32_t num_steps, const int16_t* HWY_RESTRICT weights, int weight_bits,
@@ -106,7 +107,7 @@ void MixColumns(const int16_t* HWY_RESTRICT row, const uint32_t* HWY_RESTRICT st
 #endif
   const hn::Rebind<uint8_t, decltype(d)> bytes;
   const hn::Repartition<uint64_t, decltype(bytes)> words;
-  // The values of the blocks' pixels as bytes: a word for each block.
+  // Sums up each block and returns its pixel as bytes, one word for each block.
   const auto pixels = [&](auto sum) HWY_ATTR {
     if constexpr (kChannels == 3) {
       sum = hn::Add(sum, hn::ShiftRightBytes<6>(d, sum));
@@ -150,7 +151,8 @@ void MixColumns(const int16_t* HWY_RESTRICT row, const uint32_t* HWY_RESTRICT st
 #endif
     uint8_t* p = out + x * kChannels;
     if (x + 2 < width) {
-      // A byte more than is meant, which the next pixel writes over: it takes one store, not two.
+      // Stores one byte too many, which the next pixel overwrites: that takes one store instead of
+      // two.
       constexpr size_t kStored = kChannels == 3 ? 4 : 1;
       std::memcpy(p, &first, kStored);
       std::memcpy(p + kChannels, &second, kStored);
@@ -186,7 +188,7 @@ HWY_EXPORT(MixColumnsOf);
 
 namespace {
 
-// As std::floor and std::lround, which are calls where SSE 4.1 may be missing.
+// Replacements for std::floor and std::lround, which are function calls without SSE 4.1.
 int64_t Floor(double x) {
   const auto whole = static_cast<int64_t>(x);
   return whole - (x < static_cast<double>(whole) ? 1 : 0);
@@ -202,11 +204,12 @@ float Cubic(float x, float a) {
   return 0;
 }
 
-// From here on, an output pixel has so many weights (two to four for each pixel by which the image
-// shrinks) that they and their products cannot be rounded: a constant image would change its level.
+// If an image shrinks by more than this, an output pixel has so many weights (two to four for each
+// pixel by which the image shrinks) that they and their products must not be rounded: a constant
+// image would change its level.
 constexpr double kMaxFixedShrink = 16;
 
-// Weights lie between 0 and 1, but for the cubic's, which lie between -1 and 2.
+// Weights lie between 0 and 1, except those of the cubic filter, which lie between -1 and 2.
 int WeightBits(Interpolation interpolation) {
   return interpolation == Interpolation::kBicubic ? 14 : 15;
 }
@@ -233,7 +236,8 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
     const double center = begin + (i + 0.5) * scale;
     int64_t first;
     if (interpolation == Interpolation::kBilinear && !antialias) {
-      // The two pixels around the centre, or the one at the edge: made many times, and quickly.
+      // The two pixels around the centre, or the one at the edge. A fast path, because weights are
+      // computed anew for every image.
       const double at = std::clamp(center - 0.5, 0.0, static_cast<double>(last));
       first = Floor(at);
       const auto second = Round(static_cast<float>((at - static_cast<double>(first)) * one));
@@ -272,7 +276,7 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
         exact[at - first] += cubic ? Cubic(x, a) : Triangle(x);
       }
     }
-    // Nothing at the ends that weighs nothing.
+    // Drop zero weights at both ends.
     size_t begin_at = 0;
     while (begin_at + 1 < exact.size() && exact[begin_at] == 0) ++begin_at;
     size_t count = exact.size() - begin_at;
@@ -294,7 +298,7 @@ void Resampler::FindTaps(uint32_t source, double begin, double size, uint32_t ou
       const auto w = Round(exact[begin_at + k] * factor);
       total += w;
       if (exact[begin_at + k] > exact[begin_at + largest]) largest = k;
-      // The largest may still be too large by the rounding of the others; see below.
+      // The largest is corrected below for the rounding of the others.
       taps->weights.push_back(static_cast<int16_t>(std::min(w, 32767)));
     }
     int16_t& w = taps->weights[taps->offset[i] + largest];
@@ -368,7 +372,7 @@ void Resampler::Resize(const PixelRows& source, int channels, const ResampleOpti
     return;
   }
   SpreadWeights(channels, width, options.flip);
-  // Only the columns that are looked at.
+  // Mix only the columns that are needed.
   uint32_t left = source.width;
   uint32_t right = 0;
   for (uint32_t x = 0; x < width; ++x) {
@@ -377,7 +381,7 @@ void Resampler::Resize(const PixelRows& source, int channels, const ResampleOpti
   }
   const size_t n = size_t{right - left} * channels;
   for (uint32_t& start : starts_) start -= left * channels;
-  // Steps may go past the end, where weights are 0.
+  // Steps may read past the end, where weights are 0.
   row_.assign(n + 8 * size_t{steps_} + 8, 0);
   for (uint32_t y = 0; y < height; ++y) {
     const uint8_t* first = source.data + rows_.first[y] * source.row_bytes + left * channels;

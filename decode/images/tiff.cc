@@ -18,10 +18,11 @@
 namespace shardfeed {
 namespace {
 
-// What a damaged file may make libtiff ask for at once. An image is at most half of it.
+// The most that a damaged file may make libtiff allocate at once. An image takes at most half of
+// it.
 constexpr tmsize_t kMaxAllocation = tmsize_t{1} << 30;
 
-// libtiff takes a dozen libraries with it, so it is opened by those who need it.
+// libtiff depends on a dozen libraries, so it is loaded only when needed.
 struct Library {
   decltype(&TIFFOpenOptionsAlloc) make_options;
   decltype(&TIFFOpenOptionsFree) free_options;
@@ -43,7 +44,7 @@ absl::StatusOr<Library> OpenLibrary() {
   if (handle == nullptr) {
     const char* error = ::dlerror();
     return absl::UnimplementedError(fmt::format(
-        "libtiff is not here ({}): install it (on Debian: apt-get install libtiff6), or "
+        "libtiff is not installed ({}): install it (on Debian: apt-get install libtiff6), or "
         "convert such images to JPEG or PNG",
         error != nullptr ? error : kName));
   }
@@ -74,7 +75,7 @@ const absl::StatusOr<Library>& GetLibrary() {
   return *library;
 }
 
-// The file in memory, and the first error.
+// The file in memory, and libtiff's first error.
 struct Input {
   std::string_view bytes;
   toff_t at = 0;
@@ -103,7 +104,7 @@ toff_t Seek(thandle_t handle, toff_t offset, int whence) {
 int Close(thandle_t) { return 0; }
 toff_t Size(thandle_t handle) { return static_cast<Input*>(handle)->bytes.size(); }
 
-// libtiff reads from the memory itself.
+// Lets libtiff read directly from memory.
 int Map(thandle_t handle, void** base, toff_t* size) {
   const std::string_view bytes = static_cast<Input*>(handle)->bytes;
   *base = const_cast<char*>(bytes.data());
@@ -129,7 +130,7 @@ absl::Status Damaged(const Input& input) {
                                          input.error));
 }
 
-// A level that was multiplied by `alpha`.
+// Undoes the multiplication of a level by `alpha`.
 uint8_t Divided(uint32_t level, uint32_t alpha) {
   if (alpha == 0) return 0;
   return static_cast<uint8_t>(std::min<uint32_t>(255, level * 255 / alpha));
@@ -162,12 +163,12 @@ absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int c
   const uint16_t alpha = num_extra > 0 ? extra[0] : uint16_t{EXTRASAMPLE_UNSPECIFIED};
   const bool multiplied = alpha == EXTRASAMPLE_ASSOCALPHA;
   if (alpha == EXTRASAMPLE_UNASSALPHA) {
-    // libtiff would multiply by it.
+    // Keeps libtiff from multiplying by alpha: it takes the colours to be multiplied already.
     std::vector<uint16_t> kinds(extra, extra + num_extra);
     kinds[0] = EXTRASAMPLE_ASSOCALPHA;
     library.set_field(tiff.get(), TIFFTAG_EXTRASAMPLES, static_cast<int>(num_extra), kinds.data());
   }
-  // The rows are taken as they are stored.
+  // Keeps libtiff from applying the orientation.
   library.set_field(tiff.get(), TIFFTAG_ORIENTATION, static_cast<int>(ORIENTATION_TOPLEFT));
 
   char why[1024] = {};

@@ -1,4 +1,4 @@
-// TIFF by libtiff, which is opened when the first such image comes.
+// Decoding of TIFF files with libtiff, which is loaded when the first one comes.
 
 #ifndef SHARDFEED_DECODE_IMAGES_TIFF_H_
 #define SHARDFEED_DECODE_IMAGES_TIFF_H_
@@ -12,8 +12,8 @@
 
 namespace shardfeed {
 
-// DecodeWithCodec (codecs.h) for TIFF: the first page, as it is stored, whatever its orientation.
-// Of colours that are stored multiplied by their alpha, the colours. Thread-safe.
+// Implements DecodeWithCodec (codecs.h) for the first page of a TIFF, ignoring its orientation.
+// Colours that are stored premultiplied by their alpha are divided by it. Thread safe.
 absl::Status DecodeTiff(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 

@@ -1,4 +1,4 @@
-// WebP by libwebp.
+// Decoding of WebP files with libwebp.
 
 #ifndef SHARDFEED_DECODE_IMAGES_WEBP_H_
 #define SHARDFEED_DECODE_IMAGES_WEBP_H_
@@ -12,8 +12,8 @@
 
 namespace shardfeed {
 
-// DecodeWithCodec (codecs.h) for WebP. What the first frame of an animation does not cover of its
-// canvas is black. Thread-safe.
+// Implements DecodeWithCodec (codecs.h) for WebP. The part of the canvas that the first frame of an
+// animation does not cover is black. Thread safe.
 absl::Status DecodeWebp(std::string_view bytes, const ImageHeader& header, int channels,
                         std::vector<uint8_t>* pixels);
 

@@ -208,10 +208,11 @@ TEST(ExampleParser, DecodeRawTakesBytesForNumbers) {
 
   EXPECT_FAILS(batch.Parse(Strings({"123456"})), kInvalidArgument,
                "feature 'x' has 3 values, expected 4 (shape [2, 2])");
-  EXPECT_FAILS(batch.Parse(Strings({"1234567"})), kInvalidArgument,
-               "feature 'x' has 7 bytes, which are no whole number of int16 values (2 bytes each)");
+  EXPECT_FAILS(
+      batch.Parse(Strings({"1234567"})), kInvalidArgument,
+      "feature 'x' has 7 bytes, which is not a whole number of int16 values (2 bytes each)");
   EXPECT_FAILS(batch.Parse(Strings({"1234", "5678"})), kInvalidArgument,
-               "feature 'x' has 2 strings, of which decode_raw takes one");
+               "feature 'x' has 2 strings, but decode_raw takes one");
   EXPECT_FAILS(ragged.Parse(Strings({"12"})), kInvalidArgument,
                "feature 'x' has 1 value, expected a multiple of 2 (shape [2])");
   EXPECT_FAILS(batch.Parse(Ints({1})), kInvalidArgument,

@@ -72,7 +72,7 @@ TEST(FeatureSpec, DefectsAreToldWithTheirRemedy) {
   EXPECT_FAILS(Validate(Spec(DType::kInt16), false), kInvalidArgument,
                "feature 'x': no list becomes int16 without decode_raw; int64 lists become int64");
   EXPECT_FAILS(Validate(Raw(Spec(DType::kBytes)), false), kInvalidArgument,
-               "decode_raw gives numbers, so its type cannot be bytes");
+               "decode_raw produces numbers, so its type cannot be bytes");
   EXPECT_FAILS(Validate(Spec(DType::kInt64, Layout::kFixed, {2, -1}), false), kInvalidArgument,
                "a dimension of its shape [2, -1] is -1, which must be at least 1; for rows of any "
                "length ask for it as ragged");
@@ -82,7 +82,7 @@ TEST(FeatureSpec, DefectsAreToldWithTheirRemedy) {
       Validate(Spec(DType::kInt64, Layout::kFixed, {int64_t{1} << 40, int64_t{1} << 40}), false),
       kInvalidArgument, "is larger than any record can be (2 GiB)");
   EXPECT_FAILS(Validate(Spec(DType::kInt64, Layout::kSparse, {3}), false), kInvalidArgument,
-               "sparse values are scalars, so it has no shape [3]");
+               "sparse values are scalars, so it cannot have the shape [3]");
   EXPECT_FAILS(Validate(Spec(DType::kInt64), true), kInvalidArgument,
                "feature list 'x': a feature list has any number of steps: ask for it as ragged");
   EXPECT_FAILS(Validate(RaggedSteps(Spec(DType::kInt64, Layout::kRagged)), false), kInvalidArgument,
@@ -141,7 +141,7 @@ TEST(FeatureSpec, NamesAreUtf8AsProtobufSeesIt) {
   }
   FeatureSpec spec = Spec(DType::kInt64);
   spec.name = "\xff";
-  EXPECT_FAILS(Validate(spec, false), kInvalidArgument, "names of features are UTF-8");
+  EXPECT_FAILS(Validate(spec, false), kInvalidArgument, "its name is not UTF-8");
 }
 
 }  // namespace

@@ -55,14 +55,14 @@ TEST(NpyTest, BadInput) {
   expect(Npy("<f4", "(2,)", "1234567"),
          "tells of [2] values of 4 bytes, but 7 bytes follow it: it "
          "is cut");
-  expect(Npy("<f4", "(2,)", "123456789"), "it goes on after the end");
+  expect(Npy("<f4", "(2,)", "123456789"), "there is data after the end");
   expect(Npy(">f4", "(1,)", "1234"), "big-endian; save it with a.astype");
   expect(Npy("<c8", "(1,)", "12345678"), "values of type \"<c8\"; expected booleans");
   expect(Npy("|O", "(1,)", "12345678"), "values of type \"|O\"; expected");
   expect(Npy("", "(1,)", ""), "values of type \"\"");
   expect(Npy("<f4", "(1, 1)", "1234", "True"), "in Fortran order (columns first); save it with");
   expect(Npy("<f4", "(9223372036854775808,)", ""), "a dimension of 9223372036854775808");
-  expect(Npy("<f4", "(9223372036854775807, 9223372036854775807, 99)", ""), "it is cut");
+  expect(Npy("<f4", "(9223372036854775807, 9223372036854775807, 99)", ""), "the file is cut off");
 }
 
 TEST(NpyTest, AnyBytesAreSafe) {

@@ -283,9 +283,9 @@ TEST(SeekableJpegTest, KindsThatCannotBeRewrittenAreKept) {
                        .height = 40,
                        .sampling = {{2, 2}, {2, 2}, {2, 2}},
                        .separate_scans = true}),
-             Outcome::kUnsupported, "sampling factors that take several scans");
+             Outcome::kUnsupported, "sampling factors that need several scans");
   ExpectKept(MakeJpeg({.width = 60, .height = 40, .scans = {{3, {0, 1, 2}, 0, 0, 0, 0}}}),
-             Outcome::kUnsupported, "not all coefficients are told");
+             Outcome::kUnsupported, "progressive with incomplete coefficients");
 }
 
 TEST(SeekableJpegTest, WhatIsSeekableIsNotTouched) {
@@ -355,7 +355,7 @@ TEST(SeekableJpegTest, DamageIsTold) {
   ExpectKept(tables, Outcome::kDamaged, "JPEG is damaged: Quantization table 0x00 was not defined");
   std::string scans = MakeJpeg({.width = 60, .height = 40, .separate_scans = true});
   scans.replace(scans.rfind("\xff\xda"), std::string::npos, "\xff\xd9");
-  ExpectKept(scans, Outcome::kUnsupported, "a component that no scan has");
+  ExpectKept(scans, Outcome::kUnsupported, "a component that is in no scan");
   std::string no_size = jpeg;
   no_size.replace(FindMarker(jpeg, 0xc0) + 5, 2, "\0\0"s);
   ExpectKept(no_size, Outcome::kDamaged, "tells its height only after its first scan");

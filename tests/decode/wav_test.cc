@@ -102,14 +102,15 @@ TEST(WavTest, BadInput) {
   expect(Riff(""), "it ends without a chunk \"fmt \"");
   expect(Riff(format), "it ends without a chunk \"data\"");
   expect(Riff(Chunk("data", "12") + format), "its chunk \"data\" comes before \"fmt \"");
-  expect(Riff(Chunk("fmt ", "12345678901234")), "\"fmt \" has 14 bytes; 16 are the least");
+  expect(Riff(Chunk("fmt ", "12345678901234")), "\"fmt \" has 14 bytes, expected at least 16");
   expect(Riff(format + "data\4\0\0\0\1\0"s),
-         "its chunk \"data\" at byte 36 tells of 4 bytes, but 2 follow: it is cut");
-  expect(Riff(format + "data\xff\xff\xff\xff\1\0"s), "its length is not written");
-  expect(Riff(format + Chunk("data", "123")), "take 3 bytes, which is no multiple of a frame's 2");
+         "its chunk \"data\" at byte 36 has a size of 4 bytes, but 2 follow: the file is cut off");
+  expect(Riff(format + "data\xff\xff\xff\xff\1\0"s), "its length is unknown");
+  expect(Riff(format + Chunk("data", "123")),
+         "take 3 bytes, which is not a multiple of the frame size of 2");
   expect(Riff(Chunk("fmt ", Format(2, 1, 4)) + Chunk("data", "")), "format 2 with 4 bits; decoded");
   expect(Riff(Chunk("fmt ", Format(1, 1, 12))), "format 1 with 12 bits");
-  expect(Riff(Chunk("fmt ", Format(1, 0, 16))), "it has 0 channels and 16000 frames in a second");
+  expect(Riff(Chunk("fmt ", Format(1, 0, 16))), "it has 0 channels and 16000 frames per second");
   expect(Riff(Chunk("fmt ", Format(1, 1, 16, 0))), "it has 1 channels and 0 frames");
   std::string frames = Format(1, 2, 16);
   frames[12] = 3;

@@ -200,9 +200,9 @@ def test_accepting_damage(tmp_path):
 @pytest.mark.parametrize("job, message", [
     ({"size": (0, 5)}, "size 5 x 0"),
     ({"size": (5, 5), "channels": 2}, "channels must be 3 (RGB) or 1 (grey), got 2"),
-    ({"size": (5, 5), "mean": [0, 0, 0]}, "mean: pixels of uint8 are not normalised"),
-    ({"size": (5, 5), "dtype": "float32", "mean": [0]}, "mean has 1 values, for 3 channels"),
-    ({"size": (5, 5), "dtype": "float32", "std": [1, 0, 1]}, "std 0"),
+    ({"size": (5, 5), "mean": [0, 0, 0]}, "mean: uint8 pixels cannot be normalised"),
+    ({"size": (5, 5), "dtype": "float32", "mean": [0]}, "mean has 1 values, expected one for each of 3 channels"),
+    ({"size": (5, 5), "dtype": "float32", "std": [1, 0, 1]}, "std must be finite and positive, got 0"),
 ])
 def test_wrong_options(tmp_path, job, message):
     make_image(8, 8).save(tmp_path / "a.png")

@@ -11,7 +11,7 @@
 #include "decode/images/jpeg/libjpeg.h"
 #include "fmt/format.h"
 #include "jerror.h"
-// libjpeg's interface between its parts, for struct jpeg_entropy_decoder.
+// libjpeg's internal interface, for struct jpeg_entropy_decoder.
 #include "jpegint.h"
 
 namespace shardfeed {
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Half open, in pixels or in MCUs.
+// A half-open range of pixels or MCUs.
 struct Range {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -43,7 +43,7 @@ Rgb FromCmyk(const uint8_t* cmyk, uint32_t inversion) {
           MultiplyAsFractions(cmyk[2] ^ inversion, k)};
 }
 
-// `adobe`: 255 is no ink, not full ink.
+// `adobe`: 255 means no ink instead of full ink.
 void ConvertCmyk(const uint8_t* cmyk, uint32_t width, bool adobe, int channels, uint8_t* out) {
   const uint32_t inversion = adobe ? 0 : 255;
   for (uint32_t x = 0; x < width; ++x, cmyk += 4, out += channels) {
@@ -65,7 +65,7 @@ void Append16(std::string& out, uint32_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-// Whether the components of the image have different sizes.
+// Whether the components of the image differ in size.
 bool IsSubsampled(const JpegLayout& layout) {
   for (uint32_t i = 1; i < layout.frame.num_components; ++i) {
     if (layout.frame.components[i].h != layout.frame.components[0].h ||
@@ -78,7 +78,8 @@ bool IsSubsampled(const JpegLayout& layout) {
 
 }  // namespace
 
-// Functions that call libjpeg return by a jump when it fails: they have only trivial variables.
+// Functions that call libjpeg are left by longjmp when it fails, so they have only trivial
+// variables.
 class JpegDecoder::Impl {
  public:
   explicit Impl(const JpegDecoderOptions& options) : options_(options), limit_(options.max_scans) {}
@@ -90,12 +91,13 @@ class JpegDecoder::Impl {
 
  private:
   absl::Status Check(uint32_t width, uint32_t height) const;
-  // Lets libjpeg decode an image that has just the MCUs under the crop; their coefficients come
-  // from `entropy_`, which takes them out of `jpeg`. False: libjpeg has to look at the original.
+  // Lets libjpeg decode a small image of just the MCUs under the crop. Their coefficients come from
+  // `entropy_`, which takes them from `jpeg`. Returns false if libjpeg must decode the original
+  // instead.
   bool DecodeMcus(std::string_view jpeg, const JpegLayout& layout);
   void WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height);
   bool DecodeSmallImage();
-  // Lets libjpeg decode the original: its header, and then the crop.
+  // Let libjpeg decode the original: its header, then the crop.
   bool OpenWhole(std::string_view jpeg);
   bool DecodeWhole();
   absl::Status LibjpegError(size_t num_bytes) const;
@@ -110,14 +112,14 @@ class JpegDecoder::Impl {
   std::string header_;  // the small image: all but its entropy-coded data
   std::vector<uint8_t> row_memory_;
 
-  // libjpeg's, made with the first image.
+  // Objects of libjpeg, created for the first image.
   bool created_ = false;
   LibjpegErrors errors_;
   LibjpegMemory source_;
   LibjpegScanLimit limit_;
   jpeg_decompress_struct decoder_ = {};
 
-  // The call under way.
+  // State of the current DecodeCrop.
   JpegCrop crop_;
   uint8_t* pixels_ = nullptr;
   size_t row_bytes_ = 0;
@@ -181,7 +183,7 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
       return absl::OkStatus();
     }
   }
-  // libjpeg has the last word on what does not look sound.
+  // libjpeg decides about anything that does not look intact.
   path_ = JpegPath::kLibjpeg;
   absl::Status status;
   if (!OpenWhole(jpeg)) {
@@ -191,7 +193,7 @@ absl::Status JpegDecoder::Impl::DecodeCrop(std::string_view jpeg, const JpegCrop
   } else if (!DecodeWhole()) {
     status = LibjpegError(jpeg.size());
   }
-  // Damage of the header is described better by the one who knows where it is.
+  // Damage of the header is described better by ReadJpegLayout, which knows where it is.
   if (absl::IsDataLoss(status) && !layout.ok()) return layout.status();
   return status;
 }
@@ -206,8 +208,8 @@ absl::Status JpegDecoder::Impl::LibjpegError(size_t num_bytes) const {
 
 bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layout) {
   if (!entropy_.Start(jpeg, layout)) return false;
-  // Smooth upsampling of the chroma looks at its neighbours, which are no further than one pixel of
-  // the result.
+  // Smooth upsampling of the chroma uses neighbours at a distance of at most one pixel of the
+  // result.
   const uint32_t margin = IsSubsampled(layout) ? 1 : 0;
   const uint32_t denominator = crop_.scale_denominator;
   const auto mcus = [&](uint32_t begin, uint32_t size, uint32_t mcu_size, uint32_t num_mcus) {
@@ -216,8 +218,8 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
                  std::min(CeilDivide((begin + size + margin) * denominator, mcu_size), num_mcus)};
   };
   mcu_columns_ = mcus(crop_.x, crop_.width, layout.mcu_width, layout.mcus_per_row);
-  // In an image whose chroma is less than 3 wide libjpeg upsamples in another way. One MCU may be
-  // so narrow; two are not, unless the whole image is.
+  // libjpeg upsamples differently in an image whose chroma is less than 3 wide. One MCU may be that
+  // narrow; two are not, unless the whole image is.
   if (mcu_columns_.end - mcu_columns_.begin == 1) {
     if (mcu_columns_.begin > 0) {
       --mcu_columns_.begin;
@@ -235,7 +237,7 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
   mcu_row_ = mcu_rows_.begin;
   mcu_column_ = mcu_columns_.begin;
   entropy_failed_ = false;
-  // From here on the crop is told in the small image.
+  // From here on the crop is relative to the small image.
   const JpegCrop crop = crop_;
   crop_.x -= mcu_columns_.begin * layout.mcu_width / denominator;
   crop_.y -= mcu_rows_.begin * layout.mcu_height / denominator;
@@ -244,8 +246,9 @@ bool JpegDecoder::Impl::DecodeMcus(std::string_view jpeg, const JpegLayout& layo
   return decoded;
 }
 
-// A JPEG of that size without entropy-coded data. Its Huffman tables are not those of the original,
-// since libjpeg builds what is needed of them for nothing: a single code each is enough.
+// Writes the header of a JPEG of that size, without entropy-coded data. The Huffman tables of the
+// original are replaced by tables of a single code, because libjpeg would build lookup tables from
+// them that are never used.
 void JpegDecoder::Impl::WriteHeader(const JpegLayout& layout, uint32_t width, uint32_t height) {
   const JpegFrame& frame = layout.frame;
   header_ = "\xff\xd8";
@@ -267,8 +270,8 @@ void JpegDecoder::Impl::WriteHeader(const JpegLayout& layout, uint32_t width, ui
   for (uint32_t i = 0; i < frame.num_components; ++i) {
     const JpegFrame::Component& c = frame.components[i];
     header_ += static_cast<char>(c.id);
-    // The factors of a single component mean nothing, but would take several rows of blocks at
-    // once.
+    // The sampling factors of a single component mean nothing, but libjpeg would decode several
+    // rows of blocks at once for them.
     header_ += static_cast<char>(frame.num_components == 1 ? 0x11 : c.h << 4 | c.v);
     header_ += static_cast<char>(c.quantization);
   }
@@ -320,7 +323,7 @@ boolean JpegDecoder::Impl::DecodeMcu(j_decompress_ptr decoder, JBLOCKROW* blocks
   const uint64_t number = uint64_t{impl.mcu_row_} * impl.mcus_per_row_ + impl.mcu_column_;
   if (!impl.entropy_.Decode(number, blocks)) {
     impl.entropy_failed_ = true;
-    return FALSE;  // libjpeg takes this for missing input and returns no rows
+    return FALSE;  // libjpeg treats this as missing input and returns no rows
   }
   if (++impl.mcu_column_ == impl.mcu_columns_.end) {
     impl.mcu_column_ = impl.mcu_columns_.begin;
@@ -352,8 +355,8 @@ bool JpegDecoder::Impl::DecodeSmallImage() {
 
 bool JpegDecoder::Impl::OpenWhole(std::string_view jpeg) {
   errors_.Reset(options_.accept_damaged);
-  // libjpeg keeps tables for images to come that have none; here that would be damage unseen. The
-  // small images have all they take.
+  // libjpeg keeps tables for later images that lack them, which here would hide damage. Small
+  // images have all the tables that they need, so only the original needs a new decoder.
   jpeg_destroy_decompress(&decoder_);
   created_ = false;
   if (setjmp(errors_.jump) != 0) {
@@ -372,16 +375,17 @@ bool JpegDecoder::Impl::DecodeWhole() {
   StartDecompressor();
   bool exact = true;
   for (int i = 0; i < decoder_.num_components; ++i) {
-    // libjpeg-turbo 2.1 takes the width of components wrongly that are scaled less than others.
+    // libjpeg-turbo 2.1 uses a wrong width when cropping components that are scaled less than
+    // others.
     exact &= decoder_.comp_info[i].DCT_scaled_size == decoder_.min_DCT_scaled_size;
-    // Smoothing over blocks whose coefficients are not all told goes wrong at the edges of a crop.
+    // Smoothing between blocks whose coefficients are incomplete goes wrong at the edges of a crop.
     if (!decoder_.progressive_mode) continue;
     for (int k = 0; k < DCTSIZE2; ++k) exact &= decoder_.coef_bits[i][k] == 0;
   }
   const JDIMENSION whole_width = decoder_.output_width;
   JDIMENSION x = 0;
   if (exact) {
-    // A margin for smooth upsampling, see DecodeMcus; libjpeg begins at the MCU it stands in.
+    // A margin for smooth upsampling, see DecodeMcus; libjpeg begins at the start of the MCU.
     const JDIMENSION margin = decoder_.max_h_samp_factor * DCTSIZE;
     x = crop_.x - std::min<JDIMENSION>(crop_.x, margin);
     JDIMENSION width = std::min(crop_.x + crop_.width + margin, decoder_.output_width) - x;
@@ -389,7 +393,7 @@ bool JpegDecoder::Impl::DecodeWhole() {
     if (crop_.y > 0) jpeg_skip_scanlines(&decoder_, crop_.y);
   }
   const bool done = ReadRows(crop_.x - x);
-  // Behind the last row, what is left of the file up to its end (EOI) has to be sound as well.
+  // After the last row, the rest of the file up to its end (EOI) has to be intact as well.
   const bool to_the_end =
       decoder_.output_scanline == decoder_.output_height && crop_.x + crop_.width == whole_width;
   if (done && to_the_end && !options_.accept_damaged) jpeg_finish_decompress(&decoder_);
@@ -397,10 +401,10 @@ bool JpegDecoder::Impl::DecodeWhole() {
   return done;
 }
 
-// Reads up to the last row of the crop, which begins `left` pixels from where libjpeg's rows do.
+// Reads up to the last row of the crop, which begins `left` pixels into libjpeg's rows.
 bool JpegDecoder::Impl::ReadRows(uint32_t left) {
-  // Rows are copied some time after they were written: just then, their bytes are still on the way
-  // to the cache, and reading them in other pieces than they were written in has to wait for that.
+  // Rows are copied in groups, some time after they were written: immediately after, their bytes
+  // are still in the store buffer, and loads of another size than the stores have to wait.
   constexpr JDIMENSION kRows = 16;
   const auto components = static_cast<size_t>(decoder_.output_components);
   const size_t row_size = decoder_.output_width * components;

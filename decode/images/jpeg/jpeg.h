@@ -1,7 +1,7 @@
-// Rectangles of JPEG images as pixels.
+// Decodes rectangles of JPEG images.
 //
-// The pixels are those that libjpeg-turbo gives for the whole image (accurate integer DCT, smooth
-// upsampling of the chroma), bit for bit; only the work for the rest is saved.
+// The pixels are bit for bit those that libjpeg-turbo produces for the whole image (accurate
+// integer DCT, smooth upsampling of the chroma), but the work for the rest of the image is saved.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_H_
@@ -17,28 +17,29 @@
 namespace shardfeed {
 
 struct JpegCrop {
-  // The image is scaled by 1/1, 1/2, 1/4 or 1/8 first, in its transform, which is cheaper than to
-  // decode it whole. Sizes are rounded up.
+  // The image is first scaled by 1/1, 1/2, 1/4 or 1/8 in its transform, which is cheaper than
+  // decoding it at full size. Sizes are rounded up.
   int scale_denominator = 1;
-  // In pixels of the scaled image, and inside of it.
+  // In pixels of the scaled image; must lie inside it.
   uint32_t x = 0;
   uint32_t y = 0;
   uint32_t width = 0;
   uint32_t height = 0;
-  // 3: RGB. 1: grey, by ITU-R BT.601. Colour is made of grey, and RGB of CMYK without a profile:
-  // (255 - C) * (255 - K) / 255, with Adobe's inverted CMYK understood.
+  // 3 for RGB, 1 for grey by ITU-R BT.601. Grey images are converted to RGB if asked for. CMYK is
+  // converted without a profile: (255 - C) * (255 - K) / 255, with Adobe's inverted CMYK
+  // recognised.
   int channels = 3;
 };
 
 // How an image was decoded.
 enum class JpegPath {
-  kRestarts,  // decoded only the restart intervals that the crop touches
-  kSkipped,   // the entropy-coded data up to the crop's end, the pixels only under it
-  kLibjpeg,   // decoded by libjpeg alone: progressive, arithmetic, several scans, damaged
+  kRestarts,  // only the restart intervals that the crop touches were decoded
+  kSkipped,   // entropy decoding up to the end of the crop, pixels only for the crop
+  kLibjpeg,   // libjpeg alone: progressive, arithmetic, several scans, or damaged
 };
 
-// Decodes one image after another with the same memory. Not thread safe: have one for each
-// thread. Large; keep it on the heap.
+// Decodes one image after another, reusing its memory. Not thread safe: use one for each thread.
+// Large, so keep it on the heap.
 class JpegDecoder {
  public:
   explicit JpegDecoder(const JpegDecoderOptions& options = {});
@@ -46,21 +47,22 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Writes the rows of the crop to `pixels`, each `row_bytes` after the one before, channels
-  // interleaved. An Exif orientation is not applied.
+  // Writes the rows of the crop to `pixels`, `row_bytes` apart, with interleaved channels. An Exif
+  // orientation is not applied.
   //
-  // An image is damaged if libjpeg warns of it; with accept_damaged, the pixels are those that
-  // libjpeg makes of it. Data that the crop does not take is not looked at, so damage elsewhere is
-  // no error. With the last pixel of the image, the crop takes all that follows it, up to EOI.
+  // An image is damaged if libjpeg warns about it; with accept_damaged, the pixels are those that
+  // libjpeg makes of it. Data that the crop does not need is not checked, so damage elsewhere is no
+  // error. A crop that includes the last pixel of the image also checks what follows, up to EOI.
   //
-  // InvalidArgument: the crop is empty or not inside of the image, or an option is wrong.
-  // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind of JPEG that cannot be decoded.
-  // ResourceExhausted: a limit of the options, or memory. Messages do not have the file's name: the
-  // caller knows that. After an error `pixels` holds nothing of use.
+  // InvalidArgument: the crop is empty or not inside the image, or an option is invalid. DataLoss:
+  // not a JPEG, cut off or damaged. Unimplemented: a kind of JPEG that cannot be decoded.
+  // ResourceExhausted: a limit of the options is exceeded, or there is not enough memory. Messages
+  // do not name the file, which the caller knows. After an error the content of `pixels` is
+  // unspecified.
   absl::Status DecodeCrop(std::string_view jpeg, const JpegCrop& crop, uint8_t* pixels,
                           size_t row_bytes);
 
-  // Of the last image that was decoded.
+  // How the last image was decoded.
   JpegPath path() const;
 
  private:

@@ -10,8 +10,8 @@ namespace {
 
 using Huffman = JpegHuffmanTable;
 
-// Where the k-th coefficient of the zigzag stands, row by row. What is behind the 64th comes from
-// the ends of blocks, which write a zero there, where it was zero before, and from damaged blocks.
+// Maps the k-th coefficient in zigzag order to its index, row by row. Indices past the 64th occur
+// at ends of blocks, which write a zero where there was one, and in damaged blocks.
 constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
   std::array<uint8_t, 64 + 128 + 16> order;
   order.fill(63);
@@ -19,7 +19,7 @@ constexpr std::array<uint8_t, 64 + 128 + 16> kNaturalOrder = [] {
   int column = 0;
   for (int k = 0; k < 64; ++k) {
     order[k] = static_cast<uint8_t>(8 * row + column);
-    // Diagonals: up and down in turn.
+    // Diagonals go up and down alternately.
     if ((row + column) % 2 == 0) {
       if (column == 7) {
         ++row;
@@ -42,7 +42,7 @@ bool HasFf(uint64_t bytes) {
   return ((~bytes - 0x0101010101010101) & bytes & 0x8080808080808080) != 0;
 }
 
-// The marker at `at`, behind any number of FF as fill; 0 if there is none.
+// The marker at `at`, after any number of fill bytes (FF), or 0 if there is none.
 uint8_t MarkerAt(const uint8_t* at, const uint8_t* end) {
   const uint8_t* const begin = at;
   while (at != end && *at == 0xff) ++at;
@@ -51,12 +51,13 @@ uint8_t MarkerAt(const uint8_t* at, const uint8_t* end) {
 
 }  // namespace
 
-// Afterwards there are at least 56 bits.
+// Ensures at least 56 bits.
 inline void JpegEntropyDecoder::Bits::Refill() {
   if (end - at >= 8) [[likely]] {
     const uint64_t bytes = LoadJpegBits(at);
     if (!HasFf(bytes)) [[likely]] {
-      // Bits of the byte that does not fit stand there, too: the next refill puts the same there.
+      // Part of the byte that does not fit is in `buffer` too; the next refill stores the same bits
+      // there.
       buffer |= bytes >> count;
       at += (63 - count) >> 3;
       count |= 56;
@@ -75,7 +76,7 @@ inline void JpegEntropyDecoder::PlainBits::Refill() {
 void JpegEntropyDecoder::Bits::RefillSlowly() {
   while (count < 56) {
     if (at == end || (*at == 0xff && (end - at < 2 || at[1] != 0))) {
-      // The data ends here: zeros follow, in `buffer` already.
+      // The data ends here. Zeros follow, which `buffer` has already.
       count += 64;
       padding += 64;
       return;
@@ -86,7 +87,7 @@ void JpegEntropyDecoder::Bits::RefillSlowly() {
   }
 }
 
-// Those of a block behind its first one. False: the block is damaged.
+// Skips the AC coefficients of a block. Returns false if the block is damaged.
 inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
   uint32_t k = 1;
   while (true) {
@@ -94,7 +95,7 @@ inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
     for (int i = 0; i < 56 / kRunBits; ++i) {
       const uint32_t run = ac.runs[bits->Peek(kRunBits)];
       const uint32_t next = k + (run >> 4);
-      // A block may be complete within the run: then what follows is of the next one.
+      // The block may end within the run; then the rest of the run belongs to the next block.
       if (run == 0 || (next > 63 && next - kEndOfRun > 63)) break;
       k = next;
       bits->Consume(static_cast<int>(run & 15));
@@ -109,7 +110,7 @@ inline bool JpegEntropyDecoder::SkipCoefficients(const Table& ac, Bits* bits) {
   }
 }
 
-// The AC coefficients of a block. False: the block is damaged.
+// Decodes the AC coefficients of a block. Returns false if the block is damaged.
 template <bool kStore, typename AnyBits>
 [[gnu::always_inline]] inline bool JpegEntropyDecoder::DecodeCoefficients(const Huffman& ac,
                                                                           AnyBits* bits,
@@ -124,7 +125,7 @@ template <bool kStore, typename AnyBits>
     bits->Consume(Huffman::BitsOf(symbol));
     return k < 64;
   };
-  // Decodes a symbol; false: the block is complete.
+  // Decodes a symbol. Returns false if the block is complete.
   const auto step = [&]() __attribute__((always_inline)) {
     const Huffman::Symbol symbol = ac.lookup[bits->Peek(Huffman::kLookupBits)];
     if (symbol != 0) [[likely]]
@@ -140,7 +141,7 @@ template <bool kStore, typename AnyBits>
     return more;
   };
   if (bits->count < 2 * Huffman::kMaxSymbolBits) bits->Refill();
-  // Three symbols for each look at how many bits there are.
+  // Three symbols for each check of the number of bits.
   if (step() && step()) {
     do {
       bits->Refill();
@@ -159,7 +160,7 @@ bool JpegEntropyDecoder::DecodeMcu(int16_t (*const* blocks)[64]) {
     const Huffman::Symbol difference = block.dc->codes.Next(bits.Peek(16));
     if (difference == 0) [[unlikely]]
       return false;
-    // Wraps around in damaged data.
+    // In damaged data the sum may wrap around.
     uint32_t& last_dc = last_dc_[block.component];
     last_dc += static_cast<uint32_t>(JpegCoefficient(bits.buffer, difference));
     bits.Consume(Huffman::BitsOf(difference));
@@ -222,13 +223,13 @@ void JpegEntropyDecoder::WantFewOf(uint64_t end, uint64_t num_wanted) {
   const auto num_whole =
       static_cast<uint64_t>(std::count_if(blocks_.begin(), blocks_.begin() + num_blocks_,
                                           [](const Block& block) { return !block.mean_only; }));
-  // Where all components share tables, streams do not meet.
+  // If all components share tables, streams do not synchronise.
   const bool streams_meet =
       num_blocks_ == 1 ||
       std::any_of(blocks_.begin(), blocks_.begin() + num_blocks_, [this](const Block& block) {
         return block.dc != blocks_[0].dc || block.ac != blocks_[0].ac;
       });
-  // Skimming takes about half as long as decoding, which comes after it.
+  // Skimming takes about half as long as decoding, which has to follow it.
   skims_ = restart_interval_ == 0 && end >= kMinMcusToSkim && streams_meet &&
            num_wanted * num_whole < end * static_cast<uint64_t>(num_blocks_) * 2 / 5;
   if (!skims_) return;
@@ -266,7 +267,7 @@ void JpegEntropyDecoder::StartInterval(size_t begin) {
   last_dc_ = {};
 }
 
-// Whether nothing is left before the next marker but the bits that fill up the last byte.
+// Whether only the bits that fill up the last byte precede the next marker.
 bool JpegEntropyDecoder::EndsHere(bool of_image) const {
   if (bits_.count - bits_.padding >= 8) return false;
   const uint8_t marker = MarkerAt(bits_.at, bits_.end);

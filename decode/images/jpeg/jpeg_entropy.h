@@ -1,7 +1,8 @@
-// A decoder of the entropy-coded data of sequential JPEGs, which can start in the middle.
+// Decodes the entropy-coded data of sequential JPEGs, from any MCU.
 //
-// It yields what libjpeg's yields, faster, and MCUs that nobody wants cost less: their coefficients
-// are not stored, and whole restart intervals are jumped over. Format: ITU-T T.81, annex F.2.2.
+// The result is that of libjpeg, computed faster. MCUs that are not needed cost less: their
+// coefficients are not stored, and whole restart intervals are skipped. Format: ITU-T T.81, annex
+// F.2.2.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_ENTROPY_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_ENTROPY_H_
@@ -18,40 +19,41 @@
 
 namespace shardfeed {
 
-// Reuse one for many images: it keeps its memory, and tables that two images share are built
-// once. Not thread safe.
+// Reuse one for many images: it keeps its memory, and tables that consecutive images share are
+// built once. Not thread safe.
 class JpegEntropyDecoder {
  public:
-  // Starts an image, whose layout is `one_scan`; `jpeg` must outlive its decoding. False: a
-  // Huffman table is missing or wrong.
+  // Starts an image, whose layout must be `one_scan`; `jpeg` must outlive its decoding. Returns
+  // false if a Huffman table is missing or invalid.
   bool Start(std::string_view jpeg, const JpegLayout& layout);
 
-  // Decodes the MCU of that number, in order of the rows; numbers must ascend. `blocks[i]` is where
-  // the 64 coefficients of its i-th block go, row by row, which are zero before. Null: nobody wants
-  // them.
+  // Decodes MCU `number`, counted row by row; numbers must ascend. The 64 coefficients of its i-th
+  // block are stored row by row in `blocks[i]`, which must be zero before. With null, nothing is
+  // stored.
   //
-  // False: the data is damaged or ends on the way, or after the last MCU something other than the
-  // end of the image follows. Whether libjpeg would warn of that is not said: it may skip what it
-  // finds. The decoder is of no use until Start.
+  // Returns false if the data is damaged or ends too early, or if anything but the end of the image
+  // follows the last MCU. That does not mean that libjpeg would warn: it may skip what it finds.
+  // After false, only Start may be called.
   bool Decode(uint64_t number, int16_t (*const* blocks)[64]);
 
-  // Of that component the first coefficient of each block is enough, until Start.
+  // Makes the first coefficient of each block enough for `component`, until Start.
   void WantMeansOnly(int component);
 
-  // After WantMeansOnly: of the MCUs before `end` so many are wanted. That makes it faster where it
-  // is few.
+  // To be called after WantMeansOnly: announces that `num_wanted` of the MCUs before `end` will be
+  // decoded. Speeds up decoding if they are few.
   void WantFewOf(uint64_t end, uint64_t num_wanted);
 
  private:
-  // Of AC coefficients that nobody wants, codes are looked up several at a time, as many as end
-  // within so many bits.
+  // AC coefficients that are not needed are skipped by looking up several codes at once, as many as
+  // end within this number of bits.
   static constexpr int kRunBits = 13;
-  // More than codes of so many bits can go: 16 coefficients each, from the 63rd at most.
+  // More than kRunBits bits of codes can advance: 16 coefficients for each code, from at most the
+  // 63rd.
   static constexpr int kEndOfRun = 512;
   static_assert(63 + 16 * kRunBits < kEndOfRun && kEndOfRun + 16 * kRunBits < 1 << 12);
-  // Making those tables takes about as long as they save in so many MCUs.
+  // Building these tables takes about as long as they save in this many MCUs.
   static constexpr uint64_t kMcusWithoutRuns = 128;
-  // And a skimmer's.
+  // The same for the tables of a skimmer.
   static constexpr uint64_t kMinMcusToSkim = 2048;
 
   struct RunFormat {
@@ -63,16 +65,16 @@ class JpegEntropyDecoder {
 
   struct Table {
     JpegHuffmanTable codes;
-    // By the next kRunBits bits: in the lowest 4 bits, how many of them are of codes and
-    // coefficients that end within them; above, how far these go together, and kEndOfRun if the
-    // last of them is the end of a block.
+    // Indexed by the next kRunBits bits. The lowest 4 bits tell how many of these bits belong to
+    // codes and coefficients that end within them; the bits above tell how many coefficients these
+    // advance, plus kEndOfRun if the last one ends the block.
     std::array<uint16_t, 1 << kRunBits> runs;
     bool has_runs = false;
 
     void BuildRuns();
   };
 
-  // The bits to come, from the highest of `buffer` on.
+  // The bits that follow, from the highest of `buffer` on.
   struct PlainBits {
     uint64_t buffer = 0;
     int count = 0;
@@ -86,7 +88,7 @@ class JpegEntropyDecoder {
     }
   };
 
-  // Those of data with stuffed bytes.
+  // The bits of data with stuffed bytes.
   struct Bits : PlainBits {
     int padding = 0;  // how many of `count` are zeros appended after the end of the data
     const uint8_t* end = nullptr;
@@ -122,7 +124,7 @@ class JpegEntropyDecoder {
   uint32_t restart_interval_ = 0;
   uint64_t num_mcus_ = 0;
   bool any_mean_only_ = false;
-  uint64_t unwanted_ = 0;  // MCUs of which not all was wanted
+  uint64_t unwanted_ = 0;  // MCUs that were not needed completely
   bool uses_runs_ = false;
   JpegSkimmer skimmer_;
   bool skims_ = false;
@@ -130,8 +132,8 @@ class JpegEntropyDecoder {
 
   Bits bits_;
   std::array<uint32_t, 4> last_dc_ = {};
-  uint64_t next_ = 0;          // the MCU that the bits to come are of
-  uint64_t interval_end_ = 0;  // the first MCU behind the restart interval
+  uint64_t next_ = 0;          // the MCU that the next bits belong to
+  uint64_t interval_end_ = 0;  // the first MCU after the restart interval
 };
 
 }  // namespace shardfeed

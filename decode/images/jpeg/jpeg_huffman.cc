@@ -12,10 +12,10 @@ bool JpegHuffmanTable::Build(std::string_view counts_and_symbols, bool dc) {
   lookup.fill(0);
   limit.fill(0);
   uint32_t code = 0;
-  size_t index = 16;  // index of the next symbol in `counts_and_symbols`
+  size_t index = 16;  // of the next symbol in `counts_and_symbols`
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     const auto count = static_cast<uint8_t>(counts_and_symbols[length - 1]);
-    // No code is all ones.
+    // A code must not be all ones.
     if (count > 0 && code + count >= uint32_t{1} << length) return false;
     offset[length] = static_cast<int32_t>(index) - static_cast<int32_t>(code);
     for (int i = 0; i < count; ++i, ++index, ++code) {
@@ -34,7 +34,8 @@ bool JpegHuffmanTable::Build(std::string_view counts_and_symbols, bool dc) {
 JpegHuffmanTable::Symbol JpegHuffmanTable::SymbolOf(int length, int symbol) const {
   const int size = symbol & 15;
   const int zeros = symbol >> 4;
-  // Of the AC symbols without bits, the one with 15 zeros stands for 16, the others end the block.
+  // Of the AC symbols without a coefficient, the one with 15 zeros means 16 zeros; the others end
+  // the block.
   const int advance = size == 0 && zeros < 15 && !is_dc ? kEndOfBlock : 1 + zeros;
   return static_cast<uint32_t>(length + size) | static_cast<uint32_t>(advance) << 8 |
          static_cast<uint32_t>(size) << 16 | static_cast<uint32_t>(length) << 24;
@@ -45,7 +46,7 @@ JpegHuffmanTable::Symbol JpegHuffmanTable::Find(uint32_t bits) const {
   if (bits < limit[kLookupBits]) {
     while (bits >= limit[length]) ++length;
   } else {
-    // Nearly always: a code too long for `lookup`. Its length is counted without branches.
+    // Nearly always a code that is too long for `lookup`. Its length is counted without branches.
     length += kLookupBits;
     for (int l = kLookupBits + 1; l <= 16; ++l) length += bits >= limit[l] ? 1 : 0;
     if (length > 16) return 0;

@@ -1,5 +1,5 @@
-// A Huffman table of a JPEG, and tables of what several of its codes in a row stand for. Format:
-// ITU-T T.81, annexes C and F.2.2.
+// A Huffman table of a JPEG, and tables that decode several of its codes at once. Format: ITU-T
+// T.81, annexes C and F.2.2.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_HUFFMAN_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_HUFFMAN_H_
@@ -14,16 +14,17 @@
 namespace shardfeed {
 
 struct JpegHuffmanTable {
-  // Codes up to this length are looked up at once, if they and their coefficient take no more than
-  // kMaxSymbolBits: nearly all do.
+  // Codes up to this length are found by one lookup, if code and coefficient together take at most
+  // kMaxSymbolBits. Nearly all do.
   static constexpr int kLookupBits = 10;
   static constexpr int kMaxSymbolBits = 18;
 
   static constexpr int kEndOfBlock = 128;
 
-  // A code and the coefficient behind it, in the bytes from the lowest: their bits together; 1 +
-  // the zeros before the coefficient, or kEndOfBlock; the bits of the coefficient, which is 0 if
-  // there are none; the bits of the code. 0: none.
+  // A code and the coefficient that follows it, as four bytes from the lowest: the number of bits
+  // of both together; 1 + the number of zeros before the coefficient, or kEndOfBlock; the number of
+  // bits of the coefficient, which is 0 if there are none; the number of bits of the code. The
+  // value 0 means no symbol.
   using Symbol = uint32_t;
   static int BitsOf(Symbol symbol) { return static_cast<int>(symbol & 0xff); }
   static int AdvanceOf(Symbol symbol) { return static_cast<int>(symbol >> 8 & 0xff); }
@@ -31,17 +32,18 @@ struct JpegHuffmanTable {
   static int CodeLengthOf(Symbol symbol) { return static_cast<int>(symbol >> 24); }
 
   bool is_dc = false;
-  std::string source;  // the counts and symbols it is made from
-  // By the next kLookupBits bits; 0: a longer one.
+  std::string source;  // the counts and symbols that it was built from
+  // Symbols by the next kLookupBits bits; 0 for longer ones.
   std::array<Symbol, 1 << kLookupBits> lookup;
-  // Of the codes of each length: one more than the last, filled up to 16 bits; what to add to a
-  // code to have the index of its symbol.
+  // For each code length: the last code plus one, left-aligned to 16 bits, and what to add to a
+  // code to get the index of its symbol.
   std::array<uint32_t, 17> limit;
   std::array<int32_t, 17> offset;
 
-  // False: no such table can be. For DC or AC, the same for all that are built in it.
+  // Builds a table for DC or AC, always the same kind for one object. Returns false if the table is
+  // invalid.
   bool Build(std::string_view counts_and_symbols, bool is_dc);
-  // Of the next 16 bits, whether or not `lookup` has it. 0: they begin with no code.
+  // The symbol at the start of the next 16 bits, without `lookup`; 0 if they begin with no code.
   Symbol Find(uint32_t bits) const;
   Symbol Next(uint32_t bits) const {
     const Symbol symbol = lookup[bits >> (16 - kLookupBits)];
@@ -52,17 +54,18 @@ struct JpegHuffmanTable {
   Symbol SymbolOf(int length, int symbol) const;
 };
 
-// The 64 bits from that byte on, the first of them the highest.
+// The 64 bits from `at` on, with the first bit as the highest.
 inline uint64_t LoadJpegBits(const uint8_t* at) {
   uint64_t bits;
   std::memcpy(&bits, at, sizeof(bits));
   return __builtin_bswap64(bits);
 }
 
-// The coefficient of that symbol, with which `bits`, from the highest on, begin; 0 if it has none.
+// The coefficient of `symbol`, whose code and coefficient are at the top of `bits`; 0 if it has
+// none.
 inline int32_t JpegCoefficient(uint64_t bits, JpegHuffmanTable::Symbol symbol) {
-  // The values of each size are, in order of their bits, the negative ones and then the positive
-  // ones: the bits of a negative one are those of its magnitude, inverted.
+  // Among the values of a size, in order of their bits, the negative ones come first: the bits of a
+  // negative value are those of its magnitude, inverted.
   bits <<= JpegHuffmanTable::CodeLengthOf(symbol);
   const int64_t negative = ~static_cast<int64_t>(bits) >> 63;  // all ones, or zero
   const uint64_t magnitude =
@@ -71,10 +74,11 @@ inline int32_t JpegCoefficient(uint64_t bits, JpegHuffmanTable::Symbol symbol) {
                               static_cast<uint64_t>(negative));
 }
 
-// How far the symbols of AC coefficients go that end within the next n bits, for each n up to
-// `bits`: those of n bits stand from 2^n on in `runs`, by these bits, 2^(bits + 1) in all.
-// Format::Of(used, advance, end) is what a symbol counts, of so many bits, that goes so many
-// coefficients on or ends the block; runs are sums of that. 0: no symbol ends there.
+// Builds a table of runs: the sums over all symbols of AC coefficients that end within the next n
+// bits, for each n up to `bits`. Runs of n bits start at index 2^n in `runs` and are indexed by
+// these bits; there are 2^(bits + 1) entries in all. Format::Of(used, advance, end) is the value of
+// one symbol that takes `used` bits and advances by `advance` coefficients or ends the block. A run
+// of 0 means that no symbol ends there.
 template <typename Format>
 void BuildJpegRuns(const JpegHuffmanTable& table, int bits, typename Format::Run* runs) {
   for (int n = 0; n <= bits; ++n) {
@@ -87,12 +91,12 @@ void BuildJpegRuns(const JpegHuffmanTable& table, int bits, typename Format::Run
         continue;
       }
       const uint32_t rests = 1U << (n - used);
-      // What a symbol leaves of the bits has its run already.
+      // The run of the remaining bits is known already.
       const typename Format::Run* const of_rest = runs + rests;
       const bool end = JpegHuffmanTable::AdvanceOf(symbol) >= JpegHuffmanTable::kEndOfBlock;
       const auto first = Format::Of(used, end ? 0 : JpegHuffmanTable::AdvanceOf(symbol), end);
       for (uint32_t rest = 0; rest < rests; ++rest) {
-        // Behind an end of a block stands another block.
+        // After the end of a block, another block begins.
         of_n[i + rest] = static_cast<typename Format::Run>(first + (end ? 0 : of_rest[rest]));
       }
       i += rests;

@@ -9,17 +9,17 @@
 namespace shardfeed {
 namespace {
 
-// T.81, B.2.3: more blocks than this cannot be coded together.
+// The maximum number of blocks that are coded together (T.81, B.2.3).
 constexpr uint32_t kMaxBlocksInMcu = 10;
 
 uint8_t Byte(std::string_view bytes, size_t at) { return static_cast<uint8_t>(bytes[at]); }
 
 absl::Status Damaged(const JpegMarker& marker, std::string_view what) {
   return absl::DataLossError(
-      fmt::format("JPEG is damaged at byte {}: a wrong {}", marker.offset, what));
+      fmt::format("JPEG is damaged at byte {}: invalid {}", marker.offset, what));
 }
 
-// Segments that may stand in a header and do not matter here: DAC, DNL, APPn and COM.
+// Whether a segment is allowed in a header but irrelevant here: DAC, DNL, APPn and COM.
 bool SaysNothing(uint8_t code) {
   constexpr uint8_t kDac = 0xcc;
   constexpr uint8_t kDnl = 0xdc;
@@ -44,7 +44,7 @@ absl::Status ReadHuffmanTables(const JpegMarker& marker, JpegLayout& layout) {
   return absl::OkStatus();
 }
 
-// The numbers of the tables in the segment, as a set of bits; 0 if it is damaged.
+// The numbers of the tables in the segment as a bit set; 0 if the segment is damaged.
 uint32_t QuantizationTables(std::string_view payload) {
   uint32_t tables = 0;
   while (!payload.empty()) {
@@ -57,7 +57,7 @@ uint32_t QuantizationTables(std::string_view payload) {
   return tables;
 }
 
-// Fills in what is told of images that are one scan; leaves `one_scan` false for others.
+// Sets `one_scan` and the fields that depend on it; leaves `one_scan` false for other images.
 absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
   const std::string_view payload = marker.payload;
   const uint32_t num = payload.empty() ? 0 : Byte(payload, 0);
@@ -67,7 +67,7 @@ absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
   if (frame.precision != 8 || num != frame.num_components || num > frame.components.size()) {
     return absl::OkStatus();
   }
-  // All coefficients (Ss, Se), not bit by bit (Ah, Al).
+  // The scan must have all coefficients (Ss, Se) in full precision (Ah, Al).
   if (Byte(payload, 1 + 2 * num) != 0 || Byte(payload, 2 + 2 * num) != 63 ||
       Byte(payload, 3 + 2 * num) != 0) {
     return absl::OkStatus();
@@ -89,7 +89,7 @@ absl::Status ReadScan(const JpegMarker& marker, JpegLayout& layout) {
     max_v = std::max<uint32_t>(max_v, component.v);
     blocks += component.h * component.v;
   }
-  // A single component is coded block by block, whatever its sampling factors.
+  // A single component is coded block by block, regardless of its sampling factors.
   if (num == 1) {
     max_h = max_v = 1;
   } else if (blocks > kMaxBlocksInMcu) {

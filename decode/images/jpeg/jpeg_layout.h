@@ -1,5 +1,5 @@
-// How a JPEG is laid out, from its header alone: frame, first scan, restart interval, tables, and
-// the grid of MCUs (minimum coded units, the blocks that are coded together).
+// Reads the layout of a JPEG from its header: frame, first scan, restart interval, tables, and the
+// grid of MCUs (minimum coded units, the blocks that are coded together).
 //
 // Format: ITU-T T.81, annex A.2 (the grid) and annex B (the markers).
 
@@ -18,39 +18,39 @@ namespace shardfeed {
 
 struct JpegLayout {
   JpegFrame frame;
-  // The whole image is one scan of 8-bit samples, sequential and Huffman coded, whose MCUs hold
-  // all components, with all the quantization tables that it takes. This is what nearly all JPEGs
-  // are that are not progressive. What follows is told only for them.
+  // Whether the image is a single scan of 8-bit samples, sequential and Huffman coded, whose MCUs
+  // hold all components, with all the quantization tables that it needs. Nearly all JPEGs that are
+  // not progressive are. The fields below are set only for these.
   bool one_scan = false;
 
   uint32_t mcu_width = 0;   // in pixels
   uint32_t mcu_height = 0;  // in pixels
   uint32_t mcus_per_row = 0;
   uint32_t mcu_rows = 0;
-  uint32_t restart_interval = 0;  // in MCUs; 0: there are no restart markers
-  size_t scan_begin = 0;          // the first byte of entropy-coded data
+  uint32_t restart_interval = 0;  // in MCUs; 0 without restart markers
+  size_t scan_begin = 0;          // offset of the first byte of entropy-coded data
 
-  // For each component of the scan, the numbers of its tables.
+  // The numbers of the tables of each component of the scan.
   struct Coding {
     uint8_t dc = 0;
     uint8_t ac = 0;
   };
   std::array<Coding, 4> coding;
-  // Huffman tables by class (0: DC) and number: 16 counts and the symbols; empty where there is
-  // none. Not checked.
+  // Huffman tables by class (0 for DC) and number: 16 counts and the symbols; empty if there is
+  // none. Not validated.
   std::array<std::array<std::string_view, 4>, 2> huffman;
-  // Whole marker segments, in order, that say what samples mean: quantization tables and the APPn
-  // of JFIF and Adobe, which tell the colour space.
+  // Whole marker segments, in order, that define the meaning of samples: quantization tables, and
+  // the APPn of JFIF and Adobe, which tell the colour space.
   std::array<std::string_view, 16> meaning;
   size_t num_meaning = 0;
 
   uint64_t num_mcus() const { return uint64_t{mcus_per_row} * mcu_rows; }
 };
 
-// Reads up to the first scan. The views point into `jpeg`, which begins with SOI (ff d8). Thread
-// safe.
+// Reads up to the first scan. The views point into `jpeg`, which must begin with SOI (ff d8).
+// Thread safe.
 //
-// DataLoss: the header is damaged, or the file ends in it.
+// DataLoss: the header is damaged or cut off.
 absl::StatusOr<JpegLayout> ReadJpegLayout(std::string_view jpeg);
 
 }  // namespace shardfeed

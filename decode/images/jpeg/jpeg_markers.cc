@@ -23,7 +23,7 @@ void JpegMarkerReader::Found(size_t at, std::string_view defect) {
 
 bool JpegMarkerReader::Next(JpegMarker* marker) {
   while (true) {
-    // Any number of FF may stand before the marker as fill. FF 00 is no marker.
+    // Any number of fill bytes (FF) may precede a marker. FF 00 is not a marker.
     size_t at = at_;
     if (at < jpeg_.size() && Byte(jpeg_, at) != 0xff) {
       Found(at, fmt::format("expected a marker (0xff), found {:#04x}", Byte(jpeg_, at)));
@@ -41,7 +41,7 @@ bool JpegMarkerReader::Next(JpegMarker* marker) {
     }
     at_ = at;
     *marker = {.code = Byte(jpeg_, at - 1), .offset = at - 2};
-    if (marker->code == 0xd8) Found(marker->offset, "a second beginning of an image");
+    if (marker->code == 0xd8) Found(marker->offset, "a second start of an image");
     if (marker->code == 0x01 || (marker->code >= 0xd0 && marker->code <= 0xd8)) continue;
     if (marker->code == kJpegEoi) return true;
     if (jpeg_.size() - at_ < 2) {

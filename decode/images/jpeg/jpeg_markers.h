@@ -1,7 +1,7 @@
-// The marker segments at the start of a JPEG, one after another.
+// Reads the marker segments at the start of a JPEG.
 //
-// Format: ITU-T T.81, annex B.1.1: 0xff, a marker, and for most a big-endian length that counts
-// itself and what follows it.
+// Format: ITU-T T.81, annex B.1.1. A segment is 0xff, a marker, and for most markers a big-endian
+// length that counts itself and the bytes that follow it.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_MARKERS_H_
@@ -16,12 +16,12 @@
 
 namespace shardfeed {
 
-// The markers (the byte after 0xff) that have a meaning here.
+// The markers (the byte after 0xff) that matter here.
 enum : uint8_t {
   kJpegSof0 = 0xc0,  // baseline
   kJpegSof1 = 0xc1,  // extended sequential, Huffman
   kJpegDht = 0xc4,
-  kJpegSof9 = 0xc9,  // the first of the arithmetic ones
+  kJpegSof9 = 0xc9,  // the first with arithmetic coding
   kJpegRst0 = 0xd0,
   kJpegEoi = 0xd9,
   kJpegSos = 0xda,
@@ -51,11 +51,11 @@ class JpegMarkerReader {
   // file. After SOS and EOI the caller stops.
   bool Next(JpegMarker* marker);
 
-  // OK, or a DataLoss that names the first byte so far that no sound header has.
+  // OK, or a DataLoss that names the first byte so far that does not belong in an intact header.
   const absl::Status& defect() const { return defect_; }
 
   // Where the next marker is expected: after SOS, the first byte of entropy-coded data. May lie
-  // behind the end of the file.
+  // past the end of the file.
   size_t position() const { return at_; }
 
  private:
@@ -70,7 +70,7 @@ class JpegMarkerReader {
 struct JpegFrame {
   struct Component {
     uint8_t id = 0;
-    uint8_t h = 0;  // sampling factors, 0 to 15 as they stand
+    uint8_t h = 0;  // sampling factors, 0 to 15, not validated
     uint8_t v = 0;
     uint8_t quantization = 0;  // number of its table
   };
@@ -82,13 +82,13 @@ struct JpegFrame {
   std::array<Component, 4> components;  // the first four
 };
 
-// Whether the marker starts a frame: SOF0 to SOF15 but for DHT, JPG and DAC.
+// Whether the marker starts a frame: SOF0 to SOF15, except DHT, JPG and DAC.
 inline bool IsJpegFrame(uint8_t code) {
   return code >= 0xc0 && code <= 0xcf && code != kJpegDht && code != 0xc8 && code != 0xcc;
 }
 
-// OutOfRange: the file ends in it. DataLoss: damaged, or the height is told only after the first
-// scan.
+// OutOfRange: the file ends within the header. DataLoss: damaged, or the height is given only after
+// the first scan.
 absl::StatusOr<JpegFrame> ParseJpegFrame(const JpegMarker& marker);
 
 }  // namespace shardfeed

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// A rare huge image does not hold its memory for ever.
+// A rare huge image must not keep its memory for ever.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
 struct Pixels {
@@ -39,14 +39,14 @@ std::vector<JpegMarker> KeptSegments(std::string_view jpeg, bool cmyk) {
     const bool is_app = marker.code >= kJpegApp0 && marker.code < kJpegApp0 + 16;
     if (!is_app && marker.code != JPEG_COM) continue;
     if (marker.code == kJpegApp0 || marker.code == kJpegApp14) continue;
-    // A profile of CMYK says nothing about RGB; offsets of further images lead nowhere.
+    // A CMYK profile does not apply to RGB, and offsets of further images would be wrong.
     if (marker.code == kJpegApp2 && (cmyk || marker.payload.starts_with("MPF\0"sv))) continue;
     if (marker.payload.size() <= 65533) kept.push_back(marker);
   }
   return kept;
 }
 
-// Everything that Encode needs, so that a jump out of libjpeg passes no destructor.
+// Holds everything that Encode needs, so that longjmp out of libjpeg bypasses no destructor.
 struct Encoding {
   explicit Encoding(std::string* out) : target(out), encoder() {
     errors.Reset(/*accept_damaged_images=*/false);
@@ -117,8 +117,8 @@ absl::StatusOr<ResizedJpeg> ResizeJpeg(std::string_view jpeg, const JpegResizeOp
   small.width = other(frame.width);
   small.height = other(frame.height);
   small.channels = whole.channels = frame.num_components == 1 ? 1 : 3;
-  // What the transform scales is not decoded in full. Its pixels are means of other areas than
-  // those of the result, which blurs unless each of these has several of them.
+  // Scaling in the transform saves decoding in full, but averages other areas than those of the
+  // result's pixels. That blurs unless several scaled pixels make up each pixel of the result.
   constexpr uint32_t kPixelsAcross = 4;
   JpegCrop all;
   while (all.scale_denominator < 8 &&

@@ -1,4 +1,4 @@
-// JPEGs made smaller.
+// Shrinks JPEGs.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_JPEG_RESIZE_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_JPEG_RESIZE_H_
@@ -12,9 +12,10 @@
 namespace shardfeed {
 
 struct JpegResizeOptions {
-  // Of the result, in pixels, at least 1. The other side keeps the ratio, rounded.
+  // The shorter side of the result in pixels, at least 1. The other side keeps the aspect ratio,
+  // rounded.
   uint32_t shorter_side = 256;
-  // libjpeg's, 1 to 100.
+  // libjpeg's quality, 1 to 100.
   int quality = 90;
   // Whether the result has the restart intervals of seekable JPEG.
   bool seekable = true;
@@ -25,13 +26,13 @@ struct ResizedJpeg {
   uint32_t height = 0;
 };
 
-// Decodes `jpeg`, shrinks it (each pixel is the mean of the area it covers) and encodes it: colour
-// as YCbCr with half the resolution of chroma, grey as grey. APPn and COM segments are kept in
-// their order, so Exif's orientation still holds, but for those of JFIF and Adobe and, where CMYK
-// becomes RGB, the profile. Returns its size and sets `*resized`; with a width of 0, the image is
-// not larger than asked for and `*resized` holds nothing of use.
+// Decodes `jpeg`, shrinks it (each pixel is the mean of the area that it covers) and encodes it,
+// colour as YCbCr with half the chroma resolution, grey as grey. APPn and COM segments are kept in
+// their order, so an Exif orientation still holds; those of JFIF and Adobe, and the profile of
+// CMYK, which becomes RGB, are dropped. Returns the new size and sets `*resized`. If the returned
+// width is 0, the image is not larger than asked for and the content of `*resized` is unspecified.
 //
-// Thread safe; each thread keeps memory for images. The bytes depend on `jpeg` and the options
+// Thread safe; each thread keeps memory for images. The result depends on `jpeg` and the options
 // alone.
 //
 // DataLoss: not a JPEG, cut off or damaged. Unimplemented: a kind that cannot be decoded, or more

@@ -7,7 +7,7 @@ namespace shardfeed {
 
 void JpegSkimmer::Runs::Build(const JpegHuffmanTable& dc, const JpegHuffmanTable& ac) {
   if (dc.source == dc_source && ac.source == ac_source) return;
-  // Of kRunBits and of fewer.
+  // Runs of kRunBits bits and of fewer.
   const auto of_fewer = std::make_unique_for_overwrite<uint32_t[]>(2 * kInBlock);
   BuildJpegRuns<RunFormat>(ac, kRunBits, of_fewer.get());
   for (uint32_t i = 0; i < kInBlock; ++i) {
@@ -87,7 +87,8 @@ size_t JpegSkimmer::End() const {
   return source_ + end + static_cast<size_t>(left_out - stuffed_.begin());
 }
 
-// Fills `bytes_` from `source_` on with so many and kPadding. Returns whether the data ends there.
+// Fills `bytes_` with `size` bytes from `source_` on, and kPadding more. Returns whether the data
+// ends there.
 bool JpegSkimmer::Unstuff(size_t size) {
   const auto* const data = reinterpret_cast<const uint8_t*>(data_.data());
   stuffed_.clear();
@@ -116,7 +117,7 @@ bool JpegSkimmer::Unstuff(size_t size) {
   return false;
 }
 
-// Reads one code. False: there is none, or it does not fit the block.
+// Reads one code. Returns false if there is none, or if it does not fit the block.
 bool JpegSkimmer::Step(State* state, const Block& block) const {
   const uint64_t begin = *state >> kBitsShift;
   const uint64_t bits = LoadJpegBits(&bytes_[begin / 8]) << (begin % 8);
@@ -144,8 +145,9 @@ bool JpegSkimmer::Step(State* state, const Block& block) const {
   return true;
 }
 
-// Until all streams are at their goals, or one of them can go no further. Where a stream comes upon
-// what is no code it was wrong from its beginning, and begins anew; or the data is damaged.
+// Advances until all streams have reached their goals, or one of them cannot go on. If a stream
+// comes upon invalid data, either its assumed beginning was wrong and it begins anew, or the data
+// is damaged.
 template <int kNum>
 void JpegSkimmer::Advance(Stream* streams) {
   const uint8_t* const bytes = bytes_.get();
@@ -155,7 +157,7 @@ void JpegSkimmer::Advance(Stream* streams) {
     bool done = true;
     uint64_t steps = kMaxSteps;
     const uint32_t* runs[kNum];
-    // From the last MCU on that is not complete.
+    // Counted from the beginning of the last incomplete MCU.
     uint64_t blocks[kNum];
     State* found[kNum];
     for (int i = 0; i < kNum; ++i) {
@@ -205,13 +207,13 @@ void JpegSkimmer::Advance(Stream* streams) {
   for (int i = 0; i < kNum; ++i) streams[i].state = states[i];
 }
 
-// Goes on with a stream that is right. False: it can go no further.
+// Continues a stream that is right. Returns false if it cannot go on.
 bool JpegSkimmer::Extend(Stream* stream) {
   const State before = stream->state;
   stream->goal = (before >> kBitsShift) + kMeetingBits;
   Advance<1>(stream);
   if (stream->state != before) return true;
-  // The last bits of the data, behind which there are zeros.
+  // Here come the last bits of the data, which zeros follow.
   if (stream->damaged || !at_end_ || (before >> kBitsShift) >= limit_ ||
       stream->num_found == kMaxFound) {
     return false;
@@ -224,14 +226,14 @@ bool JpegSkimmer::Extend(Stream* stream) {
   return true;
 }
 
-// Puts together what streams found.
+// Combines the results of the streams.
 void JpegSkimmer::Join(Stream* streams, int num_streams) {
   const auto begin_of = [this](const Stream& stream, uint64_t mcu) {
     return mcu == 0 ? stream.begin : stream.found[mcu * num_blocks_ - 1] >> kBitsShift;
   };
   Stream* stream = &streams[0];
   uint64_t mcu = 0;  // next MCU of `stream`
-  int other = 1;     // the stream that it should meet
+  int other = 1;     // the stream that it should meet next
   uint64_t other_mcu = 0;
   const uint64_t max_mcus = kStreams * kMaxFound / num_blocks_;
   while (num_ < max_mcus) {
@@ -246,12 +248,12 @@ void JpegSkimmer::Join(Stream* streams, int num_streams) {
         stream->right = true;
         mcu = other_mcu;
       }
-      // Else it was passed and never met.
+      // Otherwise `next` was passed without a meeting.
       ++other;
       other_mcu = 0;
     }
     while (stream->num_found < (mcu + 1) * num_blocks_) {
-      // Alone it is slow: only up to another, or to the end.
+      // A single stream is slow, so it goes on only up to the next one or to the end.
       const bool alone = other == num_streams && !at_end_ && num_ > 0;
       if (alone || first_ + num_ >= end_ || !Extend(stream)) return;
     }
@@ -275,7 +277,7 @@ void JpegSkimmer::Join(Stream* streams, int num_streams) {
 }
 
 bool JpegSkimmer::SkimStretch() {
-  // It begins where the last one ended.
+  // The stretch begins where the last one ended.
   const uint32_t begin = begins_[num_ * num_blocks_];
   const auto left_out = std::upper_bound(stuffed_.begin(), stuffed_.end(), begin / 8);
   source_ += begin / 8 + static_cast<size_t>(left_out - stuffed_.begin());
@@ -284,7 +286,8 @@ bool JpegSkimmer::SkimStretch() {
   num_ = 0;
   size_t size = kStreams * kStreamBytes;
   if (first_ > 0) {
-    // As long as streams have room for, and what is left has, if all is as it was so far.
+    // Limited to what the streams have room for and to the data that is left, estimated from the
+    // mean size of MCUs so far.
     const double mcu_bytes = static_cast<double>(source_ + 1) / static_cast<double>(first_);
     const double room = mcu_bytes * (kStreams * kMaxFound / 2) / static_cast<double>(num_blocks_);
     const double left = mcu_bytes * static_cast<double>(end_ - first_) * 17 / 16;

@@ -20,7 +20,7 @@ LibjpegErrors& ErrorsOf(j_common_ptr object) { return *static_cast<LibjpegErrors
 void OnMessage(j_common_ptr object, int level) {
   if (level >= 0) return;  // trace messages
   LibjpegErrors& errors = ErrorsOf(object);
-  // Unusual version numbers in the segments of JFIF and Adobe: all decoders take them.
+  // Unusual version numbers in the segments of JFIF and Adobe, which all decoders accept.
   if (errors.msg_code == JWRN_JFIF_MAJOR || errors.msg_code == JWRN_ADOBE_XFORM) return;
   ++errors.num_warnings;
   if (!errors.accept_damaged) Fail(object);
@@ -36,7 +36,7 @@ boolean OnEnd(j_decompress_ptr decoder) {
   errors.cut_off = true;
   errors.msg_code = JWRN_JPEG_EOF;
   errors.emit_message(object, -1);
-  // Damage is accepted: an end of the image makes libjpeg fill the rest.
+  // Damage is accepted: an EOI marker makes libjpeg fill in the rest.
   static constexpr JOCTET kEnd[] = {0xff, JPEG_EOI};
   decoder->src->next_input_byte = kEnd;
   decoder->src->bytes_in_buffer = sizeof(kEnd);
@@ -127,7 +127,7 @@ absl::Status LibjpegErrors::ToStatus(uint64_t num_bytes) const {
       return absl::UnimplementedError(
           fmt::format("JPEG of a kind that is not supported: {}", std::string_view(text)));
     default: {
-      // libjpeg's warnings begin so.
+      // Most of libjpeg's warnings begin with this.
       std::string_view what = text;
       constexpr std::string_view kPrefix = "Corrupt JPEG data: ";
       if (what.starts_with(kPrefix)) what.remove_prefix(kPrefix.size());

@@ -1,10 +1,10 @@
-// What every use of libjpeg takes: its errors as absl::Status, bytes in memory as its input, and a
-// limit for its scans.
+// Shared by all uses of libjpeg: errors as absl::Status, input from and output to memory, and a
+// limit on the number of scans.
 //
-// libjpeg's error handler must not return; here it jumps (longjmp) to the frame that called
-// setjmp(errors.jump). No frame between the two may hold an object with a destructor, so calls of
-// libjpeg stand in functions that have only trivial variables, and everything else belongs to
-// their callers.
+// libjpeg's error handler must not return; here it calls longjmp to the frame that called
+// setjmp(errors.jump). No frame between the two may hold an object with a destructor, so libjpeg is
+// called only by functions that have only trivial variables; everything else belongs to their
+// callers.
 
 #ifndef SHARDFEED_DECODE_IMAGES_JPEG_LIBJPEG_H_
 #define SHARDFEED_DECODE_IMAGES_JPEG_LIBJPEG_H_
@@ -16,7 +16,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-// After <cstdio>, which it takes for granted.
+// Must follow <cstdio>, which it does not include itself.
 #include "jpeglib.h"
 
 namespace shardfeed {
@@ -25,38 +25,38 @@ namespace shardfeed {
 struct LibjpegErrors : jpeg_error_mgr {
   LibjpegErrors();
 
-  // Forgets the error of the image before.
+  // Clears the error of the previous image.
   void Reset(bool accept_damaged_images);
 
-  // What happened, for an image of `num_bytes` bytes. Unimplemented: libjpeg cannot do this kind
-  // of JPEG. ResourceExhausted: memory, or too many scans. DataLoss: damaged; the message tells
-  // where a file is cut off.
+  // The error, for an image of `num_bytes` bytes. Unimplemented: libjpeg does not support this kind
+  // of JPEG. ResourceExhausted: not enough memory, or too many scans. DataLoss: damaged; the
+  // message says where the file is cut off.
   absl::Status ToStatus(uint64_t num_bytes) const;
 
   std::jmp_buf jump;
-  // False: damage that libjpeg would only warn about is an error. True: it fills in what is
-  // missing.
+  // Whether libjpeg fills in what is missing from a damaged image; otherwise its warnings are
+  // errors.
   bool accept_damaged = false;
   bool cut_off = false;  // the input ended too early
   bool too_many_scans = false;
-  int code = 0;  // libjpeg's number of the message; 0: no error
+  int code = 0;  // libjpeg's message code; 0 without an error
   char text[JMSG_LENGTH_MAX] = {};
 };
 
-// `jpeg` as the input. The object's errors must be a LibjpegErrors.
+// Input from memory. The object's errors must be a LibjpegErrors.
 struct LibjpegMemory : jpeg_source_mgr {
   LibjpegMemory();
   void Start(std::string_view jpeg);
 };
 
-// Output of libjpeg to a string, which is not empty at first and grows as it takes.
+// Output to a string, which must not be empty at first and grows as needed.
 struct LibjpegOutput : jpeg_destination_mgr {
   explicit LibjpegOutput(std::string* out);
 
   std::string* out;
 };
 
-// Ends the decoding of an image whose scan `max_scans` + 1 begins.
+// Stops decoding when scan `max_scans` + 1 begins.
 struct LibjpegScanLimit : jpeg_progress_mgr {
   explicit LibjpegScanLimit(int max_scans);
 

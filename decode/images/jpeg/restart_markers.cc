@@ -26,7 +26,7 @@ void RestartMarkers::Start(std::string_view jpeg, size_t scan_begin) {
 
 size_t RestartMarkers::FindMarker(std::string_view jpeg, size_t at) {
 #if defined(__SSE2__)
-  // The positions of ff at which something else than 00 and ff follows, 16 at a time.
+  // Finds positions of ff that are not followed by 00 or ff, 16 at a time.
   const __m128i ff = _mm_set1_epi8('\xff');
   const __m128i zero = _mm_setzero_si128();
   for (; at + 16 < jpeg.size(); at += 16) {

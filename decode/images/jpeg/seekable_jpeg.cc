@@ -19,11 +19,11 @@ namespace {
 using namespace std::string_view_literals;
 using Outcome = SeekableJpeg::Outcome;
 
-// Sampling factors and tables can be told for no more.
+// The most components for which sampling factors and tables can be given.
 constexpr uint32_t kMaxComponents = 4;
 
-// One image on its way. Everything that Rewrite needs, so that a jump out of libjpeg passes no
-// destructor.
+// The state of rewriting one image. Holds everything that Rewrite needs, so that longjmp out of
+// libjpeg bypasses no destructor.
 struct Rewriting {
   Rewriting(std::string_view jpeg, int max_scans, std::string* out)
       : limit(max_scans), target(out), decoder(), encoder() {
@@ -45,13 +45,13 @@ struct Rewriting {
   LibjpegOutput target;
   jpeg_decompress_struct decoder;
   jpeg_compress_struct encoder;
-  // Why the image is kept as it is although it could be read; a literal.
+  // Why the image is not rewritten although it could be read; a literal.
   const char* unsupported = nullptr;
 };
 
-// Decoders smooth the blocks of progressive images whose coefficients are not all told; those of
-// others they do not, so that rewriting would change the pixels.
-bool AllCoefficientsAreTold(const jpeg_decompress_struct& decoder) {
+// Decoders smooth between blocks of progressive images whose coefficients are incomplete, but not
+// between blocks of sequential images, so rewriting would change the pixels.
+bool HasAllCoefficients(const jpeg_decompress_struct& decoder) {
   if (!decoder.progressive_mode) return true;
   for (int component = 0; component < decoder.num_components; ++component) {
     for (int k = 0; k < DCTSIZE2; ++k) {
@@ -77,13 +77,14 @@ uint32_t McusPerRow(const jpeg_decompress_struct& decoder) {
   return (decoder.image_width + width - 1) / width;
 }
 
-// Multi-Image Format (CIPA DC-007): more images behind the first, found by their offsets.
+// Multi-Picture Format (CIPA DC-007): more images follow the first one, and are found by their
+// offsets.
 bool TellsOffsets(const jpeg_marker_struct& marker) {
   return marker.marker == kJpegApp2 && marker.data_length >= 4 &&
          std::equal(marker.data, marker.data + 4, "MPF");
 }
 
-// False: failed or is to be kept; errors and unsupported say why.
+// Returns false if it failed or the image must not be rewritten; errors and unsupported say why.
 bool Rewrite(Rewriting& r) {
   if (setjmp(r.errors.jump) != 0) return false;
   jpeg_decompress_struct& decoder = r.decoder;
@@ -95,17 +96,17 @@ bool Rewrite(Rewriting& r) {
   for (int app = 0; app < 16; ++app) jpeg_save_markers(&decoder, JPEG_APP0 + app, 0xffff);
   jpeg_read_header(&decoder, TRUE);
   jvirt_barray_ptr* coefficients = jpeg_read_coefficients(&decoder);
-  if (!AllCoefficientsAreTold(decoder)) {
-    r.unsupported = "progressive, and not all coefficients are told";
+  if (!HasAllCoefficients(decoder)) {
+    r.unsupported = "progressive with incomplete coefficients";
     return false;
   }
   for (int i = 0; i < decoder.num_components; ++i) {
     if (decoder.comp_info[i].quant_table != nullptr) continue;
-    r.unsupported = "a component that no scan has";
+    r.unsupported = "a component that is in no scan";
     return false;
   }
   if (BlocksInMcu(decoder) > C_MAX_BLOCKS_IN_MCU) {
-    r.unsupported = "sampling factors that take several scans";
+    r.unsupported = "sampling factors that need several scans";
     return false;
   }
   for (const jpeg_marker_struct* m = decoder.marker_list; m != nullptr; m = m->next) {
@@ -119,7 +120,7 @@ bool Rewrite(Rewriting& r) {
   jpeg_copy_critical_parameters(&decoder, &encoder);
   encoder.optimize_coding = TRUE;
   encoder.restart_interval = SeekableRestartInterval(McusPerRow(decoder));
-  // These stand among the segments that are copied.
+  // Both segments are among those that are copied.
   encoder.write_JFIF_header = FALSE;
   encoder.write_Adobe_marker = FALSE;
   jpeg_write_coefficients(&encoder, coefficients);
@@ -131,7 +132,7 @@ bool Rewrite(Rewriting& r) {
   return true;
 }
 
-// Why an image of this kind is kept, or null.
+// Why images of this kind are not rewritten, or null.
 const char* UnsupportedKind(const JpegFrame& frame) {
   if (frame.sof >= kJpegSof9) return "arithmetic coding";
   if (frame.sof == 0xc3) return "lossless coding";
@@ -141,7 +142,7 @@ const char* UnsupportedKind(const JpegFrame& frame) {
   return nullptr;
 }
 
-// What decoding says of an image that is not rewritten.
+// The result for an image that is not rewritten: kDamaged if it cannot be decoded, else `outcome`.
 SeekableJpeg Kept(Outcome outcome, std::string reason, std::string_view jpeg,
                   const JpegFrame& frame) {
   thread_local const auto decoder = std::make_unique<JpegDecoder>();
@@ -212,7 +213,7 @@ absl::StatusOr<SeekableJpeg> MakeSeekable(std::string_view jpeg, const SeekableJ
   }
   if (IsSeekable(jpeg, *layout)) return Kept(Outcome::kAlready, "", jpeg, layout->frame);
 
-  // Restart markers and the other Huffman tables make little difference either way.
+  // Restart markers and new Huffman tables change the size only a little.
   seekable->resize(jpeg.size() + jpeg.size() / 8 + 1024);
   Rewriting rewriting(jpeg, options.max_scans, seekable);
   if (Rewrite(rewriting)) {
@@ -220,7 +221,7 @@ absl::StatusOr<SeekableJpeg> MakeSeekable(std::string_view jpeg, const SeekableJ
     return SeekableJpeg{Outcome::kRewritten, ""};
   }
   if (rewriting.unsupported != nullptr) return Unsupported(rewriting.unsupported);
-  // The original is sound: decoders take coefficients that no encoder writes.
+  // The original is intact: decoders accept coefficients that no encoder writes.
   if (rewriting.errors.code == JERR_BAD_DCT_COEF) {
     return Unsupported("coefficients that are out of range");
   }
