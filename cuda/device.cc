@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// What the kernel knows of the device's place.
+// The NUMA node of the device as the kernel reports it, or -1.
 int NumaNode(const CudaDriver& driver, CuDevice device) {
   char id[32] = {};
   if (driver.DeviceGetPCIBusId(id, sizeof(id), device) != kCuSuccess) return -1;
@@ -30,7 +30,7 @@ std::string Name(const CudaDriver& driver, CuDevice device) {
 
 }  // namespace
 
-// All but the context.
+// Sets everything but the context.
 absl::Status CudaDevice::Find(int ordinal) {
   absl::StatusOr<const CudaDriver*> loaded = CudaDriver::Load();
   if (!loaded.ok()) return loaded.status();
@@ -69,10 +69,10 @@ absl::StatusOr<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int ordinal) 
   absl::Status status = driver.Check(driver.DevicePrimaryCtxRetain(&context, device->device_),
                                      "cuDevicePrimaryCtxRetain");
   if (!status.ok()) {
-    return absl::Status(
-        status.code(), fmt::format("device {} ({}) cannot be used: {}; another process may have it "
-                                   "for itself, or all of its memory",
-                                   ordinal, device->name_, std::string(status.message())));
+    return absl::Status(status.code(),
+                        fmt::format("device {} ({}) cannot be used: {}; another process may use it "
+                                    "exclusively, or hold all of its memory",
+                                    ordinal, device->name_, std::string(status.message())));
   }
   device->context_ = context;
   return device;
@@ -97,12 +97,13 @@ absl::Status CheckStream(const CudaDevice& device, CuStream stream) {
   absl::Status status = driver.Check(driver.StreamGetCtx(stream, &context), "cuStreamGetCtx");
   if (!status.ok()) return status;
   if (context != device.context()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "the stream is not of the primary context of device {} ({}), on which the batch is; make "
-        "one there, or start an iterator for the stream's device",
-        device.ordinal(), device.name()));
+    return absl::InvalidArgumentError(
+        fmt::format("the stream does not belong to the primary context of device {} ({}), which "
+                    "holds the batch; "
+                    "create one there, or start an iterator for the stream's device",
+                    device.ordinal(), device.name()));
   }
-  // In a graph the wait for the values would say nothing about the copy before it.
+  // A graph would not record that the wait depends on the copy, which is outside of it.
   if (IsCaptured(driver, stream)) {
     return absl::FailedPreconditionError(
         "the stream is being captured in a CUDA graph, and a batch cannot be waited for in one: "

@@ -1,4 +1,5 @@
-// A device and its primary context, which PyTorch, JAX, CuPy and the CUDA runtime use as well.
+// CUDA devices. shardfeed uses a device's primary context, as PyTorch, JAX, CuPy and the CUDA
+// runtime do.
 
 #ifndef SHARDFEED_CUDA_DEVICE_H_
 #define SHARDFEED_CUDA_DEVICE_H_
@@ -12,14 +13,14 @@
 
 namespace shardfeed {
 
-// Holds the device's primary context. Thread safe; a process may have several devices.
+// Retains the device's primary context. Thread safe; a process may have several devices.
 class CudaDevice {
  public:
-  // Device `ordinal` as the driver counts those it lets this process see: CUDA_VISIBLE_DEVICES and
-  // MIG are the driver's. Unavailable: see CudaDriver::Load. InvalidArgument: there is no such
-  // device; the message tells which there are.
+  // Opens device `ordinal` among those that the driver shows to this process, which respects
+  // CUDA_VISIBLE_DEVICES and MIG. Unavailable: see CudaDriver::Load. InvalidArgument: there is no
+  // such device; the message lists those that exist.
   static absl::StatusOr<std::shared_ptr<const CudaDevice>> Open(int ordinal);
-  // Its name, without making a context there. Errors as Open's.
+  // The name of a device, without making a context on it. Errors: those of Open.
   static absl::StatusOr<std::string> NameOf(int ordinal);
 
   ~CudaDevice();
@@ -30,7 +31,7 @@ class CudaDevice {
   int ordinal() const { return ordinal_; }
   CuContext context() const { return context_; }
   const std::string& name() const { return name_; }
-  // Of the memory next to the device; -1: the machine has one node, or does not tell.
+  // The NUMA node nearest to the device, or -1 if the machine has a single node or does not tell.
   int numa_node() const { return numa_node_; }
 
  private:
@@ -48,7 +49,8 @@ class CudaDevice {
 // Makes the device's context current in the calling thread for its lifetime, and lets the thread
 // make calls that a capture of a CUDA graph would forbid (cuMemAlloc, cuEventQuery and others): a
 // capture in the default mode forbids them to all threads, and one such call invalidates it. None
-// of our calls is meant to be captured. Restores the former context and mode.
+// of shardfeed's calls is meant to be captured. The destructor restores the previous context and
+// mode.
 class CudaContextScope {
  public:
   explicit CudaContextScope(const CudaDevice& device) : device_(device) {
@@ -67,11 +69,11 @@ class CudaContextScope {
   const CudaDevice& device_;
   bool pushed_;
   bool exchanged_;
-  int mode_ = kCuCaptureModeRelaxed;  // after the exchange the former mode
+  int mode_ = kCuCaptureModeRelaxed;  // the previous mode, after the exchange
 };
 
-// Whether the stream is being captured in a CUDA graph, or cannot be asked because one that it
-// waits for is (the legacy stream).
+// Whether the stream is being captured in a CUDA graph, or (the legacy stream) cannot be queried
+// because a stream that it waits for is.
 bool IsCaptured(const CudaDriver& driver, CuStream stream);
 
 // Whether work on the device's batches can be enqueued on the stream. InvalidArgument: it belongs

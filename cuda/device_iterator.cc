@@ -29,7 +29,7 @@ std::string Verdict(const DeviceStats& stats) {
   if (bus >= 0.1) {
     return fmt::format(
         "the bus limits: the device waits {:.0f} % of the time for copies, which run at {:.1f} "
-        "GB/s; fewer bytes would help, as uint8 and Normalize give",
+        "GB/s; copy fewer bytes, for example uint8 images with Normalize",
         100 * bus, stats.bytes_per_second * 1e-9);
   }
   return fmt::format(
@@ -39,7 +39,7 @@ std::string Verdict(const DeviceStats& stats) {
 
 }  // namespace
 
-// What a DeviceIterator does; the functions are those of DeviceIterator.
+// Implements DeviceIterator's functions of the same names.
 class DeviceIterator::Run {
  public:
   static absl::StatusOr<std::unique_ptr<Run>> Start(const Dataset& dataset, DeviceOptions options,
@@ -56,13 +56,13 @@ class DeviceIterator::Run {
   DeviceStats stats() const;
 
  private:
-  // When the pipeline was asked for a batch, and when it gave it; 0: not yet.
+  // When the pipeline was asked for a batch and when it returned it; 0 if it has not yet.
   struct Pull {
     uint64_t begin_ns = 0;
     uint64_t end_ns = 0;
   };
   struct Item {
-    DeviceBatch batch;  // empty: the end, or an error
+    DeviceBatch batch;  // empty at the end or after an error
     absl::Status status;
     absl::StatusOr<std::string> state;  // state after the batch
     Pull pull;
@@ -81,7 +81,7 @@ class DeviceIterator::Run {
   absl::StatusOr<std::string> state_ = std::string();
   absl::Status error_;
   bool ended_ = false;
-  // How long the next batch was waited for, and how much of it for the pipeline.
+  // How long the consumer has waited for the next batch, and how much of that for the pipeline.
   uint64_t waited_ns_ = 0;
   uint64_t pulled_ns_ = 0;
   std::thread thread_;
@@ -89,7 +89,7 @@ class DeviceIterator::Run {
   mutable Mutex mutex_;
   CondVar ready_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
-  Pull pull_ ABSL_GUARDED_BY(mutex_);  // the last
+  Pull pull_ ABSL_GUARDED_BY(mutex_);  // the latest
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::atomic<uint64_t> start_ns_ = 0;
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<DeviceIterator::Run>> DeviceIterator::Run::Start(
   if (!dataset.status().ok()) return dataset.status();
   if (!dataset.batched()) {
     return absl::InvalidArgumentError(
-        "only batches are brought to a device; the dataset's elements are rows: put a batch step "
+        "expected a dataset of batches, but its elements are rows: put a batch step "
         "at its end");
   }
   absl::StatusOr<std::shared_ptr<const CudaDevice>> device = CudaDevice::Open(options.device);
@@ -238,7 +238,7 @@ void DeviceIterator::Run::StartThread() {
   queue_.emplace_back().status = thread.status();
 }
 
-// What is in the queue is gone then, and the pipeline stands anywhere.
+// Discards the queue, which leaves the pipeline at an unknown position.
 void DeviceIterator::Run::StopThread() {
   if (thread_.joinable()) {
     {

@@ -80,23 +80,23 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> Open(const std::string& path, bool n
     return absl::UnavailableError(
         named ? fmt::format("no CUDA driver: {} names '{}', which cannot be loaded: {}",
                             kPathVariable, path, why)
-              : fmt::format("no CUDA driver: looked for {}, which comes with NVIDIA's driver: {}; "
-                            "where it is elsewhere, set {} to its path",
+              : fmt::format("no CUDA driver: cannot load {}, which NVIDIA's driver installs: {}; "
+                            "if it is elsewhere, set {} to its path",
                             path, why, kPathVariable));
   }
   auto driver = std::make_unique<CudaDriver>();
   driver->path = path;
   if (const std::string missing = FindAll(library, driver.get()); !missing.empty()) {
     return absl::UnavailableError(fmt::format(
-        "the CUDA driver {} does not have {}; a driver of CUDA 10.1 or newer does", path, missing));
+        "the CUDA driver {} lacks {}; install a driver of CUDA 10.1 or newer", path, missing));
   }
   if (const CuResult result = driver->Init(0); result != kCuSuccess) {
     const absl::Status status = driver->Check(result, "cuInit");
     std::error_code ignored;
-    return absl::UnavailableError(fmt::format(
-        "no CUDA device: {} was loaded, but {}; {}, and /dev/nvidiactl {}", path,
-        std::string(status.message()), Visible(),
-        std::filesystem::exists("/dev/nvidiactl", ignored) ? "is there" : "is missing"));
+    return absl::UnavailableError(
+        fmt::format("no CUDA device: {} was loaded, but {}; {}, and /dev/nvidiactl {}", path,
+                    std::string(status.message()), Visible(),
+                    std::filesystem::exists("/dev/nvidiactl", ignored) ? "exists" : "is missing"));
   }
   if (absl::Status status =
           driver->Check(driver->DriverGetVersion(&driver->version), "cuDriverGetVersion");

@@ -1,8 +1,8 @@
-// The CUDA driver, loaded when it is first asked for: one binary serves machines with and without a
-// GPU, and building takes no CUDA toolkit.
+// The CUDA driver, loaded on first use: one binary serves machines with and without a GPU, and
+// building needs no CUDA toolkit.
 //
-// The types, constants and calls are those of NVIDIA's CUDA Driver API; only what is in use is
-// here. Names with a version (_v2) are part of the driver's binary interface and stay as they are.
+// The types, constants and calls are those of NVIDIA's CUDA Driver API; only what is used is
+// declared. Names with a version (_v2) are part of the driver's binary interface and do not change.
 
 #ifndef SHARDFEED_CUDA_DRIVER_H_
 #define SHARDFEED_CUDA_DRIVER_H_
@@ -45,7 +45,7 @@ constexpr unsigned kCuEventBlockingSync = 1;
 constexpr unsigned kCuEventDisableTiming = 2;
 constexpr unsigned kCuMemHostRegisterPortable = 1;
 
-// CUstreamCaptureMode: which calls a capture, of any thread, forbids to this thread.
+// CUstreamCaptureMode: whose captures forbid calls to this thread.
 constexpr int kCuCaptureModeGlobal = 0;
 constexpr int kCuCaptureModeThreadLocal = 1;
 constexpr int kCuCaptureModeRelaxed = 2;
@@ -54,7 +54,7 @@ constexpr int kCuCaptureNone = 0;
 constexpr int kCuCaptureActive = 1;
 constexpr int kCuCaptureOfInvalidated = 2;
 
-// The calls, under their names without "cu" and version. Thread safe, as CUDA's are.
+// The calls, by their names without "cu" and version. Thread safe, as CUDA's are.
 struct CudaDriver {
   CuResult (*Init)(unsigned flags);
   CuResult (*DriverGetVersion)(int* version);
@@ -101,15 +101,15 @@ struct CudaDriver {
                            unsigned shared_bytes, CuStream stream, void** params, void** extra);
 
   std::string path;
-  int version = 0;  // the newest CUDA it serves: 13000 is 13.0
+  int version = 0;  // the newest CUDA that it supports: 13000 is 13.0
 
-  // OK, or what `call`, one of the names above, failed with: "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY
-  // (out of memory)".
+  // OK, or the error of `call`, which is a name as above with "cu": "cuMemAlloc:
+  // CUDA_ERROR_OUT_OF_MEMORY (error 2: out of memory)".
   absl::Status Check(CuResult result, std::string_view call) const;
 
-  // Loads libcuda.so.1, or what the environment's SHARDFEED_CUDA_DRIVER names, and initialises it;
-  // later calls return the same. Thread safe. Unavailable: there is no driver, or no device; the
-  // message tells what was looked for.
+  // Loads libcuda.so.1, or the library that the environment variable SHARDFEED_CUDA_DRIVER names,
+  // and initialises it. Later calls for the same library return the same driver. Thread safe.
+  // Unavailable: there is no driver or no device; the message says what was tried.
   static absl::StatusOr<const CudaDriver*> Load();
 };
 

@@ -12,7 +12,7 @@
 namespace shardfeed {
 namespace {
 
-// Row splits from 0 on, and the memory they are in.
+// Copies row splits, rebased to 0, to memory that `out` keeps.
 const int64_t* CopySplits(const int64_t* from, size_t rows, Batch* out) {
   auto splits = std::make_shared<std::vector<int64_t>>(from, from + rows + 1);
   for (int64_t& split : *splits) split -= from[0];

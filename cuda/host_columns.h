@@ -1,4 +1,4 @@
-// Columns of a batch that stay on the host.
+// Copies the columns of a batch that stay on the host.
 
 #ifndef SHARDFEED_CUDA_HOST_COLUMNS_H_
 #define SHARDFEED_CUDA_HOST_COLUMNS_H_
@@ -11,9 +11,10 @@
 
 namespace shardfeed {
 
-// A batch of the given columns of bytes, with the origins and damaged rows of `from`. The values
-// are copied to memory of their own: they outlive the pinned memory of `from`, which is soon needed
-// for the next batch and does not exist in a child after fork. `spec` has these columns.
+// Returns a batch of the given bytes columns, with the origins and damaged rows of `from`. The
+// values are copied to memory of their own, so they outlive the pinned memory of `from`, which is
+// soon reused for another batch and does not exist in a child process after fork. `spec` describes
+// these columns.
 Batch CopyHostColumns(const Batch& from, const std::vector<size_t>& columns,
                       std::shared_ptr<const RowSpec> spec);
 

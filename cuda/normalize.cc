@@ -21,7 +21,7 @@ constexpr char kPtx[] =
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kMaxGridY = 65535;
 
-// 0 ... 2, or -1.
+// The index of the type in NormalizeKernels::functions_, or -1.
 int TypeNumber(DType dtype) {
   if (dtype == DType::kFloat16) return 0;
   if (dtype == DType::kBFloat16) return 1;
@@ -33,26 +33,26 @@ absl::Status CheckValues(const ColumnSpec& column, const char* field,
   const auto channels = static_cast<size_t>(column.shape[2]);
   if (values.size() > 1 && values.size() != channels) {
     return absl::InvalidArgumentError(
-        fmt::format("normalize '{}': {} has {} values, the images have {} channels", column.name,
-                    field, values.size(), channels));
+        fmt::format("normalize '{}': {} has {} values, but the images have {} channels",
+                    column.name, field, values.size(), channels));
   }
   for (float value : values) {
     if (!std::isfinite(value) || (positive && value <= 0)) {
       return absl::InvalidArgumentError(
-          fmt::format("normalize '{}': {} has {}, {} is needed", column.name, field, value,
+          fmt::format("normalize '{}': {} has {}, expected {}", column.name, field, value,
                       positive ? "a number above 0" : "a finite number"));
     }
   }
   return absl::OkStatus();
 }
 
-// Random numbers of a row: those of its place in the epoch.
+// The random numbers of a row, which depend on its place in the epoch.
 absl::StatusOr<Random> RandomOfRow(const ColumnSpec& column, const Batch& batch, size_t row,
                                    RandomStream stream, uint64_t seed) {
   RowOrigin origin;
   if (batch.OriginOf(row, &origin)) return RandomOf(StreamSeed(stream, seed), origin);
   return absl::FailedPreconditionError(fmt::format(
-      "normalize '{}': flip and mixing draw by the rows' places in the epoch, which are lost in "
+      "normalize '{}': flip and mixing depend on the rows' places in the epoch, which are lost in "
       "this chain; leave them out, or flip in a map step",
       column.name));
 }
@@ -64,15 +64,16 @@ absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Norm
       column.dtype == DType::kUInt8 && !column.ragged && column.shape.size() == 3 &&
       std::all_of(column.shape.begin(), column.shape.end(), [](int64_t n) { return n > 0; });
   if (!image || column.shape[2] > kMaxChannels || column.shape[0] > INT32_MAX / column.shape[1]) {
-    return absl::InvalidArgumentError(fmt::format(
-        "normalize '{}': takes uint8 images [height, width, channels] of 1 to {} channels; the "
-        "column is {}",
-        column.name, kMaxChannels, RowSpecText({column})));
+    return absl::InvalidArgumentError(
+        fmt::format("normalize '{}': expected uint8 images [height, width, channels] of 1 to {} "
+                    "channels, but the "
+                    "column is {}",
+                    column.name, kMaxChannels, RowSpecText({column})));
   }
   if (TypeNumber(normalize.dtype) < 0) {
     return absl::InvalidArgumentError(
-        fmt::format("normalize '{}': makes float16, bfloat16 or float32, not {}", column.name,
-                    DTypeName(normalize.dtype)));
+        fmt::format("normalize '{}': dtype must be float16, bfloat16 or float32, got {}",
+                    column.name, DTypeName(normalize.dtype)));
   }
   if (absl::Status status = CheckValues(column, "mean", normalize.mean, false); !status.ok()) {
     return status;
@@ -81,13 +82,13 @@ absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Norm
     return status;
   }
   if (!(normalize.flip >= 0 && normalize.flip <= 1)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "normalize '{}': flip is {}; it is a share, 0 to 1", column.name, normalize.flip));
+    return absl::InvalidArgumentError(
+        fmt::format("normalize '{}': flip must be in [0, 1], got {}", column.name, normalize.flip));
   }
   if (normalize.mixing != Mixing::kNone &&
       !(normalize.mix_alpha > 0 && std::isfinite(normalize.mix_alpha))) {
     return absl::InvalidArgumentError(
-        fmt::format("normalize '{}': mix_alpha is {}, a finite number above 0 is needed",
+        fmt::format("normalize '{}': mix_alpha is {}, expected a finite number above 0",
                     column.name, normalize.mix_alpha));
   }
   ColumnSpec made = column;
@@ -135,7 +136,8 @@ absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
     *lambda = args.lambda = static_cast<float>(share);
     return args;
   }
-  // A box of the image's shape, centred anywhere and cut at the edges (Yun et al., CutMix, 2019).
+  // A box of the image's shape, centred anywhere and clipped at the edges (Yun et al., CutMix,
+  // 2019).
   args.mix = 2;
   const double side = std::sqrt(1 - share);
   const auto edges = [&](uint32_t size, uint32_t* begin, uint32_t* end) {
@@ -162,7 +164,7 @@ absl::StatusOr<std::unique_ptr<NormalizeKernels>> NormalizeKernels::Load(
   if (!status.ok()) {
     kernels->module_ = nullptr;
     return absl::FailedPreconditionError(fmt::format(
-        "{} does not take the kernels of normalize, which need compute capability 7.5: {}",
+        "{} cannot load the kernels of normalize, which need compute capability 7.5: {}",
         device->name(), std::string(status.message())));
   }
   constexpr const char* kTypes[] = {"float16", "bfloat16", "float32"};

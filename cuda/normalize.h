@@ -1,4 +1,4 @@
-// Images made ready for a network on the device, so that they cross the bus as bytes.
+// Normalises images on the device, so that they cross the bus as bytes.
 
 #ifndef SHARDFEED_CUDA_NORMALIZE_H_
 #define SHARDFEED_CUDA_NORMALIZE_H_
@@ -17,13 +17,14 @@
 
 namespace shardfeed {
 
-// The column that `normalize` makes of `column`, in its layout. InvalidArgument: it cannot be; the
-// message names the column and the field.
+// The column that `normalize` makes of `column`. InvalidArgument: it cannot be applied; the message
+// names the column and the field.
 absl::StatusOr<ColumnSpec> NormalizedColumn(const ColumnSpec& column, const Normalize& normalize);
 
-// For a column as NormalizedColumn takes it and a batch of at least one row: all but the pointers.
-// `flips` becomes one byte for each row, or empty; *lambda is the share of a row's own image.
-// FailedPrecondition: random choices are asked for and it is not known where the rows come from.
+// Makes the arguments, except the pointers, for a column that NormalizedColumn accepts and a batch
+// of at least one row. `flips` gets one byte for each row, or becomes empty; `*lambda` is the share
+// of a row's own image. FailedPrecondition: random choices are requested, but the origin of the
+// rows is unknown.
 absl::StatusOr<NormalizeArgs> MakeNormalizeArgs(const ColumnSpec& column,
                                                 const Normalize& normalize, const Batch& batch,
                                                 std::vector<uint8_t>* flips, float* lambda);
@@ -35,7 +36,7 @@ class NormalizeKernels {
       std::shared_ptr<const CudaDevice> device);
   ~NormalizeKernels();
 
-  // Enqueues; does not block. The device's context must be the calling thread's.
+  // Enqueues a kernel without blocking. The device's context must be current in the calling thread.
   absl::Status Launch(const Normalize& normalize, const NormalizeArgs& args, CuStream stream) const;
 
  private:

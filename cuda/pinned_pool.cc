@@ -21,16 +21,16 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kHugePage = 2 << 20;
 
-// Less than an eighth more, so that batches of about the same size find each other's blocks; whole
-// huge pages where it is that large.
+// Rounds up by less than an eighth, so that batches of about the same size reuse each other's
+// blocks; large blocks are whole huge pages.
 size_t BlockSize(size_t size) {
   const size_t step = std::bit_floor(size | kPage * 8) / 8;
   const size_t rounded = RoundUp(size > 0 ? size : 1, step);
   return RoundUp(rounded, rounded >= kHugePage ? kHugePage : kPage);
 }
 
-// Pages of `size` bytes at a multiple of a huge page where they fill one, or null. They are not yet
-// there: what pins them touches them first, and so places them on `node`.
+// Maps `size` bytes, aligned to huge pages if they fill one; returns null on failure. The pages are
+// not yet present: pinning touches them first, which places them on `node`.
 char* Map(size_t size, int node) {
   const size_t extra = size >= kHugePage ? kHugePage : 0;
   void* mapped =
@@ -42,13 +42,13 @@ char* Map(size_t size, int node) {
     if (aligned > begin) munmap(begin, aligned - begin);
     if (aligned < begin + extra) munmap(aligned + size, begin + extra - aligned);
     begin = aligned;
-    madvise(begin, size, MADV_HUGEPAGE);  // a wish
+    madvise(begin, size, MADV_HUGEPAGE);  // advice, so errors do not matter
   }
-  // The device goes on using the pages that it was given, whereas fork would have this process
-  // write to copies of them. A child cannot use them anyway.
+  // The device keeps using the physical pages, but after fork this process could be writing to
+  // copies of them. A child process cannot use them anyway.
   madvise(begin, size, MADV_DONTFORK);
-  // Preferred, not bound: memory elsewhere is better than none. A kernel without NUMA refuses,
-  // which changes nothing.
+  // Preferred, not bound: memory on another node is better than none. A kernel without NUMA support
+  // fails, which does no harm.
   if (node >= 0 && node < 64) {
     constexpr int kPreferred = 1;  // MPOL_PREFERRED
     const unsigned long mask = 1ul << node;
@@ -79,7 +79,7 @@ std::shared_ptr<char> PinnedPool::Allocate(size_t size) {
   bool fits = false;
   std::vector<std::pair<char*, size_t>> surplus;
   {
-    // What is idle in other sizes makes room.
+    // Free idle blocks of other sizes to make room.
     MutexLock lock(mutex_);
     if (stats_.bytes - stats_.idle_bytes + block <= max_bytes_) {
       while (stats_.bytes + block > max_bytes_) {
@@ -154,12 +154,12 @@ std::shared_ptr<char> PinnedPool::TakeIdle(size_t size) {
   return Share(data, size);
 }
 
-// Its bytes are counted already.
+// The caller has already added `size` to stats_.bytes.
 absl::StatusOr<std::shared_ptr<char>> PinnedPool::Pin(size_t size) {
   char* data = Map(size, device_->numa_node());
   if (data == nullptr) {
     return absl::ResourceExhaustedError(
-        fmt::format("{} bytes of memory to pin: {}", size, std::strerror(errno)));
+        fmt::format("cannot allocate {} bytes of memory to pin: {}", size, std::strerror(errno)));
   }
   const CudaContextScope scope(*device_);
   const CudaDriver& driver = device_->driver();
@@ -168,7 +168,7 @@ absl::StatusOr<std::shared_ptr<char>> PinnedPool::Pin(size_t size) {
   if (!status.ok()) {
     munmap(data, size);
     return absl::ResourceExhaustedError(
-        fmt::format("{} bytes of memory could not be pinned: {}; a smaller budget takes less", size,
+        fmt::format("cannot pin {} bytes of memory: {}; use a smaller budget", size,
                     std::string(status.message())));
   }
   {

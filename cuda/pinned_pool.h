@@ -1,5 +1,4 @@
-// Page-locked memory of the host, from which a device copies while the processor does something
-// else.
+// Page-locked host memory, from which a device copies asynchronously.
 
 #ifndef SHARDFEED_CUDA_PINNED_POOL_H_
 #define SHARDFEED_CUDA_PINNED_POOL_H_
@@ -18,12 +17,12 @@
 
 namespace shardfeed {
 
-// Blocks that are used again, since pinning takes about a millisecond for each ten megabytes. They
-// are in huge pages where the kernel has them, on the NUMA node of the device, and pinned for all
-// contexts of the process. Thread safe. What it gives keeps the pool alive.
+// Reuses blocks, because pinning takes about a millisecond for each ten megabytes. Blocks are in
+// huge pages if the kernel has them, on the NUMA node of the device, and pinned for all contexts of
+// the process. Thread safe. Allocated memory keeps the pool alive.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
-  // At most `max_bytes` are pinned, in use and idle together, beside those of AllocatePinned.
+  // At most `max_bytes` are pinned, in use and idle together, apart from AllocatePinned.
   static std::shared_ptr<PinnedPool> Create(std::shared_ptr<const CudaDevice> device,
                                             uint64_t max_bytes);
 
@@ -31,12 +30,13 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // A HostAllocator: memory at a multiple of 4096 bytes. Never waits: beyond the limit it is the
-  // process's ordinary memory.
+  // A HostAllocator: returns memory aligned to 4096 bytes. Never waits: beyond the limit, the
+  // memory is not pinned.
   std::shared_ptr<char> Allocate(size_t size);
-  // Pinned, even beyond the limit. ResourceExhausted: the system does not pin more.
+  // Returns pinned memory, even beyond the limit. ResourceExhausted: the system refuses to pin
+  // more.
   absl::StatusOr<std::shared_ptr<char>> AllocatePinned(size_t size);
-  // [data, data + size) is in pinned memory of the pool.
+  // Whether [data, data + size) lies in pinned memory of the pool.
   bool Contains(const void* data, size_t size) const;
   PinnedPoolStats stats() const;
 
@@ -52,8 +52,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   const uint64_t max_bytes_;
 
   mutable Mutex mutex_;
-  std::map<size_t, std::vector<char*>> idle_ ABSL_GUARDED_BY(mutex_);  // idle buffers by size
-  std::map<const char*, size_t> pinned_ ABSL_GUARDED_BY(mutex_);       // all, by place
+  std::map<size_t, std::vector<char*>> idle_ ABSL_GUARDED_BY(mutex_);  // idle blocks by size
+  std::map<const char*, size_t> pinned_ ABSL_GUARDED_BY(mutex_);  // sizes of all blocks by address
   PinnedPoolStats stats_ ABSL_GUARDED_BY(mutex_);
 };
 

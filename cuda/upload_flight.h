@@ -1,6 +1,6 @@
-// Device buffers of an upload ring, and the uses that are made of them.
+// Device buffers of an upload ring, and their uses.
 //
-// Nothing here is thread safe; the CUDA context of the events is the current one.
+// Nothing here is thread safe. The CUDA context of the events must be current.
 
 #ifndef SHARDFEED_CUDA_UPLOAD_FLIGHT_H_
 #define SHARDFEED_CUDA_UPLOAD_FLIGHT_H_
@@ -19,9 +19,9 @@ namespace shardfeed {
 
 struct UploadBuffer;
 
-// A use of a buffer.
+// One use of a buffer: the copy of a batch into it, and the work on that batch.
 struct UploadFlight {
-  // With events that nothing has recorded. Errors: those of the driver.
+  // Makes a flight whose events have not been recorded. Errors: those of the driver.
   static absl::StatusOr<std::unique_ptr<UploadFlight>> New(const CudaDriver& driver);
   void DestroyEvents(const CudaDriver& driver);
 
@@ -29,7 +29,7 @@ struct UploadFlight {
   CuEvent started = nullptr;
   CuEvent copied = nullptr;
   CuEvent ready = nullptr;
-  CuEvent asked = nullptr;  // recorded on the consumer's stream before it waits
+  CuEvent asked = nullptr;  // recorded on the consumer's stream before it waits for `ready`
   std::vector<CuEvent> done;
   std::vector<CuStream> users;
   std::vector<Batch> host;  // holds one batch until it is copied
@@ -44,11 +44,11 @@ struct UploadFlight {
 struct UploadBuffer {
   CuDevicePtr memory = 0;
   size_t size = 0;
-  // Its last use, whose events the next one waits for; null: none, or they have passed.
+  // The last use, for whose events the next use waits; null if there is none or they have passed.
   UploadFlight* last = nullptr;
 };
 
-// Errors: those of the driver, below too.
+// Errors of the functions below are those of the driver.
 absl::StatusOr<bool> EventPassed(const CudaDriver& driver, CuEvent event);
 absl::Status NewEvent(const CudaDriver& driver, unsigned flags, CuEvent* event);
 

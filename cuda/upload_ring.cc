@@ -12,7 +12,7 @@
 namespace shardfeed {
 namespace {
 
-// Of tensors in a buffer: what cuMemAlloc gives, too.
+// Alignment of tensors in a buffer, the same as cuMemAlloc's.
 constexpr size_t kTensorAlignment = 256;
 constexpr size_t kStagingAlignment = 64;
 
@@ -39,8 +39,8 @@ absl::StatusOr<std::shared_ptr<UploadRing>> UploadRing::Create(
     std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool, const RowSpec& spec,
     std::map<std::string, Normalize> normalize, int depth) {
   if (depth < 1) {
-    return absl::InvalidArgumentError(
-        fmt::format("depth is {}; it must be at least 1 buffer, and 2 to overlap", depth));
+    return absl::InvalidArgumentError(fmt::format(
+        "depth must be at least 1 buffer, or 2 to overlap copies with work, got {}", depth));
   }
   std::shared_ptr<UploadRing> ring(
       new UploadRing(std::move(device), std::move(pool), static_cast<size_t>(depth)));
@@ -90,8 +90,8 @@ absl::StatusOr<std::shared_ptr<UploadRing>> UploadRing::Create(
 UploadRing::~UploadRing() {
   const CudaDriver& driver = device_->driver();
   const CudaContextScope scope(*device_);
-  // What fails here has failed before, or the process is ending. Work of streams that are still
-  // being captured (held_) is waited for by cuMemFree.
+  // Errors are ignored: they occurred before, or the process is ending. cuMemFree waits for the
+  // work of streams that are still being captured (held_).
   for (CuStream stream : {copying_, working_}) {
     if (stream != nullptr) driver.StreamSynchronize(stream);
   }
@@ -141,7 +141,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   Flight* const flight = made->get();
   status = Enqueue(host, *buffer, flight, out);
   if (!status.ok()) {
-    // Some copies may be under way.
+    // Some copies may be in progress.
     device_->driver().StreamSynchronize(copying_);
     device_->driver().StreamSynchronize(working_);
     *out = DeviceBatch();
@@ -171,7 +171,7 @@ absl::Status UploadRing::Upload(Batch host, DeviceBatch* out) {
   return absl::OkStatus();
 }
 
-// Host batches wait for their copies, no more of them than there are buffers.
+// Limits the number of host batches that wait for their copies to that of the buffers.
 absl::Status UploadRing::LimitCopies() {
   const CudaDriver& driver = device_->driver();
   while (true) {
@@ -196,7 +196,7 @@ absl::Status UploadRing::LimitCopies() {
   }
 }
 
-// Of buffers that were added while the consumer kept many.
+// Frees buffers that were added while the consumer held many.
 absl::Status UploadRing::FreeSurplus() {
   const CudaDriver& driver = device_->driver();
   while (true) {
@@ -234,8 +234,7 @@ absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
   if (stopped_) return absl::CancelledError("the run was cancelled");
   if (!error_.ok()) return error_;
   Buffer* buffer;
-  // One that was let go of may still be in use on the device: then the next copy would not be
-  // hidden.
+  // A released buffer may still be in use on the device; reusing it would delay the next copy.
   const bool makes = buffers_.size() < depth_ && !free_.empty() && free_.front()->last != nullptr;
   if (!free_.empty() && !makes) {
     buffer = free_.front();
@@ -254,7 +253,7 @@ absl::StatusOr<UploadBuffer*> UploadRing::TakeBuffer() {
   return buffer;
 }
 
-// The copying stream waits for the buffer's last use already.
+// Gives the buffer at least `size` bytes. The copying stream waits for its last use already.
 absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
   if (buffer->size >= size) return absl::OkStatus();
   const CudaDriver& driver = device_->driver();
@@ -265,18 +264,19 @@ absl::Status UploadRing::Fit(Buffer* buffer, size_t size) {
     if (!status.ok()) return status;
     status = driver.Check(driver.MemFree(std::exchange(buffer->memory, 0)), "cuMemFree");
     if (!status.ok()) return status;
-    // The sizes vary: some room, so that this ends.
+    // Sizes vary, so add some room to stop growing soon.
     size += size / 8;
   }
   size = RoundUp(size, 2 << 20);
   status = driver.Check(driver.MemAlloc(&buffer->memory, size), "cuMemAlloc");
   if (!status.ok()) {
     buffer->memory = 0;
-    status = absl::Status(
-        status.code(),
-        fmt::format("a buffer of {} bytes on device {} ({}): {}; smaller batches, or fewer of them "
-                    "kept, take less",
-                    size, device_->ordinal(), device_->name(), std::string(status.message())));
+    status =
+        absl::Status(status.code(), fmt::format("cannot allocate a buffer of {} bytes on device {} "
+                                                "({}): {}; use smaller batches, or keep "
+                                                "fewer of them",
+                                                size, device_->ordinal(), device_->name(),
+                                                std::string(status.message())));
     size = 0;
   }
   buffer->size = size;
@@ -308,7 +308,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     bool flips;
   };
   std::vector<Launch> launches;
-  // What is made here and copied below.
+  // Data that is computed here and must live until it is staged below.
   std::deque<std::vector<int64_t>> splits;
   std::deque<std::vector<uint8_t>> flips;
   for (size_t t = 0; t < targets_.size(); ++t) {
@@ -353,7 +353,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
     tensor.data += buffer->memory;
     if (targets_[t].spec.ragged) tensor.splits += buffer->memory;
   }
-  // Pinned memory for what is not in any.
+  // Staging memory for pieces that are not in pinned memory.
   size_t staging = 0;
   for (const Piece& piece : pieces) {
     if (!piece.pinned) staging += RoundUp(piece.bytes, kStagingAlignment);
@@ -387,7 +387,7 @@ absl::Status UploadRing::Enqueue(const Batch& host, Buffer* buffer, Flight* flig
   }
   status = driver.Check(driver.EventRecord(flight->copied, copying_), "cuEventRecord");
   if (!status.ok()) return status;
-  // Kernels run beside the next copies.
+  // Kernels run concurrently with the next copies.
   if (!launches.empty()) {
     status = driver.Check(driver.StreamWaitEvent(working_, flight->copied, 0), "cuStreamWaitEvent");
     if (!status.ok()) return status;
@@ -438,8 +438,8 @@ absl::Status UploadRing::UseLocked(Flight* flight, CuStream stream) {
   absl::Status status =
       driver.Check(driver.StreamWaitEvent(stream, flight->ready, 0), "cuStreamWaitEvent");
   if (!status.ok()) return status;
-  // The batch may be let go of by another thread, whose own stream this would name then; the legacy
-  // stream comes after all of them.
+  // Another thread may release the batch, and there CuStreamPerThread would name that thread's
+  // stream. The legacy stream waits for all of them.
   if (stream == CuStreamPerThread()) stream = CuStreamLegacy();
   if (std::find(flight->users.begin(), flight->users.end(), stream) == flight->users.end()) {
     flight->users.push_back(stream);
@@ -458,7 +458,7 @@ void UploadRing::Release(Flight* flight, Buffer* buffer) {
   freed_.NotifyAll();
 }
 
-// Records how far the streams that used the batch have got.
+// Records the progress of the streams that used the batch.
 void UploadRing::EndUse(Flight* flight, Buffer* buffer) {
   const CudaDriver& driver = device_->driver();
   if (std::any_of(flight->users.begin(), flight->users.end(),
@@ -482,7 +482,7 @@ void UploadRing::EndUse(Flight* flight, Buffer* buffer) {
     if (!status.ok()) {
       Fail(absl::Status(
           status.code(),
-          fmt::format("on releasing a batch on device {}: {}; a stream that a batch is used on "
+          fmt::format("cannot release a batch on device {}: {}; a stream that uses a batch "
                       "must live until the batch is released",
                       device_->ordinal(), std::string(status.message()))));
     }
@@ -519,7 +519,7 @@ absl::Status UploadRing::Resume() {
     stopped_ = false;
     if (error_.ok()) return absl::OkStatus();
   }
-  // What an event should have told may be unknown: buffers are in use until the device is idle.
+  // Events may be missing, so buffers count as in use until the device is idle.
   const CudaContextScope scope(*device_);
   absl::Status status =
       device_->driver().Check(device_->driver().CtxSynchronize(), "cuCtxSynchronize");
@@ -536,8 +536,8 @@ UploadStats UploadRing::stats() {
   return stats_;
 }
 
-// Lets go of what the device is done with. Host batches go to `copied`, to be destroyed without the
-// lock: what they keep alive may be anything.
+// Recycles flights that the device has finished. Their host batches are moved to `copied`, to be
+// destroyed without the lock, since their destructors may run arbitrary code.
 void UploadRing::Reap(std::vector<Batch>* copied) {
   if (!error_.ok()) return;
   const auto passed = [&](CuEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -547,7 +547,7 @@ void UploadRing::Reap(std::vector<Batch>* copied) {
   };
   for (std::unique_ptr<Flight>& flight : flights_) {
     if (!flight->host.empty()) {
-      if (!passed(flight->copied)) break;  // nor are later ones
+      if (!passed(flight->copied)) break;  // later ones have not been copied either
       copied->push_back(std::move(flight->host[0]));
       flight->host.clear();
     }

@@ -1,4 +1,4 @@
-// Batches on the device: a ring of buffers that are filled while earlier ones are in use.
+// Copies batches to the device: a ring of buffers that are filled while earlier ones are in use.
 
 #ifndef SHARDFEED_CUDA_UPLOAD_RING_H_
 #define SHARDFEED_CUDA_UPLOAD_RING_H_
@@ -25,51 +25,55 @@ namespace shardfeed {
 
 struct UploadStats {
   uint64_t bytes = 0;         // bytes copied to the device
-  uint64_t staged_bytes = 0;  // bytes of these that were first copied to pinned memory
-  // By the device's clock, of the batches that are done with: copies alone, copies and kernels, and
-  // how much of the latter the consumer's stream had to wait for. The first batch, which has
-  // nothing to hide behind, is in the first figure only.
+  uint64_t staged_bytes = 0;  // bytes of these that had to be copied to pinned memory first
+  // Times by the device's clock, of batches that are no longer in use: copies alone, copies and
+  // kernels, and how much of the latter the consumer's stream had to wait for. The first batch,
+  // which nothing can hide, counts only in copy_seconds.
   double copy_seconds = 0;
   uint64_t copied_bytes = 0;  // bytes copied within `copy_seconds`
   double upload_seconds = 0;
   double exposed_seconds = 0;
-  // Upload waited: all buffers were in use, or copies to them were still to come.
+  // Time that Upload waited because all buffers were in use or copies were still pending.
   double ring_full_seconds = 0;
   uint64_t buffers = 0;
   uint64_t device_bytes = 0;  // size of all buffers
 };
 
 // Copies run on a stream of the ring's own, kernels on a second one. A buffer is filled again when
-// the consumer's streams are done with it: the copying stream waits for them, no thread does. Host
-// batches are let go of when their copy's event has passed.
+// the consumer's streams have finished with it: the copying stream waits for them, no thread does.
+// A host batch is released once the event of its copy has passed.
 class UploadRing : public std::enable_shared_from_this<UploadRing> {
  public:
-  // For batches of `spec`, with `depth` buffers; `normalize` by column.
+  // Makes a ring of `depth` buffers for batches of `spec`; `normalize` is keyed by column.
+  // InvalidArgument: an option does not fit the columns.
   static absl::StatusOr<std::shared_ptr<UploadRing>> Create(
       std::shared_ptr<const CudaDevice> device, std::shared_ptr<PinnedPool> pool,
       const RowSpec& spec, std::map<std::string, Normalize> normalize, int depth);
 
-  // Waits until the device is done with all buffers. No batch is left then: each keeps the ring.
+  // Waits until the device has finished with all buffers. All batches are gone by then, because
+  // each keeps the ring alive.
   ~UploadRing();
   UploadRing(const UploadRing&) = delete;
   UploadRing& operator=(const UploadRing&) = delete;
 
-  // Of the tensors: columns of bytes are not among them.
+  // The columns of the tensors. Bytes columns are not among them.
   const RowSpec& spec() const { return spec_; }
 
-  // Enqueues the copies and kernels of `host`, which has rows. One thread at a time. Waits for a
-  // free buffer; where the consumer has all of them and waits for more (SetConsumerWaits), there
-  // will be one more, for as long as they are in use. Cancelled: Stop was called.
+  // Enqueues the copies and kernels of `host`, which must have rows. Called by one thread at a
+  // time. Waits for a free buffer; if the consumer holds all buffers and waits for more
+  // (SetConsumerWaits), another one is added. Surplus buffers are freed when they are no longer in
+  // use. Cancelled: Stop was called.
   absl::Status Upload(Batch host, DeviceBatch* out);
 
-  // The functions below are thread safe.
+  // The public functions below are thread safe.
 
-  // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited above
-  // all for the pipeline, so that nothing could have hidden this copy.
+  // Makes `stream` wait for the batch: see DeviceBatch::Use. `late`: the consumer waited mainly for
+  // the pipeline, so that nothing could have hidden this copy.
   absl::Status Deliver(DeviceBatch* batch, CuStream stream, bool late);
   void SetConsumerWaits(bool waits);
-  // Upload ends, until Resume, which also waits until the device has done all its work and forgets
-  // an earlier error. Errors of Resume: the device is lost, as after an access to wrong memory.
+  // Stop makes Upload fail until Resume. After an error, Resume also waits until the device has
+  // done all its work, and clears the error. Errors of Resume: the device is unusable, for example
+  // after an invalid memory access.
   void Stop();
   absl::Status Resume();
   UploadStats stats();
@@ -78,7 +82,7 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   friend struct DeviceBatch::Lease;
   friend class DeviceBatch;
 
-  // What becomes of a column.
+  // A column and what is done with it.
   struct Target {
     size_t column;               // column of the host batch
     ColumnSpec spec;             // spec of that column
@@ -127,8 +131,8 @@ class UploadRing : public std::enable_shared_from_this<UploadRing> {
   mutable Mutex mutex_;
   CondVar freed_;
   std::vector<std::unique_ptr<Buffer>> buffers_ ABSL_GUARDED_BY(mutex_);
-  std::deque<Buffer*> free_ ABSL_GUARDED_BY(mutex_);  // the longest free first
-  // Of batches that were let go of while a stream that used them was being captured.
+  std::deque<Buffer*> free_ ABSL_GUARDED_BY(mutex_);  // in the order of their release
+  // Batches that were released while a stream that used them was being captured.
   std::vector<std::pair<Flight*, Buffer*>> held_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Flight>> flights_
       ABSL_GUARDED_BY(mutex_);  // flights in the order of their copies

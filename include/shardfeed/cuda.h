@@ -36,7 +36,7 @@ using CuDevicePtr = uint64_t;
 using CuStream = struct CuStreamObject*;  // null: the legacy default stream
 using CuEvent = struct CuEventObject*;
 
-// Values of CuStream that stand for a stream.
+// Special values of CuStream.
 inline CuStream CuStreamLegacy() { return reinterpret_cast<CuStream>(1); }
 inline CuStream CuStreamPerThread() { return reinterpret_cast<CuStream>(2); }
 
@@ -51,22 +51,23 @@ enum class Mixing {
   kCutmix,  // a box of 1 - lambda of the area comes from the partner
 };
 
-// What becomes of a column of uint8 images [height, width, channels], of up to four channels:
+// How a column of uint8 images [height, width, channels] with up to four channels is converted:
 //
 //   (x / 255 - mean[c]) / std[c]
 //
-// Random choices depend on the seed and the rows' places in the epoch alone: they are the same
-// after a resume and, but for mixing, for any batch size.
+// Random choices depend only on the seed and the rows' places in the epoch: they are the same after
+// a resume and, except for mixing, for any batch size.
 struct Normalize {
   DType dtype = DType::kFloat16;  // kFloat16, kBFloat16 or kFloat32
   ImageLayout layout = ImageLayout::kNCHW;
-  // One for each channel, or one for all; empty: 0, and 1.
+  // One value for each channel, or one for all; if empty, a mean of 0 and a std of 1.
   std::vector<float> mean;
   std::vector<float> std;
   // The share of rows that are mirrored left to right, in [0, 1].
   double flip = 0;
-  // Row i is mixed with row i - 1, the first with the last, by one lambda a batch, from
-  // Beta(mix_alpha, mix_alpha). DeviceTensor::lambda tells it, so that labels can be mixed, too.
+  // Row i is mixed with row i - 1, the first with the last, by one lambda for each batch, drawn
+  // from Beta(mix_alpha, mix_alpha). DeviceTensor::lambda holds it, so that labels can be mixed
+  // too.
   Mixing mixing = Mixing::kNone;
   double mix_alpha = 1;  // above 0
   uint64_t seed = 0;
@@ -79,19 +80,20 @@ struct DeviceTensor {
   // [rows, ...]. Ragged: [elements of all rows, ...].
   std::vector<int64_t> shape;
   CuDevicePtr data = 0;
-  // Ragged: int64 [rows + 1] on the device; row r is the elements [splits[r], splits[r + 1]), and
-  // splits[0] is 0. Else 0.
+  // Ragged columns: int64 [rows + 1] on the device; row r is the elements [splits[r], splits[r +
+  // 1]), and splits[0] is 0. Otherwise 0.
   CuDevicePtr splits = 0;
-  // By Normalize's mixing: the share of a row's own image.
+  // The share of a row's own image in Normalize's mixing.
   float lambda = 1;
 };
 
 // A batch whose columns are on a device. Copies share its memory until the last of them is
 // destroyed. The memory is then reused as soon as the work is done that had been enqueued by that
-// time on the streams of the batch: the one that Next was given and those that Use was given. Work
-// on any other stream, even on one that waits for these, is not waited for: call Use first.
+// time on the streams of the batch: the one given to Next and those given to Use. Work on any other
+// stream is not waited for, even if that stream waits for these: call Use first.
 //
-// One object is used by one thread at a time; different ones by any.
+// An object must be used by one thread at a time; different objects may be used by different
+// threads.
 class DeviceBatch {
  public:
   size_t rows = 0;
@@ -103,18 +105,18 @@ class DeviceBatch {
   bool empty() const { return rows == 0; }
   // Null when empty.
   const std::shared_ptr<const CudaDevice>& device() const { return device_; }
-  // The stream that it was asked for on. Work enqueued there finds the values in place.
+  // The stream that was given to Next. Work enqueued there finds the values in place.
   CuStream stream() const { return stream_; }
-  // The values are in place when it has passed. Lives as long as the batch.
+  // The event that passes when the values are in place. Lives as long as the batch.
   CuEvent ready() const { return ready_; }
-  // Keeps the memory, for tensors that are handed on.
+  // Keeps the memory alive, for tensors that are handed on.
   std::shared_ptr<const void> owner() const { return lease_; }
 
-  // For work on a further stream, before it is enqueued there: the stream waits until the values
-  // are in place, and the memory is not written to before what the stream has got by the time when
-  // the batch's last copy goes. Does not block. InvalidArgument: the stream is of another device's
-  // context. FailedPrecondition: it is being captured in a CUDA graph. A stream must live as long
-  // as the batch; CuStreamPerThread stands for the calling thread's.
+  // Must be called before work on another stream is enqueued there. The stream waits until the
+  // values are in place, and the memory is not reused before the work that is on the stream when
+  // the last copy of the batch is destroyed. Does not block. InvalidArgument: the stream belongs to
+  // another device's context. FailedPrecondition: it is being captured in a CUDA graph. A stream
+  // must live as long as the batch; CuStreamPerThread means the calling thread's.
   absl::Status Use(CuStream stream) const;
 
  private:
@@ -131,21 +133,21 @@ class DeviceBatch {
 struct PinnedPoolStats {
   uint64_t bytes = 0;       // pinned, in use or idle
   uint64_t idle_bytes = 0;  // bytes of these that are idle
-  // Blocks that were asked for and given from ordinary memory: the limit was reached, or the system
+  // Allocations that were served from ordinary memory because the limit was reached or the system
   // refused to pin more.
   uint64_t refused = 0;
 };
 
 struct DeviceOptions {
-  // As the driver counts: CUDA_VISIBLE_DEVICES and MIG are respected.
+  // The device's number as the driver counts, which respects CUDA_VISIBLE_DEVICES and MIG.
   int device = 0;
-  // Buffers on the device. One is filled while another is in use; each batch that the consumer
-  // keeps beyond that takes one more.
+  // Buffers on the device. One is filled while another is in use; each further batch that the
+  // consumer keeps needs one more.
   int depth = 2;
-  // Pinned memory for batches, at the most; 0: RunOptions::budget_bytes, of which a quarter is for
-  // batches on their way to the device. What does not fit is copied once more.
+  // The most pinned memory for batches; 0 means RunOptions::budget_bytes, a quarter of which is for
+  // batches in transfer to the device. Batches that do not fit are copied once more.
   uint64_t pinned_bytes = 0;
-  // Columns of images that become floating point on the device, by name.
+  // Columns of images that are converted to floating point on the device, by name.
   std::map<std::string, Normalize> normalize;
 };
 
@@ -156,28 +158,30 @@ struct DeviceStats {
   uint64_t bytes = 0;           // bytes copied to the device
   uint64_t staged_bytes = 0;    // bytes of these that came from memory that was not pinned
   double bytes_per_second = 0;  // copy rate while copies ran
-  // Of the time that copies and kernels took on the device, the share in which the consumer's
-  // stream had no need to wait for them: it was at work, or the pipeline was late.
+  // The share of the time of copies and kernels in which the consumer's stream did not have to wait
+  // for them, because it was at work or the pipeline was late.
   double hidden = 1;
   double exposed_seconds = 0;        // the rest
   double wait_seconds = 0;           // time that Next waited on the host
-  double pipeline_wait_seconds = 0;  // time of these spent waiting for the pipeline
-  // All buffers were filled or in use: the consumer, or the bus, is slower than the pipeline.
+  double pipeline_wait_seconds = 0;  // part of wait_seconds spent waiting for the pipeline
+  // Time during which all buffers were filled or in use, because the consumer or the bus is slower
+  // than the pipeline.
   double ring_full_seconds = 0;
   uint64_t buffers = 0;
   uint64_t device_bytes = 0;
   PinnedPoolStats pinned;
   IteratorStats pipeline;
-  // What limits, and what to do.
+  // What limits the throughput, and what to do about it.
   std::string verdict;
 };
 
-// One thread at a time calls Next, StateDict and LoadStateDict; Cancel and stats may be called from
-// any. May be destroyed at any time, batches that are out stay valid.
+// Next, StateDict and LoadStateDict must be called by one thread at a time; Cancel and stats may be
+// called from any thread. May be destroyed at any time; batches that it has delivered stay valid.
 class DeviceIterator {
  public:
-  // Begins to work with the first Next. InvalidArgument: the dataset's elements are rows, an option
-  // cannot be. Unavailable: there is no GPU; the message tells what was looked for.
+  // Starts a run, which begins to work with the first Next. InvalidArgument: the dataset's elements
+  // are rows, or an option is invalid. Unavailable: there is no GPU; the message says what was
+  // tried.
   static absl::StatusOr<std::unique_ptr<DeviceIterator>> Start(const Dataset& dataset,
                                                                DeviceOptions options = {},
                                                                RunOptions run = {});
@@ -185,23 +189,25 @@ class DeviceIterator {
   DeviceIterator(const DeviceIterator&) = delete;
   DeviceIterator& operator=(const DeviceIterator&) = delete;
 
-  // The next batch; one without rows at the end. What `out` had is let go of first. Work that is
-  // enqueued on `stream` afterwards finds the values: `stream` waits for them, this thread waits
-  // only until the copy is enqueued. After an error each further call returns it again, until
-  // LoadStateDict. Errors of a stream (Use) are returned before a batch is taken, once.
+  // The next batch, or one without rows at the end. The previous content of `out` is released
+  // first. Work that is enqueued on `stream` afterwards finds the values: `stream` waits for them,
+  // while this thread waits only until the copy is enqueued. After an error each further call
+  // returns it again, until LoadStateDict. Errors of a stream (Use) are returned once, before a
+  // batch is taken.
   absl::Status Next(DeviceBatch* out, CuStream stream = nullptr);
-  // Waits until Next need not wait: for a batch, the end or an error. False: not within `most`.
-  // For those who look at something else while they wait. One thread at a time, as Next.
+  // Waits for a batch, the end or an error, so that Next will not have to wait. Returns false if
+  // there is none within `most`. For callers that check something else while they wait. Must not be
+  // called concurrently with Next.
   bool Await(std::chrono::milliseconds most);
-  // Of the tensors. Columns of bytes are not among them: see DeviceBatch::host.
+  // The columns of the tensors. Bytes columns are not among them: see DeviceBatch::host.
   const RowSpec& spec() const;
   const std::shared_ptr<const CudaDevice>& device() const;
 
-  // Where the iterator stands, in batches delivered; a state of Iterator's, which it may also go on
-  // from, and the other way round.
+  // The position of the iterator, in batches delivered. States of Iterator and of DeviceIterator
+  // are interchangeable.
   absl::StatusOr<std::string> StateDict() const;
-  // Goes to a saved place, as Iterator::LoadStateDict. Errors of the device are forgotten, unless
-  // they make the device useless to this process, as an access to wrong memory does.
+  // Goes to a saved position, as Iterator::LoadStateDict does. Clears errors of the device, unless
+  // they make the device useless to this process, as an invalid memory access does.
   absl::Status LoadStateDict(std::string_view state);
 
   void Cancel();

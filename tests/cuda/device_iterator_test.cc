@@ -216,7 +216,7 @@ TEST_F(DeviceIteratorTest, SeveralDevicesWorkInOneProcess) {
   DeviceBatch batch;
   ASSERT_OK(it->Next(&batch, ours.get()));
   EXPECT_FAILS(batch.Use(theirs.get()), kInvalidArgument,
-               "the stream is not of the primary context of device 0");
+               "the stream does not belong to the primary context of device 0");
   EXPECT_FAILS(it->Next(&batch, theirs.get()), kInvalidArgument, "the stream is not of");
 }
 
@@ -255,8 +255,9 @@ TEST_F(DeviceIteratorTest, TheStateCountsWhatWasDelivered) {
   Batch first;
   ASSERT_OK((*host)->Next(&first));
   EXPECT_EQ(first.Values<int64_t>(first.Find("value"))[0], 21);
-  EXPECT_FAILS(it->LoadStateDict("nonsense"), kInvalidArgument, "not the state of a pipeline");
-  EXPECT_FAILS(it->Next(&batch), kInvalidArgument, "not the state of a pipeline");
+  EXPECT_FAILS(it->LoadStateDict("nonsense"), kInvalidArgument,
+               "not a state of a shardfeed pipeline");
+  EXPECT_FAILS(it->Next(&batch), kInvalidArgument, "not a state of a shardfeed pipeline");
   ASSERT_OK(it->LoadStateDict(*third));
   rest(*it, 21);
 }
@@ -488,12 +489,14 @@ TEST_F(DeviceIteratorTest, WhatCannotBeIsAnError) {
   EXPECT_FAILS(StartError(Numbers(10).Take(1).Batch(0)), kInvalidArgument, "batch");
   EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.device = 99}), kInvalidArgument,
                "there is no CUDA device 99");
-  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.depth = 0}), kInvalidArgument, "depth is 0");
+  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.depth = 0}), kInvalidArgument,
+               "depth must be at least 1 buffer, or 2 to overlap copies with work, got 0");
   EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.normalize = {{"image", {}}}}), kInvalidArgument,
                "normalize: there is no column 'image'; there are: value: int64");
-  EXPECT_FAILS(StartError(Numbers(10).Batch(2), {.normalize = {{"x", {}}}}), kInvalidArgument,
-               "normalize 'x': takes uint8 images [height, width, channels] of 1 to 4 channels; "
-               "the column is x: int32 [1000]");
+  EXPECT_FAILS(
+      StartError(Numbers(10).Batch(2), {.normalize = {{"x", {}}}}), kInvalidArgument,
+      "normalize 'x': expected uint8 images [height, width, channels] of 1 to 4 channels, but "
+      "the column is x: int32 [1000]");
 }
 
 TEST_F(DeviceIteratorTest, ADeviceWithoutMemoryIsAnError) {

@@ -14,7 +14,7 @@ TEST(DriverTest, WithoutADriverTheErrorTellsWhatWasLookedFor) {
   absl::StatusOr<const CudaDriver*> driver = CudaDriver::Load();
   if (driver.ok()) GTEST_SKIP() << "this machine has a CUDA driver";
   if (std::string(driver.status().message()).find("no CUDA device") == std::string::npos) {
-    EXPECT_FAILS(driver, kUnavailable, "looked for libcuda.so.1, which comes with NVIDIA's driver");
+    EXPECT_FAILS(driver, kUnavailable, "cannot load libcuda.so.1, which NVIDIA's driver installs");
     EXPECT_FAILS(driver, kUnavailable, "set SHARDFEED_CUDA_DRIVER to its path");
   }
 }
@@ -27,7 +27,7 @@ TEST(DriverTest, APathThatNamesNothingIsNamed) {
 
 TEST(DriverTest, ALibraryThatIsNoDriverIsToldByWhatIsMissing) {
   setenv("SHARDFEED_CUDA_DRIVER", "libz.so.1", 1);
-  EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "does not have cuInit, cuDriverGetVersion");
+  EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "lacks cuInit, cuDriverGetVersion");
 }
 
 TEST(DriverTest, WithoutADeviceTheErrorTellsWhatIsVisible) {

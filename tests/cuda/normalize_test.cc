@@ -232,19 +232,20 @@ TEST_F(NormalizeTest, NormalizeThatCannotBeIsAnError) {
     return StartError(Images(4, 3).Batch(2), {.normalize = {{"image", how}}});
   };
   EXPECT_FAILS(error([](Normalize& n) { n.dtype = DType::kInt32; }), kInvalidArgument,
-               "makes float16, bfloat16 or float32, not int32");
+               "dtype must be float16, bfloat16 or float32, got int32");
   EXPECT_FAILS(error([](Normalize& n) {
                  n.mean = {1, 2};
                }),
-               kInvalidArgument, "mean has 2 values, the images have 3 channels");
+               kInvalidArgument, "mean has 2 values, but the images have 3 channels");
   EXPECT_FAILS(error([](Normalize& n) { n.std = {0}; }), kInvalidArgument,
-               "std has 0, a number above 0 is needed");
-  EXPECT_FAILS(error([](Normalize& n) { n.flip = 2; }), kInvalidArgument, "flip is 2");
+               "std has 0, expected a number above 0");
+  EXPECT_FAILS(error([](Normalize& n) { n.flip = 2; }), kInvalidArgument,
+               "flip must be in [0, 1], got 2");
   EXPECT_FAILS(error([](Normalize& n) {
                  n.mixing = Mixing::kMixup;
                  n.mix_alpha = 0;
                }),
-               kInvalidArgument, "mix_alpha is 0, a finite number above 0 is needed");
+               kInvalidArgument, "mix_alpha is 0, expected a finite number above 0");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST_F(PinnedPoolTest, WhatTheSystemDoesNotPinIsOrdinaryMemoryOrAnError) {
   EXPECT_FALSE(pool->Contains(block.get(), 1));
   EXPECT_EQ(pool->stats().bytes, 0);
   EXPECT_FAILS(pool->AllocatePinned(kMiB), kResourceExhausted,
-               "1048576 bytes of memory could not be pinned: cuMemHostRegister: "
+               "cannot pin 1048576 bytes of memory: cuMemHostRegister: "
                "CUDA_ERROR_OUT_OF_MEMORY");
   EXPECT_EQ(pool->stats().bytes, 0);
   unsetenv("STAND_IN_PINNED_LIMIT");
