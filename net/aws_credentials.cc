@@ -16,9 +16,9 @@
 namespace shardfeed {
 namespace {
 
-// So long before they expire, credentials are looked for again.
+// Credentials are renewed this many seconds before they expire,
 constexpr std::time_t kEarly = 300;
-// And no more often than this.
+// and at most once in this many seconds.
 constexpr std::time_t kPause = 20;
 constexpr uint64_t kMaxTokenBytes = 64 << 10;
 
@@ -36,10 +36,11 @@ std::optional<std::time_t> ParseTime(const std::string& text) {
 
 absl::Status Malformed(const std::string& name) {
   return absl::UnavailableError(
-      fmt::format("credentials of {}: the answer is not what such a service gives", name));
+      fmt::format("credentials of {}: the response contains no credentials", name));
 }
 
-// {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}, as containers and EC2 have it.
+// Parses {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}, the format of containers and
+// EC2.
 absl::StatusOr<AwsCredentials> ParseJson(const std::string& text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto field = [&](const char* key) -> std::string {
@@ -115,7 +116,7 @@ absl::StatusOr<AwsCredentials> FromContainer() {
   return ParseJson(response->body, name);
 }
 
-// Elsewhere than on EC2 nothing answers, or something else does: nothing is found then.
+// Outside EC2 nothing answers, or another service does; then there are no credentials.
 absl::StatusOr<std::optional<AwsCredentials>> FromEc2() {
   std::string endpoint = Env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (endpoint.empty()) endpoint = "http://169.254.169.254";
@@ -213,7 +214,7 @@ bool AwsCredentialsCache::Expired() {
   {
     MutexLock lock(state_->mutex);
     const std::time_t now = std::time(nullptr);
-    // Or the request was signed with those before.
+    // If they were just replaced, the request was signed with the previous ones.
     if (state_->refreshing || now - state_->replaced < kPause) return true;
     if (now - state_->tried < kPause) return false;
     state_->refreshing = true;
@@ -230,7 +231,7 @@ void AwsCredentialsCache::Refresh() const {
         CatchAll([&] { found = FindAwsCredentials(profile, region); }).IgnoreError();
         MutexLock lock(state->mutex);
         state->refreshing = false;
-        // Those that are there may serve a little longer.
+        // On failure, the current credentials may still be valid for a while.
         if (!found.ok() || !*found) return;
         state->credentials = **found;
         state->replaced = std::time(nullptr);

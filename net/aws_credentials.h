@@ -1,4 +1,4 @@
-// Credentials for S3, from where Amazon's own tools look for them.
+// Finds credentials for S3 in the places where Amazon's own tools look.
 
 #ifndef SHARDFEED_NET_AWS_CREDENTIALS_H_
 #define SHARDFEED_NET_AWS_CREDENTIALS_H_
@@ -30,21 +30,21 @@ struct AwsCredentials {
 //   4. AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI: containers of ECS and EKS
 //   5. the metadata service of EC2, version 2, unless AWS_EC2_METADATA_DISABLED is true
 //
-// Nothing: there are none. Unavailable: some are configured, and cannot be had. Waits for servers.
+// Returns nullopt if there are none. Unavailable: credentials are configured, but cannot be
+// obtained. Waits for servers.
 absl::StatusOr<std::optional<AwsCredentials>> FindAwsCredentials(
     const std::map<std::string, std::string>& profile, const std::string& region);
 
-// Credentials that are looked for again minutes before they expire, by a thread in the background.
-// Thread-safe.
+// Credentials that a background thread renews minutes before they expire. Thread-safe.
 class AwsCredentialsCache {
  public:
   AwsCredentialsCache(std::map<std::string, std::string> profile, std::string region,
                       AwsCredentials first);
 
-  // Does not wait.
+  // Returns the current credentials without waiting.
   AwsCredentials Get();
-  // They were refused as expired: looks for others before the next Get returns, unless that was
-  // done just now. Does not wait; true if there is hope.
+  // Tells that the server refused the credentials as expired. Starts to renew them, unless that was
+  // tried just now, and does not wait. Returns whether new credentials can be expected.
   bool Expired();
 
  private:

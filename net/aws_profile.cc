@@ -41,7 +41,7 @@ std::map<std::string, std::string> ParseProfile(std::string_view text, std::stri
       inside = name == profile;
       continue;
     }
-    // A line that begins with a blank belongs to the setting before.
+    // An indented line belongs to the previous setting.
     if (!inside || raw.front() == ' ' || raw.front() == '\t') continue;
     const size_t equals = line.find('=');
     if (equals == line.npos) continue;
@@ -65,7 +65,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadProfile() {
   }
   if (settings.empty() && profile != "default") {
     return absl::FailedPreconditionError(
-        fmt::format("AWS_PROFILE is '{}', and neither {} nor {} has such a profile", profile,
+        fmt::format("AWS_PROFILE is '{}', but neither {} nor {} has such a profile", profile,
                     credentials, config));
   }
   return settings;

@@ -1,4 +1,4 @@
-// The files in which Amazon's tools keep profiles: ~/.aws/config and ~/.aws/credentials.
+// Reads the profiles of Amazon's tools: ~/.aws/config and ~/.aws/credentials.
 
 #ifndef SHARDFEED_NET_AWS_PROFILE_H_
 #define SHARDFEED_NET_AWS_PROFILE_H_
@@ -11,13 +11,13 @@
 
 namespace shardfeed {
 
-// The settings of a profile in the text of such a file: of the section "[NAME]" or "[profile
-// NAME]". Nested settings are left out.
+// The settings in the section "[NAME]" or "[profile NAME]" of the text of such a file. Nested
+// settings are ignored.
 std::map<std::string, std::string> ParseProfile(std::string_view text, std::string_view profile);
 
-// The settings of the profile AWS_PROFILE (default "default") of AWS_CONFIG_FILE and
-// AWS_SHARED_CREDENTIALS_FILE, the latter first; empty where there are none. FailedPrecondition:
-// AWS_PROFILE names a profile that is in neither.
+// The settings of the profile AWS_PROFILE (by default "default") from AWS_CONFIG_FILE and
+// AWS_SHARED_CREDENTIALS_FILE, the latter of which takes precedence; empty if there are none.
+// FailedPrecondition: AWS_PROFILE names a profile that is in neither file.
 absl::StatusOr<std::map<std::string, std::string>> ReadProfile();
 
 }  // namespace shardfeed

@@ -29,12 +29,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Fewer and larger reads from the socket: half of the processor time of the default 16 KiB.
+// Larger and fewer reads from the socket take half the CPU time of the default of 16 KiB.
 constexpr long kBufferBytes = 512 << 10;
 constexpr int kUnsentBytes = 256 << 10;
 constexpr long kMaxRedirects = 5;
-// A host is given fewer requests at most so often, and only if it refuses more than this share of
-// them: stores refuse a few now and then, which repeating them settles.
+// The limit of a host is reduced at most once in kThrottlePause, and only if it refuses more than
+// kRefusedShare of its requests: stores refuse a few now and then, for which repeating them is
+// enough.
 constexpr auto kThrottlePause = std::chrono::seconds(1);
 constexpr double kRefusedShare = 0.1;
 constexpr double kShareDecay = 0.97;
@@ -61,7 +62,7 @@ std::string HostOf(std::string_view url) {
   return std::string(url.substr(0, url.find('/', begin + 3)));
 }
 
-// Certificates that the system trusts, by the places where distributions keep them.
+// The certificates that the system trusts, from the places where distributions keep them.
 struct Trusted {
   std::string file;
   std::string folder;
@@ -88,7 +89,8 @@ struct Trusted {
   }
 };
 
-// First and last byte and size of "bytes 0-99/1234" ('*' is 0); nothing for anything else.
+// The first byte, last byte and size in "bytes 0-99/1234" (a size of '*' is 0); nullopt for
+// anything else.
 struct ContentRange {
   uint64_t first;
   uint64_t last;
@@ -117,7 +119,7 @@ std::string_view HttpResponse::Header(std::string_view name) const {
 class HttpClient::Loop {
  public:
   Loop() {
-    // OpenSSL must not clean up at exit, when this thread still runs.
+    // OpenSSL must not clean up at exit, because this thread is still running then.
     static const bool initialised = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1 &&
                                     curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
     (void)initialised;
@@ -168,9 +170,9 @@ class HttpClient::Loop {
     return stats;
   }
 
-  // The client's thread; never returns.
+  // The body of the client's thread; never returns.
   void Run() {
-    // Memory may run out; requests that are lost thereby are none that the thread knows of.
+    // Memory may run out; a request that is lost then has not been registered by the thread.
     while (true) CatchAll([this] { Work(); }).IgnoreError();
   }
 
@@ -188,7 +190,7 @@ class HttpClient::Loop {
         any = true;
         Finish(message->easy_handle, message->data.result);
       }
-      if (any) continue;  // those that waited may be started now
+      if (any) continue;  // waiting requests may be started now
       int timeout = 1000;
       if (!delayed_.empty()) {
         const auto until = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -214,7 +216,7 @@ class HttpClient::Loop {
     double limit = kMaxConnections;
     int active = 0;
     Clock::time_point throttled;
-    double refused = 0;  // share of requests, lately
+    double refused = 0;  // recent share of refused requests
     std::deque<std::unique_ptr<Call>> waiting;
   };
 
@@ -277,8 +279,8 @@ class HttpClient::Loop {
     }
   }
 
-  // Bodies are handed to the kernel in small pieces: what is in its buffers looks like progress,
-  // and then like a stall while it is on its way.
+  // Bodies are passed to the kernel in small pieces: bytes in its buffers count as sent, so that a
+  // large buffer would look like progress and then like a stall.
   static int OnSocket(void* /*data*/, curl_socket_t socket, curlsocktype /*purpose*/) {
     const int most = kUnsentBytes;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof(most));
@@ -327,7 +329,7 @@ class HttpClient::Loop {
     for (const std::string& header : request.headers) {
       call->headers = curl_slist_append(call->headers, header.c_str());
     }
-    // Not what libcurl adds to a body.
+    // Remove the headers that libcurl adds to a body.
     for (const char* header : {"Expect:", "Content-Type:"}) {
       const std::string name = Lower(header);
       const bool given =
@@ -349,7 +351,7 @@ class HttpClient::Loop {
   static size_t OnHeader(char* data, size_t, size_t size, void* user) {
     Call& call = *static_cast<Call*>(user);
     const std::string_view line = Trim({data, size});
-    if (line.starts_with("HTTP/")) {  // after a redirect there is another one
+    if (line.starts_with("HTTP/")) {  // a redirect is followed by another response
       call.response.headers.clear();
       call.response.status = 0;
       const size_t space = line.find(' ');
@@ -361,18 +363,17 @@ class HttpClient::Loop {
           std::string(Trim(line.substr(colon + 1)));
     } else if (line.empty() && call.response.status == 200 && !call.request.into.empty()) {
       call.response.transport = absl::FailedPreconditionError(
-          "the server does not serve parts of objects: it answered 200 to a range; one that "
-          "honours "
-          "'Range' is needed");
+          "the server does not serve parts of objects: it answered 200 to a range; use a server "
+          "that honours 'Range'");
       return 0;
     } else if (line.empty() && call.response.status == 206 && !call.request.into.empty()) {
-      // What the body is must be known before any of it is put in place.
+      // The body must be checked before any of it is stored.
       const auto range = ParseContentRange(call.response.Header("content-range"));
       const uint64_t first = call.request.first_byte;
       if (!range || range->first != first ||
           range->last - range->first + 1 != call.request.into.size()) {
         call.response.transport = absl::DataLossError(fmt::format(
-            "asked for bytes {}-{} and got '{}'", first, first + call.request.into.size() - 1,
+            "expected bytes {}-{}, got '{}'", first, first + call.request.into.size() - 1,
             call.response.Header("content-range")));
         return 0;
       }
@@ -385,7 +386,7 @@ class HttpClient::Loop {
       if (call.request.object_size != 0 && range->size != 0 &&
           range->size != call.request.object_size) {
         call.response.transport = absl::AbortedError(
-            fmt::format("the object has {} bytes, and had {} when the dataset was opened; open it "
+            fmt::format("the object has {} bytes, but had {} when the dataset was opened; open it "
                         "again",
                         range->size, call.request.object_size));
         return 0;
@@ -401,7 +402,7 @@ class HttpClient::Loop {
     if (call.to_buffer) {
       if (size > call.request.into.size() - response.received) {
         response.transport = absl::DataLossError(fmt::format(
-            "the response is longer than the {} bytes asked for", call.request.into.size()));
+            "the response is longer than the requested {} bytes", call.request.into.size()));
         return 0;
       }
       std::memcpy(call.request.into.data() + response.received, data, size);
@@ -437,8 +438,8 @@ class HttpClient::Loop {
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CACERT_BADFILE:
         return absl::PermissionDeniedError(fmt::format(
-            "{}; certificates are trusted that are in {}; SSL_CERT_FILE names another file", text,
-            Trusted::Get().file.empty() ? "no file that was found" : Trusted::Get().file));
+            "{}; trusted certificates were read from {}; set SSL_CERT_FILE to use another file",
+            text, Trusted::Get().file.empty() ? "no file" : Trusted::Get().file));
       case CURLE_URL_MALFORMAT:
       case CURLE_TOO_MANY_REDIRECTS:
         return absl::InvalidArgumentError(text);
@@ -488,7 +489,7 @@ class HttpClient::Loop {
 
   CURLM* multi_;
 
-  // Of the thread.
+  // Used by the client's thread only.
   std::multimap<Clock::time_point, std::unique_ptr<Call>> delayed_;
   std::map<CURL*, std::unique_ptr<Call>> running_;
   std::vector<CURL*> idle_;
@@ -508,7 +509,7 @@ class HttpClient::Loop {
 
 HttpClient::HttpClient() : loop_(std::make_shared<Loop>()) {
   absl::StatusOr<std::thread> thread = StartThread([loop = loop_] { loop->Run(); });
-  // Without a thread each request would wait for ever.
+  // Without the thread, requests would wait for ever.
   if (!thread.ok()) throw std::bad_alloc();
   thread->detach();
 }
@@ -522,7 +523,7 @@ struct ProcessClient {
   // Never destroyed: the client's thread runs until the process ends.
   static ProcessClient& Get() {
     static auto* const instance = new ProcessClient();
-    // What a child has of its parent's is left alone, its connections above all.
+    // A child must not touch its parent's client, above all its connections.
     static const int registered =
         ::pthread_atfork(nullptr, nullptr, [] { new (&Get()) ProcessClient(); });
     (void)registered;

@@ -1,4 +1,4 @@
-// HTTP requests in flight: one attempt each. See transfers.h for what is retried.
+// Sends HTTP requests, each once. transfers.h repeats those that fail.
 
 #ifndef SHARDFEED_NET_HTTP_CLIENT_H_
 #define SHARDFEED_NET_HTTP_CLIENT_H_
@@ -25,32 +25,33 @@ struct HttpRequest {
   // Shared, because a part of an object is large and is sent again when an attempt fails.
   std::shared_ptr<const std::string> body;
   bool follow_redirects = false;
-  // Where the body of a 206 response goes, which must be as long; the body of any other response is
-  // HttpResponse::body. Valid until the request is done.
+  // Where the body of a 206 response goes, which must have this size; the body of any other
+  // response goes to HttpResponse::body. Must be valid until the request is done.
   absl::Span<char> into;
-  // For a 206 response: the first byte that is expected, and the size of the whole object, unless
-  // 0.
+  // For a 206 response: the expected first byte, and the size of the whole object, or 0 if it is
+  // unknown.
   uint64_t first_byte = 0;
   uint64_t object_size = 0;
-  // A body that is not for `into` may be no longer.
+  // The most bytes of a body that does not go to `into`.
   size_t max_body = 64 << 10;
-  // The request fails when no byte has been sent or received for so long, or no connection was
-  // made.
+  // The request fails if no byte was sent or received for `stall`, or no connection was made within
+  // `connect`.
   std::chrono::seconds stall = std::chrono::seconds(5);
   std::chrono::seconds connect = std::chrono::seconds(10);
 };
 
 struct HttpResponse {
-  int status = 0;                                           // 0: there was no response
+  int status = 0;                                           // 0 without a response
   std::map<std::string, std::string, std::less<>> headers;  // names in lower case
   std::string body;
   size_t received = 0;  // bytes that are in place in `into`
-  // Why the response is not whole. DeadlineExceeded: stalled. Unavailable: the connection failed.
-  // PermissionDenied: the server's certificate is not trusted. FailedPrecondition: it ignores
-  // ranges. DataLoss: another range or length than asked for. Aborted: the object has another size.
-  // ResourceExhausted: longer than max_body. Cancelled: see Cancel.
+  // Why the response is incomplete. DeadlineExceeded: stalled. Unavailable: the connection failed.
+  // PermissionDenied: the server's certificate is not trusted. FailedPrecondition: the server
+  // ignores ranges, or encodes the object. DataLoss: the range or length is not the requested one.
+  // Aborted: the object has another size. ResourceExhausted: longer than max_body. Cancelled: see
+  // Cancel.
   absl::Status transport;
-  // The host could not be found, or refuses connections.
+  // Whether the host could not be found or refused the connection.
   bool unreachable = false;
 
   std::string_view Header(std::string_view name) const;
@@ -63,28 +64,29 @@ struct HttpStats {
   uint64_t connections = 0;
 };
 
-// Requests of this process, on one thread of its own, over connections that are kept alive.
-// HTTP/1.1, which is faster than HTTP/2 for large bodies; TLS is verified; proxies are those of the
-// environment. A host that answers more than a tenth of its requests with 429 or 503 gets half as
-// many at once, and then slowly more.
+// Sends the requests of this process on a thread of its own, over connections that are kept alive.
+// Uses HTTP/1.1, which is faster than HTTP/2 for large bodies, verifies TLS certificates, and uses
+// the proxies of the environment. A host that answers more than a tenth of its requests with 429 or
+// 503 gets half as many at once, and then gradually more again.
 //
-// CA certificates: SSL_CERT_FILE and SSL_CERT_DIR, or where distributions keep them.
+// CA certificates are taken from SSL_CERT_FILE and SSL_CERT_DIR, or from where distributions keep
+// them.
 class HttpClient {
  public:
-  // The client of this process: another one in a child after fork. Lives as long as the process.
+  // The client of this process. A child has another one after fork. Lives as long as the process.
   static HttpClient& Get();
 
-  // At most so many requests are in flight, to one host; further ones wait.
+  // The most requests in flight to one host; further ones wait.
   static constexpr int kMaxConnections = 128;
 
   using Done = std::function<void(HttpResponse)>;
-  // Starts a request after `delay`. `done` is called once, by the client's thread, which it must
-  // not block. Thread-safe, also within `done`.
+  // Starts a request after `delay` and returns its id. `done` is called once, by the client's
+  // thread, which it must not block. Thread-safe, also within `done`.
   uint64_t Start(HttpRequest request, Done done,
                  std::chrono::milliseconds delay = std::chrono::milliseconds(0));
-  // Calls `work`, as `done` is called, after `delay`. Thread-safe.
+  // Calls `work` after `delay`, in the same way as `done`. Thread-safe.
   void After(std::chrono::milliseconds delay, std::function<void()> work);
-  // Ends a request, which is then done soon, with Cancelled unless it already was. Thread-safe.
+  // Cancels a request, which is then done soon, with Cancelled unless it already was. Thread-safe.
   void Cancel(uint64_t id);
   // Thread-safe.
   HttpStats stats() const;

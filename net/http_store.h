@@ -1,4 +1,4 @@
-// Objects of any HTTP server, which are read and cannot be listed.
+// Objects on any HTTP server, which can be read but not listed.
 
 #ifndef SHARDFEED_NET_HTTP_STORE_H_
 #define SHARDFEED_NET_HTTP_STORE_H_
@@ -14,7 +14,7 @@ namespace shardfeed {
 
 class HttpStore : public Store {
  public:
-  // A path is the URL; characters that no URL has, such as blanks, are escaped.
+  // The path is the URL; characters that are invalid in URLs, such as blanks, are escaped.
   absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
       const std::map<std::string, std::string>& query,

@@ -1,4 +1,4 @@
-// Files and objects, by the name that a user gives: a path or a URL.
+// Opens files and objects by the name that a user gives: a path or a URL.
 
 #ifndef SHARDFEED_NET_OPEN_H_
 #define SHARDFEED_NET_OPEN_H_
@@ -13,14 +13,14 @@
 
 namespace shardfeed {
 
-// Whether the name is a URL of a store (of any scheme) rather than a path.
+// Whether the name is a URL, of any scheme, rather than a path.
 bool IsRemote(std::string_view name);
 
-// File::Open, or the object, whose size and version one request finds out. Errors: those of
-// File::Open and of StatObject.
+// Opens a file or an object; for an object, one request finds out its size and version. Errors:
+// those of File::Open and of StatObject.
 absl::StatusOr<std::shared_ptr<File>> OpenFile(const std::string& name);
 
-// ReadFile or ReadObject.
+// Calls ReadFile or ReadObject.
 absl::StatusOr<std::string> ReadWhole(const std::string& name, uint64_t max_bytes);
 
 }  // namespace shardfeed

@@ -1,4 +1,4 @@
-// Reads of objects in stores, as an engine.
+// An engine that reads objects in stores.
 
 #ifndef SHARDFEED_NET_REMOTE_ENGINE_H_
 #define SHARDFEED_NET_REMOTE_ENGINE_H_
@@ -9,8 +9,8 @@
 
 namespace shardfeed {
 
-// Requests are those of the process's HTTP client, at most `depth` of them at once. Files that are
-// not in stores (copies of what is sound) are read within Submit.
+// Requests go through the process's HTTP client, at most `depth` at once. Files that are not in
+// stores (copies of intact records) are read within Submit.
 std::unique_ptr<Engine> MakeRemoteEngine(int depth, std::shared_ptr<BufferPool> pool);
 
 }  // namespace shardfeed

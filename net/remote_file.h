@@ -1,4 +1,4 @@
-// Objects in stores as files.
+// Reads objects in stores as files.
 
 #ifndef SHARDFEED_NET_REMOTE_FILE_H_
 #define SHARDFEED_NET_REMOTE_FILE_H_
@@ -19,14 +19,14 @@
 
 namespace shardfeed {
 
-// One version of an object. Every read is of this version: one that was replaced meanwhile is an
-// error (Aborted). If the version is not known when it is opened, it is that of the first read.
+// One version of an object. Reading fails with Aborted if the object was replaced. If the version
+// is unknown when the object is opened, the first read determines it.
 //
-// ReadAt waits for the store. It reads ahead, up to 32 MiB, for reads that follow each other, as
-// engines (net/remote_engine.h) need not.
+// ReadAt waits for the store. It reads ahead, up to 32 MiB, for consecutive reads; engines
+// (net/remote_engine.h) do not need this.
 class RemoteFile : public File {
  public:
-  // No request is made. Errors: those of Store::Of.
+  // Makes no request. Errors: those of Store::Of.
   static absl::StatusOr<std::shared_ptr<File>> Open(const ObjectInfo& info);
 
   ~RemoteFile() override;
@@ -34,17 +34,17 @@ class RemoteFile : public File {
   absl::StatusOr<size_t> ReadAt(uint64_t offset, absl::Span<char> dst) const override;
   void Advise(Access access) const override;
 
-  // Starts to read exactly this stretch, which must be within the object: see StartRead.
+  // Starts to read this range, which must be within the object: see StartRead.
   std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
                                   std::function<void(absl::Status)> done) const;
 
  private:
-  // What all readers of the file share: its version.
+  // The version, which all pending reads share.
   struct Version {
     Mutex mutex;
     std::string value ABSL_GUARDED_BY(mutex);
   };
-  // A stretch that is being read ahead, or was.
+  // A range that is being read ahead, or was.
   struct Block {
     uint64_t begin = 0;
     uint64_t end = 0;
@@ -70,7 +70,7 @@ class RemoteFile : public File {
   mutable Mutex mutex_;
   mutable std::deque<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // by `begin`
   mutable uint64_t next_ ABSL_GUARDED_BY(mutex_) = UINT64_MAX;  // where the last read ended
-  mutable size_t ahead_ ABSL_GUARDED_BY(mutex_) = 1;            // number of blocks to be read ahead
+  mutable size_t ahead_ ABSL_GUARDED_BY(mutex_) = 1;            // number of blocks to read ahead
 };
 
 }  // namespace shardfeed

@@ -23,13 +23,13 @@ std::string Env(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Whether a bucket's name can be a part of a host's that a certificate for *.s3.amazonaws.com
+// Whether a bucket's name can be a label of a host name that a certificate for *.s3.amazonaws.com
 // covers.
 bool FitsHost(std::string_view bucket) {
   return bucket.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == bucket.npos;
 }
 
-// What the body of an error says.
+// The content of an error's body.
 struct S3Error {
   std::string code;
   std::string message;
@@ -137,13 +137,14 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
       error.code == "InvalidToken") {
     if (credentials_ == nullptr) {
       return absl::PermissionDeniedError(message(
-          fmt::format("S3 does not allow it without credentials ({}), and none were found; set "
+          fmt::format("S3 refuses access without credentials ({}), and none were found; set "
                       "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
                       said)));
     }
     const std::string source = credentials_->Get().source;
     std::string_view remedy =
-        "; they may not read this object, or it is missing and they may not list";
+        "; they do not allow reading this object, or it does not exist and they do not allow "
+        "listing";
     if (error.code == "SignatureDoesNotMatch") remedy = "; the secret key is wrong";
     if (error.code == "InvalidAccessKeyId") remedy = "; the server does not know this key";
     if (error.code == "ExpiredToken" || error.code == "InvalidToken") {
@@ -191,10 +192,10 @@ bool S3Store::Learn(const HttpResponse& response) const {
 }
 
 absl::Status S3Store::CheckWritable(std::string_view path) const {
-  // Listings could not say the name.
+  // A listing, which is XML, could not contain such a name.
   if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{}: names in S3 are UTF-8, which this one is not", path));
+      fmt::format("{}: names in S3 must be UTF-8, but this one is not", path));
 }
 
 absl::StatusOr<ObjectListing> S3Store::List(const std::string& folder) const {
@@ -216,7 +217,8 @@ absl::StatusOr<ObjectListing> S3Store::List(const std::string& folder) const {
     const bool parsed = xml.load_buffer(response->body.data(), response->body.size());
     const pugi::xml_node result = xml.child("ListBucketResult");
     if (!parsed || !result) {
-      return absl::UnavailableError(fmt::format("{}: what the server lists is no listing", folder));
+      return absl::UnavailableError(
+          fmt::format("{}: the server's response is not a listing", folder));
     }
     for (const pugi::xml_node object : result.children("Contents")) {
       const std::string name = object.child_value("Key");

@@ -1,4 +1,4 @@
-// Amazon's S3, and servers that speak its protocol.
+// Amazon's S3, and other servers with its protocol.
 
 #ifndef SHARDFEED_NET_S3_STORE_H_
 #define SHARDFEED_NET_S3_STORE_H_
@@ -17,11 +17,11 @@
 
 namespace shardfeed {
 
-// A bucket. Requests go to AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url of the profile,
-// with the bucket in the path; without any to Amazon's, with the bucket in the host's name if it
-// can be there. The region is AWS_REGION, AWS_DEFAULT_REGION, that of the profile, or us-east-1,
-// until Amazon names the right one. Requests are signed if there are credentials and
-// AWS_NO_SIGN_REQUEST is not set.
+// A bucket. Requests go to AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url,
+// with the bucket in the path; if none is set, to Amazon, with the bucket in the host name if
+// possible. The region is AWS_REGION, AWS_DEFAULT_REGION, the profile's region, or us-east-1, until
+// Amazon names the right one. Requests are signed if there are credentials and AWS_NO_SIGN_REQUEST
+// is not set.
 class S3Store : public Store {
  public:
   // Errors: those of FindAwsCredentials and ReadProfile.
@@ -48,7 +48,8 @@ class S3Store : public Store {
 
   mutable Mutex mutex_;
   mutable std::string region_ ABSL_GUARDED_BY(mutex_);
-  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;  // the server's clock less this one's
+  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) =
+      0;  // the server's clock minus this one's, in seconds
 };
 
 }  // namespace shardfeed

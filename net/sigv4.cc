@@ -58,7 +58,7 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
   for (const auto& [name, value] : added) {
     request->headers.push_back(fmt::format("{}: {}", name, value));
   }
-  // In the order of names.
+  // The map sorts headers by name, as a signature requires.
   std::map<std::string, std::string> headers = extra_headers;
   headers["host"] = host;
   headers.merge(added);

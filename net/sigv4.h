@@ -1,5 +1,5 @@
-// Signatures of requests to S3: AWS Signature Version 4, as "Authenticating Requests: Using the
-// Authorization Header" of Amazon's S3 API Reference describes it.
+// Signs requests to S3 with AWS Signature Version 4, as described in "Authenticating Requests:
+// Using the Authorization Header" of Amazon's S3 API Reference.
 
 #ifndef SHARDFEED_NET_SIGV4_H_
 #define SHARDFEED_NET_SIGV4_H_
@@ -19,16 +19,16 @@ struct SigningKey {
   std::string session_token;  // may be empty
 };
 
-// Adds to a request, whose URL is `origin` ("https://host"), an escaped path and a query, the
-// headers that sign it for `service` in `region` at `now`. The payload is not part of it;
-// `extra_headers`, which are not added, are, by their names in lower case.
+// Adds headers to a request that sign it for `service` in `region` at `now`. The URL of the request
+// consists of `origin` ("https://host"), an escaped path and a query. The payload is not signed.
+// `extra_headers`, by lower-case names, are signed but not added.
 void SignRequest(const SigningKey& key, std::string_view region, std::string_view service,
                  std::string_view origin, std::string_view escaped_path,
                  const std::map<std::string, std::string>& query,
                  const std::map<std::string, std::string>& extra_headers, std::time_t now,
                  HttpRequest* request);
 
-// "a=1&b=%2F": names and values escaped, in the order of names.
+// "a=1&b=%2F": names and values are escaped and in the order of the names.
 std::string CanonicalQuery(const std::map<std::string, std::string>& query);
 
 }  // namespace shardfeed

@@ -26,9 +26,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstWait(100);
 constexpr milliseconds kLongestWait(20'000);
-// A host that cannot be reached at all seldom can a little later.
+// A host that cannot be reached at all rarely can be a little later.
 constexpr int kUnreachableAttempts = 4;
-// What a store learns may take a moment: new credentials come from a server.
+// What a store learns may take effect later: new credentials come from a server.
 constexpr int kMaxLearnt = 4;
 constexpr milliseconds kLearningWait(400);
 constexpr std::chrono::seconds kStall(5);
@@ -37,8 +37,8 @@ constexpr std::chrono::seconds kLongestStall(30);
 std::atomic<uint64_t> retries = 0;
 std::atomic<uint64_t> hedges = 0;
 std::atomic<uint64_t> hedges_won = 0;
-std::atomic<uint64_t> range_bytes = 0;   // asked for
-std::atomic<uint64_t> hedged_bytes = 0;  // asked for a second time
+std::atomic<uint64_t> range_bytes = 0;   // requested
+std::atomic<uint64_t> hedged_bytes = 0;  // requested a second time
 constexpr double kHedgedShare = 0.05;
 constexpr uint64_t kHedgedAtFirst = 16 << 20;
 
@@ -52,7 +52,7 @@ bool MayPass(const HttpResponse& response) {
     return absl::IsUnavailable(response.transport) || absl::IsDeadlineExceeded(response.transport);
   }
   const int status = response.status;
-  // 409: another request to the same object was under way.
+  // 409: another request to the same object was in progress.
   return status == 408 || status == 409 || status == 429 || status == 500 || status == 502 ||
          status == 503 || status == 504;
 }
@@ -60,15 +60,15 @@ bool MayPass(const HttpResponse& response) {
 // Decides about the next attempt.
 class Attempts {
  public:
-  // Something has come.
+  // Tells that something has arrived.
   void Progress() {
     since_ = Clock::now();
     attempts_ = 0;
   }
-  // The server took this long to answer that it should be asked again, which says that it lives: of
-  // a large body, most of it is its way there.
+  // Tells that the server took this long to answer with an error that is repeated. It is alive, and
+  // most of the time of a large body is its transfer, so this time is not held against it.
   void Answered(Clock::duration after) { since_ += after; }
-  // How long to wait before the next attempt; nothing: give up.
+  // How long to wait before the next attempt; nullopt to give up.
   std::optional<milliseconds> Next(const HttpResponse& response) {
     ++attempts_;
     ++all_;
@@ -91,7 +91,7 @@ class Attempts {
   std::chrono::seconds stall() const {
     return std::min(kLongestStall, kStall * (1 << std::min(attempts_, 4)));
   }
-  // The error of the last one, with what was tried.
+  // Adds the number of attempts and their time to the error of the last one.
   absl::Status Describe(absl::Status status) const {
     if (all_ < 2) return status;
     const auto seconds = std::chrono::duration<double>(Clock::now() - since_).count();
@@ -102,7 +102,7 @@ class Attempts {
  private:
   const std::chrono::seconds patience_ = NetPatience();
   Clock::time_point since_ = Clock::now();
-  int attempts_ = 0;  // attempts since something came
+  int attempts_ = 0;  // attempts since something arrived
   int all_ = 0;
 };
 
@@ -111,7 +111,7 @@ bool Learns(const Store& store, const HttpResponse& response) {
 }
 
 absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResponse& response) {
-  // A status of its own: what is counted by Abseil is not seen by ThreadSanitizer.
+  // A status of its own, because ThreadSanitizer does not see Abseil's reference counting.
   if (absl::IsCancelled(response.transport)) return absl::CancelledError("cancelled");
   if (!response.transport.ok()) {
     return absl::Status(response.transport.code(),
@@ -120,7 +120,7 @@ absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResp
   return store.ErrorOf(path, response);
 }
 
-// How long ranges took lately, by their size.
+// Recent durations of ranges, by size.
 class Durations {
  public:
   static Durations& Get() {
@@ -133,7 +133,7 @@ class Durations {
     Class& c = classes_[std::bit_width(size)];
     c.last[c.count++ % kKept] = std::chrono::duration_cast<milliseconds>(duration);
   }
-  // A range that takes longer is late; nothing: too few are known.
+  // The time after which a range is late; nullopt while too few durations are known.
   std::optional<milliseconds> Late(size_t size) {
     MutexLock lock(mutex_);
     const Class& c = classes_[std::bit_width(size)];
@@ -158,7 +158,7 @@ class Durations {
   std::array<Class, 65> classes_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One read with its attempts. All of it happens on the client's thread, but the first Start and
+// A read with its attempts. Everything happens on the client's thread, except the first Start and
 // Cancel.
 class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
  public:
@@ -173,10 +173,10 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     if (!request.ok()) return End(request.status());
     const uint64_t attempt = ++attempt_;
     const size_t size = request->into.size();
-    // A first read finds out which version there is: two might find two.
+    // The first read determines the version, and two requests might find different ones.
     const bool may_hedge = !read_.version.empty();
     started_ = Clock::now() + delay;
-    // Once the request has been started, it may end at any time, and with it this read.
+    // Once the request has been started, it may end at any time, and this read with it.
     {
       MutexLock lock(mutex_);
       if (cancelled_) {
@@ -205,7 +205,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   }
 
  private:
-  // For the last `into.size()` bytes of the range.
+  // A request for the last `into.size()` bytes of the range.
   absl::StatusOr<HttpRequest> MakeRequest(absl::Span<char> into) const {
     absl::StatusOr<HttpRequest> request = store_->Request("GET", read_.path);
     if (!request.ok()) return request;
@@ -215,7 +215,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     request->stall = attempts_.stall();
     request->headers.push_back(fmt::format("Range: bytes={}-{}", request->first_byte,
                                            request->first_byte + into.size() - 1));
-    // Servers that compress would send other bytes than those asked for.
+    // A server that compresses would send other bytes.
     request->headers.push_back("Accept-Encoding: identity");
     if (!read_.version.empty()) request->headers.push_back("If-Match: " + read_.version);
     return request;
@@ -224,9 +224,9 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   void Finished(HttpResponse response) {
     if (hedge_won_) return TakeHedge();
     if (response.status == 206) {
-      // What has come of a version that was not known yet belongs to this one.
+      // If the version was unknown, the bytes that have arrived belong to this one.
       const std::string_view version = response.Header("etag");
-      // A weak tag does not tell that bytes are the same.
+      // A weak tag does not guarantee identical bytes.
       if (read_.version.empty() && !version.starts_with("W/")) read_.version = version;
       if (response.received > 0) attempts_.Progress();
       received_ += response.received;
@@ -243,7 +243,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     GoOn(response);
   }
 
-  // After an attempt that failed.
+  // Continues after a failed attempt.
   void GoOn(const HttpResponse& response) {
     if (IsSuccess(response)) {
       return End(absl::UnavailableError(
@@ -256,7 +256,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     End(attempts_.Describe(ErrorOf(*store_, read_.path, response)));
   }
 
-  // Asks for the rest of a late attempt a second time, into memory of its own: the first may go on.
+  // Requests the rest of a late attempt a second time, into separate memory, because the first may
+  // go on.
   void Hedge(uint64_t attempt) {
     if (attempt != attempt_ || done_ == nullptr || hedging_) return;
     const size_t size = read_.into.size() - received_;
@@ -284,7 +285,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       hedge_won_ = true;
       if (failed_) return TakeHedge();
       MutexLock lock(mutex_);
-      HttpClient::Get().Cancel(id_);  // Finished takes what has come
+      HttpClient::Get().Cancel(id_);  // Finished then calls TakeHedge
       return;
     }
     if (failed_) GoOn(*std::exchange(failed_, std::nullopt));
@@ -315,11 +316,11 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   uint64_t attempt_ = 0;
   Clock::time_point started_;  // of the attempt
 
-  bool hedging_ = false;  // a second request is under way
+  bool hedging_ = false;  // a second request is in progress
   bool hedge_won_ = false;
   std::shared_ptr<Buffer> hedge_;
   size_t hedge_size_ = 0;
-  std::optional<HttpResponse> failed_;  // of the first request, while the second is under way
+  std::optional<HttpResponse> failed_;  // of the first request, while the second is in progress
 
   Mutex mutex_;
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -327,8 +328,8 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// One call with its attempts. All of it happens on the client's thread, but the first Start and
-// Cancel. `store` lives as long as this.
+// A call with its attempts. Everything happens on the client's thread, except the first Start and
+// Cancel. `store` must outlive this.
 class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
  public:
   using Done = std::function<void(absl::StatusOr<HttpResponse>)>;
@@ -383,7 +384,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   }
 
   const Store& store_;
-  const std::shared_ptr<const Store> owner_;  // of the store; null: the caller
+  const std::shared_ptr<const Store> owner_;  // keeps the store alive; null if the caller does
   const std::string path_;
   const StoreCall call_;
   Done done_;

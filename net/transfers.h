@@ -1,11 +1,11 @@
-// Requests to object stores, repeated until they succeed or it is pointless.
+// Requests to object stores, repeated until they succeed or a repetition is pointless.
 //
-// Repeated are: 408, 409, 429, 5xx, failed connections, bodies that end early, and stalls. A range
-// goes on at the byte that it has reached. A range that takes longer than nearly all of its size
-// did lately is asked for a second time; what comes first counts, and no more than 5 % of the bytes
-// are asked for in this way. Waits between attempts are random, from nothing to a bound that
-// doubles (full jitter), or what the server's Retry-After says. It ends with an error when nothing
-// has come for 60 s (SHARDFEED_NET_SECONDS), or at once when the error is one that stays.
+// Requests are repeated after 408, 409, 429, 5xx, failed connections, bodies that end early, and
+// stalls. A range continues at the byte that it has reached. A range that takes longer than nearly
+// all recent ones of its size is requested a second time; the first response counts, and at most 5
+// % of the bytes are requested twice. Waits between attempts are random, from zero to a bound that
+// doubles (full jitter), and not shorter than the server's Retry-After. A request fails if nothing
+// has arrived for 60 s (SHARDFEED_NET_SECONDS), or at once if the error is permanent.
 
 #ifndef SHARDFEED_NET_TRANSFERS_H_
 #define SHARDFEED_NET_TRANSFERS_H_
@@ -26,67 +26,68 @@
 
 namespace shardfeed {
 
-// How long something may come to nothing before it is an error: 60 s, or SHARDFEED_NET_SECONDS.
+// How long attempts may fail before that is an error: 60 s, or SHARDFEED_NET_SECONDS.
 std::chrono::seconds NetPatience();
 
-// A stretch of an object.
+// A range of an object.
 struct RangeRead {
   std::string path;
   uint64_t offset = 0;
   absl::Span<char> into;     // not empty, valid until the read is done
-  std::string version;       // if not empty: another version of the object is an error
-  uint64_t object_size = 0;  // if not 0: so is another size
+  std::string version;       // expected version of the object; empty accepts any
+  uint64_t object_size = 0;  // expected size of the object; 0 accepts any
 };
 
-// A request under way, with its repetitions.
+// A request in progress, with its repetitions.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // It is soon done, with Cancelled unless it already was. Thread-safe.
+  // Makes the request end soon, with Cancelled unless it already had ended. Thread-safe.
   virtual void Cancel() = 0;
 };
 
-// Starts to read. `done` is called once, by the HTTP client's thread, which it must not block, or
-// within this call, with the version that was read. Aborted: the object is another version, or has
-// another size. Others: Store::ErrorOf's.
+// Starts to read. `done` is called once with the version that was read, by the HTTP client's
+// thread, which it must not block, or within this call. Aborted: the object is another version, or
+// has another size. Other errors: those of Store::ErrorOf.
 std::shared_ptr<Transfer> StartRead(std::shared_ptr<const Store> store, RangeRead read,
                                     std::function<void(absl::Status, std::string version)> done);
 
-// The same, and waits for it. Returns the version.
+// Reads and waits for the result. Returns the version.
 absl::StatusOr<std::string> ReadNow(std::shared_ptr<const Store> store, RangeRead read);
 
-// A request that is not a range.
+// A request other than for a range.
 struct StoreCall {
   std::string method = "GET";
   std::map<std::string, std::string> query = {};
-  // Headers of the store's own protocol, by their names in lower case; signed.
+  // Headers of the store's own protocol, by lower-case names; they are signed.
   std::map<std::string, std::string> store_headers = {};
   std::vector<std::string> headers = {};  // "Name: value"; not signed
   std::shared_ptr<const std::string> body = nullptr;
   size_t max_body = 64 << 10;  // of the response
-  // The least time that the server may take for its answer before it is asked again.
+  // The time that the server may take at least to answer before the request is repeated.
   std::chrono::seconds patience = std::chrono::seconds(0);
 };
 
 // Sends the request until it succeeds (2xx). `done` is called once, by the HTTP client's thread,
-// which it must not block, or within this call. Errors: Store::ErrorOf's.
+// which it must not block, or within this call. Errors: those of Store::ErrorOf.
 std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::string path,
                                     StoreCall call,
                                     std::function<void(absl::StatusOr<HttpResponse>)> done);
 
-// The same, and waits for it. Must not be called by the HTTP client's thread.
+// Sends the request and waits for the result. Must not be called by the HTTP client's thread.
 absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path, StoreCall call);
 
-// A request without a store, such as for credentials: one that is not signed.
+// Sends an unsigned request to a server that is not a store, for example for credentials, and
+// waits.
 absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name);
 
-// One attempt of such a request.
+// The same in a single attempt.
 HttpResponse CallServerOnce(HttpRequest request);
 
-// What happened so far, in this process.
+// Counts of this process so far.
 struct TransferStats {
   uint64_t retries = 0;  // attempts that were repeated
-  uint64_t hedges = 0;   // ranges that were asked for a second time
+  uint64_t hedges = 0;   // ranges that were requested a second time
   uint64_t hedges_won = 0;
 };
 TransferStats GetTransferStats();

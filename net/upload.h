@@ -1,9 +1,9 @@
-// Writing to object stores: objects in parts that nobody sees before they are published, and small
-// objects that are created only where there is none. The requests are those of S3: its multipart
+// Writes to object stores: objects in parts that are invisible until they are published, and small
+// objects that are created only if there is none. The requests are those of S3: its multipart
 // uploads, and PutObject with If-None-Match.
 //
-// All functions wait for the store and repeat what may pass (transfers.h), unless they say
-// otherwise. Errors: Store::ErrorOf's.
+// All functions wait for the store and repeat requests (transfers.h), unless they say otherwise.
+// Errors: those of Store::ErrorOf.
 
 #ifndef SHARDFEED_NET_UPLOAD_H_
 #define SHARDFEED_NET_UPLOAD_H_
@@ -23,7 +23,7 @@
 
 namespace shardfeed {
 
-// An object whose parts are in the store, where nobody sees them before Publish.
+// An object whose parts are in the store, invisible until Publish.
 struct PendingObject {
   std::string path;
   std::string upload;              // the store's name for it; empty if the object is empty
@@ -39,19 +39,19 @@ class UploadGroup {
  public:
   // Bytes of whole parts that the store has not yet confirmed.
   static constexpr uint64_t kMaxBytesInFlight = 256 << 20;
-  // Bytes of partial parts in memory, which every object that is being written has. Those beyond it
-  // go to unnamed files in the folder for temporary files (TMPDIR).
+  // Bytes of partial parts in memory, one for each object that is being written. Parts beyond it go
+  // to unnamed files in the folder for temporary files (TMPDIR).
   static constexpr uint64_t kMaxBytesBuffered = 256 << 20;
-  // The first thousand parts of an object have this size, the next thousand twice as much, and so
-  // on: ten thousand parts, the most that S3 takes, are more than its largest object.
+  // The first thousand parts of an object have this size, the next thousand twice this size, and so
+  // on: ten thousand parts, the most that S3 accepts, hold more than its largest object.
   static constexpr size_t kPartBytes = 8 << 20;
 
-  // For objects of the store that `folder` is in. Errors: those of CheckWritable.
+  // Begins a group of objects of the store that `folder` is in. Errors: those of CheckWritable.
   static absl::StatusOr<std::unique_ptr<UploadGroup>> Begin(const std::string& folder);
-  // Waits until the parts of uploads that were given up are removed, as far as the store lets them.
+  // Waits until the parts of abandoned uploads are removed, as far as the store allows it.
   ~UploadGroup();
 
-  // Names the group: 32 random hexadecimal digits.
+  // The name of the group: 32 random hexadecimal digits.
   const std::string& id() const;
 
  private:
@@ -65,19 +65,19 @@ class UploadGroup {
 // One object of a group. Not thread-safe.
 class Upload {
  public:
-  // Asks the store for nothing yet.
+  // Makes no request yet.
   Upload(const UploadGroup& group, std::string path);
-  // Unless Keep was called, the parts are removed from the store, in the background.
+  // Removes the parts from the store in the background, unless Keep was called.
   ~Upload();
 
-  // Copies the bytes. Waits while too many bytes of the group are in flight. An error may be that
-  // of an earlier part, or that of a temporary file; after one, all calls fail.
+  // Copies the bytes. Waits while too many bytes of the group are in flight. The error may concern
+  // an earlier part or a temporary file; after one, all calls fail.
   absl::Status Append(std::string_view bytes);
   // Sends what remains, without waiting for it. Append must not follow.
   absl::Status Close();
-  // Closes, and waits until all parts are in the store, durably. Cancelled: `stop` was requested.
+  // Closes, and waits until all parts are stored durably. Cancelled: `stop` was requested.
   absl::StatusOr<PendingObject> Finish(const std::stop_token& stop = {});
-  // The parts stay in the store: something else knows of them.
+  // Keeps the parts in the store, because something else refers to them.
   void Keep() { kept_ = true; }
   // Bytes that were appended.
   uint64_t size() const { return size_; }
@@ -92,7 +92,7 @@ class Upload {
   absl::Status SendPart();
 
   const std::shared_ptr<State> state_;
-  // The next part: the beginning in a file, if there is one, and the rest.
+  // The next part: its beginning in a file, if there is one, and the rest in memory.
   std::unique_ptr<Spill> spill_;
   std::string part_;
   size_t part_bytes_ = UploadGroup::kPartBytes;
@@ -102,25 +102,25 @@ class Upload {
   bool kept_ = false;
 };
 
-// Makes an object of group `writer` visible, in place of any other of its name. May be repeated,
-// also by another process, once it has succeeded or may have. Returns its version. DataLoss: its
-// parts are gone, and the object is not there.
+// Makes an object of group `writer` visible, replacing any other of its name. May be repeated, also
+// by another process, whether or not it has succeeded. Returns the object's version. DataLoss: the
+// parts are gone, and the object does not exist.
 absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer);
 
-// Removes the parts of an object that was not published; those of one that was remain.
+// Removes the parts of an object that was not published; does nothing to a published one.
 absl::Status Discard(const PendingObject& object);
 
-// Creates a small object where there is none. OK also if an object with these very bytes is there.
-// AlreadyExists: another one is. Unimplemented: the store would replace it.
+// Creates a small object if there is none. OK also if an object with the same bytes exists.
+// AlreadyExists: another object exists. Unimplemented: the store would replace it.
 absl::Status CreateObject(const std::string& path, std::string_view bytes);
 
-// Writes a small object, in place of any other of its name.
+// Writes a small object, replacing any other of its name.
 absl::Status PutObject(const std::string& path, std::string_view bytes);
 
 // Removes an object; OK if there is none.
 absl::Status RemoveObject(const std::string& path);
 
-// Objects in the folder (no deeper) that were begun and neither published nor removed.
+// An object whose upload was begun and neither published nor removed.
 struct UnfinishedUpload {
   std::string path;
   std::string upload;

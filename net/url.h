@@ -1,4 +1,4 @@
-// URLs, and names of objects in them.
+// URLs and their parts.
 
 #ifndef SHARDFEED_NET_URL_H_
 #define SHARDFEED_NET_URL_H_
@@ -9,20 +9,20 @@
 
 namespace shardfeed {
 
-// "s3" of "s3://bucket/key"; nothing for a path. A scheme has letters, digits, '+', '-' and '.'.
+// "s3" for "s3://bucket/key"; nullopt for a path. A scheme consists of letters, digits, '+', '-'
+// and '.'.
 std::optional<std::string_view> SchemeOf(std::string_view url);
 
-// The text with everything but RFC 3986's unreserved characters as %XX; `keep_slashes`: '/' as it
-// is.
+// Escapes everything except RFC 3986's unreserved characters as %XX; `keep_slashes` keeps '/'.
 std::string UrlEscape(std::string_view text, bool keep_slashes);
 
-// "s3://bucket/a/b" is a host "bucket" (of http: also its port) and a key "a/b".
+// "s3://bucket/a/b" has the host "bucket" (for http including a port) and the key "a/b".
 struct UrlParts {
   std::string_view scheme;
   std::string_view host;
   std::string_view key;
 };
-// Of a text that SchemeOf finds a scheme in.
+// `url` must have a scheme by SchemeOf.
 UrlParts SplitUrl(std::string_view url);
 
 }  // namespace shardfeed

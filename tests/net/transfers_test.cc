@@ -154,10 +154,10 @@ TEST_F(TransfersTest, AnotherRangeThanAskedForIsNeverTaken) {
   ASSERT_OK(store);
   Fail({.kind = Fault::kWrongRange}, 1000);
   EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kDataLoss,
-               "asked for bytes 4-7 and got 'bytes 5-8/16'");
+               "expected bytes 4-7, got 'bytes 5-8/16'");
   Fail({.kind = Fault::kLongBody}, 1000);
   EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kDataLoss,
-               "longer than the 4 bytes asked for");
+               "longer than the requested 4 bytes");
   Fail({.kind = Fault::kIgnoreRange}, 1000);
   EXPECT_FAILS(ReadNow(*store, {path(), 4, absl::MakeSpan(into), ""}).status(), kFailedPrecondition,
                "does not serve parts of objects: it answered 200 to a range");
