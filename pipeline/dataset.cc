@@ -28,7 +28,7 @@ Step Dataset::Like(std::string name) const {
 Dataset Dataset::ThenOnRows(Step step, std::shared_ptr<const RowStep> row_step) const {
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "{}: works on rows, but the elements here are batches: put it before batch, or unbatch "
+        "{}: expected rows, but the elements here are batches: put it before batch, or unbatch "
         "first",
         step.name)));
   }
@@ -87,7 +87,7 @@ std::string Dataset::Text() const {
   if (step_ == nullptr) return std::string(status_.message());
   const std::function<std::string(const Step&)> text = [&](const Step& step) -> std::string {
     if (step.inputs.empty()) return step.text;
-    if (step.text.empty()) return text(*step.inputs[0]);  // a part of the step behind it
+    if (step.text.empty()) return text(*step.inputs[0]);  // part of the following step
     if (step.inputs.size() == 1) return text(*step.inputs[0]) + "." + step.text;
     std::string all;
     for (const StepPtr& input : step.inputs) all += (all.empty() ? "" : ", ") + text(*input);
@@ -115,7 +115,7 @@ Dataset Dataset::WithSource(const Dataset& source) const {
       return source;
     }
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("{} has its records in an order of its own", step_->text)));
+        fmt::format("{} already delivers its records in an order of its own", step_->text)));
   }
   const RowWork* const work = step_->as<RowWork>();
   const bool by_row = work != nullptr && !work->step->filters();
@@ -123,8 +123,8 @@ Dataset Dataset::WithSource(const Dataset& source) const {
   if ((!by_row && !select) || step_->random) {
     return Dataset(absl::InvalidArgumentError(
         step_->random
-            ? fmt::format("{} draws at random, by a record's place in an epoch", step_->text)
-            : fmt::format("rows have numbers only behind steps on single rows, which {} is not",
+            ? fmt::format("{} draws random numbers by a record's place in an epoch", step_->text)
+            : fmt::format("rows can be numbered only after steps on single rows, which {} is not",
                           step_->text)));
   }
   const Dataset input = Dataset(step_->inputs[0]).WithSource(source);

@@ -1,4 +1,4 @@
-// Dataset for the files that implement its steps: with all that a step consists of.
+// Dataset and everything that a step consists of, for the files that implement its steps.
 
 #ifndef SHARDFEED_PIPELINE_DATASET_H_
 #define SHARDFEED_PIPELINE_DATASET_H_

@@ -41,7 +41,7 @@ uint64_t DefaultBudgetBytes() {
   return std::clamp<uint64_t>(FreeMemoryBytes() / 4, uint64_t{128} << 20, uint64_t{2} << 30);
 }
 
-// What an Iterator does; the functions are those of Iterator.
+// Implements Iterator's functions of the same names.
 class Iterator::Run {
  public:
   Run(StepPtr recipe, RunOptions options)
@@ -64,29 +64,29 @@ class Iterator::Run {
 
  private:
   absl::StatusOr<std::shared_ptr<RunContext>> MakeContext() const;
-  // In a child after fork.
+  // Whether this is a child process after fork.
   bool Forked() const;
   void Abandon();
   absl::Status OpenAgain();
-  // The recipe's fingerprint, as states have it.
+  // The recipe's fingerprint in the form that states have.
   absl::StatusOr<std::string> Chain() const;
-  // Counts a wait of the consumer, which is over now, for so many rows; gives the time.
+  // Counts a wait of the consumer that ends now, for `rows` rows. Returns the time.
   uint64_t EndWait(uint64_t start_ns, size_t rows);
   void NoteDelivered(const Batch& batch, size_t row);
-  // Makes `work` ask the queue, with what Next and Peek have in common.
+  // Runs `work` on the queue; the common part of Next and Peek.
   absl::Status Ask(Batch* out, absl::Status (*work)(ElementQueue&, Batch*));
 
-  const StepPtr recipe_;  // recipe whose steps are keys in context_
+  const StepPtr recipe_;  // its steps are keys in context_
   RunOptions options_;
   std::shared_ptr<RunContext> context_;
   std::unique_ptr<Autotuner> tuner_;
-  std::unique_ptr<ElementQueue> queue_;  // null where Load has failed, as error_ says
+  std::unique_ptr<ElementQueue> queue_;  // null if Load has failed, as error_ says
   uint64_t forks_ = 0;
   mutable std::string chain_;  // fingerprint of the chain, computed on first use
   // Where the run began, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged_;
   bool notes_delivered_ = false;
-  // Where they are noted: what was delivered before the run or Load, and the last row since.
+  // If positions are recorded: what was delivered before the run or Load, and the last row since.
   std::optional<Delivered> delivered_;
   std::optional<LastRow> last_row_;
   Batch repeated_;
@@ -121,8 +121,8 @@ absl::StatusOr<std::shared_ptr<RunContext>> Iterator::Run::MakeContext() const {
   context->merged = merged_;
   context->allocator = options.allocator;
   if (!context->allocator) {
-    // Batches come and go in like sizes: their memory is used again, so that the kernel need not
-    // clear pages for each.
+    // Batches have similar sizes, so their memory is reused, which saves the kernel clearing new
+    // pages.
     context->allocator = [pool = BufferPool::Create(context->budget_bytes)](size_t size) {
       std::shared_ptr<Buffer> buffer = pool->Allocate(size);
       char* data = buffer->data();
@@ -148,15 +148,15 @@ absl::Status Iterator::Run::Open() {
 Iterator::Run::~Run() {
   if (Forked()) {
     Abandon();
-  } else if (context_ != nullptr) {  // the iterator was opened
+  } else if (context_ != nullptr) {  // Open has succeeded
     Cancel();
   }
 }
 
 bool Iterator::Run::Forked() const { return ForkCount() != forks_; }
 
-// The stages' threads are the parent's, and their locks may be held for ever: nothing of them is
-// touched.
+// In a child, the stages' threads do not exist and their locks may be held for ever, so nothing of
+// them is touched.
 void Iterator::Run::Abandon() {
   tuner_ = nullptr;
   new std::shared_ptr<RunContext>(std::move(context_));
@@ -167,10 +167,10 @@ absl::Status Iterator::Run::OpenAgain() {
   if (!options_.deterministic) {
     Abandon();
     return absl::FailedPreconditionError(
-        "forked while batches were delivered as they were ready (deterministic = false): there is "
-        "no place to go on from; start the run in the child");
+        "forked while batches were delivered out of order (deterministic = false), so there is "
+        "no position to continue from; start the run in the child");
   }
-  // What the consumer's thread has of the stages is as it was.
+  // The consumer's side of the stages is intact.
   StateWords words;
   queue_->Save(&words);
   Abandon();
@@ -208,7 +208,7 @@ absl::Status Iterator::Run::Ask(Batch* out, absl::Status (*work)(ElementQueue&, 
   }
   const uint64_t end = EndWait(start, out->rows);
   if (tuner_ != nullptr) tuner_->Look(end, wait_ns_);
-  // A stage may have seen it first.
+  // A stage may have noticed the cancellation first.
   if ((error_.ok() || absl::IsCancelled(error_)) && context_->stop.stop_requested()) {
     error_ = absl::CancelledError("the run was cancelled");
     *out = Batch();
@@ -256,7 +256,7 @@ void Iterator::Run::Advance(size_t elements) {
   elements_ += elements;
   rows_ += !repeated_.empty() ? elements : queue_->head().batched ? queue_->head().rows : elements;
   if (!repeated_.empty()) return;
-  // Rows that are passed, of those that the head tells of.
+  // Rows of the head that are skipped.
   const shardfeed::Batch& head = queue_->head();
   const uint64_t begin = head.batched ? 0 : queue_->at();
   const uint64_t end = head.batched ? head.rows : begin + elements;
@@ -280,8 +280,8 @@ bool Iterator::Run::StateAtHand() const { return !chain_.empty() || IndexesMade(
 absl::StatusOr<std::string> Iterator::Run::StateDict() const {
   if (!context_->deterministic) {
     return absl::FailedPreconditionError(
-        "batches are delivered as they are ready (deterministic = false), so there is no place to "
-        "come back to");
+        "batches are delivered out of order (deterministic = false), so there is no position to "
+        "return to");
   }
   const absl::StatusOr<std::string> chain = Chain();
   if (!chain.ok()) return chain.status();
@@ -294,7 +294,7 @@ absl::StatusOr<std::string> Iterator::Run::StateDict() const {
     const Step* alone = UnmergeableStep(*recipe_);
     const std::optional<Delivered> delivered = last_row_ ? last_row_->AllDelivered() : delivered_;
     if (alone == nullptr && last_row_ && !delivered) {
-      // Rows that a function of batches makes, more of them or fewer, do not tell.
+      // Rows of a function of batches that changes their number do not tell their record.
       for (alone = recipe_.get(); alone->as<BatchFnWork>() == nullptr && !alone->inputs.empty();) {
         alone = alone->inputs[0].get();
       }
@@ -331,17 +331,18 @@ absl::Status Iterator::Run::LoadStateDict(std::string_view text) {
     const std::vector<RankPart> parts = PartsOf(*recipe_);
     if (!state->ranks || *state->ranks != WordsOf(parts)) {
       return absl::FailedPreconditionError(fmt::format(
-          "the state was saved by {}, and this is {}: the ranks of this chain advance unevenly{}, "
-          "so that a rank's state is good for the same rank of as many ranks alone{}",
+          "the state was saved by {}, but this is {}: the ranks of this chain advance unevenly{}, "
+          "so a state is valid only for the same rank of the same number of ranks{}",
           RanksText(state->ranks.value_or(StateWords())), RanksText(WordsOf(parts)),
-          uneven == nullptr ? "" : fmt::format(", for it has '{}'", uneven->name),
+          uneven == nullptr ? "" : fmt::format(" because of '{}'", uneven->name),
           UnmergeableStep(*recipe_) == nullptr
-              ? "; merge_states makes one of those of all ranks that is good for any number"
+              ? "; merge_states merges those of all ranks into one for any number of ranks"
               : ""));
     }
   }
   if (state->merged.has_value() && UnmergeableStep(*recipe_) != nullptr) {
-    return absl::InvalidArgumentError("the state is damaged: such a chain's cannot be merged");
+    return absl::InvalidArgumentError(
+        "the state is damaged: states of this chain cannot be merged");
   }
   const bool begins_alike = state->merged == merged_;
   const bool other_epoch = state->epoch != options_.epoch;
@@ -352,7 +353,7 @@ absl::Status Iterator::Run::LoadStateDict(std::string_view text) {
     options_.trace = nullptr;
     if (absl::Status status = Open(); !status.ok()) return error_ = status;
   } else if (merged || other_epoch || !begins_alike || queue_ == nullptr) {
-    // The threads of the stages before read the context: they end first.
+    // The threads of the previous stages read the context, so they end first.
     queue_ = nullptr;
     context_->merged = merged_;
     absl::StatusOr<std::unique_ptr<Stage>> stage = Compile(recipe_, context_, state->epoch);

@@ -9,12 +9,13 @@
 namespace shardfeed {
 namespace {
 
-// tf.data's interleave goes round `cycle_length` slots and takes up to `block_length` elements at
-// each visit. A slot whose shard ends (which shows when one more element is asked for) is left, and
-// opens the next shard that nobody has opened at its next visit. So a shard of n records occupies
-// its slot for n / block_length + 1 visits, and between the rounds in which some shard begins or
-// ends every round is like the one before: these stretches of equal rounds are the table from which
-// all is computed. Source: the documentation of tf.data.Dataset.interleave, and its behaviour.
+// tf.data's interleave cycles through `cycle_length` slots and takes up to `block_length` elements
+// at each visit. When a slot's shard ends (which is noticed when one more element is requested),
+// the visit ends, and the slot opens the next unopened shard at its next visit. So a shard of n
+// records occupies its slot for n / block_length + 1 visits, and between the rounds in which shards
+// begin or end all rounds are alike: these stretches of equal rounds are the table from which
+// everything is computed. Source: the documentation of tf.data.Dataset.interleave, and its
+// behaviour.
 class InterleaveOrder : public Order {
  public:
   InterleaveOrder(OrderSpec spec, std::vector<uint64_t> shard_begin)
@@ -35,7 +36,7 @@ class InterleaveOrder : public Order {
       start_[shard] = round;
       const uint64_t full = Records(shard) / spec_.block_length;
       if (Records(shard) > 0) {
-        // A last visit that brings fewer elements makes its round differ from the others.
+        // A last visit with fewer elements makes its round differ from the others.
         changes.emplace_back(round, true, slot, shard);
         if (Records(shard) % spec_.block_length != 0) {
           changes.emplace_back(round + full, true, slot, shard);
@@ -68,8 +69,8 @@ class InterleaveOrder : public Order {
           active.emplace(at, slot, shard);
         }
       }
-      // Rounds in which every slot only finds out that its shard has ended give nothing; the
-      // stretch after them starts at the same position.
+      // Rounds in which every slot only notices the end of its shard have no elements; the stretch
+      // after them starts at the same position.
       Stretch stretch{round, items, 0, actives_.size(), true};
       for (const auto& [slot, shard] : active) {
         actives_.push_back(shard);
@@ -124,7 +125,7 @@ class InterleaveOrder : public Order {
       }
       return;
     }
-    // Visit after visit, as the slots are gone through.
+    // Goes from visit to visit in the order of the slots.
     auto stretch = StretchOf(position);
     uint64_t round = stretch->round + (position - stretch->position) / stretch->per_round;
     uint64_t rest = (position - stretch->position) % stretch->per_round;
@@ -141,7 +142,7 @@ class InterleaveOrder : public Order {
       if (++k < active) continue;
       k = 0;
       ++round;
-      // Stretches without a shard are passed over.
+      // Skip stretches without a shard.
       while (stretch + 1 != stretches_.end() &&
              (round >= stretch[1].round || stretch->per_round == 0)) {
         ++stretch;
@@ -163,13 +164,13 @@ class InterleaveOrder : public Order {
   }
 
  private:
-  // Rounds that are all alike.
+  // A range of rounds that are all alike.
   struct Stretch {
-    uint64_t round;      // the first
+    uint64_t round;      // the first round
     uint64_t position;   // position of its first element
-    uint64_t per_round;  // elements
+    uint64_t per_round;  // elements per round
     size_t active;       // index in actives_ of its shards, in the order of their slots
-    bool equal;          // every shard gives block_length elements
+    bool equal;          // whether every shard has block_length elements in each round
   };
 
   // The stretch that `position` lies in.
@@ -180,7 +181,7 @@ class InterleaveOrder : public Order {
   }
 
   uint64_t Records(size_t shard) const { return shard_begin_[shard + 1] - shard_begin_[shard]; }
-  // What `shard` gives in `round`.
+  // The number of elements of `shard` in `round`.
   uint64_t Visited(uint32_t shard, uint64_t round) const {
     return std::min(spec_.block_length,
                     Records(shard) - (round - start_[shard]) * spec_.block_length);

@@ -9,7 +9,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kShardsLookedAt = 16;
-// Of each, in so many places.
+// Samples of each shard: this many places of this many bytes.
 constexpr uint64_t kPlaces = 4;
 constexpr uint64_t kPlaceBytes = 1 << 20;
 constexpr double kMostlyCached = 0.9;
@@ -28,7 +28,7 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
   }
   if (cache == CacheUse::kBypass) {
     choice.engine.direct = true;
-    choice.reason = "past the page cache, as was asked for";
+    choice.reason = "bypassing the page cache, as requested";
     return choice;
   }
   uint64_t bytes = 0;
@@ -37,11 +37,11 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
   for (size_t i = 0; i < looked_at; ++i) {
     const size_t shard = i * table.num_shards() / looked_at;
     absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
-    if (!file.ok()) continue;  // reading it will tell
+    if (!file.ok()) continue;  // reading it will report the error
     const uint64_t size = (*file)->size();
     const uint64_t places = size > kPlaces * kPlaceBytes ? kPlaces : 1;
     for (uint64_t place = 0; place < places; ++place) {
-      // The last one ends with the file.
+      // The last place ends with the file.
       const uint64_t begin =
           places == 1 ? 0 : (size - kPlaceBytes) / (places - 1) * place / 4096 * 4096;
       const uint64_t end = places == 1 ? size : begin + kPlaceBytes;
@@ -57,7 +57,7 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
     choice.reason = fmt::format("{:.0f} % of the data is in the page cache", share * 100);
   } else if (cache == CacheUse::kUse) {
     choice.reason = fmt::format(
-        "{:.0f} % of the data is in the page cache; through it, as was asked for", share * 100);
+        "{:.0f} % of the data is in the page cache; through the cache, as requested", share * 100);
   } else if (table.file_bytes() <= FreeMemoryBytes() / 2) {
     choice.reason = fmt::format(
         "{:.0f} % of the data is in the page cache, and all of it fits into "
@@ -66,8 +66,8 @@ IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache) {
   } else {
     choice.engine.direct = true;
     choice.reason = fmt::format(
-        "{:.0f} % of the data is in the page cache, and it does not fit into "
-        "free memory: read past the cache",
+        "{:.0f} % of the data is in the page cache, but it does not fit into "
+        "free memory: bypassing the cache",
         share * 100);
   }
   return choice;

@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<LazyShardTable>> LazyShardTable::Open(ShardSet se
 absl::StatusOr<std::shared_ptr<const ShardTable>> LazyShardTable::Get(std::stop_token stop) const {
   Making* making = making_.load();
   if (!making->made && making->process != ::getpid()) {
-    // The thread that has the lock, if any, does not exist here: it is left alone.
+    // A thread that holds the lock does not exist in this process, so the old object is abandoned.
     auto fresh = std::make_unique<Making>(::getpid());
     if (making_.compare_exchange_strong(making, fresh.get())) making = fresh.release();
   }

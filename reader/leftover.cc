@@ -14,8 +14,7 @@ absl::Status Leftover::Check() const {
     left -= good ? run.count : 0;
   }
   if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "the state is damaged: what it says to be left of its epoch cannot be");
+  return absl::InvalidArgumentError("the state is damaged: the rest of its epoch is contradictory");
 }
 
 uint64_t Leftover::begin() const {

@@ -48,7 +48,7 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
   }
   if (spec.lanes == 0 || spec.lanes > kMaxLanes) {
     return absl::InvalidArgumentError(
-        fmt::format("lanes must be 1 to {}; it is {}", kMaxLanes, spec.lanes));
+        fmt::format("lanes must be from 1 to {}, got {}", kMaxLanes, spec.lanes));
   }
   if (size > (uint64_t{1} << 40)) {
     return absl::InvalidArgumentError(fmt::format("{} records are too many", size));
@@ -69,7 +69,7 @@ absl::StatusOr<std::shared_ptr<const Order>> Order::Make(OrderSpec spec,
     spec.window = OrderSpec::kAll;
     return MakeExactShuffleOrder(spec, size);
   }
-  // A lane's part of the window holds at least one chunk, and whole chunks.
+  // A lane's part of the window consists of whole chunks, at least one.
   spec.window = std::min(spec.window, std::max<uint64_t>(size, 1));
   const uint64_t stretch = std::max<uint64_t>(1, spec.window / spec.lanes);
   spec.chunk = std::min(spec.chunk, stretch);

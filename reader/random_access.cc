@@ -15,11 +15,10 @@ namespace shardfeed {
 
 namespace {
 
-// Records that are not asked for are read all the same when less than this lies between two that
-// are.
+// Gaps between requested records that are smaller than this are read too.
 constexpr uint64_t kMergeGapBytes = 32 << 10;
 constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
-// Stores are waited for.
+// Threads mostly wait for stores.
 constexpr int kRemoteThreads = 32;
 
 }  // namespace
@@ -47,7 +46,7 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
         fmt::format("record {} does not exist: there are {} records, numbered from 0",
                     sorted.back(), num_records()));
   }
-  // Runs of records of one shard that are near each other.
+  // Groups of records of one shard that are near each other.
   Extents extents;
   const uint64_t gap_bytes = table_->remote() ? kRemoteMergeGapBytes : kMergeGapBytes;
   const uint64_t gap = gap_bytes / std::max<uint64_t>(1, table_->mean_bytes());
@@ -128,12 +127,12 @@ absl::Status RandomAccess::Read(
     if (!opened.ok()) return opened.status();
     const ShardIndex& index = **opened;
     const uint64_t first = begin - range.first;
-    const uint64_t last = std::min(end - range.first, range.count);  // not included
+    const uint64_t last = std::min(end - range.first, range.count);  // exclusive
     const uint64_t offset = index.Offset(first);
     absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(shard);
     if (!file.ok()) return file.status();
     ShardReaderOptions reading;
-    // No more is read than the range needs, within reason.
+    // Read no more than the range needs, within reason.
     reading.block_bytes = std::clamp<uint64_t>(index.Offset(last) - offset, 4 << 10, 1 << 20);
     absl::StatusOr<std::unique_ptr<ShardReader>> reader = ShardReader::OpenAt(
         *std::move(file), index.summary().compression,
@@ -147,9 +146,10 @@ absl::Status RandomAccess::Read(
       absl::Status status = (*reader)->Next(&block);
       if (!status.ok()) return status;
       if (block.records.empty()) {
-        return absl::DataLossError(fmt::format(
-            "{}: ends after {} records, its index says {}; make it anew with 'shardfeed index'",
-            table_->path(shard), number, index.records()));
+        return absl::DataLossError(
+            fmt::format("{}: ends after {} records, but its index says {}; rebuild the index with "
+                        "'shardfeed index'",
+                        table_->path(shard), number, index.records()));
       }
       for (const Record& record : block.records) {
         if (number == last) break;

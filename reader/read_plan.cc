@@ -11,9 +11,10 @@ namespace {
 
 constexpr uint64_t kMaxBlockRecords = 4096;
 constexpr uint64_t kFirstBlockRecords = 16;
-// A run's first records, about so many, are read one by one: the first block of a shuffle has
-// records of nearly every piece in the window. Only where the window takes longer to read, which is
-// soon so in the page cache.
+// About this many of a run's first records are read one by one, because the first block of a
+// shuffle has records of nearly every piece in the window. That applies only if the window takes
+// long to read: if it is at least as large as the second constant in the page cache, and always on
+// a device.
 constexpr uint64_t kSingleRecords = 4096;
 constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
 constexpr uint64_t kMinWindowBytes = 128 << 20;
@@ -80,7 +81,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
   }
 }
 
-// Where a record cannot be read without those before it.
+// Whether any shard is compressed, so that records cannot be read without preceding ones.
 bool ReadPlanner::AnyCompressed() const {
   for (size_t shard = 0; shard < table_->num_shards(); ++shard) {
     if (table_->summary(shard).compression != Compression::kNone) return true;
@@ -88,8 +89,8 @@ bool ReadPlanner::AnyCompressed() const {
   return false;
 }
 
-// A piece of the order; for compressed shards read in their order, one that begins at a restart
-// point, so that nothing is inflated twice.
+// The piece of the order that holds `item`. For compressed shards that are read in order, it begins
+// at a restart point, so that nothing is inflated twice.
 absl::StatusOr<OrderPiece> ReadPlanner::PieceOf(uint64_t item) const {
   const bool by_position = order_->spec().kind == OrderSpec::Kind::kShuffle;
   const bool all = selection_.size() == table_->num_records();
@@ -115,13 +116,13 @@ absl::StatusOr<OrderPiece> ReadPlanner::PieceOf(uint64_t item) const {
   };
   const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
   const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kReadBlockBytes));
-  // Restart points that make no sense: any piece is as good.
+  // The restart points are inconsistent, so use any piece.
   if (item < begin || item >= end) return order_->PieceOf(epoch_, item);
   return OrderPiece{begin, end, order_->PositionOf(epoch_, begin),
                     order_->PositionOf(epoch_, end - 1)};
 }
 
-// The new unit that holds `item`.
+// Makes the unit that holds `item`.
 absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item) {
   auto unit = plan_options_.make_unit();
   absl::StatusOr<OrderPiece> piece = PieceOf(item);
@@ -134,7 +135,7 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
   const uint64_t leftover = order_->size() - order_->size() % order_->spec().lanes;
   const bool mine = options_.world == 1 || (lanes_owned_ && piece->max_position < leftover);
   const bool cut = piece->min_position < from || piece->max_position >= to;
-  // Of small records all are read anyway, and to ask for each where it comes takes longer.
+  // Small records are all read anyway, and to request each one where it occurs takes longer.
   const bool all = !cut || (order_->spec().kind == OrderSpec::Kind::kShuffle &&
                             table_->mean_bytes() <= merge_gap_bytes());
   if (!mine || !all) {
@@ -162,7 +163,8 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
   return unit;
 }
 
-// Of what is needed, neighbours are read together, with what little lies between them.
+// Adds extents of the records that are needed. Neighbours are read together, with the small gaps
+// between them.
 absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
   const std::vector<uint32_t>& needed = unit->needed;
   const uint64_t gap = merge_gap_bytes() / std::max<uint64_t>(1, table_->mean_bytes());
@@ -183,7 +185,7 @@ absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
         extent.wanted.push_back(static_cast<uint32_t>(needed[next] - at));
       }
       at = end;
-      // What lies between may have an extent (a shard) of its own.
+      // A shard in the gap may have got an extent of its own.
       if (extent.wanted.empty()) continue;
       if (extent.wanted.size() == extent.records) extent.wanted.clear();
       if (kept != e) unit->extents[kept] = std::move(extent);
@@ -194,7 +196,7 @@ absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
   return absl::OkStatus();
 }
 
-// The unit of items that are read one by one.
+// Makes a unit of items that are read one by one.
 absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeScatteredUnit(
     absl::Span<const uint64_t> items) {
   auto unit = plan_options_.make_unit();
@@ -228,7 +230,7 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
   for (const Extent& extent : unit->extents) {
     unit->memory += sizeof(Extent) + sizeof(ReadResult);
     if (extent.compressed()) {
-      // Deflated and inflated, each with a bit more.
+      // Deflated and inflated bytes, each with some more.
       unit->memory += extent.bytes + kReadBlockBytes;
     } else if (SharesBuffer(*unit)) {
       bytes += extent.bytes;
@@ -271,13 +273,13 @@ void ReadPlanner::EraseUnit(PlannedUnit* unit) {
   }
 }
 
-// The positions of the epoch that is planned that are this rank's.
+// Divides the positions of the epoch that is being planned among the ranks.
 void ReadPlanner::ShareEpoch(const ReadPlace& place) {
   end_ = place.End(order_->size(), options_.end);
   residue_ = (place.from + options_.rank) % options_.world;
 }
 
-// False: epochs deliver nothing.
+// Returns false if epochs deliver nothing.
 bool ReadPlanner::GoToNextEpoch() {
   ++epoch_;
   position_ = options_.rank;
@@ -343,12 +345,12 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
     }
     AddToSlices(unit, item, block);
     if (--unit->left == 0) {
-      // Blocks keep it from here on.
+      // From here on, blocks keep the unit alive.
       EraseUnit(unit);
       unit = nullptr;
     }
   }
-  // What is padding has been delivered before, and its unit let go.
+  // The records used as padding were delivered before, and their units released.
   if (in_pieces < n) {
     absl::StatusOr<std::shared_ptr<PlannedUnit>> made =
         MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
@@ -369,7 +371,7 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options) {
   const OrderSpec& spec = order.spec();
   const uint64_t mean = table.mean_bytes();
-  // Of a lane that all ranks share, small records are read by each of them.
+  // If all ranks share a lane, each of them reads its small records.
   const bool divided = LanesOwned(spec, options.world) || mean > kMergeGapBytes;
   const uint64_t span = divided ? order.span() / options.world + 1 : order.span();
   const uint64_t held = span * (mean + kViewBytes);

@@ -22,7 +22,7 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
         CheckExtent(table, extent, result.data, options.check, &payloads.views, &payloads.damaged);
         if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));
       } else if (options.damage.skip && absl::IsDataLoss(result.status)) {
-        // The shard was cut after it was opened.
+        // The shard was truncated after it was opened.
         AllDamaged(table, extent, std::string(result.status.message()), &payloads.views,
                    &payloads.damaged);
       } else {

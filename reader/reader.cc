@@ -28,7 +28,7 @@ Reader::Reader(std::shared_ptr<const ShardTable> table, ReaderOptions options, S
     : table_(std::move(table)), options_(std::move(options)), selection_(std::move(selection)) {}
 
 Reader::~Reader() {
-  // In a child, the threads that the parent's run waits for do not exist.
+  // In a child, the threads that the destructor would wait for do not exist.
   if (run_ != nullptr && run_process_ != ::getpid()) run_.release();
 }
 
@@ -36,21 +36,21 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
                                                      ReaderOptions options) {
   if (options.world == 0 || options.rank >= options.world) {
     return absl::InvalidArgumentError(
-        fmt::format("rank {} of {}: ranks are numbered from 0 and lie below the world's size",
+        fmt::format("rank {} of {}: ranks must be from 0 to the number of ranks minus 1",
                     options.rank, options.world));
   }
-  // So that no product of the two overflows.
+  // Products of batch and world must not overflow.
   if (options.batch == 0 || options.batch > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        fmt::format("batch must be from 1 to {}; it is {}", UINT32_MAX, options.batch));
+        fmt::format("batch must be from 1 to {}, got {}", UINT32_MAX, options.batch));
   }
   if (options.world > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        fmt::format("world must be from 1 to {}; it is {}", UINT32_MAX, options.world));
+        fmt::format("world must be from 1 to {}, got {}", UINT32_MAX, options.world));
   }
   if (!(options.damage.max_skipped.share >= 0 && options.damage.max_skipped.share <= 1)) {
     return absl::InvalidArgumentError(
-        fmt::format("max_skipped: the share must lie between 0 and 1; it is {}",
+        fmt::format("max_skipped: the share must lie between 0 and 1, got {}",
                     options.damage.max_skipped.share));
   }
   const uint64_t records = table->num_records();
@@ -68,7 +68,7 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
   if (options.records) {
     if (options.order.kind == OrderSpec::Kind::kInterleave && !selection.sorted()) {
       return absl::InvalidArgumentError(
-          "interleave goes through shards from front to back; records in another order cannot be "
+          "interleave reads shards from front to back; records in another order cannot be "
           "interleaved");
     }
     for (uint64_t& begin : begins) {
@@ -78,13 +78,12 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     }
   }
   if (options.order.kind != OrderSpec::Kind::kShuffle && options.order.chunk == 0) {
-    // How much is read at once is no part of these orders: what the budget allows.
+    // The size of reads does not affect these orders, so the budget determines it.
     const uint64_t streams =
         options.order.kind == OrderSpec::Kind::kInterleave
             ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
             : 1;
-    // Streams side by side share the processor's caches: what is read at once, and where it is read
-    // from, fits a core's.
+    // Concurrent streams share the CPU caches: what is read at once should fit a core's.
     const uint64_t most = table->remote() ? kRemoteReadBytes
                           : streams > 4   ? kReadBlockBytes / 4
                                           : kReadBlockBytes;
@@ -124,11 +123,11 @@ absl::Status Reader::Next(ReadBlock* block) {
   if (run_ != nullptr && run_process_ != process) {
     if (!options_.deterministic) {
       return absl::FailedPreconditionError(
-          "forked while records were delivered as they were ready (deterministic = false): there "
-          "is no position to go on from");
+          "forked while records were delivered out of order (deterministic = false), so there "
+          "is no position to continue from");
     }
-    // Forked: what the parent's threads had begun is theirs. It is left alone, for its locks may be
-    // held by threads that do not exist here.
+    // Forked: the parent's run is abandoned, because threads that do not exist here may hold its
+    // locks.
     run_.release();
   }
   if (run_ == nullptr) {
@@ -161,9 +160,9 @@ void Reader::GoTo(const ReadPlace& place) {
   run_ = nullptr;
   error_ = absl::OkStatus();
   place_ = place;
-  // Far behind the end is the end; rounding must not come round to the beginning.
+  // A position far past the end is the end; rounding must not overflow.
   place_.position = std::min(place.position, UINT64_MAX / 4);
-  // What ranks that have ended the epoch have left out stays so.
+  // The records that ranks have left out at the end of the epoch remain left out.
   if (place.position > place.from && place.position >= place.End(order_->size(), options_.end)) {
     place_ = {place.epoch + 1, 0, 0, place.batch, place.world};
   }
@@ -199,8 +198,8 @@ std::string Reader::OrderText() const {
 absl::StatusOr<std::string> Reader::StateDict() const {
   if (!options_.deterministic) {
     return absl::FailedPreconditionError(
-        "records are delivered as they are ready (deterministic = false), so there is no position "
-        "to come back to");
+        "records are delivered out of order (deterministic = false), so there is no position "
+        "to return to");
   }
   const ReadPlace at = place();
   const nlohmann::ordered_json state = {{"format", "shardfeed reader state"},
@@ -228,24 +227,25 @@ absl::Status Reader::LoadStateDict(std::string_view text) {
       state["format"] != "shardfeed reader state" || !is_number("version") || !is_text("dataset") ||
       !is_text("order") || !is_number("epoch") || !is_number("position") || !is_number("from") ||
       !is_number("batch") || !is_number("world")) {
-    return absl::InvalidArgumentError("not the state of a reader of shardfeed");
+    return absl::InvalidArgumentError("not a state of a shardfeed reader");
   }
   if (state["version"].get<uint64_t>() != kStateVersion) {
     return absl::InvalidArgumentError(
-        fmt::format("a reader's state of version {}; this shardfeed reads version {}",
+        fmt::format("the state has version {}, but this shardfeed reads version {}",
                     state["version"].get<uint64_t>(), kStateVersion));
   }
   const std::string dataset = fmt::format("{:016x}", table_->fingerprint());
   if (state["dataset"] != dataset) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the state belongs to other data: its dataset is {}, this one is {}; records were added, "
-        "removed or changed since it was saved, or it was saved for another dataset",
-        state["dataset"].get<std::string>(), dataset));
+    return absl::FailedPreconditionError(
+        fmt::format("the state belongs to other data: its dataset is {}, but this one is {}; "
+                    "records were added, "
+                    "removed or changed since it was saved, or it was saved for another dataset",
+                    state["dataset"].get<std::string>(), dataset));
   }
   if (state["order"] != OrderText()) {
-    return absl::FailedPreconditionError(
-        fmt::format("the state belongs to another order: it was saved for {}, this reader has {}",
-                    state["order"].get<std::string>(), OrderText()));
+    return absl::FailedPreconditionError(fmt::format(
+        "the state belongs to another order: it was saved for {}, but this reader has {}",
+        state["order"].get<std::string>(), OrderText()));
   }
   const ReadPlace place = {state["epoch"].get<uint64_t>(), state["position"].get<uint64_t>(),
                            state["from"].get<uint64_t>(), state["batch"].get<uint64_t>(),

@@ -30,14 +30,14 @@ namespace {
 
 constexpr size_t kWakeBlocks = 4;
 
-// The run works on the blocks and units of a ReadPlanner. Units that come with a block are queued
-// for reading when it is planned. Blocks are planned in their order, and only as far as the budget
-// goes, except that one block is always allowed: the one that the consumer waits for. A unit leaves
-// memory when the last block with a record of it has been let go.
+// A run processes the blocks and units of a ReadPlanner. When a block is planned, the units that it
+// introduces are queued for reading. Blocks are planned in order, and only as far as the budget
+// allows, except that the block that the consumer waits for is always allowed. A unit leaves memory
+// when the last block with a record of it has been released.
 //
-// Every thread does whatever is to be done: plan (one at a time), read and check. `mutex_` guards
-// what they share; the planner belongs to the thread that has set `planning_`.
-// Memory is never let go under `mutex_`, for the budget then calls back.
+// Every thread does any kind of work: planning (one thread at a time), reading and checking.
+// `mutex_` guards what they share; the planner belongs to the thread that has set `planning_`.
+// Memory is never released under `mutex_`, because the budget then calls back.
 class ThreadedRun : public ReadRun {
  public:
   ThreadedRun(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
@@ -61,11 +61,10 @@ class ThreadedRun : public ReadRun {
                   .make_unit = [] { return std::make_shared<Unit>(); }},
                  place, position),
         skips_(options, order_->size()) {
-    // What is cached need not be read far ahead, and is best used while the processor's caches have
-    // it; a device wants to be kept busy.
+    // Cached data need not be read far ahead, and is best used while it is in the CPU caches; a
+    // device should be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
-    // A store keeps one request waiting now and then: as many others go on as the budget has room
-    // for.
+    // A store occasionally delays a request, so as many others continue as the budget has room for.
     if (choice_.remote) max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
     stats_.whole_chunks = whole_chunks;
     stats_.threads = thread_count_;
@@ -86,7 +85,7 @@ class ThreadedRun : public ReadRun {
   }
 
   absl::Status StartThreads() {
-    // Engines are made here, so that one that cannot be made is the consumer's error.
+    // Engines are made here, so that the consumer gets an error of making one.
     for (int i = 0; i < thread_count_; ++i) {
       EngineOptions options = choice_.engine;
       options.pool = pool_;
@@ -130,7 +129,7 @@ class ThreadedRun : public ReadRun {
       consumer_waits_ = true;
       if (!ready()) {
         const Stopwatch wait;
-        // The block that is now at the head is planned whatever the budget says.
+        // The block that is now at the head is planned regardless of the budget.
         plan_stuck_ = false;
         work_.NotifyOne();
         delivery_.Wait(lock, ready);
@@ -186,8 +185,8 @@ class ThreadedRun : public ReadRun {
   }
 
   // Whether to wake a consumer that waits. Waking costs a tenth of reading a block from the page
-  // cache, so there several are awaited. (Those of a shuffle are complete in bursts. A thread that
-  // has nothing to do wakes it for any.)
+  // cache, so several blocks are collected there. (Those of a shuffle are complete in bursts. A
+  // thread without work wakes the consumer for any block.)
   bool ReadyEnough() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!Ready()) return false;
     const bool shuffled = order_->spec().kind == OrderSpec::Kind::kShuffle;
@@ -202,18 +201,18 @@ class ThreadedRun : public ReadRun {
   struct Block;
 
   struct Unit : ReadUnit {
-    // mutex_.
+    // Guarded by the run's mutex_.
     bool ready = false;
     absl::Status status;
     absl::InlinedVector<Block*, 4> waiting;
   };
 
   struct Block : PlannedBlock {
-    // mutex_.
+    // Guarded by the run's mutex_.
     size_t units_missing = 0;
     bool done = false;
     absl::Status status;
-    // Filled when all units are there.
+    // Filled when all units are complete.
     ReadBlock out;
     uint64_t frame_bytes = 0;
     std::vector<std::pair<uint32_t, const DamagedRecord*>> damaged;
@@ -228,8 +227,8 @@ class ThreadedRun : public ReadRun {
 
   // ---- Planning
 
-  // Plans until something is queued for reading (then true), the budget is used up, or the consumer
-  // is far enough behind.
+  // Plans until something is queued for reading (and returns true), the budget is used up, or the
+  // planned blocks are far enough ahead of the consumer.
   bool Plan() {
     while (true) {
       if (pending_ == nullptr) {
@@ -267,7 +266,7 @@ class ThreadedRun : public ReadRun {
         } else {
           plan_stuck_ = true;
           budget_->NotifyOnRelease();
-          // What was released just before is not announced.
+          // Memory that was released just before is not announced, so try again.
           if (!budget_->TryReserve(pending_->new_memory)) return false;
           plan_stuck_ = false;
         }
@@ -305,17 +304,18 @@ class ThreadedRun : public ReadRun {
   void Work(Engine& engine) {
     std::vector<ReadRequest> requests;
     std::vector<ReadResult> results;
-    // Units with extents that are still to be read, by slot. A tag is a slot and the number of an
-    // extent.
+    // Units with extents that are still to be read, by slot. A tag combines a slot and the number
+    // of an extent.
     std::vector<std::shared_ptr<Unit>> slots;
     std::vector<uint64_t> free_slots;
     std::deque<std::pair<uint64_t, uint32_t>> to_submit;  // slot, extent
     const size_t depth = engine.depth();
     EngineStats counted;
     while (true) {
-      // Planned before there is nothing to read, so that the other threads need not wait for it.
+      // Plan before the queue is empty, so that other threads need not wait for it.
       if (engine.reads_in_wait()) TryPlan(2 * thread_count_);
-      // As many units as keep the engine busy; just one if nobody reads while this thread checks.
+      // Take as many units as keep the engine busy, but only one if reads happen within Wait, where
+      // nothing is read while this thread checks.
       while (engine.reads_in_wait() ? engine.outstanding() + to_submit.size() == 0
                                     : engine.outstanding() + to_submit.size() < depth) {
         std::shared_ptr<Unit> unit;
@@ -367,7 +367,7 @@ class ThreadedRun : public ReadRun {
       }
       if (!requests.empty()) engine.Submit(requests);
       if (engine.outstanding() > 0) {
-        // While the device works, the next blocks are planned.
+        // Plan the next blocks while the device works.
         if (engine.reads_in_wait()) {
           const uint64_t start = options_.on_work ? NowNs() : 0;
           engine.Wait(engine.outstanding(), &results);
@@ -389,7 +389,7 @@ class ThreadedRun : public ReadRun {
       }
       results.clear();
       if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
-      // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
+      // Nothing to read or to plan: wait until the budget has room, or the consumer waits.
       MutexLock lock(mutex_);
       const auto any_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return stopping_ || !to_read_.empty() || MayPlan();
@@ -404,7 +404,7 @@ class ThreadedRun : public ReadRun {
     return !planning_ && !planned_all_ && !plan_stuck_;
   }
 
-  // Plans, if nobody does and fewer than `enough` units wait to be read.
+  // Plans, unless another thread does or `enough` units wait to be read.
   bool TryPlan(size_t enough = SIZE_MAX) {
     {
       MutexLock lock(mutex_);
@@ -420,9 +420,10 @@ class ThreadedRun : public ReadRun {
     return queued;
   }
 
-  // Checks a unit whose bytes are there, and hands it to the blocks that wait.
+  // Checks a unit whose reads are complete, and hands it to the blocks that wait for it.
   void FinishUnit(Unit& unit) {
-    // The last block to need the unit may be delivered, and let go, before this function ends.
+    // The last block with a record of the unit may be delivered, and released, before this function
+    // ends.
     const std::shared_ptr<PlannedUnit> keep = unit.shared_from_this();
     const uint64_t start = options_.on_work ? NowNs() : 0;
     uint64_t inflated = 0;
@@ -443,7 +444,7 @@ class ThreadedRun : public ReadRun {
     for (Block* block : complete) Assemble(*block);
   }
 
-  // Fills a block whose units are all there. No other thread has it in its hands.
+  // Fills a block whose units are all complete. No other thread uses it meanwhile.
   void Assemble(Block& block) {
     for (const std::shared_ptr<PlannedUnit>& unit : block.units) {
       if (!UnitOf(unit).status.ok()) block.status.Update(UnitOf(unit).status);
@@ -497,7 +498,7 @@ class ThreadedRun : public ReadRun {
               [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
-  // `last`: what was counted of this engine before.
+  // `last` holds what was already counted for this engine.
   void UpdateStats(const Engine& engine, EngineStats& last) {
     EngineStats now = engine.stats();
     MutexLock lock(mutex_);
@@ -518,11 +519,11 @@ class ThreadedRun : public ReadRun {
   const std::shared_ptr<BufferPool> pool_;
   const IoChoice choice_;
   const int thread_count_;
-  // Of the thread that plans.
+  // Used by the thread that plans.
   ReadPlanner planner_;
   std::unique_ptr<Block> pending_;  // planned, but the budget has no room
   size_t max_blocks_ = 0;           // planned ahead of the consumer
-  // Of the consumer.
+  // Used by the consumer only.
   SkipCount skips_;
   SalvagedShards salvaged_;
 
@@ -561,9 +562,9 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
   const bool exact = spec.kind == OrderSpec::Kind::kShuffle && spec.window == OrderSpec::kAll;
   if (table->remote() && !whole_chunks && !exact) {
     return absl::FailedPreconditionError(fmt::format(
-        "the window of the shuffle takes {} bytes, and the budget has {}: records would "
-        "be read one by one, which takes too long from a store; a larger budget or a "
-        "smaller window is needed",
+        "the window of the shuffle takes {} bytes, but the budget has {}: records would "
+        "be read one by one, which takes too long from a store; use a larger budget or a "
+        "smaller window",
         memory.held_bytes, memory.budget_bytes));
   }
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),

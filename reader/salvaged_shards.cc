@@ -21,7 +21,7 @@ uint64_t BytesOf(const RecordBlock& block) {
   return bytes;
 }
 
-// What is said of record `number`, which is lost.
+// The description of record `number`, which is lost.
 std::string WhatIsLost(const std::vector<DamagedPlace>& places, const std::string& path,
                        uint64_t number) {
   const DamagedPlace* last = nullptr;
@@ -116,7 +116,7 @@ absl::StatusOr<std::string_view> SalvagedShards::Payload(const ShardTable& table
       if (record < block.first_record || record - block.first_record >= block.records.size()) {
         continue;
       }
-      // The views of a unit should not keep what is kept here, which may be much more.
+      // The views of a unit must not keep the memory of this block alive, which may be much larger.
       const std::string_view payload = block.records[record - block.first_record].payload;
       std::shared_ptr<Buffer> buffer = Buffer::Allocate(payload.size());
       std::copy(payload.begin(), payload.end(), buffer->data());
@@ -133,7 +133,7 @@ absl::StatusOr<std::string_view> SalvagedShards::Payload(const ShardTable& table
   std::shared_ptr<Buffer> buffer = Buffer::Allocate(size);
   absl::Status status = (*file)->ReadExactlyAt(begin, absl::MakeSpan(buffer->data(), size));
   if (!status.ok()) return status;
-  // The engine has mended the header.
+  // The engine has repaired the header.
   const std::string_view payload(buffer->data() + kHeaderBytes, size - kFrameBytes);
   if (check == CrcCheck::kAll &&
       LoadLittleEndian<uint32_t>(payload.data() + payload.size()) != MaskCrc(Crc32c(payload))) {

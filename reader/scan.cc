@@ -14,7 +14,7 @@ absl::Status ScanDataset(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         ShardReaderOptions reading;
         reading.check = options.check;
-        reading.block_bytes = 512 << 10;  // stays in the second-level cache between read and CRC
+        reading.block_bytes = 512 << 10;  // stays in the L2 cache between read and CRC
         absl::StatusOr<std::unique_ptr<ShardReader>> reader =
             ShardReader::Open(set.paths[i], reading);
         absl::Status opened = set.version.CheckUnchanged(reader.status());

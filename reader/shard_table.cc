@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kMaxOpen = 16384;
 constexpr int kRemoteThreads = 64;
 
-// Raises the limit of open files as far as is allowed, and returns how many a table may use.
+// Raises the limit on open files as far as allowed, and returns how many a table may use.
 size_t FileLimit() {
   rlimit limit;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
@@ -52,13 +52,13 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   table->remote_ = std::any_of(set.paths.begin(), set.paths.end(), IsRemote);
   std::optional<Manifest> manifest;
   if (table->remote_) manifest = FindManifest(set);
-  // Stores are waited for, not worked for.
+  // Threads mostly wait for stores.
   const int threads = table->remote_ ? kRemoteThreads : ThreadCount(options.threads);
   absl::Status status = ParallelFor(set.paths.size(), threads, options.stop, [&](size_t shard) {
     if (!IsRemote(table->shards_[shard].path)) return table->Find(shard, options);
     return table->FindRemote(shard, manifest ? &manifest->shards[shard] : nullptr, options);
   });
-  // Not some shards of one dataset and some of the next.
+  // Refuse a mixture of shards of two datasets.
   status = set.version.CheckUnchanged(std::move(status));
   if (!status.ok()) return status;
   table->begin_.reserve(set.paths.size() + 1);
@@ -109,13 +109,13 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
     return summary.status();
   }
   if (!options.build_indexes) {
-    return absl::NotFoundError(
-        fmt::format("{}: has no index that fits it; make one with 'shardfeed index'", shard.path));
+    return absl::NotFoundError(fmt::format(
+        "{}: has no index that matches it; build one with 'shardfeed index'", shard.path));
   }
   IndexBuildOptions building;
   building.stop = options.stop;
   building.bytes_passed = options.bytes_indexed;
-  // Few shards leave threads over for each.
+  // With few shards, each one gets several threads.
   building.threads =
       std::max<int>(1, ThreadCount(options.threads) / static_cast<int>(shards_.size()));
   const auto salvage = [&] { return Salvage(i, options); };
@@ -132,7 +132,7 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
       return absl::OkStatus();
     }
     if (absl::IsDataLoss(summary.status()) && options.salvage) return salvage();
-    // What is wrong with the shard itself, building in memory will find as well.
+    // Defects of the shard itself would be found in memory as well.
     if (absl::IsDataLoss(summary.status()) || absl::IsCancelled(summary.status())) {
       return summary.status();
     }
@@ -147,8 +147,9 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   return absl::OkStatus();
 }
 
-// Size, version and index of an object. A manifest knows the size; the version is then that of the
-// first read, which compares the size. Indexes stay in memory: to fetch them again takes long.
+// Finds the size, version and index of an object. If a manifest gives the size, the version is that
+// of the first read, which compares the size. Indexes stay in memory, because fetching them again
+// takes long.
 absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
                                     const ShardTableOptions& options) {
   Shard& shard = shards_[i];
@@ -166,10 +167,10 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
   if (!index.ok() || (*index)->summary().shard_bytes != size ||
       (listed != nullptr && (*index)->summary().records_digest != listed->records_digest)) {
     if (!options.build_indexes) {
-      return absl::NotFoundError(
-          fmt::format("{}: has no index that fits it; make one with 'shardfeed index' where the "
-                      "dataset is local, and copy the folder {} as well",
-                      shard.path, kSidecarFolder));
+      return absl::NotFoundError(fmt::format(
+          "{}: has no index that matches it; build one with 'shardfeed index' where the "
+          "dataset is local, and copy the folder {} as well",
+          shard.path, kSidecarFolder));
     }
     IndexBuildOptions building;
     building.stop = options.stop;
@@ -185,7 +186,7 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
   return absl::OkStatus();
 }
 
-// Records that are sound go to a copy.
+// Copies the intact records of a shard.
 absl::Status ShardTable::Salvage(size_t i, const ShardTableOptions& options) {
   Shard& shard = shards_[i];
   absl::StatusOr<std::shared_ptr<const SoundCopy>> copy =
@@ -199,7 +200,7 @@ absl::Status ShardTable::Salvage(size_t i, const ShardTableOptions& options) {
 }
 
 absl::Status ShardTable::CheckWrittenSince(const std::string& path) const {
-  // Objects are not written to, only replaced, which their versions tell.
+  // Objects are never modified, only replaced, which their versions reveal.
   if (remote_) return absl::OkStatus();
   struct stat made;
   if (::stat(path.c_str(), &made) != 0) return ErrnoStatus(errno, path, "look up");
@@ -218,8 +219,8 @@ absl::Status ShardTable::CheckWrittenSince(const std::string& path) const {
       return absl::OkStatus();
     }
     return absl::FailedPreconditionError(
-        fmt::format("{}: was written to after {}, and its index tells of other records; make the "
-                    "index anew with 'shardfeed index'",
+        fmt::format("{}: was modified after {}, and its index lists other records; rebuild the "
+                    "index with 'shardfeed index'",
                     shard.path, path));
   });
 }
@@ -279,16 +280,16 @@ absl::StatusOr<std::shared_ptr<const File>> ShardTable::OpenFile(size_t shard) c
   if (!file.ok()) return version_.CheckUnchanged(file.status());
   if ((*file)->size() != known.summary.shard_bytes) {
     return version_.CheckUnchanged(absl::FailedPreconditionError(
-        fmt::format("{}: has {} bytes, and had {} when it was indexed; make the index anew with "
+        fmt::format("{}: has {} bytes, but had {} when it was indexed; rebuild the index with "
                     "'shardfeed index'",
                     known.path, (*file)->size(), known.summary.shard_bytes)));
   }
   const absl::StatusOr<FileBirth> birth = remote ? known.birth : BirthOf((*file)->fd(), known.path);
   if (!birth.ok()) return birth.status();
   if (*birth != known.birth) {
-    return version_.CheckUnchanged(absl::AbortedError(fmt::format(
-        "{}: another file has taken its place since the dataset was opened; open it again",
-        known.path)));
+    return version_.CheckUnchanged(absl::AbortedError(
+        fmt::format("{}: was replaced by another file since the dataset was opened; open it again",
+                    known.path)));
   }
   MutexLock lock(mutex_);
   if (opened_[shard].file == nullptr) {

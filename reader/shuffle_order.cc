@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// Which of several lists of keys one belongs to.
+// Separates keys that are derived for different purposes.
 enum KeyDomain : uint64_t {
   kChunkKeys = 1,
   kStretchKeys = 2,
@@ -21,16 +21,15 @@ enum KeyDomain : uint64_t {
 
 uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
 
-// 0. Items are rotated by an offset of the epoch, so that the places where chunks are cut differ
-// from
-//    epoch to epoch, and every item is equally likely at every position.
+// 0. Items are rotated by an offset of the epoch, so that chunk boundaries differ from epoch to
+// epoch, and every item is equally likely at every position.
 // 1. They are cut into chunks of `chunk`, and chunks are permuted by the epoch's key: the epoch's
-//    sequence. (The last chunk may be short, wherever it lands.)
+// sequence. (The last chunk may be short, wherever it lands.)
 // 2. Lane l is the slice [l * N / L, (l + 1) * N / L) of the sequence. Position p is element p / L
-//    of lane p mod L; the N mod L elements left over come last.
-// 3. In each lane, stretches of window / L elements are permuted by keys of their own. Where they
-//    begin is staggered over the lanes, so that reading is spread evenly, and falls on the
-//    beginning of a chunk.
+// of lane p mod L; the N mod L elements left over come last.
+// 3. In each lane, stretches of window / L elements are permuted by keys of their own. Their
+// beginnings are staggered over the lanes, so that reading is spread evenly, and coincide with
+// beginnings of chunks.
 class ShuffleOrder : public Order {
  public:
   ShuffleOrder(OrderSpec spec, uint64_t size)
@@ -76,7 +75,7 @@ class ShuffleOrder : public Order {
     const uint64_t i =
         stretch.begin + stretch.permutation->Invert(stretch.key, at - begin - stretch.begin);
     if (i < rows_) return i * lanes_ + lane;
-    // One of the elements left over: how many lanes before this one have one?
+    // One of the remaining elements: count the preceding lanes that have one.
     return rows_ * lanes_ + lane * extra_ / lanes_;
   }
 
@@ -87,7 +86,7 @@ class ShuffleOrder : public Order {
       for (uint64_t& item : items) item = ItemIn(keys, std::exchange(position, position + stride));
       return;
     }
-    // Many elements of each lane lie in one stretch, and many of each stretch in one chunk.
+    // Consecutive elements of a lane mostly share a stretch, and those of a stretch a chunk.
     std::vector<Span> stretches(lanes_, Span{0, 0, 0, nullptr});
     constexpr size_t kPlaces = 1024;
     std::vector<std::pair<uint64_t, uint64_t>> chunk_at(kPlaces, {UINT64_MAX, 0});
@@ -131,7 +130,7 @@ class ShuffleOrder : public Order {
     const uint64_t lane = LaneOf(at);
     const uint64_t lane_begin = LaneBegin(lane);
     const Span stretch = StretchAt(keys, lane, lane_begin, at - lane_begin);
-    // The part of the sequence that chunk and stretch have in common.
+    // The intersection of chunk and stretch in the sequence.
     const uint64_t rotated = Rotate(keys, item);
     const uint64_t chunk_first = rotated / chunk_ * chunk_;
     const uint64_t chunk_at = at - (rotated - chunk_first);
@@ -139,7 +138,7 @@ class ShuffleOrder : public Order {
     const uint64_t begin = std::max(chunk_at, lane_begin + stretch.begin);
     const uint64_t end = std::min(chunk_at + chunk_size, lane_begin + stretch.end);
     const uint64_t last = stretch.end - 1;
-    // From the first to the last item of the piece; where they wrap around, a piece ends.
+    // From the first to the last item of the piece; a piece ends where items wrap around.
     uint64_t first_item = Unrotate(keys, chunk_first + (begin - chunk_at));
     uint64_t end_item = Unrotate(keys, chunk_first + (end - 1 - chunk_at)) + 1;
     if (first_item >= end_item)
@@ -161,7 +160,8 @@ class ShuffleOrder : public Order {
     uint64_t chunk_key;
     uint64_t stretch_key;
     uint64_t rotation;
-    uint64_t short_at;  // place of the short chunk among the permuted; behind them if there is none
+    uint64_t
+        short_at;  // place of the short chunk in the permutation; past the end if there is none
   };
   // Elements [begin, end) of a lane.
   struct Span {
@@ -171,7 +171,7 @@ class ShuffleOrder : public Order {
     const Permutation* permutation;
   };
 
-  // The last ones are kept, for one epoch is asked for many times.
+  // The latest are cached, because one epoch is requested many times.
   Epoch EpochKeys(uint64_t epoch) const {
     struct Kept {
       uint64_t order = 0;
@@ -202,7 +202,7 @@ class ShuffleOrder : public Order {
     return item >= keys.rotation ? item - keys.rotation : item + (size_ - keys.rotation);
   }
 
-  // By how much chunks stand before multiples of `chunk` behind the short one.
+  // How far chunks after the short one begin before multiples of `chunk`.
   uint64_t Shift() const { return last_chunk_ > 0 ? chunk_ - last_chunk_ : 0; }
 
   uint64_t ItemIn(const Epoch& keys, uint64_t position) const {
@@ -220,7 +220,7 @@ class ShuffleOrder : public Order {
     return Unrotate(keys, ChunkAt(keys, place) * chunk_ + offset);
   }
 
-  // The chunk that stands at a place of the sequence.
+  // The chunk at a place of the sequence.
   uint64_t ChunkAt(const Epoch& keys, uint64_t place) const {
     if (place == keys.short_at) return full_chunks_.size();
     return full_chunks_.Apply(keys.chunk_key, place - (place > keys.short_at));
@@ -238,7 +238,7 @@ class ShuffleOrder : public Order {
 
   uint64_t LaneBegin(uint64_t lane) const { return lane_table_[lane].begin; }
   uint64_t LaneOf(uint64_t at) const {
-    // At most one off, for lanes are equal but for one element.
+    // Off by at most one, because the sizes of lanes differ by at most one element.
     auto lane = static_cast<uint64_t>(static_cast<double>(at) * lanes_per_item_);
     lane = std::min(lane, lanes_ - 1);
     while (LaneBegin(lane) > at) --lane;
@@ -269,7 +269,7 @@ class ShuffleOrder : public Order {
 
   // Where the stretches of a lane begin.
   struct Shape {
-    uint64_t phase;     // the first stretch, which is short, ends here, at a chunk's beginning
+    uint64_t phase;     // end of the first stretch, which is short, at a chunk's beginning
     Permutation first;  // permutation of the first stretch
     Permutation last;   // permutation of the last stretch, which ends with the lane
   };
@@ -285,19 +285,19 @@ class ShuffleOrder : public Order {
   const Divider chunk_divider_;
   const Divider stretch_divider_;
   const uint64_t rows_;   // elements that every lane has
-  const uint64_t extra_;  // lanes that have one more
+  const uint64_t extra_;  // number of lanes that have one more
   const uint64_t stretch_;
-  const uint64_t last_chunk_;  // size of the short chunk, 0 if none is
+  const uint64_t last_chunk_;  // size of the short chunk; 0 if there is none
   const Permutation full_chunks_;
   const Permutation full_stretch_;
   const uint64_t seed_key_ = SeedKey(spec_.seed);
-  // Unlike its address, never that of another order.
+  // Unlike an address, never reused for another order.
   const uint64_t number_ = NextNumber();
   const double lanes_per_item_ = static_cast<double>(lanes_) / static_cast<double>(size_);
   std::vector<Lane> lane_table_;
 };
 
-// Any record at any position.
+// An order in which any record may have any position.
 class ExactShuffleOrder : public Order {
  public:
   ExactShuffleOrder(OrderSpec spec, uint64_t size) : Order(spec, size), permutation_(size) {}

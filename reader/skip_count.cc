@@ -21,7 +21,7 @@ absl::Status SkipCount::Add(uint64_t epoch, const DamagedRecord& damaged) {
   if (++in_epoch_ == 1) first_ = damaged.Message();
   if (in_epoch_ > max_skipped_) {
     return absl::DataLossError(
-        fmt::format("{} of {} records are damaged, which is more than may be skipped; the first is "
+        fmt::format("{} of {} records are damaged, which is more than allowed; the first is "
                     "{}; repair the dataset with 'shardfeed repair', or raise max-skipped",
                     in_epoch_, epoch_records_, first_));
   }

@@ -43,7 +43,7 @@ absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::str
     frames.clear();
     if (status.ok()) return status;
     return absl::Status(status.code(),
-                        fmt::format("{}: its sound records cannot be copied to the folder for "
+                        fmt::format("{}: its intact records cannot be copied to the folder for "
                                     "temporary files (TMPDIR): {}; 'shardfeed repair' writes them "
                                     "elsewhere",
                                     path, std::string(status.message())));
@@ -70,7 +70,7 @@ absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::str
   copy->places = (*salvager)->damage();
   uint64_t all_lost = 0;
   for (const DamagedPlace& place : copy->places) all_lost += place.records.value_or(1);
-  // Where nothing is kept, something is lost, though nobody can tell what.
+  // If nothing is kept, at least one record is lost, though its number is unknown.
   if (next == 0 && all_lost == 0 && !copy->places.empty()) all_lost = 1;
   AppendLost(all_lost - std::min(all_lost, lost), &frames);
   absl::Status status = flush();

@@ -12,7 +12,7 @@ namespace shardfeed {
 namespace {
 
 constexpr uint64_t kBlockBytes = 1 << 20;
-// For the walk, if the options leave the budget open.
+// Budget of the walk, if the options do not set one.
 constexpr uint64_t kWalkBytes = 64 << 20;
 constexpr uint64_t kMinReadBytes = 16 << 10;
 constexpr uint64_t kMaxBlockRecords = 4096;
@@ -36,17 +36,17 @@ UnindexedReader::UnindexedReader(std::shared_ptr<const LazyShardTable> table, Re
   next_position_ = options_.rank;
   stats_.threads = 1;
   stats_.io = "threads";
-  stats_.io_reason = "front to back, while indexes are made";
+  stats_.io_reason = "front to back, while indexes are built";
 }
 
 absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
     std::shared_ptr<const LazyShardTable> table, ReaderOptions options, std::stop_token stop) {
   if (!CanRead(options)) {
     return absl::InvalidArgumentError(
-        "shuffled and selected records, and those behind damage, need an index; make it with "
+        "shuffled and selected records, and those after damage, need an index; build it with "
         "'shardfeed index'");
   }
-  // What a Reader says of these options is said now.
+  // Report now what a Reader would say about these options.
   absl::StatusOr<std::shared_ptr<const ShardTable>> none = ShardTable::Open(ShardSet());
   if (!none.ok()) return none.status();
   absl::Status valid = Reader::Open(*none, options).status();
@@ -58,11 +58,11 @@ absl::StatusOr<std::unique_ptr<UnindexedReader>> UnindexedReader::Open(
   reader->stop_from_ = std::make_unique<std::stop_callback<std::function<void()>>>(
       std::move(stop), [self] { self->stop_.request_stop(); });
   absl::StatusOr<std::thread> indexing = StartThread([self] {
-    // Who asks for the table is told of errors.
+    // Callers of Get are told about errors.
     CatchAll([self] { self->table_->Get(self->stop_.get_token()).IgnoreError(); }).IgnoreError();
     self->indexed_ = true;
   });
-  // Without a thread, the indexes are made when they are needed.
+  // Without a thread, the indexes are built when they are needed.
   if (indexing.ok()) reader->indexing_ = *std::move(indexing);
   return reader;
 }
@@ -90,7 +90,7 @@ absl::StatusOr<Reader*> UnindexedReader::Indexed() {
 
 absl::Status UnindexedReader::Next(ReadBlock* block) {
   const uint64_t round = options_.batch * options_.world;
-  // Whether the front block is delivered whatever comes behind it.
+  // Whether the front block is delivered regardless of what follows it.
   const auto certain = [&] {
     if (walked_.empty()) return false;
     const ReadBlock& front = walked_.front().block;
@@ -128,8 +128,8 @@ bool UnindexedReader::Walk() {
   out.stride = options_.world;
   uint64_t most = options_.block_records > 0 ? options_.block_records : kMaxBlockRecords;
   if (next_block_ < kRampBlocks) most = std::min(most, kFirstBlockRecords << next_block_);
-  // As tf.data goes through the shards: one that has ended leaves its slot, which is filled when
-  // its turn comes again.
+  // Visits the shards as tf.data does: when one ends, its slot is refilled when its turn comes
+  // again.
   while (out.records.size() < most && walked.frame_bytes < kBlockBytes) {
     Slot& slot = slots_[slot_];
     if (slot.reader == nullptr) {

@@ -24,33 +24,33 @@ void AddDamaged(const ShardTable& table, const Extent& extent, uint64_t i, std::
                       extent.index->Offset(number), std::string(what)});
 }
 
-// What is wrong with `frame`, which should be one record's and no more.
+// The defect of `frame`, which should be exactly one record.
 FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Record>* scratch) {
   scratch->clear();
   const FrameScan scan = ScanFrames(frame, 0, /*at_end=*/true, check, 1, scratch);
   if (scan.defect != FrameDefect::kNone) return scan.defect;
-  // A sound frame of another length than the index says: what the index led to is no record.
+  // An intact frame of another length: the index does not lead to a record here.
   if (scratch->empty() || scan.consumed != frame.size()) return FrameDefect::kLengthCrc;
   return FrameDefect::kNone;
 }
 
-// How much more than an extent may be read and inflated for it, since that begins at restart
-// points.
+// How much more than an extent may be read and inflated before it, because inflating begins at a
+// restart point,
 constexpr uint64_t kInflateSlack = 1 << 20;
-// And behind it, up to where a block of deflated data ends. Where that is further, zlib inflates
-// what is left from the restart point before.
+// and after it, up to the end of a deflate block. If that is further away, zlib inflates the rest
+// from the previous restart point.
 constexpr uint64_t kMostBehind = 256 << 10;
-// More content is not inflated at once: the index's claim is not worth so much memory, and what is
-// inflated record by record takes no more than there is.
+// Larger extents are not inflated at once, because the index may be wrong: record by record,
+// inflating takes no more memory than there is content.
 constexpr uint64_t kMostAtOnce = 256 << 20;
 
-// Where a record of an extent stands in it.
+// The position of a record within its extent.
 struct FrameRange {
   uint64_t begin = 0;
   uint64_t size = 0;
 };
 
-// Of its i-th record; an empty one where the index makes no sense.
+// The range of the i-th record of an extent; empty if the index is inconsistent.
 FrameRange FrameIn(const Extent& extent, uint64_t i) {
   const uint64_t begin = extent.index->Offset(extent.first_record + i) - extent.offset;
   const uint64_t end = extent.index->Offset(extent.first_record + i + 1) - extent.offset;
@@ -58,7 +58,7 @@ FrameRange FrameIn(const Extent& extent, uint64_t i) {
   return {begin, end - begin};
 }
 
-// Whether a member that tells its size starts there.
+// Whether a member that stores its size starts there.
 bool SizedMemberAt(const File& file, const RestartPoint& point) {
   std::array<char, kSizedMemberHeaderBytes> header;
   return point.at_header && file.ReadExactlyAt(point.file_offset, absl::MakeSpan(header)).ok() &&
@@ -77,7 +77,7 @@ bool InflateSizedMembers(std::string_view members, absl::Span<char> dst) {
   return dst.empty();
 }
 
-// Inflates `dst.size()` bytes of content from `point` on, by zlib.
+// Inflates `dst.size()` bytes of content from `point` on with zlib.
 bool InflateFrom(std::shared_ptr<const File> file, const IndexSummary& summary,
                  const RestartPoint& point, absl::Span<char> dst, uint64_t* bytes_read) {
   const uint64_t begin = point.file_offset - (point.bits > 0 ? 1 : 0);
@@ -92,7 +92,7 @@ bool InflateFrom(std::shared_ptr<const File> file, const IndexSummary& summary,
   return true;
 }
 
-// Where to end what is inflated from `from` up to `stream_end`, or before that.
+// The restart point at or before `stream_end` at which to end inflating from `from`.
 RestartPoint EndOf(const ShardIndex& index, const RestartPoint& from, uint64_t stream_end) {
   const IndexSummary& summary = index.summary();
   if (stream_end == summary.stream_bytes) {
@@ -105,9 +105,9 @@ RestartPoint EndOf(const ShardIndex& index, const RestartPoint& from, uint64_t s
   return in_another_member || end.stream_offset > stream_end + kMostBehind ? before : end;
 }
 
-// The extent's frames, read and inflated at once: GZIP members that tell their size, or what lies
-// between the restart points of GZIP and ZLIB that others wrote, and from the last one on what is
-// left. False when there is nothing to do at once, or anything is wrong.
+// Reads and inflates the extent's frames at once: GZIP members that store their size, or the
+// content between restart points of other GZIP and ZLIB streams, and from the last restart point on
+// the rest. Returns false if that is not possible, or anything is wrong.
 bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent, BufferPool& pool,
                    std::shared_ptr<Buffer>* buffer, std::string_view* frames,
                    uint64_t* bytes_read) {
@@ -119,7 +119,7 @@ bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent
   const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
   const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
   RestartPoint to = EndOf(index, from, stream_end);
-  // An index is not believed: its claims must be such that a sound one could make them.
+  // The index is not trusted: its numbers must be possible ones.
   const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
   if (extent.offset < from.stream_offset || to.stream_offset <= from.stream_offset ||
       to.file_offset <= begin || to.file_offset > file->size()) {
@@ -172,7 +172,7 @@ std::string DamagedRecord::Message() const {
 
 absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t records,
                            Extents* extents) {
-  // Often the shard of the extent before.
+  // Often the shard of the previous extent.
   size_t shard = extents->empty() ? SIZE_MAX : extents->back().shard;
   if (shard == SIZE_MAX || first < table.begins()[shard] || first >= table.begins()[shard + 1]) {
     shard = table.ShardOf(first);
@@ -193,9 +193,9 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
       extent.offset = extent.index->Offset(begin);
       const uint64_t end = extent.index->Offset(begin + n);
       if (end < extent.offset || end > extent.index->summary().stream_bytes) {
-        return absl::DataLossError(
-            fmt::format("{}: its index makes no sense at record {}; make it anew: shardfeed index",
-                        table.path(shard), begin));
+        return absl::DataLossError(fmt::format(
+            "{}: its index is inconsistent at record {}; rebuild it with 'shardfeed index'",
+            table.path(shard), begin));
       }
       extent.bytes = end - extent.offset;
       extents->push_back(std::move(extent));
@@ -262,7 +262,7 @@ absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcChe
     payloads->resize(payloads_before);
     damaged->resize(damaged_before);
   }
-  // Record by record, which finds out where and what damage is.
+  // Read record by record, which determines where and what the damage is.
   const RestartPoint restart = extent.index->RestartBefore(extent.offset);
   ShardReaderOptions options;
   options.check = check;

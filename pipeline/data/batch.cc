@@ -14,15 +14,15 @@
 namespace shardfeed {
 namespace {
 
-// Batches come and go in like sizes: their memory is used again, so that the kernel need not clear
-// pages for each.
+// Batches have similar sizes, so their memory is reused, which saves the kernel clearing new pages.
 BufferPool& Pool() {
   static const std::shared_ptr<BufferPool>* pool = nullptr;
   static const auto make = [] {
     pool = new std::shared_ptr<BufferPool>(BufferPool::Create(64 << 20));
     return 0;
   };
-  // A forked child has one of its own: another thread may have been inside the parent's.
+  // A forked child gets a pool of its own, because another thread may have held the lock of the
+  // parent's.
   static const int registered = make() + ::pthread_atfork(nullptr, nullptr, [] { make(); });
   (void)registered;
   return **pool;
@@ -60,8 +60,8 @@ void Batch::CheckType(size_t column, DType asked) const {
       s.dtype == asked ||
       (asked == DType::kUInt16 && (s.dtype == DType::kFloat16 || s.dtype == DType::kBFloat16));
   if (!same) {
-    throw std::invalid_argument(
-        fmt::format("column '{}' holds {}, not {}", s.name, DTypeName(s.dtype), DTypeName(asked)));
+    throw std::invalid_argument(fmt::format("column '{}' holds {}, but was read as {}", s.name,
+                                            DTypeName(s.dtype), DTypeName(asked)));
   }
 }
 

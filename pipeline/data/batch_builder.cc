@@ -37,7 +37,7 @@ Batch BatchBuilder::Finish(bool batched) {
   const std::vector<Piece> pieces = std::exchange(pieces_, {});
   const size_t rows = std::exchange(rows_, 0);
   if (pieces.size() == 1) {
-    // Nothing to put together.
+    // A single piece needs no copy.
     out = batches[pieces[0].batch].Slice(pieces[0].begin, pieces[0].count);
     out.batched = batched;
     return out;

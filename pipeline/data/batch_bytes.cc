@@ -9,7 +9,8 @@
 namespace shardfeed {
 namespace {
 
-// Of each column's pieces, from the first byte of the batch on: buffers are aligned to more.
+// Alignment of each column's pieces, relative to the batch's first byte. Buffers are aligned to
+// more.
 constexpr size_t kAlignment = 64;
 constexpr uint64_t kBatched = 1;
 constexpr size_t kMaxDimensions = 64;
@@ -20,7 +21,7 @@ void Align(size_t begin, std::string* out) {
   out->append((kAlignment - (out->size() - begin) % kAlignment) % kAlignment, '\0');
 }
 
-// Takes pieces off the front of some bytes.
+// Takes pieces from the front of a string of bytes.
 class Cursor {
  public:
   Cursor(char* begin, size_t size) : begin_(begin), size_(size) {}
@@ -31,7 +32,7 @@ class Cursor {
     const char* at = Take(1, sizeof(uint64_t));
     return at == nullptr ? 0 : LoadLittleEndian<uint64_t>(at);
   }
-  // `count` times `each` bytes; null, and not ok() any more, when there are fewer.
+  // Takes `count` times `each` bytes. If there are fewer, returns null and is not ok() any more.
   char* Take(uint64_t count, uint64_t each) {
     if (each != 0 && count > (size_ - at_) / each) ok_ = false;
     if (!ok_) return nullptr;
@@ -48,7 +49,7 @@ class Cursor {
   bool ok_ = true;
 };
 
-// A column's type, named as `spec` is.
+// Parses a column's type into `spec`, except its name.
 void ParseType(Cursor& bytes, ColumnSpec* spec) {
   const uint64_t dtype = bytes.Number();
   if (dtype > static_cast<uint64_t>(DType::kBytes)) return bytes.Fail();
@@ -60,7 +61,7 @@ void ParseType(Cursor& bytes, ColumnSpec* spec) {
   int64_t size = static_cast<int64_t>(DTypeSize(spec->dtype));
   for (uint64_t i = 0; i < dimensions && bytes.ok(); ++i) {
     const auto dimension = static_cast<int64_t>(bytes.Number());
-    // Padded rows may be of no length at all.
+    // Padded rows may have a length of 0.
     if (dimension < 0 || __builtin_mul_overflow(size, dimension, &size)) bytes.Fail();
     spec->shape.push_back(dimension);
   }
@@ -160,7 +161,7 @@ absl::StatusOr<Batch> ParseBatch(std::shared_ptr<Buffer> buffer, size_t size,
   const uint64_t num_origins = bytes.Number();
   const uint64_t num_columns = bytes.Number();
   const auto failed = [] { return absl::DataLossError("its bytes are not a batch"); };
-  // Each row takes a bit at least, were it in a column of no length.
+  // Bounds the number of rows, since columns whose rows are empty would allow any number.
   if (batch.rows > UINT32_MAX || batch.padded > batch.rows || num_columns != names->size()) {
     return failed();
   }

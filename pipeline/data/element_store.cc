@@ -40,16 +40,17 @@ class MemoryWriter : public ElementWriter {
   MemoryWriter(std::shared_ptr<const RowSpec> spec, uint64_t max_bytes)
       : spec_(std::move(spec)), max_bytes_(max_bytes) {}
 
-  // A copy, for what the batch points to may be far more than what it is of that.
+  // Stores a copy, because the memory that the batch refers to may be far larger than the batch.
   absl::Status Add(const Batch& batch) override {
     bytes_.clear();
     AppendBatch(batch, &bytes_);
     total_ += bytes_.size();
     if (total_ > max_bytes_) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "cache: the elements take more than {} bytes; raise its limit, leave it out, or cache "
-          "on disk",
-          max_bytes_));
+      return absl::ResourceExhaustedError(
+          fmt::format("cache: the elements take more than {} bytes; raise the limit, leave the "
+                      "step out, or cache "
+                      "on disk",
+                      max_bytes_));
     }
     std::shared_ptr<Buffer> buffer = Buffer::Allocate(bytes_.size());
     std::memcpy(buffer->data(), bytes_.data(), bytes_.size());
@@ -76,21 +77,21 @@ class MemoryWriter : public ElementWriter {
 
 absl::Status Damaged(const File& file, uint64_t offset, std::string_view what) {
   return absl::DataLossError(
-      fmt::format("{}: snapshot: {} at byte {}; delete the file, then it is written anew",
+      fmt::format("{}: damaged snapshot: {} at byte {}; delete the file to have it written again",
                   file.path(), what, offset));
 }
 
-// The payload of the frame at `offset`, which ends before `end`.
+// Reads the payload of the frame at `offset`, which must end before `end`.
 absl::StatusOr<std::pair<std::shared_ptr<Buffer>, size_t>> ReadFrame(const File& file,
                                                                      uint64_t offset, uint64_t end,
                                                                      BufferPool* pool) {
   char header[kHeaderBytes];
   uint64_t length = 0;
-  if (offset > end || end - offset < kFrameBytes) return Damaged(file, offset, "it ends");
+  if (offset > end || end - offset < kFrameBytes) return Damaged(file, offset, "the file ends");
   absl::Status status = file.ReadExactlyAt(offset, absl::MakeSpan(header));
   if (!status.ok()) return status;
-  if (!ReadHeader(header, &length)) return Damaged(file, offset, "no frame of a snapshot");
-  if (length > end - offset - kFrameBytes) return Damaged(file, offset, "a frame that is cut");
+  if (!ReadHeader(header, &length)) return Damaged(file, offset, "not a frame");
+  if (length > end - offset - kFrameBytes) return Damaged(file, offset, "a frame that is cut off");
   std::shared_ptr<Buffer> buffer = pool->Allocate(length + kFooterBytes);
   status = file.ReadExactlyAt(offset + kHeaderBytes,
                               absl::MakeSpan(buffer->data(), length + kFooterBytes));
@@ -116,7 +117,7 @@ class FileElements : public StoredElements {
     absl::StatusOr<Batch> batch = ParseBatch(std::move(frame->first), frame->second, spec_);
     const uint64_t before = piece == 0 ? 0 : ends_[piece - 1];
     if (!batch.ok() || batch->num_elements() != ends_[piece] - before) {
-      return Damaged(*file_, offsets_[piece], "a frame that is no batch");
+      return Damaged(*file_, offsets_[piece], "a frame that is not a batch");
     }
     return batch;
   }
@@ -175,7 +176,7 @@ class FileWriter : public ElementWriter {
     if (status.ok()) status = options_.temporary ? file().Close() : replacement_->Commit();
     if (!status.ok()) return status;
     auto stored = OpenElementFile(options);
-    // A temporary file goes, and its memory with `stored`.
+    // The directory entry of a temporary file goes now, its blocks with `stored`.
     replacement_ = nullptr;
     return stored;
   }
@@ -183,7 +184,7 @@ class FileWriter : public ElementWriter {
  private:
   OutputFile& file() { return replacement_->file(); }
 
-  // A frame of what `append` appends.
+  // Writes a frame of the bytes that `append` appends.
   template <typename Fn>
   absl::Status Append(Fn append) {
     bytes_.assign(kHeaderBytes, '\0');
@@ -209,7 +210,8 @@ std::unique_ptr<ElementWriter> MakeMemoryWriter(std::shared_ptr<const RowSpec> s
 }
 
 absl::StatusOr<std::unique_ptr<ElementWriter>> MakeFileWriter(ElementFileOptions options) {
-  // Runs that make the same at a time wait no more for each other than they must.
+  // The replacement is made only now, so that concurrent runs that write the same snapshot wait for
+  // each other as briefly as possible.
   absl::StatusOr<std::unique_ptr<FileReplacement>> replacement =
       FileReplacement::BeginBeside(options.path);
   if (!replacement.ok()) return replacement.status();
@@ -233,25 +235,25 @@ absl::StatusOr<std::shared_ptr<const StoredElements>> OpenElementFile(
   }
   if (header.value("version", nlohmann::json()) != kVersion) {
     return absl::FailedPreconditionError(
-        fmt::format("{}: a snapshot of version {}; this shardfeed reads version {}", options.path,
-                    header.value("version", nlohmann::json()).dump(), kVersion));
+        fmt::format("{}: the snapshot has version {}, but this shardfeed reads version {}",
+                    options.path, header.value("version", nlohmann::json()).dump(), kVersion));
   }
   if (header.value("chain", nlohmann::json()) != options.chain) {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: a snapshot of another chain or other data; delete it, or name another "
-                    "file",
-                    options.path));
+    return absl::FailedPreconditionError(fmt::format(
+        "{}: the snapshot belongs to another chain or other data; delete it, or name another "
+        "file",
+        options.path));
   }
   const uint64_t tail = file.size() - std::min<uint64_t>(file.size(), kTailBytes + kFrameBytes);
   frame = ReadFrame(file, tail, file.size(), pool.get());
   if (!frame.ok()) return frame.status();
-  if (frame->second != kTailBytes) return Damaged(file, tail, "no end of a snapshot");
+  if (frame->second != kTailBytes) return Damaged(file, tail, "not the end of a snapshot");
   const auto index = LoadLittleEndian<uint64_t>(frame->first->data());
   const auto count = LoadLittleEndian<uint64_t>(frame->first->data() + 8);
   frame = ReadFrame(file, index, tail, pool.get());
   if (!frame.ok()) return frame.status();
   if (frame->second % kIndexEntryBytes != 0 || frame->second / kIndexEntryBytes != count) {
-    return Damaged(file, index, "an index of another size");
+    return Damaged(file, index, "an index of unexpected size");
   }
   std::vector<uint64_t> offsets;
   std::vector<uint64_t> ends;

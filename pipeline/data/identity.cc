@@ -16,7 +16,7 @@ uint64_t Mixed(uint64_t hash, uint64_t word) {
 }  // namespace
 
 uint64_t DigestOf(std::string_view bytes, uint64_t seed) {
-  // Four chains side by side, for each has to wait for its multiplication.
+  // Four independent lanes hide the latency of the multiplications.
   uint64_t lanes[4] = {seed ^ 0x243f6a8885a308d3, seed ^ 0x13198a2e03707344,
                        seed ^ 0xa4093822299f31d0, seed ^ 0x082efa98ec4e6c89};
   size_t at = 0;

@@ -11,7 +11,8 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
     if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
     if (manifest.ok() && Describes(*manifest, set)) return manifest->schema;
-    // One that is damaged is as good as none; one that cannot be read may say something else.
+    // A damaged manifest counts as missing. One that cannot be read is an error, since it may say
+    // something else.
     if (!manifest.ok() && !absl::IsNotFound(manifest.status()) &&
         !absl::IsDataLoss(manifest.status())) {
       return manifest.status();
@@ -26,7 +27,7 @@ absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
     while (schema.records() < kRecords) {
       RecordBlock block;
       absl::Status status = (*reader)->Next(&block);
-      // What is damaged is the reader's to tell of, or to skip.
+      // Damage is left to the reader to report or to skip.
       if (absl::IsDataLoss(status)) {
         damage = std::move(status);
         break;

@@ -14,8 +14,8 @@
 namespace shardfeed {
 namespace {
 
-// Where an epoch of what is repeated `epochs` times begins, in the epochs of its input: so that a
-// repetition of a repetition has new ones.
+// The first epoch of the input of a repeat, in the given epoch of the repeat, so that a repeat of a
+// repeat has new epochs.
 uint64_t FirstEpoch(uint64_t epoch, uint64_t epochs) { return epochs > 0 ? epoch * epochs : epoch; }
 
 absl::StatusOr<std::unique_ptr<Stage>> MakeShards(const Step& step, ReaderOptions reader,
@@ -38,8 +38,8 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeRepeated(const StepPtr& step, uint64_
                          FirstEpoch(epoch, epochs));
 }
 
-// What runs as one stage: row steps, batches of their rows, work on these; from the last to the
-// first, in the order in which they are found.
+// The steps that run as one stage: row steps, batches of their rows, and work on these, from the
+// last to the first, which is the order in which they are found.
 struct Fused {
   std::vector<const Step*> on_batches;
   const BatchWork* batch = nullptr;

@@ -44,9 +44,9 @@ absl::Status AddShards(const ShardsWork& shards, Coverage coverage, Identity* id
   return absl::OkStatus();
 }
 
-// `at_end`: nothing behind the step but work on whole batches.
+// `at_end`: only work on whole batches follows the step.
 absl::StatusOr<Identity> IdentityOf(const Step& step, Coverage coverage, bool at_end) {
-  // It changes nothing of what is delivered.
+  // Prefetching does not change what is delivered.
   if (step.as<PrefetchWork>() != nullptr) return IdentityOf(*step.inputs[0], coverage, at_end);
   Identity identity(step.name);
   if (coverage != Coverage::kSequence || !step.as<BatchWork>() || !at_end) {

@@ -5,8 +5,8 @@
 namespace shardfeed {
 namespace {
 
-// Whether the reader of shards repeats its epochs by itself, and what is before the step is taken
-// by elements.
+// Whether the reader of shards itself repeats its epochs, so that the place before the step
+// advances by elements.
 bool RepeatedByReader(const Step& repeat) {
   const Step* at = repeat.inputs[0].get();
   while (at->as<RowWork>() != nullptr) at = at->inputs[0].get();
@@ -35,7 +35,7 @@ const Step* UnevenStep(const Step& step) {
     case Sharing::kUneven:
       return &step;
     case Sharing::kTakesPart: {
-      // All ranks pass through all of its input, unless that is already a rank's part.
+      // All ranks read all of the step's input, unless that is a rank's part already.
       const std::vector<RankPart> parts = PartsOf(*step.inputs[0]);
       const bool whole = std::all_of(parts.begin(), parts.end(),
                                      [](const RankPart& part) { return part.world == 1; });
@@ -44,14 +44,14 @@ const Step* UnevenStep(const Step& step) {
     case Sharing::kKeeps:
       break;
   }
-  // Rows of an epoch that a stage repeats can be counted by ranks alone.
+  // If a stage repeats an epoch, only ranks themselves can count its rows.
   if (step.as<RepeatWork>() && !step.batched && !RepeatedByReader(step)) return &step;
   return UnevenStep(*step.inputs[0]);
 }
 
 const Step* UnmergeableStep(const Step& step) {
   const Step* parts = nullptr;   // the step that makes several rows of one
-  const Step* repeat = nullptr;  // repeat that the reader can do, if no filter precedes it
+  const Step* repeat = nullptr;  // a repeat that the reader does, if no filter precedes it
   for (const Step* at = &step;; at = at->inputs[0].get()) {
     if (at->inputs.empty()) return at->as<ShardsWork>() != nullptr ? nullptr : at;
     if (at->inputs.size() > 1) return at;
@@ -63,7 +63,7 @@ const Step* UnmergeableStep(const Step& step) {
     }
     const RowWork* const rows = at->as<RowWork>();
     if (repeat != nullptr && rows != nullptr && rows->step->filters()) return repeat;
-    // Of rows that other functions make, nobody knows where they came from.
+    // The origin of rows that other functions of batches make is unknown.
     const BatchFnWork* const work = at->as<BatchFnWork>();
     if (work != nullptr && work->changes_count && !at->makes_parts) return at;
     if (at->makes_parts && parts != nullptr) return parts;

@@ -79,8 +79,7 @@ enum class Sharing {
   // The step selects a rank's part of its input, which all ranks read.
   kTakesPart,
   // Ranks that have delivered the same number of elements may have read different numbers of
-  // records,
-  // may hold some back, or count their own elements.
+  // records, may hold some back, or count their own elements.
   kUneven,
 };
 

@@ -17,7 +17,7 @@ namespace augment {
 
 namespace {
 
-// Tells the numbers of this step from those of others that have the same seed.
+// Separates the random numbers of this step from those of others with the same seed.
 
 double Draw(const Range& range, Random& random) {
   return range.min + (range.max - range.min) * random.Uniform();
@@ -34,7 +34,7 @@ std::optional<Color> OptionalColor(const Fill& fill) {
   return fill.empty() ? std::nullopt : std::optional(ColorOf(fill));
 }
 
-// An image on its way through the steps, in one of two pieces of memory.
+// An image that goes through the steps, in one of two pieces of memory.
 class Canvas {
  public:
   Canvas(ImageView image, ImageAugmenter::Memory* memory) : image_(image), memory_(memory) {}
@@ -42,7 +42,7 @@ class Canvas {
   const ImageView& image() const { return image_; }
   ImageAugmenter::Memory* memory() const { return memory_; }
 
-  // The result of `function(from, to)`, `to` being of the given size, takes the image's place.
+  // Replaces the image by the result of `function(from, to)`, where `to` has the given size.
   template <typename Function>
   void Replace(int height, int width, Function function) {
     std::vector<uint8_t>& other = memory_->image[next_];
@@ -87,14 +87,14 @@ enum Operation {
 
 bool IsSigned(Operation operation) { return operation >= kShearX && operation <= kSharpness; }
 
-// The largest magnitudes of either.
+// The largest magnitudes of RandAugment or TrivialAugmentWide.
 struct Magnitudes {
   double shear;
   double translate_x;  // pixels
   double translate_y;
   double rotate;  // degrees
   double color;
-  double posterize;  // bits that are lost
+  double posterize;  // bits to remove
 };
 
 double MagnitudeOf(Operation operation, const Magnitudes& most, int bin, int num_bins) {
@@ -163,7 +163,7 @@ void Operate(Operation operation, double magnitude, Sampling interpolation, cons
   }
 }
 
-// `bin` < 0: drawn.
+// A `bin` below 0 is drawn at random.
 void OperateAtRandom(const Magnitudes& most, int bin, int num_bins, Sampling interpolation,
                      const Fill& fill, Canvas& canvas, Random& random) {
   const Operation operation = static_cast<Operation>(random.Below(kNumOperations));
@@ -173,7 +173,7 @@ void OperateAtRandom(const Magnitudes& most, int bin, int num_bins, Sampling int
   Operate(operation, magnitude, interpolation, fill, canvas);
 }
 
-// ---- Doing each augmentation
+// ---- The augmentations
 
 void Run(const std::vector<Augmentation>& steps, Canvas& canvas, Random& random);
 
@@ -359,7 +359,7 @@ class AugmentStep : public RowStep {
       if (stop.stop_requested()) return absl::CancelledError();
       if (!range->keep[row - range->begin]) continue;
       RowOrigin origin;
-      // Rows that come from no source have their number in the batch.
+      // Rows without an origin use their number in the batch.
       if (!range->input->OriginOf(row, &origin)) origin = {.position = row};
       Random random = RandomOf(StreamSeed(RandomStream::kAugment, seed_), origin);
       augmenter_->Run(reinterpret_cast<const uint8_t*>(from.data) + row * from_bytes,
@@ -393,7 +393,7 @@ absl::StatusOr<std::shared_ptr<const ImageAugmenter>> ImageAugmenter::Make(
 }
 
 void ImageAugmenter::Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory) const {
-  // Steps work on the result's memory, or in one of two pieces when they move pixels.
+  // Steps work in place on the result's memory, or in one of two other pieces if they move pixels.
   ImageView image = {to, height_, width_, channels_};
   if (output_shape_[0] != height_ || output_shape_[1] != width_) {
     memory->first.resize(image.bytes());

@@ -1,4 +1,4 @@
-// Random augmentations of images, done: a step of a chain.
+// Performs random augmentations of images, as a step of a chain.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
 #define SHARDFEED_PIPELINE_ROWS_AUGMENT_H_
@@ -17,10 +17,10 @@
 
 namespace shardfeed {
 
-// Augmentations one after another, of images of one size. Immutable; thread safe.
+// Applies augmentations one after another to images of one size. Immutable; thread safe.
 class ImageAugmenter {
  public:
-  // What is kept from one image to the next, of one thread.
+  // Working memory of one thread, kept from one image to the next.
   struct Memory {
     std::vector<uint8_t> first;
     std::vector<uint8_t> image[2];
@@ -28,19 +28,20 @@ class ImageAugmenter {
     std::vector<float> floats;
   };
 
-  // Of images [height, width, channels]. InvalidArgument: a parameter out of its range, or an
-  // image too small; the message names both.
+  // For images [height, width, channels]. InvalidArgument: a parameter is out of its range, or the
+  // image is too small for a step; the message names both.
   static absl::StatusOr<std::shared_ptr<const ImageAugmenter>> Make(std::vector<Augmentation> steps,
                                                                     int height, int width,
                                                                     int channels);
 
   // [height, width, channels] of the result.
   std::array<int64_t, 3> output_shape() const { return output_shape_; }
-  // As torchvision would write them: "RandomHorizontalFlip(p=0.5), RandomErasing(p=0.25, ...)".
+  // The steps as torchvision would write them: "RandomHorizontalFlip(p=0.5), RandomErasing(p=0.25,
+  // ...)".
   const std::string& text() const { return text_; }
 
-  // `from` and `to` may be the same memory when the shapes are. All that is random is drawn from
-  // `random`.
+  // `from` and `to` may be the same memory if the shapes are equal. All random numbers are drawn
+  // from `random`.
   void Run(const uint8_t* from, uint8_t* to, Random& random, Memory* memory) const;
 
  private:
@@ -54,8 +55,8 @@ class ImageAugmenter {
   std::string text_;
 };
 
-// Replaces the column `column` (number `number` of the chain before the step), whose shape is that
-// of the images. Random numbers depend on the seed, the epoch and the row's position.
+// The step that augments the column `column`, which has the number `number` before the step and the
+// shape of the images. Random numbers depend on the seed, the epoch and the row's position.
 std::shared_ptr<const RowStep> MakeAugmentStep(std::string column, size_t number,
                                                std::shared_ptr<const ImageAugmenter> augmenter,
                                                uint64_t seed);

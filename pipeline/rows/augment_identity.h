@@ -1,4 +1,4 @@
-// Augmentations as typed values, for fingerprints.
+// Identities of augmentations, for fingerprints.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_AUGMENT_IDENTITY_H_
 #define SHARDFEED_PIPELINE_ROWS_AUGMENT_IDENTITY_H_
@@ -10,7 +10,7 @@
 
 namespace shardfeed {
 
-// Of each step, its name and all of its parameters.
+// One identity for each step, of its name and all of its parameters.
 std::vector<Identity> IdentitiesOf(const std::vector<Augmentation>& steps);
 
 }  // namespace shardfeed

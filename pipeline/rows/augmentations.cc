@@ -109,8 +109,8 @@ std::string Describe(const RandomApply& a) {
 std::string Describe(const Augmentation& a) {
   return std::visit([](const auto& step) { return Describe(step); }, a);
 }
-// Checks parameters against the image that comes in, and tells what goes out. Keeps the first
-// complaint.
+// Checks parameters against the size of the image, and computes the size of the result. Keeps the
+// first complaint.
 class Checker {
  public:
   Checker(int height, int width, int channels)
@@ -154,7 +154,7 @@ class Checker {
            "center must be finite");
   }
   void CheckBins(int num_bins) { Expect(num_bins >= 2, "num_magnitude_bins must be at least 2"); }
-  // Of factors and degrees: beyond any use, and nothing overflows.
+  // Limit of factors and degrees: larger than any useful value, but small enough not to overflow.
   static constexpr double kMost = 1e6;
 
   void Check(const ColorJitter& a) {
@@ -196,7 +196,7 @@ class Checker {
              fmt::format("padding must be at most the image's size, {} x {}", width_, height_));
     }
     Expect(!inside_apply_ || std::count(a.padding.begin(), a.padding.end(), 0) == 4,
-           "not within RandomApply: all images must be of one size");
+           "must not be within RandomApply, because all images must have one size");
     if (!complaint_.empty()) return;
     width_ += a.padding[0] + a.padding[2];
     height_ += a.padding[1] + a.padding[3];
@@ -240,7 +240,7 @@ class Checker {
     Expect(a.num_ops >= 0 && a.num_ops <= 1000, "num_ops must be from 0 to 1000");
     CheckBins(a.num_magnitude_bins);
     Expect(a.magnitude >= 0 && a.magnitude < a.num_magnitude_bins,
-           "magnitude must be from 0 on and less than num_magnitude_bins");
+           "magnitude must be at least 0 and less than num_magnitude_bins");
     CheckFill("fill", a.fill, true);
   }
   void Check(const TrivialAugmentWide& a) {
@@ -258,7 +258,7 @@ class Checker {
   int width_;
   const int channels_;
   bool inside_apply_ = false;
-  bool complained_ = false;  // the complaint has the name of its step
+  bool complained_ = false;  // whether complaint_ already names its step
   std::string complaint_;
 };
 

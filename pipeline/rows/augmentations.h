@@ -1,5 +1,4 @@
-// Random augmentations of images: what they are called, and whether they fit. The parameters are
-// in shardfeed/images.h.
+// Names and checks of random augmentations of images. The parameters are in shardfeed/images.h.
 
 #ifndef SHARDFEED_PIPELINE_ROWS_AUGMENTATIONS_H_
 #define SHARDFEED_PIPELINE_ROWS_AUGMENTATIONS_H_
@@ -20,8 +19,8 @@ struct OutputSize {
   int height = 0;
   int width = 0;
 };
-// Of images [height, width, channels]. InvalidArgument: a parameter out of its range, or an
-// image too small; the message names both.
+// The size of the result for images [height, width, channels]. InvalidArgument: a parameter is out
+// of its range, or the image is too small for a step; the message names both.
 absl::StatusOr<OutputSize> Check(const std::vector<Augmentation>& steps, int height, int width,
                                  int channels);
 

@@ -59,7 +59,7 @@ class DecodeImageStep : public RowStep {
 
   absl::Status Run(absl::Span<const int> visible, size_t first_output, RowRange* range,
                    StepMemory*) const override {
-    // The dataset has made sure that it is there, and of bytes.
+    // The dataset has checked that the column exists and holds bytes.
     const Slot* encoded = nullptr;
     for (int slot : visible) {
       if (range->slots[slot].spec->name == feature_) encoded = &range->slots[slot];
@@ -119,8 +119,8 @@ class DecodeImageStep : public RowStep {
                         fmt::format("feature '{}': {}", feature_, std::string(status.message())));
   }
 
-  // A decoder has memory for an image: there are as many as threads that run at once, not as many
-  // as ranges that wait for their batch.
+  // A decoder holds memory for an image, so there are as many as threads that run at once, not as
+  // many as ranges that wait for their batch.
   std::unique_ptr<ImageDecoder> Take() const {
     {
       MutexLock lock(mutex_);
@@ -149,21 +149,22 @@ absl::Status Check(const DecodeImageOptions& options) {
   absl::Status status = CheckImageOptions(options.image);
   if (!status.ok()) return status;
   if (!(options.scale[0] > 0 && options.scale[0] <= options.scale[1])) {
-    return absl::InvalidArgumentError(
-        fmt::format("scale ({}, {}): parts of the area, the smaller first, above 0",
-                    options.scale[0], options.scale[1]));
+    return absl::InvalidArgumentError(fmt::format(
+        "scale must be two positive fractions of the area in ascending order, got ({}, {})",
+        options.scale[0], options.scale[1]));
   }
   if (!(options.ratio[0] > 0 && options.ratio[0] <= options.ratio[1])) {
     return absl::InvalidArgumentError(
-        fmt::format("ratio ({}, {}): widths over heights, the smaller first, above 0",
+        fmt::format("ratio must be two positive aspect ratios in ascending order, got ({}, {})",
                     options.ratio[0], options.ratio[1]));
   }
   if (!(options.center_fraction > 0 && options.center_fraction <= 1)) {
-    return absl::InvalidArgumentError(
-        fmt::format("center_fraction {}: above 0 and up to 1", options.center_fraction));
+    return absl::InvalidArgumentError(fmt::format(
+        "center_fraction must be above 0 and at most 1, got {}", options.center_fraction));
   }
   if (!(options.flip >= 0 && options.flip <= 1)) {
-    return absl::InvalidArgumentError(fmt::format("flip {}: 0 to 1", options.flip));
+    return absl::InvalidArgumentError(
+        fmt::format("flip must be from 0 to 1, got {}", options.flip));
   }
   return absl::OkStatus();
 }

@@ -25,7 +25,7 @@ void CopyValues(std::string_view bytes, bool ragged, size_t elements, RowContext
   if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
 }
 
-// `bytes` are those of whole elements of `spec`, the step's first output.
+// Copies `bytes`, which are whole elements of `spec`, to the step's first output.
 void CopyValues(std::string_view bytes, const ColumnSpec& spec, RowContext& row) {
   const size_t n = bytes.size() / spec.bytes();
   switch (spec.dtype) {
@@ -48,11 +48,11 @@ void CopyValues(std::string_view bytes, const ColumnSpec& spec, RowContext& row)
     case DType::kFloat64:
       return CopyValues<double>(bytes, spec.ragged, n, row);
     case DType::kBytes:
-      return;  // no step has such an output
+      return;  // no step has an output of another type
   }
 }
 
-// The message of `status` behind the column's name.
+// Prepends the column's name to the message of `status`.
 absl::Status AddColumn(std::string_view column, const absl::Status& status) {
   return absl::Status(status.code(),
                       fmt::format("column '{}': {}", column, std::string(status.message())));

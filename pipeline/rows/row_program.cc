@@ -99,8 +99,8 @@ Batch RowProgram::AllocateFixed(const Batch& input, const HostAllocator& allocat
         std::max_element(fixed_->begin(), fixed_->end(),
                          [](const auto& a, const auto& b) { return a.bytes() < b.bytes(); });
     throw NoRoomError(
-        fmt::format("{}: column '{}': rows of {} bytes do not fit into memory, {} at a time; make "
-                    "them smaller, or the batch",
+        fmt::format("{}: column '{}': rows of {} bytes, {} in all, do not fit into memory; "
+                    "make the rows or the batch smaller",
                     steps_[fixed_steps_[largest - fixed_->begin()]]->name(), largest->name,
                     largest->bytes(), input.rows));
   }
@@ -148,7 +148,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
     absl::Status status = RunStep(s, memory);
     while (!status.ok() && s < catching_) {
       uint8_t& keep = range.keep[range.failed_row - begin];
-      if (keep == RowRange::kDropped) break;  // the step fails without any row
+      if (keep == RowRange::kDropped) break;  // the step failed as a whole
       std::optional<std::string> text = steps_[catching_]->Catch(status);
       if (!text) break;
       keep = RowRange::kDropped;
@@ -159,7 +159,7 @@ absl::Status RowProgram::Run(const Batch& input, const Batch& fixed, size_t begi
       status = RunStep(s, memory);
     }
     if (status.ok()) continue;
-    // The rows before it go on as if it was not there.
+    // The rows before it continue as if it did not exist.
     failed = std::move(status);
     failed_row = range.end = range.failed_row;
     range.keep.resize(range.end - begin);
@@ -234,8 +234,8 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
         memory = AllocateValues(bytes, allocator);
       } catch (const std::bad_alloc&) {
         throw NoRoomError(fmt::format(
-            "{}: column '{}': {} bytes of {} rows do not fit into memory; make them smaller, or "
-            "the batch",
+            "{}: column '{}': {} bytes of {} rows do not fit into memory; make the rows or the "
+            "batch smaller",
             steps_[place.number]->name(), slots_[result_[c]].name, bytes, out.rows));
       }
       int64_t* splits = reinterpret_cast<int64_t*>(memory.get());
@@ -269,7 +269,7 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
                                    [&](size_t column) { return out.columns[column].data[row]; });
     *num_invalid += keep[row] != RowRange::kDropped && !valid;
   }
-  // Without a filter, rows that are not kept are of damaged records, which stay as they are.
+  // Without a filter, only damaged records are not kept, and those stay in place.
   if (std::all_of(keep.begin(), keep.end(), [&](uint8_t k) {
         return k == RowRange::kKept || k == RowRange::kCaught ||
                (k == RowRange::kDropped && !filters_);
@@ -279,11 +279,11 @@ Batch RowProgram::Finish(Batch input, Batch fixed,
   return Gather(out, keep, allocator);
 }
 
-// The rows that are kept, and others in the place of those to be replaced.
+// Returns the rows that are kept, with copies of others in place of those to be replaced.
 Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
                          const HostAllocator& allocator) const {
   const auto good = std::find(keep.begin(), keep.end(), RowRange::kKept) - keep.begin();
-  size_t stand_in = good;  // the kept row before, or the first
+  size_t stand_in = good;  // the previous kept row, or the first
   BatchBuilder builder(output_, allocator);
   builder.Append(rows, 0, 0);
   std::vector<size_t> replaced;  // rows of the result
@@ -298,7 +298,7 @@ Batch RowProgram::Gather(const Batch& rows, const std::vector<uint8_t>& keep,
     begin = row + 1;
     if (keep[row] == RowRange::kDropped) continue;
     replaced.push_back(builder.rows());
-    // Without any, it stays as it is.
+    // If no row was kept, the row is not replaced.
     builder.AppendMore(stand_in < rows.rows ? stand_in : row, 1);
   }
   builder.AppendMore(begin, rows.rows - begin);

@@ -20,7 +20,7 @@ absl::Status NoRoom(std::string_view step, const std::bad_alloc& error) {
     return absl::ResourceExhaustedError(fmt::format("{}: {}", step, error.what()));
   }
   return absl::ResourceExhaustedError(fmt::format(
-      "{}: out of memory; fewer threads, smaller batches or a smaller budget need less", step));
+      "{}: out of memory; use fewer threads, smaller batches or a smaller budget", step));
 }
 
 void RowContext::Check(const ColumnSpec& spec, DType asked) {
@@ -28,7 +28,7 @@ void RowContext::Check(const ColumnSpec& spec, DType asked) {
                               (spec.dtype == DType::kFloat16 || spec.dtype == DType::kBFloat16))) {
     return;
   }
-  Throw(spec, fmt::format("holds {}, not {}", DTypeName(spec.dtype), DTypeName(asked)));
+  Throw(spec, fmt::format("holds {}, but was used as {}", DTypeName(spec.dtype), DTypeName(asked)));
 }
 
 void RowContext::Throw(const ColumnSpec& spec, std::string_view what) {
@@ -100,7 +100,7 @@ class ParseMemory : public StepMemory {
     }
   }
 
-  // A feature with steps of varying length: rows of all their elements, and of the steps' lengths.
+  // A feature with steps of varying length: its elements, and the lengths of its steps.
   struct Steps {
     size_t feature;
     size_t lengths_output;
@@ -121,12 +121,12 @@ class MapMemory : public StepMemory {
     return bytes;
   }
   void Truncate(size_t rows) override {
-    // Fixed columns have none here.
+    // Fixed columns have no rows here.
     for (VariableColumn& column : columns) column.Truncate(std::min(rows, column.num_rows()));
   }
   void Clear() override {
     Truncate(0);
-    // A batch may have the old ones.
+    // A batch may still refer to the old strings.
     if (!strings->empty()) strings = std::make_shared<Strings>();
   }
 
@@ -167,7 +167,7 @@ class ParseStep : public RowStep {
     for (size_t i = 0; i < parser_->num_features(); ++i) {
       if (!outputs_[i].ragged) columns.SetFixed(i, range->slots[first_output + i].data);
     }
-    // The dataset has made sure that it is there.
+    // The dataset has checked that the column exists.
     const Slot* records = nullptr;
     for (int slot : visible) {
       if (range->slots[slot].spec->name == "record") records = &range->slots[slot];
@@ -195,7 +195,7 @@ class ParseStep : public RowStep {
 
  private:
   static void Flatten(const VariableColumn& column, ParseMemory::Steps* steps) {
-    // Rows before one that was caught are there already.
+    // The rows before a caught one have already been stored.
     steps->elements.Clear();
     steps->lengths.Clear();
     int64_t step = 0;
@@ -319,7 +319,7 @@ class CatchStep : public RowStep {
   }
 
   std::string name() const override { return "ignore_errors"; }
-  // Behind it rows go. What repeats the steps before it stays there.
+  // Rows are dropped after it, so a repeat cannot move before it.
   bool filters() const override { return true; }
   bool catches() const override { return true; }
   std::optional<std::string> Catch(const absl::Status& error) const override {

@@ -10,13 +10,13 @@ namespace {
 
 constexpr uint64_t kLookNs = 250'000'000;
 constexpr uint64_t kLookBatches = 4;
-// Shares of the time. Between the two nothing is changed.
+// Shares of the time. Between the two, nothing is changed.
 constexpr double kWaits = 0.05;
 constexpr double kDoesNotWait = 0.01;
 constexpr double kAllBusy = 0.85;
-// What the working threads must be able to do, over what there is to do.
+// The capacity that the working threads must keep, relative to the work.
 constexpr double kReserve = 1.3;
-// Samples: some minutes.
+// In samples, a few minutes.
 constexpr int kRemember = 1000;
 constexpr uint64_t kMaxReadAhead = 256;
 
@@ -70,7 +70,7 @@ void Autotuner::Look(uint64_t now_ns, uint64_t wait_ns) {
                           std::max<uint64_t>(kMaxReadAhead, c.read_ahead)}});
     }
   }
-  // Few batches say little: then it is a longer while.
+  // After few batches, a longer interval is observed.
   if (!stages_.empty() &&
       stages_.back().counters->batches < stages_.back().batches + kLookBatches) {
     return;
@@ -90,7 +90,7 @@ void Autotuner::Look(uint64_t now_ns, uint64_t wait_ns) {
     stage.wait_in_ns = in;
     stage.wait_out_ns = out;
     stage.batches = c.batches;
-    // The first while is that of starting up.
+    // The first interval is that of starting up.
     if (first || !c.tunable) continue;
     const std::string change = stage.tuner.Observe(sample);
     if (change.empty()) continue;

@@ -67,7 +67,7 @@ class UnbatchStage : public Stage {
   const std::unique_ptr<Stage> input_;
 };
 
-// One value as a column has it in memory.
+// One value as a column stores it.
 struct Value {
   alignas(std::string_view) char bytes[sizeof(std::string_view)] = {};
 };
@@ -79,7 +79,7 @@ bool SetInteger(const Padding& padding, Value* to) {
     if (!std::in_range<T>(*i)) return false;
     value = static_cast<T>(*i);
   } else if (const auto* d = std::get_if<double>(&padding.value)) {
-    // 2^63 and above would overflow the conversion; NaN fails each comparison.
+    // Values of 2^63 and above would overflow the conversion; NaN fails each comparison.
     if (!(*d >= -0x1p63 && *d < 0x1p63) || std::trunc(*d) != *d) return false;
     if (!std::in_range<T>(static_cast<int64_t>(*d))) return false;
     value = static_cast<T>(*d);
@@ -118,7 +118,7 @@ bool SetFloat(const Padding& padding, const ToType& to_type, const ToDouble& to_
   return true;
 }
 
-// A view in `to` is of `padding`'s string.
+// A view in `to` refers to `padding`'s string.
 bool SetValue(DType dtype, const Padding& padding, Value* to) {
   switch (dtype) {
     case DType::kUInt8:
@@ -164,7 +164,7 @@ bool SetValue(DType dtype, const Padding& padding, Value* to) {
   return false;
 }
 
-// Writes `value`, of `size` bytes, `count` times.
+// Writes `value`, which has `size` bytes, `count` times.
 void Fill(const Value& value, size_t size, size_t count, char* to) {
   const auto fill = [&]<typename T>(T v) {
     std::memcpy(&v, value.bytes, sizeof v);
@@ -330,14 +330,14 @@ absl::Status CheckPadding(const ColumnSpec& column, const Padding& padding) {
 }
 
 BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
-  // Batches hold it too: their columns of bytes have views of its strings.
+  // Batches hold it too, because their bytes columns have views of its strings.
   auto shared = std::make_shared<const std::map<std::string, Padding>>(std::move(by_name));
   return [shared](Batch& batch) -> absl::Status {
     static const Padding& kZeros = *new Padding();
     const std::map<std::string, Padding>& padding = *shared;
     Batch padded = batch;
     auto spec = std::make_shared<RowSpec>(*batch.spec);
-    // Memory for just the columns that become fixed.
+    // Allocate memory only for the columns that become fixed.
     auto fresh = std::make_shared<RowSpec>();
     std::vector<size_t> numbers;
     for (size_t c = 0; c < spec->size(); ++c) {
@@ -351,8 +351,8 @@ BatchFn MakePadFn(std::map<std::string, Padding> by_name) {
       int64_t length = it == padding.end() ? 0 : it->second.length;
       if (length > 0 && longest > length) {
         return absl::InvalidArgumentError(
-            fmt::format("column '{}': a row has {} elements, more than the {} to pad to", s.name,
-                        longest, length));
+            fmt::format("column '{}': a row has {} elements, more than the padded length of {}",
+                        s.name, longest, length));
       }
       if (length == 0) length = longest;
       s.ragged = false;

@@ -11,7 +11,7 @@ class CacheStage : public Stage {
   CacheStage(CachePlan plan, std::shared_ptr<ElementCache> cache, uint64_t epoch)
       : plan_(std::move(plan)), cache_(std::move(cache)), epoch_(epoch) {}
 
-  // Goes to the first element.
+  // Starts from the first element.
   absl::Status Open() {
     piece_ = 0;
     delivered_ = 0;
@@ -33,7 +33,7 @@ class CacheStage : public Stage {
       absl::Status status = NextPiece(out);
       if (!status.ok()) return status;
       if (out->empty()) return CheckNothingToSkip(skip_);
-      // Random steps behind give other numbers in each epoch.
+      // Later random steps must draw other numbers in each epoch.
       for (RowOrigin& origin : out->origins) origin.later += epoch_;
       const uint64_t n = out->num_elements();
       const uint64_t dropped = std::min(skip_, n);
@@ -49,7 +49,7 @@ class CacheStage : public Stage {
     skip_ = words->Read();
     absl::Status status = Open();
     if (!status.ok() || stored_ == nullptr) return status;
-    // The piece with the element is come to at once.
+    // Go directly to the piece with the element.
     const std::vector<uint64_t>& ends = stored_->ends();
     piece_ = std::upper_bound(ends.begin(), ends.end(), skip_) - ends.begin();
     delivered_ = piece_ == 0 ? 0 : ends[piece_ - 1];
@@ -87,7 +87,7 @@ class CacheStage : public Stage {
   std::unique_ptr<Stage> input_;
   std::unique_ptr<ElementWriter> writer_;
   size_t piece_ = 0;        // next piece of stored_
-  uint64_t delivered_ = 0;  // elements of the pieces so far
+  uint64_t delivered_ = 0;  // number of elements so far
   uint64_t skip_ = 0;       // elements to drop, after Load
 };
 

@@ -32,7 +32,7 @@ struct RowEmitter::Rows {
 
   const std::shared_ptr<const RowSpec> spec;
   std::vector<VariableColumn> columns;
-  std::vector<char*> fixed;  // fixed columns of the row that was begun
+  std::vector<char*> fixed;  // fixed columns of the current row
   std::shared_ptr<std::vector<std::unique_ptr<std::string>>> kept =
       std::make_shared<std::vector<std::unique_ptr<std::string>>>();
   size_t count = 0;
@@ -94,7 +94,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
         status = absl::InternalError(fmt::format("flat_map: {}", error.what()));
       }
       if (!status.ok()) {
-        // The rows of those before it are delivered.
+        // The rows made of the preceding rows are delivered.
         rows.Truncate(first);
         SetFailedRow(row, &status);
         break;
@@ -102,7 +102,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
       RowOrigin origin;
       if (rows.count > first && batch.OriginOf(row, &origin)) {
         origin.first = first;
-        origin.stride = 0;  // all of them came from there
+        origin.stride = 0;  // all of them came from one row
         origin.part = 0;
         origins.push_back(origin);
       }
@@ -140,7 +140,7 @@ BatchFn MakeFlatMapFn(std::shared_ptr<const RowSpec> outputs, FlatMapFn fn) {
       out.memory.push_back(std::move(buffer));
     }
     out.memory.push_back(std::move(rows.kept));
-    // Views of bytes may point into what came in.
+    // Views of bytes may point into the input.
     out.memory.insert(out.memory.end(), batch.memory.begin(), batch.memory.end());
     batch = std::move(out);
     return status;

@@ -16,13 +16,13 @@ namespace shardfeed {
 namespace {
 
 double DrawNormal(Random& random) {
-  // Box and Muller's; 1 - Uniform() is not 0.
+  // The Box-Muller transform; 1 - Uniform() is never 0.
   const double radius = std::sqrt(-2 * std::log(1 - random.Uniform()));
   return radius * std::cos(2 * std::numbers::pi * random.Uniform());
 }
 
-// The logarithm of a number from Gamma(shape, 1): the number itself may be too small for a double.
-// (Marsaglia, Tsang: A simple method for generating gamma variables, 2000)
+// Draws the logarithm of a number from Gamma(shape, 1); the number itself may be too small for a
+// double.
 double DrawLogGamma(double shape, Random& random) {
   if (shape < 1) {
     return DrawLogGamma(shape + 1, random) + std::log(1 - random.Uniform()) / shape;
@@ -42,8 +42,8 @@ double DrawLogGamma(double shape, Random& random) {
 float FromFloat16(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
   const uint32_t magnitude = half & 0x7fff;
-  // The exponent and mantissa in place, then the bias put right by a product, which also makes
-  // subnormal numbers normal.
+  // Moves exponent and mantissa into place; a multiplication corrects the bias and also normalises
+  // subnormal numbers.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   const uint32_t bits =
       magnitude >= 0x7c00 ? magnitude << 13 | 0x7f800000 : std::bit_cast<uint32_t>(value);
@@ -100,7 +100,7 @@ void Blend(DType dtype, const char* own, const char* partner, size_t n, double l
 
 // An image as planes of rows.
 struct Planes {
-  int64_t planes;  // 1 where the channels stand together
+  int64_t planes;  // 1 if the channels are interleaved
   int64_t height;
   int64_t width;
   size_t pixel_bytes;
@@ -121,7 +121,8 @@ struct Rectangle {
   int64_t right = 0;
 };
 
-// As torchvision's CutMix draws it; `lambda` becomes the part of the area that stays.
+// Draws a rectangle as torchvision's CutMix does, and sets `*lambda` to the fraction of the area
+// that stays.
 Rectangle DrawRectangle(int64_t height, int64_t width, Random& random, double* lambda) {
   const int64_t x = static_cast<int64_t>(random.Below(width));
   const int64_t y = static_cast<int64_t>(random.Below(height));
@@ -195,24 +196,24 @@ absl::Status CheckMix(std::string_view step, const RowSpec& spec, const MixOptio
     return absl::InvalidArgumentError(fmt::format("{}: {}", step, what));
   };
   if (!(options.alpha > 0) || std::isinf(options.alpha)) {
-    return refuse(fmt::format("alpha must be positive and finite; it is {}", options.alpha));
+    return refuse(fmt::format("alpha must be positive and finite, got {}", options.alpha));
   }
   if (options.num_classes < 1) {
-    return refuse(fmt::format("num_classes must be at least 1; it is {}", options.num_classes));
+    return refuse(fmt::format("num_classes must be at least 1, got {}", options.num_classes));
   }
-  if (options.image == options.label) return refuse("images and labels are one column");
+  if (options.image == options.label) return refuse("images and labels must be different columns");
   const bool values = image.dtype == DType::kUInt8 || image.dtype == DType::kFloat16 ||
                       image.dtype == DType::kBFloat16 || image.dtype == DType::kFloat32;
   if (!values || image.ragged || image.num_values() == 0) {
     return refuse(
         fmt::format("images must be uint8, float16, bfloat16 or float32 and of one "
-                    "size; the column is {}",
+                    "size, got {}",
                     RowSpecText({image})));
   }
   if (options.kind == MixKind::kCutMix && image.shape.size() != 3) {
     return refuse(
         fmt::format("images must be [height, width, channels] or [channels, height, "
-                    "width]; the column is {}",
+                    "width], got {}",
                     RowSpecText({image})));
   }
   const bool classes =
@@ -223,7 +224,7 @@ absl::Status CheckMix(std::string_view step, const RowSpec& spec, const MixOptio
   if (label.ragged || !(classes || probabilities)) {
     return refuse(
         fmt::format("labels must be numbers of classes (uint8, int32 or int64) or float32 "
-                    "[{}]; the column is {}",
+                    "[{}], got {}",
                     options.num_classes, RowSpecText({label})));
   }
   return absl::OkStatus();
@@ -248,7 +249,7 @@ BatchFn MakeMixFn(MixOptions options) {
 
     auto spec = std::make_shared<RowSpec>(*batch.spec);
     (*spec)[options.label] = MixedLabelSpec(label, options.num_classes);
-    // The labels as they are, and both columns as they become.
+    // Copies the labels unchanged, and allocates both columns of the result.
     Batch plain;
     plain.rows = rows;
     plain.spec = std::make_shared<const RowSpec>(RowSpec{(*spec)[options.label]});

@@ -56,7 +56,7 @@ class PackStage : public Stage {
       }
       bin->used += length;
       bin->rows.push_back(std::move(row));
-      // The oldest gives way; and what is full need not wait.
+      // The oldest bin is emitted to make room; a full one is emitted at once.
       if (bin->used == options_.length) {
         Emit(bin, out);
         return absl::OkStatus();

@@ -17,8 +17,8 @@
 namespace shardfeed {
 namespace {
 
-// Batches that take less are handed out and announced several at a time: waking a thread takes as
-// long as some of them.
+// Batches that take less time are handed out and announced several at a time, because waking a
+// thread takes as long as some of them.
 constexpr uint64_t kTaskNs = 4 * kRangeNs;
 constexpr size_t kTaskBatches = 8;
 
@@ -56,7 +56,7 @@ class ParallelStage : public Stage {
     WakeAfter(taken);
     if (!job->status.ok()) {
       if (job->output.empty()) return job->status;
-      // The rows before the one that failed; the error follows them.
+      // Deliver the rows before the one that failed; the error follows them.
     }
     *out = std::move(job->output);
     counters_->batches += 1;
@@ -144,7 +144,7 @@ class ParallelStage : public Stage {
     stop_with_run_.reset();
   }
 
-  // A thread ended with jobs in its hands, or none can start: nothing more is delivered.
+  // Called if a thread ended while it had jobs, or none can start: nothing more is delivered.
   void Abandon(absl::Status status) {
     {
       MutexLock lock(mutex_);
@@ -154,14 +154,14 @@ class ParallelStage : public Stage {
   }
 
   // Waits until the next job to deliver is finished, with a batch or an error, or until the input
-  // has ended. Skips jobs of which filters left nothing. Returns false at `deadline`, or if the run
-  // was cancelled. (`lock` is released meanwhile, which the analysis cannot follow.)
+  // has ended. Skips jobs whose rows were all dropped by filters. Returns false at `deadline`, or
+  // if the run was cancelled. (`lock` is released meanwhile, which the analysis cannot follow.)
   bool AwaitDone(MutexLock& lock, Clock::time_point deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const auto ready = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
       return !fatal_.ok() || (jobs_.empty() ? ended_ : jobs_.FirstDone() != nullptr);
     };
-    // Whoever asks may be a thread of another stage, which is stopped before the run is.
+    // The caller may be a thread of another stage, which may be stopped before the run is.
     const std::stop_token stop =
         WorkStop::Token().stop_possible() ? WorkStop::Token() : context_->stop.get_token();
     while (true) {
@@ -182,7 +182,7 @@ class ParallelStage : public Stage {
     }
   }
 
-  // A delivered job, and for whom there is work then: see WakeAfter.
+  // A delivered job, and which threads have work now: see WakeAfter.
   struct Taken {
     std::unique_ptr<RowJob> job;
     bool room = false;
@@ -205,7 +205,7 @@ class ParallelStage : public Stage {
     return taken;
   }
 
-  // Wakes threads, best without the lock.
+  // Wakes threads; best called without the lock.
   void WakeAfter(const Taken& taken) {
     if (taken.room) work_.NotifyOne();
     if (taken.more_work) parked_.NotifyAll();
@@ -214,18 +214,18 @@ class ParallelStage : public Stage {
   // What a thread does next.
   enum class Turn { kWait, kEnd, kRest, kTake, kPull };
 
-  // For thread `number`. Much of what it depends on changes at any time, also without the mutex
-  // (the tuner's numbers, the bytes ahead in other stages), so that a second look may differ.
+  // Decides for thread `number`. Much of what this depends on changes at any time, even without the
+  // mutex (the tuner's numbers, the bytes ahead in other stages), so a second call may differ.
   Turn NextTurn(int number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (stopping_) return Turn::kEnd;
     if (number >= counters_->workers) return Turn::kRest;
-    // Once the run is cancelled, nothing more is begun.
+    // After a cancellation, nothing more is begun.
     if (WorkStop::Token().stop_requested()) return Turn::kWait;
     if (jobs_.MayTake()) return Turn::kTake;
     return !pulling_ && !ended_ && jobs_.MayAdd() ? Turn::kPull : Turn::kWait;
   }
 
-  // Thread `number` of the stage.
+  // The body of thread `number` of the stage.
   void Work(int number) {
     const WorkStop stop(work_stop_.get_token());
     std::vector<std::unique_ptr<RowJob>> pulled;
@@ -239,7 +239,7 @@ class ParallelStage : public Stage {
       });
       if (turn == Turn::kEnd) return;
       if (turn == Turn::kRest) {
-        // What woke this thread is for another one.
+        // Pass the notification on to a thread that may work.
         work_.NotifyOne();
         parked_.Wait(lock, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
           return stopping_ || number < counters_->workers;
@@ -275,7 +275,7 @@ class ParallelStage : public Stage {
         shared = jobs_.StretchRows(*pulled.front()) < pulled.front()->rows;
         jobs_.Add(std::exchange(pulled, {}));
       }
-      // This thread takes a task itself; one more may pull the next one.
+      // This thread takes a task itself; another one may pull the next.
       lock.Unlock();
       if (ended) done_.NotifyAll();
       if (ended || shared) {
@@ -287,7 +287,7 @@ class ParallelStage : public Stage {
     }
   }
 
-  // One job; or several, if they take little time and the input has them at hand.
+  // Pulls one job, or several if they take little time and the input has them ready.
   absl::Status PullTask(std::vector<std::unique_ptr<RowJob>>* jobs, bool* ended) {
     uint64_t expected_ns = 0;
     uint64_t bytes = context_->ahead_bytes;
@@ -332,7 +332,7 @@ class ParallelStage : public Stage {
     counters_->bytes += job.bytes;
     if (job.whole && steps_.rows != nullptr) {
       maker_.Allocate(job);
-      // Nothing is in it yet: what strings there would point to is not to be counted.
+      // The output is still empty, so strings that it would point to must not be counted.
       job.bytes += job.rows * steps_.rows->fixed_row_bytes();
     }
     return status;
@@ -344,7 +344,8 @@ class ParallelStage : public Stage {
     size_t num_finished = 0;
     RowJob* next = nullptr;
     for (RowJob* job = task.job; job != nullptr; job = next) {
-      // Of a job with rows in the hands of others, this is all that is looked at behind its own.
+      // If other threads have rows of the job, only `next` may be read after this thread's own rows
+      // are done.
       next = job->next;
       RowTask own = {job, 0, 0, job->rows, 0};
       if (job == task.job) own = task;
@@ -371,11 +372,11 @@ class ParallelStage : public Stage {
       jobs_.FinishJobs(task, num_finished);
     }
     done_.NotifyAll();
-    // What was reserved and not needed may be room for another one.
+    // Unused reserved bytes may make room for another thread.
     work_.NotifyOne();
   }
 
-  // True: no rows of the job are left, and none in the hands of others.
+  // Returns whether no rows of the job are left, and none in the hands of other threads.
   bool RunRows(const RowTask& task, std::unique_ptr<RangeMemory> memory) {
     if (steps_.rows == nullptr) return true;
     RowJob& job = *task.job;
@@ -399,17 +400,17 @@ class ParallelStage : public Stage {
   const std::shared_ptr<RunContext> context_;
   const std::shared_ptr<StageCounters> counters_;
   const OutputMaker maker_;
-  // The consumer's: see Save and Beyond.
+  // Used by the consumer only: see Save and Beyond.
   StateWords state_;
   uint64_t beyond_ = 0;
-  std::vector<std::thread> threads_;  // the consumer's, as they start
-  // Ends the work of these threads, with the run or before.
+  std::vector<std::thread> threads_;  // used by the consumer only, which starts them
+  // Stops these threads, with the run or earlier.
   std::stop_source work_stop_;
   std::optional<std::stop_callback<std::function<void()>>> stop_with_run_;
 
   Mutex mutex_;
   CondVar work_;
-  CondVar parked_;  // threads that are not to work
+  CondVar parked_;  // for threads that are set aside
   StopCondVar done_;
   StretchSize size_;  // changed under mutex_; row_ns() is read without it
   RowJobs jobs_ ABSL_GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@
 namespace shardfeed {
 namespace {
 
-// What stands before a row in a message.
+// Prefixes of a row's name in messages.
 constexpr std::string_view kBatchFrom = "the batch that begins with ";
 constexpr std::string_view kRowsFrom = "the rows from ";
 constexpr std::string_view kFailedRowPayload = "shardfeed/failed_row";
@@ -45,7 +45,7 @@ void OutputMaker::Allocate(StepsJob& job) const {
 
 void OutputMaker::Finish(StepsJob& job) const {
   const bool batched = job.input.batched;
-  Batch origins;  // origins of the input, which the output takes over
+  Batch origins;  // origins of the input, which apply to the output
   origins.origins = job.input.origins;
   absl::Status status;
   try {
@@ -63,7 +63,7 @@ void OutputMaker::Finish(StepsJob& job) const {
   job.input = Batch();
 }
 
-// `status`, told as row `row`'s of `batch`.
+// Returns `status` with a message that names row `row` of `batch`.
 absl::Status OutputMaker::At(const Batch& batch, size_t row, std::string_view before,
                              const absl::Status& status) const {
   const std::string prefix = context_.Prefix(batch, row);
@@ -72,8 +72,8 @@ absl::Status OutputMaker::At(const Batch& batch, size_t row, std::string_view be
                       fmt::format("{}{}{}", before, prefix, std::string(status.message())));
 }
 
-// Puts the output of the row steps together. Of rows that are elements, those before the one that
-// failed.
+// Assembles the output of the row steps. If rows are elements, it has the rows before the failed
+// one.
 void OutputMaker::FinishRows(StepsJob& job) const {
   if (!job.status.ok()) {
     const size_t good = job.failed_row;
@@ -115,7 +115,7 @@ void OutputMaker::RunBatchFns(StepsJob& job) const {
       job.output = Batch();
       return;
     }
-    // Functions behind this one get the rows that were made before it failed.
+    // Later functions get the rows that were made before it failed.
     job.status = At(before, row.value_or(0), row ? "" : kRowsFrom, status);
     if (!row) job.output = Batch();
   }

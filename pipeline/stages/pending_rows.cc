@@ -33,7 +33,7 @@ absl::Status PendingRows::Next(PendingRow* row) {
 
 void PendingRows::Done(uint64_t number) {
   pending_.erase(number);
-  // Of the runs before the oldest row that is pending, no one is needed again.
+  // Runs before the one with the oldest pending row are not needed any more.
   const uint64_t oldest = pending_.empty() ? next_ : pending_.begin()->first;
   while (runs_.size() > 1 && runs_[1].first <= oldest) runs_.pop_front();
 }
@@ -50,7 +50,7 @@ void PendingRows::TellHeld(absl::Span<const PendingRow> rows, Batch* out) const 
 }
 
 void PendingRows::Save(StateWords* words) const {
-  // Those that Load has still to hand out are pending, too.
+  // Rows that are still to be returned after Load are pending too.
   std::set<uint64_t> pending = again_;
   for (const auto& [number, from] : pending_) pending.insert(pending.end(), number);
   words->push_back(std::max(next_, again_until_));
@@ -83,7 +83,7 @@ absl::Status PendingRows::Load(StateReader* words) {
     number += words->ReadUpTo(again_until_ - 1 - number);
     again_.insert(number);
   }
-  // Nothing was pending: the queue stands where it stood.
+  // Nothing was pending, so the queue needs no replay.
   if (count == 0) again_until_ = 0;
   return queue_.Load(words);
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kStateVersion = 2;
 
-// Nothing where the field is missing or no list of numbers.
+// Nullopt if the field is missing or is not a list of numbers.
 std::optional<StateWords> NumbersOf(const nlohmann::json& state, const char* field) {
   if (!state.contains(field) || !state[field].is_array()) return std::nullopt;
   StateWords words;
@@ -32,11 +32,11 @@ std::optional<uint64_t> NumberOf(const nlohmann::json& state, const char* field)
 
 absl::Status Damaged(std::string_view what) {
   return absl::InvalidArgumentError(
-      fmt::format("the state is damaged: {} missing or of another kind", what));
+      fmt::format("the state is damaged: {} missing or malformed", what));
 }
 
 absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
-  if (!json.is_object()) return Damaged("the place that states were merged to is");
+  if (!json.is_object()) return Damaged("its merged place is");
   MergedPlace merged;
   const std::optional<uint64_t> epoch = NumberOf(json, "epoch");
   const std::optional<uint64_t> behind = NumberOf(json, "behind");
@@ -45,7 +45,7 @@ absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
   const StateWords held = NumbersOf(json, "held_parts").value_or(StateWords());
   if (!epoch || !behind || !left || left->size() % 3 != 0 || !parts || parts->size() % 2 != 0 ||
       held.size() % 2 != 0) {
-    return Damaged("what is left of its epoch is");
+    return Damaged("the rest of its epoch is");
   }
   merged.leftover.epoch = *epoch;
   merged.leftover.behind = *behind;
@@ -58,7 +58,7 @@ absl::StatusOr<MergedPlace> ParseMerged(const nlohmann::json& json) {
   return merged;
 }
 
-// `position` is above those before.
+// Appends `position`, which must be above the previous ones.
 void AppendPosition(uint64_t position, std::vector<PositionRun>* runs) {
   if (!runs->empty()) {
     PositionRun& run = runs->back();
@@ -71,8 +71,9 @@ void AppendPosition(uint64_t position, std::vector<PositionRun>* runs) {
   runs->push_back({position, 1, 1});
 }
 
-// Rows, in any order, as few numbers: for each epoch its number, the runs of records that are rows,
-// and of others their position and part; both after how many there are.
+// Encodes rows, given in any order, as few numbers: for each epoch its number, then the number of
+// runs of records that are rows, and the runs, then the number of other rows, and their positions
+// and parts.
 StateWords ToWords(std::vector<DeliveredRow> rows) {
   std::sort(rows.begin(), rows.end());
   StateWords words;
@@ -99,7 +100,7 @@ StateWords ToWords(std::vector<DeliveredRow> rows) {
   return words;
 }
 
-// None where the field is missing; nullopt where it is none that ToWords made.
+// An empty list if the field is missing; nullopt if ToWords cannot have made it.
 std::optional<std::vector<DeliveredRow>> RowsOf(const nlohmann::json& state, const char* field) {
   std::vector<DeliveredRow> rows;
   if (!state.contains(field)) return rows;
@@ -154,7 +155,7 @@ nlohmann::ordered_json ToJson(const MergedPlace& merged) {
 
 // ---- Merging
 
-// The places of an epoch, as a run that began at a merged place counts them: see Leftover.
+// The places of an epoch, in the numbering of a run that began at a merged place: see Leftover.
 class Places {
  public:
   Places(const std::optional<MergedPlace>& merged, uint64_t epoch) {
@@ -165,7 +166,7 @@ class Places {
 
   uint64_t begin() const { return begin_; }
   uint64_t behind() const { return leftover_.behind; }
-  // Where a position stands. Nullopt: it was delivered before the run began.
+  // The place of a position; nullopt if it was delivered before the run began.
   std::optional<uint64_t> Of(uint64_t position) const {
     if (position >= leftover_.behind) return position;
     uint64_t first = begin_;
@@ -178,7 +179,7 @@ class Places {
     }
     return std::nullopt;
   }
-  // Appends the positions at place, place + world ... before `end`.
+  // Appends the positions at the places place, place + world ... before `end`.
   void Append(uint64_t place, uint64_t world, uint64_t end, std::vector<PositionRun>* runs) const {
     while (place < end) {
       PositionRun run = {place, world, (end - place - 1) / world + 1};
@@ -201,16 +202,16 @@ absl::Status Unfit(std::string_view why) {
   return absl::FailedPreconditionError(fmt::format("merge_states: {}", why));
 }
 
-// What ranks have left of an epoch, while their states are looked at.
+// What ranks have left of an epoch, collected from their states.
 struct Rest {
-  std::vector<uint64_t> next;          // first place of each rank of which not all was taken
-  std::set<uint64_t> held;             // positions before these, of which not all was delivered
-  std::set<uint64_t> whole;            // records of these of which no row was delivered
-  std::map<uint64_t, uint64_t> begun;  // by position, the number of flat_map's rows that were taken
+  std::vector<uint64_t> next;          // each rank's first place that was not taken completely
+  std::set<uint64_t> held;             // earlier positions that were not delivered completely
+  std::set<uint64_t> whole;            // those of which no row was delivered
+  std::map<uint64_t, uint64_t> begun;  // by position, the number of flat_map's rows taken
   MergedPlace merged;
 };
 
-// Appends what rank `rank` of `world` has left, which begins where `places` say.
+// Appends what rank `rank` of `world` has left; `places` tells where it began.
 absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& places, uint64_t rank,
                      uint64_t world, uint64_t size, Rest* rest) {
   const uint64_t first = places.begin() + rank;
@@ -220,7 +221,7 @@ absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& pl
     return at && *at >= first && (*at - first) % world == 0 && *at <= UINT64_MAX / 4;
   };
   const absl::Status damaged = absl::InvalidArgumentError(
-      "the state is damaged: a row that it names is not one of its rank's");
+      "the state is damaged: it names a row that does not belong to its rank");
   const std::optional<uint64_t> last = places.Of(delivered->last.position);
   if (!is_of_rank(last)) return damaged;
   rest->next.back() = delivered->last.parts == 0 ? *last + world : *last;
@@ -233,10 +234,10 @@ absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& pl
   for (const DeliveredRow& row : rows) {
     const std::optional<uint64_t> at = places.Of(row.position);
     if (!is_of_rank(at) || *at > *last) return damaged;
-    // Padding stands behind the epoch's end.
+    // Padding lies past the end of the epoch.
     if (*at < rest->next.back() && row.position < size) rest->held.insert(row.position);
     if (row.parts == 0) rest->whole.insert(row.position);
-    // Of a record that flat_map has taken, all rows were delivered but for those that are told.
+    // All rows of a record that flat_map has taken were delivered, except those that are listed.
     if (row.parts > 0) rest->merged.parts[row.position] = UINT64_MAX;
   }
   for (const DeliveredRow& row : delivered->held) {
@@ -245,9 +246,9 @@ absl::Status AddRank(const std::optional<Delivered>& delivered, const Places& pl
   return absl::OkStatus();
 }
 
-// What the run's beginning said of the rows of records, as far as it still holds.
+// Keeps what the beginning of the run says about rows of records, as far as it still applies.
 void KeepParts(const MergedPlace& before, const Places& places, Rest* rest) {
-  // Up to which row of it the run has come, of a record that is not done with.
+  // The number of rows of an unfinished record that the run has passed.
   const auto come_to = [&](uint64_t position) -> std::optional<uint64_t> {
     const auto begun = rest->begun.find(position);
     if (begun != rest->begun.end()) return begun->second;
@@ -267,7 +268,7 @@ void KeepParts(const MergedPlace& before, const Places& places, Rest* rest) {
   }
 }
 
-// All of one run, and one for each rank, which are put in their order.
+// Checks that there is one state of each rank, all of one run, and sorts them by rank.
 absl::Status SortByRank(std::vector<PipelineState>* states) {
   const PipelineState& first = states->front();
   for (const PipelineState& state : *states) {
@@ -280,8 +281,8 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
     if (!state.ranks || state.ranks->size() != 2 || !state.size) {
       return Unfit(fmt::format(
           "states of a chain with '{}' cannot be merged: the step counts the rows of its rank, has "
-          "several inputs, or makes rows that do not tell their record; go on with as many ranks, "
-          "each from its own state",
+          "several inputs, or makes rows whose record is unknown; continue with the same number of "
+          "ranks, each from its own state",
           state.alone));
     }
     if ((*state.ranks)[1] != (*first.ranks)[1] || state.merged != first.merged ||
@@ -305,14 +306,14 @@ absl::Status SortByRank(std::vector<PipelineState>* states) {
   return absl::OkStatus();
 }
 
-// The state of a chain whose ranks advance evenly is good for any number of them as it is.
+// If ranks advance evenly, each state is valid for any number of ranks.
 absl::StatusOr<std::string> MergeEven(const std::vector<PipelineState>& states) {
   for (const PipelineState& state : states) {
     if (state.ranks || state.chain != states[0].chain || state.epoch != states[0].epoch ||
         state.place != states[0].place) {
       return Unfit(
-          "the states are of several runs, or of ranks that have not delivered as many elements "
-          "each: ranks of this chain advance evenly, and each one's state is good for all");
+          "the states are of several runs, or of ranks that have delivered different numbers of "
+          "elements: ranks of this chain advance evenly, and each one's state is valid for all");
     }
   }
   return states[0].Format();
@@ -394,15 +395,15 @@ std::string PipelineState::Format() const {
 
 absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
   nlohmann::json json;
-  // Its place is as long as the shuffle buffers are large.
+  // The length of its place depends on the size of shuffle buffers.
   const absl::Status parsed = ParseBoundedJson(text, &json, /*max_values=*/text.size());
   if (!parsed.ok() || !json.is_object() || !json.contains("format") ||
       json["format"] != "shardfeed pipeline state" || !json.contains("version")) {
-    return absl::InvalidArgumentError("not the state of a pipeline of shardfeed");
+    return absl::InvalidArgumentError("not a state of a shardfeed pipeline");
   }
   if (json["version"] != kStateVersion) {
     return absl::InvalidArgumentError(
-        fmt::format("a pipeline's state of version {}; this shardfeed reads version {}",
+        fmt::format("the state has version {}, but this shardfeed reads version {}",
                     json["version"].dump(), kStateVersion));
   }
   PipelineState state;
@@ -417,7 +418,7 @@ absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
       json.contains("size") != state.size.has_value() ||
       json.contains("delivered") != (delivered && delivered->size() == 3) ||
       (!state.place && state.ranks)) {
-    return Damaged("its chain, epoch, ranks or place are");
+    return Damaged("its chain, epoch, ranks or place is");
   }
   state.chain = json["chain"];
   state.epoch = *epoch;
@@ -426,7 +427,8 @@ absl::StatusOr<PipelineState> PipelineState::Parse(std::string_view text) {
     state.delivered->last = {(*delivered)[0], (*delivered)[1], (*delivered)[2]};
     const auto held = RowsOf(json, "held");
     const auto begun = RowsOf(json, "begun");
-    if (!held || !begun || begun->size() > 1) return Damaged("what stages hold back is");
+    if (!held || !begun || begun->size() > 1)
+      return Damaged("its list of rows that stages hold back is");
     state.delivered->held = *held;
     if (!begun->empty()) state.delivered->begun = begun->front();
   }
@@ -460,17 +462,18 @@ absl::StatusOr<std::string> MergeStates(const std::vector<std::string>& texts) {
     if (!states[rank].delivered) continue;
     const Delivered& delivered = *states[rank].delivered;
     if (epoch && *epoch != delivered.last.epoch) {
-      return Unfit(fmt::format(
-          "rank {} has delivered rows of epoch {}, and others of epoch {}: merge states of one "
-          "epoch, such as those at its end",
-          rank, delivered.last.epoch, *epoch));
+      return Unfit(
+          fmt::format("rank {} has delivered rows of epoch {}, but other ranks of epoch {}: merge "
+                      "states of one "
+                      "epoch, such as those at its end",
+                      rank, delivered.last.epoch, *epoch));
     }
     epoch = delivered.last.epoch;
     for (const DeliveredRow& row : delivered.held) {
       if (row.epoch == *epoch) continue;
       return Unfit(fmt::format(
-          "rank {} has taken rows of epoch {} and holds back some of epoch {}: merge states in the "
-          "middle of an epoch",
+          "rank {} has taken rows of epoch {} but still holds back some of epoch {}: merge states "
+          "saved in the middle of an epoch",
           rank, *epoch, row.epoch));
     }
   }

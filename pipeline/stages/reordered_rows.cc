@@ -15,7 +15,7 @@ std::optional<Delivered> LastRow::AllDelivered() const {
     const std::vector<DeliveredRow>& rows = at.rows->rows;
     if (!last || !at.rows->known || at.at >= rows.size()) return std::nullopt;
     delivered.held.insert(delivered.held.end(), rows.begin() + at.at + 1, rows.end());
-    // flat_map stands behind the stage: the rest of the record is to come.
+    // flat_map follows the stage, so the rest of the record is still to be delivered.
     if (last->parts > 0 && rows[at.at].parts == 0) delivered.begun = last;
     last = at.rows->last;
   }

@@ -30,7 +30,7 @@ class RepeatStage : public Stage {
         any_ = true;
         return absl::OkStatus();
       }
-      // What is empty would be repeated for ever.
+      // An empty input would be repeated for ever.
       if (!any_) break;
       if (status = Open(round_ + 1); !status.ok()) return status;
     }
@@ -54,7 +54,7 @@ class RepeatStage : public Stage {
   const uint64_t epochs_;
   const uint64_t first_;
   uint64_t round_ = 0;
-  bool any_ = false;  // whether this round has given an element
+  bool any_ = false;  // whether this round has delivered an element
   std::unique_ptr<Stage> input_;
 };
 

@@ -9,9 +9,9 @@
 namespace shardfeed {
 namespace {
 
-// What a stretch of rows should make, as a share of the budget for each thread.
+// The target size of what a stretch of rows makes, as a fraction of the budget for each thread.
 constexpr uint64_t kBudgetShare = 8;
-// So that one row that takes many times longer than the others does not leave threads idle.
+// Keeps threads busy when one row takes many times longer than the others.
 constexpr size_t kRowsAheadPerThread = 64;
 constexpr size_t kMaxBatchesAhead = 256;
 constexpr size_t kSparesPerThread = 4;
@@ -58,7 +58,7 @@ std::unique_ptr<RowJob> RowJobs::TakeDone(bool* room) {
   return job;
 }
 
-// What is ahead of the consumer is within the budget, and not too much for it.
+// Whether what is ahead of the consumer is within the budget and the limits on rows.
 bool RowJobs::MayGoAhead(size_t rows) const {
   if (context_.ahead_bytes >= context_.budget_bytes) return false;
   return tasks_ahead_ < counters_.read_ahead ||
@@ -114,7 +114,7 @@ RowTask RowJobs::TakeTask() {
   if (job->whole || n == job->rows) {
     if (n == job->rows - job->taken) open_.pop_front();
   } else {
-    // The rows become a job of their own, before what is left of the one that they belonged to.
+    // The rows become a job of their own, before the rest of the job that they belonged to.
     auto part = std::make_unique<RowJob>();
     part->input = job->input.Slice(job->taken, n);
     part->rows = n;
@@ -157,7 +157,7 @@ bool RowJobs::FinishStretch(const RowTask& task, std::unique_ptr<RangeMemory> me
   }
   job.ranges[task.number] = std::move(memory);
   if (!job.status.ok() && job.taken < job.rows) {
-    // The rows behind the one that failed are not needed any more.
+    // The rows after the one that failed are not needed any more.
     std::erase_if(open_, [&](Jobs::iterator at) { return at->get() == &job; });
     rows_taken_ += job.rows - job.taken;
     job.taken = job.rows;

@@ -37,11 +37,11 @@ struct StageCounters {
   std::atomic<uint64_t> ahead_bytes = 0;  // bytes of the elements ahead
   std::atomic<uint64_t> peak_bytes = 0;
   int threads = 0;  // threads of the stage
-  // Number of these that are in use, and of batches to begin ahead of the consumer.
+  // How many of these are in use, and how many batches to begin ahead of the consumer.
   std::atomic<int> workers = 0;
   std::atomic<uint64_t> read_ahead = 0;
   bool tunable = false;  // whether another thread may change workers and read_ahead
-  bool reads = false;    // a reader's
+  bool reads = false;    // whether the stage is a reader
 };
 
 // Limits how many threads work at a time, because the stages of a run share the processors.
@@ -82,39 +82,39 @@ struct RunContext {
   bool autotune = true;
   std::vector<StageTuning> tuning;  // fixed settings of stages that are not tuned
   HostAllocator allocator;
-  // Once asked for, waiting ends with Cancelled.
+  // After a stop request, waiting ends with Cancelled.
   std::stop_source stop;
-  // The numbers of the chain's sources, by what identifies their step.
+  // The numbers of the chain's sources, by the address of their step.
   std::map<const void*, uint32_t> sources;
   std::shared_ptr<Trace> trace;  // may be null
   // Where the run begins, if not at the beginning of its epoch.
   std::optional<MergedPlace> merged;
 
-  // The functions are thread safe: stages are made for each epoch anew, while others run.
+  // The functions are thread safe, because stages are made anew for each epoch while others run.
 
-  // Tells how the records of a source are named, by position: "data-00001-of-00010: record 17 at
-  // byte 4242". In the place of what was told before.
+  // Sets the function that names the records of a source by position: "data-00001-of-00010: record
+  // 17 at byte 4242". Replaces an earlier one.
   void SetDescriber(uint32_t source,
                     std::function<std::string(uint64_t epoch, uint64_t position)> f);
-  // How a message about the row begins: with the name its source gives it and ": ", "element 3 of
-  // epoch 1: " where that gives none, "" when nothing is known of the row.
+  // The prefix of a message about the row: the name that its source gives it and ": "; "element 3
+  // of epoch 1: " if the source gives none; "" if nothing is known about the row.
   std::string Prefix(const Batch& batch, size_t row) const;
 
-  // The counters of the step `key`, the same in each epoch. `start` is called with new ones; those
-  // of a further step of the same name are named "NAME 2".
+  // The counters of the step `key`, which are the same in each epoch. `start` is called with new
+  // ones; the counters of another step of the same name are named "NAME 2".
   std::shared_ptr<StageCounters> Counters(const void* key, const std::string& name,
                                           const std::function<void(StageCounters&)>& start);
   std::vector<std::shared_ptr<StageCounters>> AllCounters() const;
 
-  // Counts a row that failed and was left out.
+  // Counts a row that failed and was dropped.
   void AddIgnored(std::string what);
   SkippedRecords Ignored() const;
 
-  // What the tuner changed and why; the last hundred.
+  // What the tuner changed and why; only the last hundred changes are kept.
   void AddDecision(std::string text);
   std::vector<std::string> Decisions() const;
 
-  // What the step `key` keeps from one epoch to the next; made by the first call.
+  // What the step `key` keeps between epochs; made by the first call.
   template <typename T>
   std::shared_ptr<T> Kept(const void* key) {
     MutexLock lock(mutex_);

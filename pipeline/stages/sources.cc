@@ -26,10 +26,10 @@
 namespace shardfeed {
 namespace {
 
-// Rows in a batch of sources that have them at hand.
+// Rows in a batch of sources that have them in memory.
 constexpr size_t kRows = 1024;
 
-// How the records at the positions of an order are named. Thread safe.
+// Names the records at the positions of an order. Thread safe.
 class RecordNames {
  public:
   RecordNames(std::shared_ptr<const LazyShardTable> table, const ReaderOptions& options)
@@ -54,12 +54,12 @@ class RecordNames {
   const std::shared_ptr<const LazyShardTable> table_;
   ReaderOptions options_;
   std::once_flag once_;
-  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // knows the order and reads nothing
+  absl::StatusOr<std::unique_ptr<Reader>> reader_;  // for its order only; reads nothing
 };
 
 class ShardsStage : public Stage {
  public:
-  // One of the two readers, which is at the begin of the epoch.
+  // Takes one of the two readers, which must be at the beginning of the epoch.
   ShardsStage(std::unique_ptr<Reader> reader, std::unique_ptr<UnindexedReader> unindexed,
               const ReaderOptions& options, uint64_t epoch, uint32_t source,
               std::shared_ptr<StageCounters> counters)
@@ -98,7 +98,7 @@ class ShardsStage : public Stage {
     return absl::OkStatus();
   }
 
-  // A ReadPlace: the same for all ranks.
+  // Saves a ReadPlace, which is the same for all ranks.
   void Save(StateWords* words) const override {
     for (uint64_t word : {place_.epoch, place_.position, place_.from, place_.batch, place_.world}) {
       words->push_back(word);
@@ -112,7 +112,7 @@ class ShardsStage : public Stage {
     }
     if (!words->ok()) return words->status();
     if (absl::Status status = place.Check(); !status.ok()) return status;
-    // Where the walk stands, no index is needed.
+    // No index is needed at the walk's own position.
     const bool there = place == place_;
     if (there && unindexed_ != nullptr && !unindexed_->indexed()) return absl::OkStatus();
     absl::StatusOr<Reader*> reader = Indexed();
@@ -123,7 +123,7 @@ class ShardsStage : public Stage {
   }
   bool Advance(uint64_t elements, StateWords* state) const override {
     StateWords& words = *state;
-    // A block is of one epoch: behind an epoch's last record, of the next one.
+    // A block belongs to one epoch; after an epoch's last record, the place is in the next one.
     const ReadPlace place = {words[0], words[1], words[2], words[3], words[4]};
     const uint64_t size = size_;
     if (size != UINT64_MAX && place.position >= place.End(size, end_)) {
@@ -135,7 +135,7 @@ class ShardsStage : public Stage {
   }
 
  private:
-  // Waits for the indexes.
+  // Returns the reader, after waiting for the indexes.
   absl::StatusOr<Reader*> Indexed() {
     if (reader_ != nullptr) return reader_.get();
     absl::StatusOr<Reader*> reader = unindexed_->Indexed();
@@ -161,8 +161,8 @@ class ShardsStage : public Stage {
   const EpochEnd end_;
   const uint32_t source_;
   ReadPlace place_;  // place of all ranks after what Next has delivered
-  // Of an epoch, in records; UINT64_MAX while there are no indexes, when all that is delivered is
-  // of the first epoch. Advance may be called while another thread calls Next.
+  // Records of an epoch; UINT64_MAX while there are no indexes, when everything delivered belongs
+  // to the first epoch. Advance may be called while another thread calls Next.
   std::atomic<uint64_t> size_ = UINT64_MAX;
 };
 
@@ -233,17 +233,17 @@ class RowsStage : public Stage {
   size_t position_ = 0;
 };
 
-// A generator and the thread that calls it. The two hold what they share, so that a stage may leave
+// A generator and the thread that calls it. Both own the shared state, so that a stage may abandon
 // a thread whose call does not return.
 class GeneratorFeed {
  public:
-  // Starts the thread. `make` is called there.
+  // Starts the thread, which calls `make`.
   static absl::StatusOr<std::unique_ptr<GeneratorFeed>> Start(std::function<Generator()> make) {
     std::unique_ptr<GeneratorFeed> feed(new GeneratorFeed());
     absl::StatusOr<std::thread> thread =
         StartThread([shared = feed->shared_, make = std::move(make)]() mutable {
           Work(*shared, std::move(make));
-          // The functions have been dropped. After this, nothing of the stage's is touched.
+          // The functions have been destroyed. After this, the thread touches nothing of the stage.
           MutexLock lock(shared->mutex);
           shared->finished = true;
           shared->changed.NotifyAll();
@@ -253,8 +253,7 @@ class GeneratorFeed {
     return feed;
   }
 
-  // Does not wait for longer than kPatience: a call that takes longer ends by itself, if it does,
-  // and what it gives is dropped.
+  // Waits for at most kPatience: a call that takes longer is abandoned, and its result dropped.
   ~GeneratorFeed() {
     if (!thread_.joinable()) return;
     bool finished = false;
@@ -273,9 +272,9 @@ class GeneratorFeed {
     }
   }
 
-  // Lets the thread make up to `rows` rows that are not taken yet, and waits for the first of them,
-  // or the end or an error; and a moment for more, so that threads do not change for each row.
-  // False: nothing came until then.
+  // Lets the thread make rows until up to `rows` are not taken yet. Waits for the first of them,
+  // the end or an error, and then a moment for more, so as not to switch threads for each row.
+  // Returns false if nothing came by `deadline`.
   bool Await(uint64_t rows, std::chrono::steady_clock::time_point deadline,
              const std::stop_token& stop) {
     MutexLock lock(shared_->mutex);
@@ -293,17 +292,17 @@ class GeneratorFeed {
     return true;
   }
 
-  // What was made. None: the end, or the error of `status`.
+  // Takes what was made; empty at the end or after an error, which `*status` gets.
   std::vector<Batch> Take(absl::Status* status) {
     MutexLock lock(shared_->mutex);
-    // The thread ends its call, and makes no more until it is asked again.
+    // The thread finishes its call and makes nothing more until asked again.
     shared_->wanted = 0;
     if (shared_->made.empty()) *status = shared_->status;
     return std::exchange(shared_->made, {});
   }
 
  private:
-  // An exit of the interpreter, and Ctrl-C, are to take less than a third of a second.
+  // An exit of the interpreter, or Ctrl-C, should take less than a third of a second.
   static constexpr auto kPatience = std::chrono::milliseconds(200);
   static constexpr auto kMoment = std::chrono::microseconds(200);
 
@@ -386,7 +385,7 @@ class GeneratorStage : public Stage {
       for (const Batch& rows : made) {
         if (rows.batched || rows.spec == nullptr || *rows.spec != *spec_) {
           return absl::InvalidArgumentError(
-              fmt::format("generator: it gives {}{}, but was declared to give {}",
+              fmt::format("generator: it returned {}{}, but was declared to return {}",
                           rows.batched ? "batches of " : "",
                           rows.spec ? RowSpecText(*rows.spec) : "nothing", RowSpecText(*spec_)));
         }
@@ -403,7 +402,7 @@ class GeneratorStage : public Stage {
     }
   }
   std::optional<bool> Await(std::chrono::nanoseconds most) override {
-    // What is dropped first takes more than one call.
+    // Dropping elements first takes more than one call.
     if (skip_ > 0) return std::nullopt;
     if (!Start().ok()) return true;
     return feed_->Await(rows_, std::chrono::steady_clock::now() + most, WorkStop::Token()) ||
@@ -419,8 +418,8 @@ class GeneratorStage : public Stage {
   }
 
  private:
-  // Rows that are made ahead of the consumer at the most. Few at first: whoever takes few elements
-  // has few drawn ahead.
+  // The most rows to make ahead of the consumer. The number grows from one, so that a consumer of
+  // few elements has few drawn ahead.
   static constexpr uint64_t kMostRows = 64;
 
   absl::Status Start() {
@@ -441,7 +440,7 @@ class GeneratorStage : public Stage {
   uint64_t skip_ = 0;
 };
 
-// What the readers of a source, one for each epoch, read into.
+// Buffers for the readers of a source, of which there is one for each epoch.
 struct ReadBuffers {
   ~ReadBuffers() {
     if (pool != nullptr) pool->Close();
@@ -504,7 +503,7 @@ absl::StatusOr<std::unique_ptr<Stage>> MakeShardsStage(std::shared_ptr<const Laz
     reader = *std::move(opened);
     if (!at_begin && !options.leftover) reader->Seek(epoch, 0);
   }
-  // Batches may be worked on when the stage is gone.
+  // Batches may outlive the stage.
   context->SetDescriber(source,
                         [names = std::make_shared<RecordNames>(std::move(table), options)](
                             uint64_t e, uint64_t position) { return names->Name(e, position); });

@@ -8,7 +8,7 @@
 namespace shardfeed {
 namespace {
 
-// More elements than a batch has.
+// Larger than the number of elements of a batch.
 constexpr uint64_t kMaxSkip = UINT32_MAX;
 
 }  // namespace
@@ -51,7 +51,7 @@ absl::Status ElementQueue::Fill() {
 
 std::optional<bool> ElementQueue::Await(std::chrono::nanoseconds most) {
   if (ended_ || left() > 0) return true;
-  // Behind what is to be dropped, Fill asks more than once.
+  // To drop elements, Fill may call Next several times.
   return skip_ > 0 ? std::nullopt : input_->Await(most);
 }
 
@@ -61,7 +61,7 @@ absl::Status ElementQueue::Take(size_t elements, Batch* out) {
   if (!status.ok() || ended_) return status;
   const size_t n = std::min(elements, left());
   if (at_ == 0 && n == head_.num_elements()) {
-    // Whoever drops it gives its memory back.
+    // The caller releases its memory.
     *out = std::exchange(head_, Batch());
     return absl::OkStatus();
   }

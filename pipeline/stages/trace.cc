@@ -18,7 +18,7 @@ class Trace::Events {
     uint64_t thread;
     uint64_t begin_ns;
     uint64_t end_ns;
-    uint64_t count;  // rows; of a level, batches
+    uint64_t count;  // rows, or batches for a level
     bool level;
   };
 
@@ -56,7 +56,7 @@ absl::Status Trace::Events::Write(const std::string& path) const {
   MutexLock lock(mutex_);
   std::string text = "{\"traceEvents\":[\n";
   absl::Status status;
-  // A thread is called by what it did first.
+  // A thread is named after what it did first.
   std::map<uint64_t, const std::string*> threads;
   for (const Event& e : events_) {
     if (!e.level) threads.try_emplace(e.thread, e.name);

@@ -38,7 +38,7 @@ Verdict FindLimit(double seconds, double wait_seconds,
                         "cores, or less work in it, would help",
                         stage.name, workers, 100 * busy)};
   }
-  // Readers have no input of their own among the stages; what waits for them is counted as theirs.
+  // A reader has no input stage; time that others wait for it counts as reading.
   double reading = 0;
   for (const auto& stage : stages) {
     if (stage->reads) reading += Seconds(stage->wait_out_ns) / seconds;
@@ -53,15 +53,14 @@ Verdict FindLimit(double seconds, double wait_seconds,
     const double input = Seconds(stage->wait_in_ns) / seconds;
     if (input < kMostly) continue;
     const std::string limit = fmt::format("the input of {}", stage->name);
-    return {limit,
-            fmt::format("{} limits: it is waited for {:.0f} % of the time; a generator, or a "
-                        "step that works on one thread, is before it",
-                        limit, 100 * std::min(input, 1.0))};
+    return {limit, fmt::format("{} limits: it is waited for {:.0f} % of the time; a generator or a "
+                               "single-threaded step precedes it",
+                               limit, 100 * std::min(input, 1.0))};
   }
   return {
       "nothing",
       fmt::format("nothing limits for long: the consumer waits {:.0f} % of the time, threads of "
-                  "stages are busy {:.0f} % at the most, and reading is waited for {:.0f} %",
+                  "stages are busy at most {:.0f} %, and reading is waited for {:.0f} %",
                   100 * waits, 100 * busiest, 100 * std::min(reading, 1.0))};
 }
 

@@ -9,11 +9,11 @@ Dataset Dataset::Batch(uint64_t size, bool drop_remainder) const {
   if (!status_.ok()) return *this;
   if (size == 0 || size > kMaxRows) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("batch: the size must lie between 1 and {}; it is {}", kMaxRows, size)));
+        fmt::format("batch: the size must lie between 1 and {}, got {}", kMaxRows, size)));
   }
   if (batched()) {
     return Dataset(
-        absl::InvalidArgumentError("batch: the elements here are batches already: unbatch first"));
+        absl::InvalidArgumentError("batch: the elements are already batches: unbatch first"));
   }
   Step step = Like("batch");
   step.text = fmt::format("batch({}{})", size, drop_remainder ? ", drop_remainder" : "");

@@ -65,7 +65,7 @@ Dataset Dataset::BucketByLength(NumberFn length, std::vector<int64_t> boundaries
     if (!made.ok()) return made.status();
     if (*made < 0) {
       return absl::InvalidArgumentError(
-          fmt::format("bucket_by_length: the function gave a length of {}", *made));
+          fmt::format("bucket_by_length: the function returned a length of {}", *made));
     }
     row.Out<int64_t>(0)[0] = *made;
     return absl::OkStatus();

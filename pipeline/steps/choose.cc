@@ -9,14 +9,14 @@
 namespace shardfeed {
 namespace {
 
-// By the numbers that the elements of another input are.
+// Chooses by the elements of another input, which are numbers of inputs.
 class ByNumbers : public InputChoice {
  public:
   ByNumbers(std::unique_ptr<Stage> numbers, std::shared_ptr<const RunContext> context)
       : numbers_(std::move(numbers)), context_(std::move(context)) {}
 
   absl::StatusOr<int> Next(const std::vector<bool>& gone, uint64_t) override {
-    // What chooses may have no end.
+    // The choice may be endless.
     if (std::find(gone.begin(), gone.end(), false) == gone.end()) return -1;
     while (true) {
       if (WorkStop::Token().stop_requested()) {
@@ -57,8 +57,8 @@ Dataset Dataset::Choose(std::vector<Dataset> datasets, const Dataset& choice,
   if (choice.batched() || choice.spec().size() != 1 || choice.spec()[0].dtype != DType::kInt64 ||
       choice.spec()[0].ragged || !choice.spec()[0].shape.empty()) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("choose: the choice must have rows of one int64 alone, the number of a "
-                    "dataset; it has {}{}",
+        fmt::format("choose: the choice must have a single int64 column, the number of a "
+                    "dataset, but has {}{}",
                     choice.batched() ? "batches of " : "", RowSpecText(choice.spec()))));
   }
   absl::StatusOr<std::vector<Exhausted>> ends =
@@ -74,12 +74,12 @@ Dataset Dataset::Choose(std::vector<Dataset> datasets, const Dataset& choice,
       const bool repeats =
           exhausted[i] == Exhausted::kRepeat && inputs[i].known() && inputs[i].elements > 0;
       if (!repeats && inputs[i].kind != Length::Kind::kEndless) {
-        return Length::Unknown("choose gives what its choice says");
+        return Length::Unknown("choose delivers as many elements as its choice allows");
       }
     }
     return inputs.back();
   };
-  // Each rank would need the choice's part that fits its parts.
+  // Each rank would need the part of the choice that matches its parts of the inputs.
   step.counts = true;
   step.sharing = Sharing::kUneven;
   step.work = MixInputs(

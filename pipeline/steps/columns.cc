@@ -28,7 +28,7 @@ absl::StatusOr<size_t> BytesColumn(std::string_view step, const RowSpec& spec,
   if (column < 0 || spec[column].dtype != DType::kBytes || spec[column].ragged ||
       !spec[column].shape.empty()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: there is no column '{}' of bytes, one value in a row; there are: {}", step,
+        fmt::format("{}: there is no column '{}' with one bytes value per row; there are: {}", step,
                     name, RowSpecText(spec)));
   }
   return static_cast<size_t>(column);
@@ -38,7 +38,7 @@ absl::StatusOr<size_t> RowColumn(std::string_view step, const RowSpec& spec,
                                  const std::string& name, bool batched) {
   if (batched) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: works on rows, but the elements here are batches: unbatch first", step));
+        fmt::format("{}: expected rows, but the elements here are batches: unbatch first", step));
   }
   return NamedColumn(step, spec, name);
 }
@@ -58,8 +58,8 @@ absl::StatusOr<ColumnSpec> DecodedColumn(std::string_view step, std::string name
   }
   if (dtype == DType::kBytes || bytes > kMostBytes) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded; asked "
-                    "is for {}",
+        fmt::format("{}: expected numbers with sizes of at least 1 and at most 2 GiB per row, got "
+                    "{}",
                     step, RowSpecText({spec})));
   }
   return spec;
@@ -72,7 +72,7 @@ absl::StatusOr<size_t> LengthColumn(std::string_view step, const RowSpec& spec,
   const ColumnSpec& found = spec[*column];
   if (!found.ragged && (found.dtype != DType::kBytes || !found.shape.empty())) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: the rows of column '{}' are all of one length", step, name));
+        fmt::format("{}: all rows of column '{}' have the same length", step, name));
   }
   return column;
 }

@@ -54,8 +54,8 @@ Dataset Dataset::DecodeImage(const std::string& feature, const DecodeImageOption
     const ColumnSpec& encoded = spec()[column];
     if (encoded.dtype != DType::kBytes || encoded.ragged || encoded.num_values() != 1) {
       return Dataset(absl::InvalidArgumentError(fmt::format(
-          "decode_image: column '{}' is not one value of bytes a row; the columns are: {}", feature,
-          RowSpecText(spec()))));
+          "decode_image: column '{}' does not have one bytes value per row; the columns are: {}",
+          feature, RowSpecText(spec()))));
     }
   }
   Step step = Like("decode_image");

@@ -12,9 +12,9 @@ Dataset Dataset::DecodeWav(std::string column, int64_t channels, std::string rat
   absl::StatusOr<size_t> number = BytesColumn("decode_wav", spec(), column);
   if (!number.ok()) return Dataset(number.status());
   if (channels < 1 || channels > UINT16_MAX || rate == column) {
-    return Dataset(absl::InvalidArgumentError(
-        fmt::format("decode_wav: channels must be from 1 to {}, and the rate's column another one",
-                    UINT16_MAX)));
+    return Dataset(absl::InvalidArgumentError(fmt::format(
+        "decode_wav: channels must be from 1 to {}, and the rate must be another column",
+        UINT16_MAX)));
   }
   Step step = Like("decode_wav");
   step.text = fmt::format("decode_wav({}, channels={}, rate={})", column, channels, rate);

@@ -18,9 +18,9 @@ class EnumerateStage : public Stage {
     int64_t last = 0;
     if (__builtin_add_overflow(start_, number_, &first) ||
         __builtin_add_overflow(first, out->rows - 1, &last)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "enumerate: element {}, counted from {}, has a number that int64 does not hold",
-          number_ + out->rows - 1, start_));
+      return absl::InvalidArgumentError(
+          fmt::format("enumerate: the number of element {}, counted from {}, does not fit int64",
+                      number_ + out->rows - 1, start_));
     }
     Batch numbers;
     numbers.rows = out->rows;
@@ -57,11 +57,11 @@ Dataset Dataset::Enumerate(std::string name, int64_t start) const {
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
-        "enumerate: numbers rows, but the elements here are batches: put it before batch"));
+        "enumerate: expected rows, but the elements here are batches: put it before batch"));
   }
   if (FindColumn(spec(), name) >= 0) {
     return Dataset(
-        absl::InvalidArgumentError(fmt::format("enumerate: there is a column '{}' already", name)));
+        absl::InvalidArgumentError(fmt::format("enumerate: column '{}' already exists", name)));
   }
   Step step = Like("enumerate");
   step.text = fmt::format("enumerate({}, {})", name, start);

@@ -12,14 +12,14 @@ Dataset Dataset::FlatMap(RowSpec outputs, FlatMapFn fn, std::string version) con
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
-        "flat_map: works on rows, but the elements here are batches: unbatch first"));
+        "flat_map: expected rows, but the elements here are batches: unbatch first"));
   }
   Step step = Like("flat_map");
   step.text = fmt::format("flat_map({})", NamesText(outputs));
   step.identity.AddIf(!version.empty(), "version", version);
   step.spec = std::make_shared<const RowSpec>(std::move(outputs));
   step.length = [](const std::vector<Length>&) {
-    return Length::Unknown("flat_map gives any number of elements for each");
+    return Length::Unknown("flat_map makes any number of elements of each");
   };
   step.sharing = Sharing::kUneven;
   step.makes_parts = true;

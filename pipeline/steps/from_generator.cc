@@ -11,7 +11,7 @@ Dataset Dataset::FromGenerator(std::function<Generator()> make, RowSpec spec, st
   step.may_await = true;
   step.spec = std::make_shared<const RowSpec>(std::move(spec));
   step.length = [](const std::vector<Length>&) {
-    return Length::Unknown("only its end tells how many elements a generator has");
+    return Length::Unknown("the number of elements of a generator is known only at its end");
   };
   step.work =
       SourceWork{[make = std::move(make), spec = step.spec](uint64_t epoch, uint32_t source) {

@@ -16,8 +16,8 @@ namespace {
 
 class GroupStage : public Stage {
  public:
-  // `input_spec`: of the rows that come, `spec` of those that go: their last column, which is the
-  // key then, goes where these differ.
+  // `input_spec` is the spec of the input rows, `spec` that of the output. If they differ, the last
+  // column of the input is the key, which is dropped.
   GroupStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> input_spec,
              std::shared_ptr<const RowSpec> spec, size_t column, uint64_t size, bool drop_remainder)
       : rows_(std::move(input)),
@@ -67,7 +67,7 @@ class GroupStage : public Stage {
  private:
   using Group = std::vector<PendingRow>;
 
-  // The groups that are left, so that the one whose first row came first is last.
+  // Collects the remaining groups, with the one whose first row came first at the end.
   void OrderLeft() {
     for (auto& [key, group] : groups_) left_.push_back(std::move(group));
     groups_.clear();
@@ -103,7 +103,7 @@ Dataset Dataset::GroupBy(size_t column, std::shared_ptr<const RowSpec> spec, con
   if (!status_.ok()) return *this;
   if (size == 0 || size > kMaxRows) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "group_by_window: the window's size must lie between 1 and {}; it is {}", kMaxRows, size)));
+        "group_by_window: the window's size must lie between 1 and {}, got {}", kMaxRows, size)));
   }
   Step step = Like("group_by_window");
   step.text = fmt::format("group_by_window({}{}{}{})", key, key.empty() ? "" : ", ", size,

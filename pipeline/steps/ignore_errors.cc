@@ -9,7 +9,7 @@
 namespace shardfeed {
 namespace {
 
-// Drops the rows whose last column, which goes, has an error.
+// Drops the rows that have an error in their last column, and drops that column.
 class IgnoreErrorsStage : public Stage {
  public:
   IgnoreErrorsStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec,
@@ -63,7 +63,7 @@ class IgnoreErrorsStage : public Stage {
     const uint64_t allowed = ceiling_.Of(rows_);
     if (ignored_ > allowed) {
       return absl::DataLossError(fmt::format(
-          "ignore_errors: {} of the first {} rows failed, and no more than {} may be left out "
+          "ignore_errors: {} of the first {} rows failed, but at most {} may be dropped "
           "(max_ignored); the last one is {}{}{}",
           ignored_, rows_, allowed, what, first_ == what ? "" : "; the first one was ",
           first_ == what ? "" : first_));
@@ -77,7 +77,7 @@ class IgnoreErrorsStage : public Stage {
   const SkipCeiling ceiling_;
   const std::shared_ptr<RunContext> context_;
   uint64_t rows_ = 0;     // rows of the epoch, including those that failed
-  uint64_t ignored_ = 0;  // rows of these that failed
+  uint64_t ignored_ = 0;  // how many of these failed
   std::string first_;     // first error since Load
 };
 
@@ -101,8 +101,8 @@ Dataset Dataset::IgnoreErrors(SkipCeiling ceiling, ErrorText text) const {
   };
   step.sharing = Sharing::kUneven;
   step.in_order = true;
-  // As a reader's, the ceiling is not in the identity: where it was too low, the run goes on from
-  // its state with another one.
+  // Like a reader's limit, the ceiling is not part of the identity: after an error, the run can
+  // resume from its state with a higher one.
   step.work = StageWork{[spec = step.spec, ceiling](
                             const StageInputs& inputs) -> absl::StatusOr<std::unique_ptr<Stage>> {
     absl::StatusOr<std::unique_ptr<Stage>> input = inputs.factories[0](inputs.epoch);

@@ -102,7 +102,7 @@ Dataset Dataset::Interleave(uint64_t cycle, uint64_t block) const {
   if (!status_.ok()) return *this;
   if (step_->as<ShardsWork>() == nullptr) {
     return Dataset(
-        absl::InvalidArgumentError("interleave: only shards have an order of their own; give "
+        absl::InvalidArgumentError("interleave: only shards can be interleaved by themselves; pass "
                                    "other datasets to Interleave as a list"));
   }
   Step step = *step_;

@@ -15,7 +15,7 @@ StageWork KeepElements(Keeping keeping) {
       if (!stored.ok()) return stored.status();
       cache->Publish(*std::move(stored));
     }
-    // Always of the first epoch, so that a run that was resumed in a later one has the same.
+    // Always the input's first epoch, so that a run that resumes in a later one stores the same.
     return MakeCacheStage({[make = inputs.factories[0]] { return make(0); }, keeping.writer}, cache,
                           inputs.epoch);
   }};

@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// `value`, or what stands for all that are equal to it.
+// Copies a number, or the representative of all numbers that are equal to it.
 template <typename T>
 void PutFloat(const char* from, char* to) {
   T value;
@@ -20,7 +20,7 @@ void PutFloat(const char* from, char* to) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// The same of 16 bits with so many for the fraction.
+// The same for 16-bit floats with `fraction` bits of mantissa.
 void PutShortFloat(const char* from, int fraction, char* to) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -39,7 +39,7 @@ absl::StatusOr<size_t> KeyColumn(std::string_view step, const RowSpec& spec,
   const ColumnSpec& found = spec[*column];
   if (found.ragged || !found.shape.empty()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: column '{}' must have one number, or one value of bytes, in a row; it is "
+        fmt::format("{}: column '{}' must have one number or one bytes value per row, got "
                     "{}",
                     step, name, RowSpecText({found})));
   }

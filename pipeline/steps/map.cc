@@ -44,7 +44,7 @@ Dataset Dataset::Map(RowSpec output, BatchFn fn, bool changes_count, std::string
     if (batch.spec == nullptr || batch.spec->size() != spec->size() ||
         batch.columns.size() != spec->size()) {
       return absl::InvalidArgumentError(
-          fmt::format("map: it gives {}, but was declared to give {}",
+          fmt::format("map: the function returned {}, but was declared to return {}",
                       batch.spec ? RowSpecText(*batch.spec) : "nothing", RowSpecText(*spec)));
     }
     return absl::OkStatus();

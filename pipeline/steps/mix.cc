@@ -17,7 +17,7 @@ double TotalOf(const std::vector<double>& weights, const std::vector<bool>& gone
   return total;
 }
 
-// Drawn by weight.
+// Draws the input at random by weight.
 class ByChance : public InputChoice {
  public:
   ByChance(std::vector<double> weights, uint64_t seed, uint64_t epoch)
@@ -43,8 +43,8 @@ class ByChance : public InputChoice {
   const uint64_t epoch_;
 };
 
-// The input that lacks most of its share of the elements so far and the next one, of several the
-// first. Counted from where an input went last.
+// Chooses the input that lacks most of its share of the elements so far and the next one; on a tie,
+// the first. Counts from where an input last ended.
 class ByDeficit : public InputChoice {
  public:
   explicit ByDeficit(std::vector<double> weights)
@@ -110,21 +110,21 @@ Dataset Dataset::Mix(std::vector<Dataset> datasets, std::vector<double> weights,
   Step step = datasets[0].Like("mix");
   step.text = fmt::format("mix([{}], {})", fmt::join(weights, ", "),
                           exact ? "exact" : fmt::format("seed={}", seed));
-  // An exact one draws nothing.
+  // An exact mix draws no random numbers.
   step.identity.Add("weights", weights)
       .Add("seed", exact ? 0 : StreamSeed(RandomStream::kMix, seed))
       .Add("exhausted", exhausted);
   step.identity.AddIf(exact, "exact", exact);
   step.inputs = StepsOf(datasets);
   step.length = [weights, exhausted](const std::vector<Length>& inputs) {
-    // What has no weight is never drawn.
+    // Inputs without weight are never drawn.
     uint64_t elements = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (weights[i] == 0) continue;
       if (!inputs[i].known()) return inputs[i];
       if (exhausted[i] == Exhausted::kRepeat && inputs[i].elements > 0) return Length::Endless();
       if (exhausted[i] == Exhausted::kStop) {
-        return Length::Unknown("a mix ends when the draws have it so");
+        return Length::Unknown("the length of a mix depends on its random draws");
       }
       elements += inputs[i].elements;
     }

@@ -10,10 +10,10 @@
 namespace shardfeed {
 namespace {
 
-// Elements that are gathered from inputs in turn before they are handed on.
+// The number of elements that are gathered from inputs before they are delivered.
 constexpr size_t kGathered = 256;
 
-// Appends the queue's next element to what is gathered. Batches are handed on one by one.
+// Gathers the next elements of queues. Batches are delivered one by one.
 class Gatherer {
  public:
   explicit Gatherer(std::shared_ptr<const RowSpec> spec) : builder_(std::move(spec)) {}
@@ -85,7 +85,7 @@ class MixingStage : public Stage {
         if (status = Open(i, input.round + 1); !status.ok()) return status;
         input.any = false;
       } else {
-        // What is empty cannot be repeated.
+        // An empty input cannot be repeated.
         gone_[i] = true;
         choice_->Went(i);
       }
@@ -124,7 +124,7 @@ class MixingStage : public Stage {
   struct Input {
     std::optional<ElementQueue> queue;
     uint64_t round = 0;  // epoch of the input, counted from epoch_
-    bool any = false;    // whether it has given an element in this round
+    bool any = false;    // whether it has delivered an element in this round
   };
 
   const std::vector<StageFactory> factories_;
@@ -145,8 +145,8 @@ absl::StatusOr<std::vector<Exhausted>> ExhaustedOfEach(std::string_view step,
                                                        size_t datasets) {
   if (exhausted.size() == 1) exhausted.resize(datasets, exhausted[0]);
   if (exhausted.size() != datasets) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: say what happens at a dataset's end once for all, or for each", step));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: expected what happens at a dataset's end once for all datasets, or for each", step));
   }
   return exhausted;
 }

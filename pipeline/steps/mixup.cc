@@ -14,8 +14,8 @@ Dataset Dataset::Mixed(const std::string& image_column, const std::string& label
   if (!status_.ok()) return *this;
   const std::string_view kind = options.kind == MixKind::kMixUp ? "mixup" : "cutmix";
   if (!batched()) {
-    return Dataset(absl::InvalidArgumentError(fmt::format(
-        "{}: mixes rows of batches, but the elements here are rows: batch first", kind)));
+    return Dataset(absl::InvalidArgumentError(
+        fmt::format("{}: expected batches, but the elements here are rows: batch first", kind)));
   }
   const absl::StatusOr<size_t> image = NamedColumn(kind, spec(), image_column);
   if (!image.ok()) return Dataset(image.status());

@@ -14,7 +14,7 @@ Dataset Dataset::Pack(std::string column, PackOptions options) const {
   const ColumnSpec& s = spec()[*number];
   if (!s.ragged || !s.shape.empty() || (s.dtype != DType::kInt64 && s.dtype != DType::kInt32)) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("pack: column '{}' must be a ragged one of int64 or int32", column)));
+        fmt::format("pack: column '{}' must be ragged int64 or int32", column)));
   }
   if (s.dtype == DType::kInt32 && !std::in_range<int32_t>(options.pad)) {
     return Dataset(absl::InvalidArgumentError(fmt::format(

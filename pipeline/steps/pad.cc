@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// How each ragged column is padded, whether it is named or not.
+// The padding of each ragged column, whether named or not.
 std::vector<Identity> IdentitiesOf(const RowSpec& spec,
                                    const std::map<std::string, Padding>& padding) {
   std::vector<Identity> identities;
@@ -49,7 +49,7 @@ Dataset Dataset::Pad(std::map<std::string, Padding> padding) const {
     }
     if (how.length < 0 || how.length > kMaxLength) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("pad: column '{}': the length must lie between 0 and {}; it is {}", name,
+          fmt::format("pad: column '{}': the length must lie between 0 and {}, got {}", name,
                       kMaxLength, how.length)));
     }
     if (absl::Status status = CheckPadding(spec()[column], how); !status.ok()) {

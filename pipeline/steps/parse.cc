@@ -48,7 +48,7 @@ Dataset Dataset::Parse(std::vector<FeatureSpec> features,
       record < 0 || spec()[record].dtype != DType::kBytes || spec()[record].ragged ||
       !spec()[record].shape.empty()) {
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "parse: there is no column 'record' of bytes; there are: {}", RowSpecText(spec()))));
+        "parse: there is no bytes column 'record'; there are: {}", RowSpecText(spec()))));
   }
   std::shared_ptr<const RowStep> row_step = MakeParseStep(*std::move(parser));
   step.text = fmt::format("parse({})", NamesText(row_step->outputs()));
@@ -61,9 +61,9 @@ Dataset Dataset::ParseAll() const {
   while (source->inputs.size() == 1) source = source->inputs[0].get();
   const ShardsWork* const shards = source->as<ShardsWork>();
   if (shards == nullptr || shards->table->set().paths.empty()) {
-    return Dataset(
-        absl::InvalidArgumentError("parse: the features are known of shards alone that are named "
-                                   "by a spec; name the features"));
+    return Dataset(absl::InvalidArgumentError(
+        "parse: features are known only of shards that are named by a spec; "
+        "name the features"));
   }
   absl::StatusOr<Schema> schema = FindSchema(shards->table->set());
   if (!schema.ok()) return Dataset(schema.status());

@@ -12,7 +12,7 @@ Dataset Dataset::Rebatch(uint64_t size, bool drop_remainder) const {
   }
   if (size == 0 || size > kMaxRows) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("rebatch: the size must lie between 1 and {}; it is {}", kMaxRows, size)));
+        fmt::format("rebatch: the size must lie between 1 and {}, got {}", kMaxRows, size)));
   }
   for (const ColumnSpec& s : spec()) {
     if (std::count(s.shape.begin(), s.shape.end(), 0) > 0) {
@@ -22,7 +22,7 @@ Dataset Dataset::Rebatch(uint64_t size, bool drop_remainder) const {
                                                  s.name)));
     }
   }
-  // Where batches are cut at the same places, neither copies anything.
+  // If both divide the rows at the same places, nothing is copied.
   return Unbatch().Batch(size, drop_remainder);
 }
 

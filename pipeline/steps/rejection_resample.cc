@@ -14,8 +14,8 @@
 namespace shardfeed {
 namespace {
 
-// So many rows of each class count as seen before the first, as in tf.data: the first estimates
-// would be of a few rows.
+// This many rows of each class count as seen at the start, as in tf.data, since early estimates
+// would otherwise rest on a few rows.
 constexpr uint64_t kSeenBefore = 10;
 constexpr size_t kMaxClasses = 1 << 20;
 
@@ -51,7 +51,7 @@ bool IsWhole(DType dtype) {
 struct Resampling {
   size_t column = 0;
   std::vector<double> target;
-  std::vector<double> initial;  // empty: it is estimated
+  std::vector<double> initial;  // estimated if empty
   uint64_t seed = 0;
 };
 
@@ -83,7 +83,7 @@ class ResampleStage : public Stage {
         if (!damaged) {
           const int64_t kind = ClassOf(head, how_.column, row);
           if (kind < 0 || kind >= how_.target.size()) {
-            // The rows before it come first.
+            // Deliver the rows before it first.
             if (builder.rows() > 0) break;
             return OutOfRange(row);
           }
@@ -110,17 +110,17 @@ class ResampleStage : public Stage {
   }
 
  private:
-  // How much of the class is wanted for what there is of it.
+  // The ratio of the target share of a class to its share in the input.
   double Wanted(size_t kind) const {
     if (how_.target[kind] == 0) return 0;
     const double there =
         how_.initial.empty() ? static_cast<double>(seen_[kind] + kSeenBefore) : how_.initial[kind];
     return how_.target[kind] / there;
   }
-  // Whether row number_, of this class, stays: of the class that is wanted most, all do.
+  // Whether to keep row number_, which has this class. All rows of the scarcest class are kept.
   bool Accept(size_t kind) {
     if (!seen_.empty()) ++seen_[kind];
-    // With each row that is seen, its class alone is wanted less.
+    // A row makes only its own class less scarce.
     if (scarcest_ < 0 || (!seen_.empty() && kind == scarcest_)) {
       scarcest_ = 0;
       most_ = Wanted(0);
@@ -149,9 +149,9 @@ class ResampleStage : public Stage {
   const uint64_t epoch_;
   const std::shared_ptr<const RunContext> context_;
   uint64_t number_ = 0;         // number of the queue's next row
-  std::vector<uint64_t> seen_;  // rows of each class, where that is estimated
-  int64_t scarcest_ = -1;       // the class that is wanted most; -1: not known
-  double most_ = 0;             // how much the scarcest class is wanted
+  std::vector<uint64_t> seen_;  // rows of each class, if their shares are estimated
+  int64_t scarcest_ = -1;       // the class with the largest ratio; -1 if unknown
+  double most_ = 0;             // ratio of the scarcest class
 };
 
 absl::Status CheckShares(std::string_view name, const std::vector<double>& shares) {
@@ -180,13 +180,13 @@ Dataset Dataset::ResampleBy(size_t column, std::shared_ptr<const RowSpec> spec,
   if (!status.ok()) return Dataset(std::move(status));
   if (!initial.empty() && initial.size() != target.size()) {
     return Dataset(absl::InvalidArgumentError(
-        fmt::format("rejection_resample: target_dist has {} classes, and initial_dist {}",
+        fmt::format("rejection_resample: target_dist has {} classes, but initial_dist has {}",
                     target.size(), initial.size())));
   }
   for (size_t i = 0; i < initial.size(); ++i) {
     if (initial[i] > 0 || target[i] == 0) continue;
     return Dataset(absl::InvalidArgumentError(fmt::format(
-        "rejection_resample: class {} has a share in target_dist, but none in initial_dist", i)));
+        "rejection_resample: class {} has a share in target_dist but none in initial_dist", i)));
   }
   Step step = Like("rejection_resample");
   step.text = fmt::format("rejection_resample({}{}seed={})", name, name.empty() ? "" : ", ", seed);

@@ -10,7 +10,7 @@ Dataset Dataset::Repeat(uint64_t epochs) const {
   if (!status_.ok()) return *this;
   const ShardsWork* const shards = step_->as<ShardsWork>();
   if (shards != nullptr && shards->reader.epochs == 1) {
-    // Its threads go on from one epoch to the next.
+    // The reader repeats, so that its threads continue from one epoch to the next.
     Step step = *step_;
     std::get<ShardsWork>(step.work).reader.epochs =
         epochs == 0 ? std::nullopt : std::optional(epochs);

@@ -22,7 +22,7 @@ class Scanner {
       if (!std::binary_search(before_.damaged.begin(), before_.damaged.end(), row)) {
         return fn(in, row, out);
       }
-      // It keeps its place, and has no values.
+      // A damaged record keeps its place, without values.
       out.Begin();
       return absl::OkStatus();
     });
@@ -40,13 +40,14 @@ class Scanner {
     const Batch in = std::exchange(before_, Batch());
     if (absl::IsCancelled(status)) return status;
     if (status.ok() && out->rows != in.rows) {
-      return absl::InvalidArgumentError(fmt::format(
-          "scan: the function gives one row for each, but it gave {} for {}", out->rows, in.rows));
+      return absl::InvalidArgumentError(
+          fmt::format("scan: the function must return one row for each, but returned {} for {}",
+                      out->rows, in.rows));
     }
     if (!status.ok()) {
       failed_ =
           absl::Status(status.code(), context_->Prefix(in, row_) + std::string(status.message()));
-      // The rows before it come first.
+      // Deliver the rows before it first.
       if (out->empty()) return failed_;
     }
     Batch kept = in.Slice(0, out->rows);
@@ -58,13 +59,13 @@ class Scanner {
   }
 
  private:
-  // Rows that are made for a consumer who may want one.
+  // Limit on rows made at once, since the consumer may want only one.
   static constexpr size_t kRows = 64;
 
   ElementQueue queue_;
   const std::shared_ptr<const RunContext> context_;
   BatchFn work_;
-  Batch before_;    // the rows that are worked on
+  Batch before_;    // the input rows in work
   size_t row_ = 0;  // next row of the batch
   absl::Status failed_;
 };
@@ -75,7 +76,7 @@ Dataset Dataset::Scan(RowSpec outputs, std::function<FlatMapFn()> make, std::str
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
-        "scan: works on rows, but the elements here are batches: put it before batch, or unbatch "
+        "scan: expected rows, but the elements here are batches: put it before batch, or unbatch "
         "first"));
   }
   Step step = Like("scan");

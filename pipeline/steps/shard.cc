@@ -7,9 +7,9 @@
 namespace shardfeed {
 namespace {
 
-// The elements rank, rank + world ... of what the ranks have not shared out yet. A state is a
-// number of elements that all ranks together have delivered, so that any number of ranks may go on
-// from it.
+// Delivers the elements rank, rank + world ... of those that the ranks have not divided yet. A
+// state is the number of elements that all ranks together have delivered, so that any number of
+// ranks may resume from it.
 class ShardStage : public Stage {
  public:
   ShardStage(std::unique_ptr<Stage> input, uint64_t rank, uint64_t world)
@@ -22,7 +22,7 @@ class ShardStage : public Stage {
       absl::Status status = queue_.Fill();
       if (!status.ok() || queue_.ended()) return status;
       if (Wait() < queue_.left()) break;
-      // All of these are other ranks', to whom they are still due.
+      // All of these belong to other ranks, which may not have delivered them yet.
       if (before_.empty()) SaveQueue(&before_);
       Pass(queue_.left());
     }
@@ -32,7 +32,7 @@ class ShardStage : public Stage {
       Count();
       return queue_.Take(1, out);
     }
-    // What is this rank's of the batch.
+    // This rank's part of the batch.
     BatchBuilder builder(queue_.head().spec);
     builder.Append(queue_.head(), 0, 0);
     while (true) {
@@ -59,7 +59,7 @@ class ShardStage : public Stage {
     number_ = words->Read();
     if (number_ > delivered_) {
       return absl::InvalidArgumentError(
-          "the state is damaged: shard: elements were passed that are due");
+          "the state is damaged: shard: it skips elements that were not delivered");
     }
     return queue_.Load(words);
   }
@@ -69,7 +69,7 @@ class ShardStage : public Stage {
   }
 
  private:
-  // How many elements come before this rank's next one.
+  // How many elements precede this rank's next one.
   uint64_t Wait() const { return delivered_ + rank_ - number_; }
   void Pass(uint64_t elements) {
     queue_.Advance(elements);
@@ -87,9 +87,9 @@ class ShardStage : public Stage {
   ElementQueue queue_;
   const uint64_t rank_;
   const uint64_t world_;
-  uint64_t delivered_ = 0;  // elements, by all ranks: what this one has delivered, times world_
+  uint64_t delivered_ = 0;  // elements by all ranks: those of this rank, times world_
   uint64_t number_ = 0;     // number of the queue's next element
-  // Of the queue, where elements were passed that are due to other ranks.
+  // The queue's state before it skipped elements that other ranks have not delivered yet.
   StateWords before_;
 };
 
@@ -102,11 +102,12 @@ Dataset Dataset::Shard(uint64_t rank, uint64_t world) const {
         fmt::format("shard: rank {} of {}: ranks are numbered from 0", rank, world)));
   }
   if (const ShardsWork* shards = step_->as<ShardsWork>()) {
-    // The reader reads what is the rank's alone. Of a rank's part, a part of these positions.
+    // The reader reads only the rank's records. A part of a rank's part is a part of these
+    // positions.
     const uint64_t outer = shards->reader.world;
     if (outer > UINT32_MAX / world) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("shard: {} of {} parts are more than {}", world, outer, UINT32_MAX)));
+          fmt::format("shard: {} times {} parts are more than {}", world, outer, UINT32_MAX)));
     }
     Step step = *step_;
     ReaderOptions& reader = std::get<ShardsWork>(step.work).reader;
@@ -134,7 +135,7 @@ Dataset Dataset::ShardSources(uint64_t rank, uint64_t world) const {
   const ShardsWork* const shards = step_->as<ShardsWork>();
   if (step_->sharing == Sharing::kTakesPart || (shards != nullptr && shards->reader.world > 1)) {
     return Dataset(absl::InvalidArgumentError(
-        "shard: the chain takes a rank's part already; leave out its shard"));
+        "shard: the chain already takes a rank's part; leave out its shard"));
   }
   if (step_->inputs.empty() || step_->counts) return Shard(rank, world);
   Step step = *step_;

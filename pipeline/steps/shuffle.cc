@@ -12,8 +12,8 @@
 namespace shardfeed {
 namespace {
 
-// Permutes each stretch of `window` elements, by a key made of seed, epoch and the stretch's
-// number. Memory: the elements of one stretch.
+// Permutes each stretch of `window` elements, by a key made from the seed, the epoch and the
+// stretch's number. Holds one stretch in memory.
 class ShuffleStage : public Stage {
  public:
   ShuffleStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec, uint64_t window,
@@ -74,7 +74,7 @@ class ShuffleStage : public Stage {
  private:
   static constexpr size_t kRows = 256;
 
-  // Takes the next stretch and goes to its element `at`.
+  // Takes the next stretch and positions at its element `at`.
   absl::Status Fill(uint64_t at) {
     held_.clear();
     order_.clear();
@@ -88,7 +88,7 @@ class ShuffleStage : public Stage {
       for (size_t i = 0; i < batch.num_elements(); ++i) order_.emplace_back(held_.size(), i);
       held_.push_back(std::move(batch));
     }
-    // Fisher and Yates.
+    // A Fisher-Yates shuffle.
     Random random(StreamSeed(RandomStream::kShuffleWindow, seed_), epoch_, stretch_++);
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.Below(i)]);
     at_ = std::min<uint64_t>(at, order_.size());
@@ -119,8 +119,8 @@ class ShuffleStage : public Stage {
   const uint64_t window_;
   const uint64_t seed_;
   const uint64_t epoch_;
-  uint64_t stretch_ = 0;  // number of the next one
-  StateWords before_;     // the queue's, before the stretch that is held
+  uint64_t stretch_ = 0;  // number of the next stretch
+  StateWords before_;     // the queue's state before the stretch that is held
   std::vector<Batch> held_;
   std::vector<std::pair<size_t, size_t>> order_;  // batch of held_, element of it
   size_t at_ = 0;
@@ -148,13 +148,14 @@ Dataset Dataset::Shuffle(uint64_t seed, uint64_t window, uint64_t chunk, uint64_
   }
   if (window == 0 || window == OrderSpec::kAll) {
     return Dataset(absl::InvalidArgumentError(
-        "shuffle: behind other steps it needs a window, in elements; or put it first, where it "
-        "shuffles all"));
+        "shuffle: after other steps it needs a window, in elements; or put it first, where it "
+        "shuffles everything"));
   }
   if (!ordinary) {
-    return Dataset(absl::InvalidArgumentError(
-        "shuffle: chunk and lanes say how shards are read, and have no meaning behind other steps; "
-        "leave them out, or put shuffle first"));
+    return Dataset(
+        absl::InvalidArgumentError("shuffle: chunk and lanes affect how shards are read, and have "
+                                   "no meaning after other steps; "
+                                   "leave them out, or put shuffle first"));
   }
   Step step = Like("shuffle");
   step.text = fmt::format("shuffle(seed={}, window={})", seed, window);

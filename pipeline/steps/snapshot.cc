@@ -15,7 +15,7 @@
 namespace shardfeed {
 namespace {
 
-// What is there from a run before, or null.
+// The elements that an earlier run has stored, or null.
 absl::StatusOr<std::shared_ptr<const StoredElements>> Stored(const ElementFileOptions& options,
                                                              const Step& input) {
   absl::StatusOr<std::shared_ptr<const StoredElements>> stored = OpenElementFile(options);
@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<const StoredElements>> Stored(const ElementFileOp
   ::clock_gettime(CLOCK_REALTIME, &times[1]);
   absl::Status status = CheckShardsSince(input, options.path);
   if (!status.ok()) return status;
-  // What was compared need not be again.
+  // Shards that were compared now need not be compared again.
   ::utimensat(AT_FDCWD, options.path.c_str(), times, 0);
   return stored;
 }

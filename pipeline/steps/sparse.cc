@@ -22,7 +22,7 @@ Dataset Dataset::Sparse(std::vector<std::string> columns) const {
     with.push_back({IndicesName(name), DType::kInt64, {2}, true});
     if (FindColumn(with, with.back().name) + 1 < static_cast<int>(with.size())) {
       return Dataset(absl::InvalidArgumentError(
-          fmt::format("sparse: there is a column '{}' already", with.back().name)));
+          fmt::format("sparse: column '{}' already exists", with.back().name)));
     }
   }
   Step step = Like("sparse");

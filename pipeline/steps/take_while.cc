@@ -7,7 +7,7 @@
 namespace shardfeed {
 namespace {
 
-// Ends before the first row whose last column, which goes, is not 0.
+// Ends before the first row whose last column is not 0, and drops that column.
 class TakeWhileStage : public Stage {
  public:
   TakeWhileStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> spec)
@@ -53,14 +53,14 @@ Dataset Dataset::TakeWhile(FilterFn fn, std::string version) const {
   if (!status_.ok()) return *this;
   Step step = Like("take_while");
   step.length = [](const std::vector<Length>&) {
-    return Length::Unknown("take_while ends where its function says");
+    return Length::Unknown("take_while ends when its function says so");
   };
   step.counts = true;
   step.sharing = Sharing::kUneven;  // each rank ends by itself
   step.work = OnInput([spec = step.spec](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return std::make_unique<TakeWhileStage>(std::move(input), spec);
   });
-  // Of a record that is damaged, and left out, there is 0: it ends nothing.
+  // A damaged record that is skipped has 0 here, so it ends nothing.
   MapFn ends = [fn = std::move(fn)](RowContext& row) {
     row.Out<uint8_t>(0)[0] = !fn(row);
     return absl::OkStatus();

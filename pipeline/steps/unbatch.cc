@@ -10,7 +10,7 @@ namespace shardfeed {
 Dataset Dataset::Unbatch() const {
   if (!status_.ok()) return *this;
   if (!batched()) {
-    return Dataset(absl::InvalidArgumentError("unbatch: the elements here are rows already"));
+    return Dataset(absl::InvalidArgumentError("unbatch: the elements are already rows"));
   }
   for (const ColumnSpec& s : spec()) {
     if (std::count(s.shape.begin(), s.shape.end(), 0) > 0) {
@@ -23,9 +23,9 @@ Dataset Dataset::Unbatch() const {
   Step step = Like("unbatch");
   step.batched = false;
   step.length = [](const std::vector<Length>&) {
-    return Length::Unknown("only the batches tell how many rows they have");
+    return Length::Unknown("the number of rows of the batches is unknown");
   };
-  step.sharing = Sharing::kUneven;  // ranks may stand within batches
+  step.sharing = Sharing::kUneven;  // ranks may be within batches
   step.in_order = true;
   step.work = OnInput([](std::unique_ptr<Stage> input, uint64_t /*epoch*/) {
     return MakeUnbatchStage(std::move(input));

@@ -11,7 +11,7 @@ namespace {
 
 class WindowStage : public Stage {
  public:
-  // `input_spec`: of the rows; `spec`: of the windows.
+  // `input_spec` is the spec of the rows, `spec` that of the windows.
   WindowStage(std::unique_ptr<Stage> input, std::shared_ptr<const RowSpec> input_spec,
               std::shared_ptr<const RowSpec> spec, uint64_t size, uint64_t shift, uint64_t stride,
               bool drop_remainder)
@@ -28,7 +28,7 @@ class WindowStage : public Stage {
     BatchBuilder builder(input_spec_);
     std::map<uint64_t, size_t> added;  // pieces by the number of their first row
     std::vector<int64_t> splits = {0};
-    // Several, as long as the input need not be waited for.
+    // Makes several windows, as long as the input has rows ready.
     do {
       absl::Status status = Fill();
       if (!status.ok()) return status;
@@ -37,8 +37,8 @@ class WindowStage : public Stage {
         const Piece& piece = PieceOf(begin_ + row);
         const auto [at, is_new] = added.try_emplace(piece.first, 0);
         if (is_new) at->second = builder.Add(piece.rows);
-        // Rows that further windows have are copied, for the consumer may write to its own: where
-        // all were one piece, they would not be.
+        // Rows that later windows share are copied, because the consumer may write to its own; as
+        // one piece, they would not be copied.
         const bool first = builder.rows() == 0 && shift_ < span_;
         builder.AppendOf(first ? builder.Add(piece.rows) : at->second, begin_ + row - piece.first,
                          1);
@@ -70,14 +70,14 @@ class WindowStage : public Stage {
   // Rows of one batch of the input.
   struct Piece {
     uint64_t first;     // number of the first one
-    StateWords before;  // the queue's, before it
+    StateWords before;  // the queue's state before it
     Batch rows;
   };
 
-  // Rows that windows are gathered of before they are handed on.
+  // The number of rows to gather into windows before these are delivered.
   static constexpr size_t kMostRows = 1024;
 
-  // Takes rows until there are those of a window, or no more.
+  // Takes rows until a window is complete or the input ends.
   absl::Status Fill() {
     while (held_ < span_) {
       absl::Status status = queue_.Fill();
@@ -105,7 +105,7 @@ class WindowStage : public Stage {
                                         [](uint64_t r, const Piece& p) { return r < p.first; });
     return *std::prev(after);
   }
-  // Lets go of so many rows, or of those that are still to come.
+  // Drops this many rows, of which some may not have been taken yet.
   void Pass(uint64_t rows) {
     const uint64_t here = std::min(rows, held_);
     begin_ += here;
@@ -152,8 +152,8 @@ class WindowStage : public Stage {
   const bool drop_remainder_;
   std::deque<Piece> pieces_;
   uint64_t begin_ = 0;  // number of the next window's first row
-  uint64_t held_ = 0;   // rows from there on
-  uint64_t skip_ = 0;   // rows to drop before that one, if none are held
+  uint64_t held_ = 0;   // number of rows held from there on
+  uint64_t skip_ = 0;   // rows to drop before that row, if none are held
 };
 
 }  // namespace
@@ -162,7 +162,7 @@ Dataset Dataset::Window(uint64_t size, uint64_t shift, uint64_t stride, bool dro
   if (!status_.ok()) return *this;
   if (batched()) {
     return Dataset(absl::InvalidArgumentError(
-        "window: works on rows, but the elements here are batches: put it before batch, or unbatch "
+        "window: expected rows, but the elements here are batches: put it before batch, or unbatch "
         "first"));
   }
   if (shift == 0) shift = size;
@@ -177,7 +177,7 @@ Dataset Dataset::Window(uint64_t size, uint64_t shift, uint64_t stride, bool dro
       return Dataset(
           absl::InvalidArgumentError(fmt::format("window: column '{}' is ragged, so its rows do "
                                                  "not fit an array; give them one length, or drop "
-                                                 "the column by select",
+                                                 "the column with select",
                                                  s.name)));
     }
     if (!drop_remainder) {
@@ -185,8 +185,9 @@ Dataset Dataset::Window(uint64_t size, uint64_t shift, uint64_t stride, bool dro
       continue;
     }
     if (s.bytes() > 0 && size > static_cast<uint64_t>(INT64_MAX) / s.bytes()) {
-      return Dataset(absl::InvalidArgumentError(fmt::format(
-          "window: {} rows of column '{}' of {} bytes are too many", size, s.name, s.bytes())));
+      return Dataset(absl::InvalidArgumentError(
+          fmt::format("window: {} rows of column '{}', which have {} bytes each, are too large",
+                      size, s.name, s.bytes())));
     }
     s.shape.insert(s.shape.begin(), static_cast<int64_t>(size));
   }

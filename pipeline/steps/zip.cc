@@ -33,8 +33,7 @@ class ZipStage : public Stage {
         continue;
       }
       if (part.rows != out->rows) {
-        return absl::InvalidArgumentError(
-            "zip: batches of different sizes cannot stand side by side");
+        return absl::InvalidArgumentError("zip: batches of different sizes cannot be combined");
       }
       out->columns.insert(out->columns.end(), part.columns.begin(), part.columns.end());
       out->memory.insert(out->memory.end(), part.memory.begin(), part.memory.end());
@@ -72,12 +71,12 @@ Dataset Dataset::Zip(std::vector<Dataset> datasets) {
     if (!ds.status().ok()) return ds;
     if (ds.batched() != datasets[0].batched()) {
       return Dataset(
-          absl::InvalidArgumentError("zip: some datasets' elements are rows, others' are batches"));
+          absl::InvalidArgumentError("zip: some datasets have rows, others have batches"));
     }
     for (const ColumnSpec& s : ds.spec()) {
       if (FindColumn(all, s.name) >= 0) {
         return Dataset(absl::InvalidArgumentError(
-            fmt::format("zip: two datasets have a column '{}'; rename one by map", s.name)));
+            fmt::format("zip: two datasets have a column '{}'; rename one with map", s.name)));
       }
       all.push_back(s);
     }

@@ -59,10 +59,10 @@ def test_ignore_errors_of_parsing_and_decoding(tmp_path):
 def test_ignore_errors_has_a_ceiling():
     ds = sf.range(1000).map(inverse, output={"value": sf.int64, "inverse": sf.float64})
     for ceiling, message in [
-            (2, r"ignore_errors: 3 of the first 204 rows failed, and no more than 2 may be left "
-                r"out \(max_ignored\); the last one is element 203 of epoch 0: ArithmeticError: no "
+            (2, r"ignore_errors: 3 of the first 204 rows failed, but at most 2 may be dropped "
+                r"\(max_ignored\); the last one is element 203 of epoch 0: ArithmeticError: no "
                 r"inverse of 203; the first one was element 3 of epoch 0"),
-            ("0", "1 of the first 4 rows failed, and no more than 0 may be left out")]:
+            ("0", "1 of the first 4 rows failed, but at most 0 may be dropped")]:
         with pytest.raises(sf.DataLossError, match=message):
             list(ds.ignore_errors(ceiling))
     for ceiling in (None, 10, "5%", "0%"):

@@ -151,21 +151,21 @@ def test_random_crops_resume(images, stop):
 def test_by_number(images):
     ds = images.decode_image(size=16)
     same(ds[5], list(ds)[5])
-    with pytest.raises(TypeError, match="draws at random"):
+    with pytest.raises(TypeError, match="draws random numbers"):
         images.decode_image(size=16, flip=0.5)[0]
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"size": 0}, "size 0 x 0: 1 to 65535"), ({"size": (1, 2, 3)}, r"\(height, width\)"),
+    ({"size": 0}, "width and height must be 1 to 65535 pixels, got 0 x 0"), ({"size": (1, 2, 3)}, r"\(height, width\)"),
     ({"size": -3}, "1 to 65535 pixels"), ({"crop": "middle"}, "crop must be one of 'none'"),
-    ({"scale": (1, 0.5)}, "the smaller first"), ({"scale": (1,)}, "two numbers"),
-    ({"ratio": (0, 1)}, "widths over heights"), ({"flip": 2}, "flip 2: 0 to 1"),
-    ({"center_fraction": 0}, "center_fraction 0"), ({"channels": 2}, "channels must be 3 .* got 2"),
+    ({"scale": (1, 0.5)}, "in ascending order"), ({"scale": (1,)}, "two numbers"),
+    ({"ratio": (0, 1)}, "aspect ratios"), ({"flip": 2}, "flip must be from 0 to 1, got 2"),
+    ({"center_fraction": 0}, "center_fraction must be above 0"), ({"channels": 2}, "channels must be 3 .* got 2"),
     ({"interpolation": "lanczos"}, "interpolation must be one of .*, not 'lanczos'"),
     ({"layout": "HWC"}, "layout must be one of 'NHWC', 'NCHW'"), ({"dtype": "int8"}, "dtype must be .* got int8"),
     ({"mean": 0.5}, "not normalised"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
-    ({"dtype": "float32", "std": 0}, "std 0"), ({"on_damage": "skip"}, "'accept', not 'skip'"),
-    ({"feature": "photo"}, "no column 'photo'"), ({"feature": "n"}, "not one value of bytes"),
+    ({"dtype": "float32", "std": 0}, "std must be finite and positive, got 0"), ({"on_damage": "skip"}, "'accept', not 'skip'"),
+    ({"feature": "photo"}, "no column 'photo'"), ({"feature": "n"}, "does not have one bytes value per row"),
     ({"seed": -1}, "seed must be at least 0, not -1"),
 ])
 def test_what_is_wrong_is_told_where_it_is_written(images, options, message):

@@ -215,7 +215,7 @@ def test_epochs_that_the_reader_repeats(spec):
         next(ahead)
     behind = chain(0, 2).start(epoch=0)
     next(behind)
-    with pytest.raises(RuntimeError, match="rank 1 has delivered rows of epoch 1, and others of epoch "
+    with pytest.raises(RuntimeError, match="rank 1 has delivered rows of epoch 1, but other ranks of epoch "
                                            "0: merge states of one epoch"):
         sf.merge_states([behind.state_dict(), ahead.state_dict()])
 
@@ -263,7 +263,7 @@ def test_wrong_states_are_refused(spec):
         sf.merge_states(three[0])
     with pytest.raises(ValueError, match="not what state_dict"):
         sf.merge_states(["x"])
-    with pytest.raises(ValueError, match="not the state of a pipeline"):
+    with pytest.raises(ValueError, match="not a state of a shardfeed pipeline"):
         sf.merge_states([{"state": "{}"}])
     with pytest.raises(RuntimeError, match="the state of rank 1 of 3 is missing"):
         sf.merge_states([three[0], three[2]])
@@ -276,8 +276,8 @@ def test_wrong_states_are_refused(spec):
     with pytest.raises(RuntimeError, match="the states are of several runs: one of chain"):
         sf.merge_states(states(2)[:1] + states(2, seed=2)[1:])
     it = CHAINS["filter"][0](sf.read(spec).shuffle(seed=1).shard(0, 2)).start()
-    with pytest.raises(RuntimeError, match="'filter', so that a rank's state is good for the same rank of as many "
-                                           "ranks alone; merge_states makes one"):
+    with pytest.raises(RuntimeError, match="'filter', so a state is valid only for the same rank of the same "
+                                           "number of ranks; merge_states merges"):
         it.load_state_dict(three[0])
     state = json.loads(sf.merge_states(three)["state"])
     for key, value in [("behind", 1 << 63), ("left", [0, 0, 5]), ("left", [7]), ("left", [5, 1, 10**9]),
@@ -303,8 +303,8 @@ def test_rows_that_are_held_back_of_the_epoch_before_are_named(spec):
     it = parsed(sf.read(spec).shard(0, 1).repeat(2)).shuffle(seed=1, window=50).start(epoch=0)
     for _ in range(RECORDS - 2):
         next(it)
-    with pytest.raises(RuntimeError, match="rank 0 has taken rows of epoch 1 and holds back some of "
-                                           "epoch 0: merge states in the middle of an epoch"):
+    with pytest.raises(RuntimeError, match="rank 0 has taken rows of epoch 1 but still holds back some of "
+                                           "epoch 0: merge states saved in the middle of an epoch"):
         sf.merge_states([it.state_dict()])
 
 

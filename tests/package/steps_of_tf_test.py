@@ -48,11 +48,11 @@ def test_take_while_tells_what_is_wrong():
         list(sf.range(10).take_while(fails))
     if hasattr(raised.value, "__notes__"):
         assert "element 5 of epoch 0" in raised.value.__notes__[0]
-    with pytest.raises(ValueError, match="take_while: works on rows"):
+    with pytest.raises(ValueError, match="take_while: expected rows"):
         sf.range(10).batch(2).take_while(even)
     with pytest.raises(TypeError, match="take_while: fn must be a function, not 3"):
         sf.range(10).take_while(3)
-    with pytest.raises(TypeError, match="take_while ends where its function says"):
+    with pytest.raises(TypeError, match="take_while ends when its function says"):
         len(sf.range(10).take_while(even))
     one, other = (sf.range(10).take_while(even, version=v)._core.fingerprint() for v in "12")
     assert one != other
@@ -77,7 +77,7 @@ def test_unique_keeps_the_rows_and_goes_on():
 def test_unique_tells_what_is_wrong():
     with pytest.raises(ValueError, match="unique: there is no column 'x'; there are: value: int64"):
         sf.range(3).unique("x")
-    with pytest.raises(ValueError, match="must have one number, or one value of bytes, in a row"):
+    with pytest.raises(ValueError, match="must have one number or one bytes value per row"):
         sf.from_arrays({"x": np.zeros((3, 2))}).unique("x")
 
 
@@ -295,7 +295,7 @@ def test_window_tells_what_is_wrong():
         sf.range(3).window(2, 0)
     with pytest.raises(ValueError, match="must lie between 1 and 2147483647"):
         sf.range(3).window(1 << 40)
-    with pytest.raises(ValueError, match="window: works on rows"):
+    with pytest.raises(ValueError, match="window: expected rows"):
         sf.range(3).batch(2).window(2)
     rows = sf.range(9).map(lambda row: {"some": [1]})
     with pytest.raises(ValueError, match="column 'some' is ragged"):
@@ -426,8 +426,8 @@ def test_rejection_resample_tells_what_is_wrong():
             (("x", [1]), "there is no column 'x'"),
             (("value", []), "target_dist must have a share"),
             (("value", [-1, 2]), r"it is \[-1, 2\]"), (("value", [0, 0]), "not all 0"),
-            (("value", [1, 1], [1, 0]), "class 1 has a share in target_dist, but none in initial_dist"),
-            (("value", [1, 1], [1]), "target_dist has 2 classes, and initial_dist 1"),
+            (("value", [1, 1], [1, 0]), "class 1 has a share in target_dist but none in initial_dist"),
+            (("value", [1, 1], [1]), "target_dist has 2 classes, but initial_dist has 1"),
             (("value", [1, 1], []), "initial_dist has no classes"),
             (("value", [1, float("nan")]), "target_dist must be")]:
         with pytest.raises(ValueError, match=message):

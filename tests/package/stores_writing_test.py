@@ -283,7 +283,7 @@ def test_wrong_places(s3):
     for spec, message in [("s3://other/d@2", "there is no bucket 'other' at http://127.0.0.1"),
                           (f"s3://{BUCKET}", "the name is missing"),
                           (f"s3://{BUCKET}/", "the name is missing"),
-                          ("s3://data/d@2.\udcff", "names in S3 are UTF-8, which this one is not"),
+                          ("s3://data/d@2.\udcff", "names in S3 must be UTF-8, but this one is not"),
                           ("s3:///d@1", "the name of the bucket is missing")]:
         result = run("convert", "jsonl", TEXT, spec)
         assert result.status != DONE and message in result.err, result.err

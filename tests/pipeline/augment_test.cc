@@ -194,7 +194,7 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   EXPECT_FAILS(Images(1, 4, 4, 2).Augment("image", {}).status(), kInvalidArgument,
                "got image: uint8 [4, 4, 2]");
   EXPECT_FAILS(ds.Batch(2).Augment("image", {}).status(), kInvalidArgument,
-               "augment: works on rows");
+               "augment: expected rows");
 }
 
 // ---- How random numbers are spread

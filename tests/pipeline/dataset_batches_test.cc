@@ -30,7 +30,7 @@ TEST(DatasetTest, RaggedRowsAndPadding) {
               ElementsAre(R"({"value":[6,7],"values":[[6,0,0,0],[7,7,0,0]]})"));
   EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 8)).PaddedBatch(2, {{"values", {3, 0}}})),
                kInvalidArgument,
-               "column 'values': a row has 4 elements, more than the 3 to pad to");
+               "column 'values': a row has 4 elements, more than the padded length of 3");
   // Ragged rows behind a filter, and of batches that are cut again.
   EXPECT_THAT(Collect(Odd(Ragged(Dataset::Range(0, 10))).Batch(2).Unbatch().Skip(1).Batch(3)),
               ElementsAre(R"({"value":[3,5,7],"values":[[3,3,3],[],[7,7]]})",
@@ -167,7 +167,7 @@ TEST(DatasetTest, BucketsByAFunctionAreThoseByAColumn) {
   EXPECT_FAILS(FirstError(rows.BucketByLength(
                    [](RowContext& row) { return 5 - row.In<int64_t>(0)[0]; }, {1}, {99, 99})),
                kInvalidArgument,
-               "element 6 of epoch 0: bucket_by_length: the function gave a length of -1");
+               "element 6 of epoch 0: bucket_by_length: the function returned a length of -1");
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST(DatasetTest, SnapshotsThatCannotBeReadSaySo) {
   AppendFrame(R"({"format":"shardfeed snapshot","version":7})", &frame);
   folder.Write("s", frame);
   EXPECT_FAILS(FirstError(ds.Snapshot(folder / "s")), kFailedPrecondition,
-               "of version 7; this shardfeed reads version 1");
+               "has version 7, but this shardfeed reads version 1");
 }
 
 }  // namespace

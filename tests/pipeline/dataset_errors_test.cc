@@ -42,7 +42,7 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
                                                       (void)row.In<float>(0);
                                                       return absl::OkStatus();
                                                     })),
-               kInternal, "column 'value' holds int64, not float32");
+               kInternal, "column 'value' holds int64, but was read as float32");
   EXPECT_FAILS(FirstError(Dataset::Range(0, 9).Batch(3).Map({{"value", DType::kInt64, {}}},
                                                             [](Batch& b) -> absl::Status {
                                                               if (b.Values<int64_t>(0)[0] == 6)
@@ -105,20 +105,20 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
     EXPECT_FAILS(ds.status(), kInvalidArgument, message);
     EXPECT_FAILS(ds.Batch(3).Take(1).Start().status(), kInvalidArgument, message);
   };
-  fails(range.Batch(0), "batch: the size must lie between 1 and 2147483647; it is 0");
-  fails(range.Batch(2).Batch(2), "are batches already: unbatch first");
-  fails(range.Unbatch(), "are rows already");
-  fails(Square(range.Batch(2)), "map: works on rows, but the elements here are batches");
+  fails(range.Batch(0), "batch: the size must lie between 1 and 2147483647, got 0");
+  fails(range.Batch(2).Batch(2), "are already batches: unbatch first");
+  fails(range.Unbatch(), "are already rows");
+  fails(Square(range.Batch(2)), "map: expected rows, but the elements here are batches");
   fails(range.Select({"x"}), "there is no column 'x'; there are: value: int64");
-  fails(range.Batch(2).TakeWhile(nullptr), "take_while: works on rows");
+  fails(range.Batch(2).TakeWhile(nullptr), "take_while: expected rows");
   fails(range.Unique("x"), "unique: there is no column 'x'; there are: value: int64");
-  fails(range.Batch(2).Unique("value"), "unique: works on rows");
+  fails(range.Batch(2).Unique("value"), "unique: expected rows");
   fails(Ragged(range).Unique("values"),
-        "unique: column 'values' must have one number, or one value of bytes, in a row; it is "
+        "unique: column 'values' must have one number or one bytes value per row, got "
         "values: int64 ragged");
-  fails(Total(range.Batch(2)), "scan: works on rows");
+  fails(Total(range.Batch(2)), "scan: expected rows");
   fails(range.Rebatch(2), "rebatch: the elements here are rows");
-  fails(range.Batch(2).Rebatch(0), "rebatch: the size must lie between 1 and 2147483647; it is 0");
+  fails(range.Batch(2).Rebatch(0), "rebatch: the size must lie between 1 and 2147483647, got 0");
   fails(Ragged(range).PaddedBatch(2).Rebatch(3), "rebatch: column 'values' is padded to another");
   fails(range.IgnoreErrors(),
         "ignore_errors: it must directly follow the steps on rows whose errors it ignores, "
@@ -128,7 +128,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(Dataset::Choose({}, range), "choose: there are no datasets");
   fails(Dataset::Choose({range, Square(range)}, range), "choose: the datasets have different");
   fails(Dataset::Choose({range}, range.Batch(2)),
-        "choose: the choice must have rows of one int64 alone, the number of a dataset; it has "
+        "choose: the choice must have a single int64 column, the number of a dataset, but has "
         "batches of value: int64");
   fails(Dataset::Choose({range}, Square(range)), "it has value: int64, square: int64");
   fails(Dataset::Choose({range}, range, {Exhausted::kStop, Exhausted::kStop}), "once for all");
@@ -136,14 +136,14 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
     fails(Dataset::Mix({range, range}, {1, weight}, 0, {Exhausted::kDrop}, true),
           "a weight must be a number of at least 0");
   }
-  fails(range.Batch(2).Window(2), "window: works on rows");
+  fails(range.Batch(2).Window(2), "window: expected rows");
   fails(range.Window(0), "window: the size 0, the shift 0 and the stride 1 must lie between 1 and");
   fails(range.Window(UINT64_MAX), "must lie between 1 and 2147483647");
   fails(range.Window(2, 1, 0), "the stride 0 must lie");
   fails(Ragged(range).Window(2), "window: column 'values' is ragged");
   fails(range.GroupByWindow("x", 2), "group_by_window: there is no column 'x'");
   fails(range.GroupByWindow("value", 0), "the window's size must lie between 1 and 2147483647");
-  fails(range.Batch(2).GroupByWindow(KeyFn(), 2), "group_by_window: works on rows");
+  fails(range.Batch(2).GroupByWindow(KeyFn(), 2), "group_by_window: expected rows");
   fails(range.BucketByLength(NumberFn(), {2}, {1}), "1 boundaries in ascending order need 2");
   fails(range.RejectionResample("x", {1}), "rejection_resample: there is no column 'x'");
   fails(
@@ -153,16 +153,16 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.RejectionResample("value", {0, 0}), "it is [0, 0]");
   fails(range.RejectionResample("value", {1, std::nan("")}), "it is [1, nan]");
   fails(range.RejectionResample("value", {1}, {-1}), "initial_dist must have");
-  fails(range.RejectionResample("value", {1}, {1, 1}), "has 1 classes, and initial_dist 2");
+  fails(range.RejectionResample("value", {1}, {1, 1}), "has 1 classes, but initial_dist has 2");
   fails(range.RejectionResample("value", {1, 1}, {1, 0}),
-        "class 1 has a share in target_dist, but none in initial_dist");
+        "class 1 has a share in target_dist but none in initial_dist");
   fails(range.Map({}, MapFn(), {"x"}), "map: there is no column 'x'");
   fails(range.Parse({{.name = "x"}}), "there is no column 'record' of bytes");
   fails(range.Shard(3, 3), "rank 3 of 3");
   fails(range.Shuffle(1), "it needs a window");
   fails(range.Shuffle(1, 10, 4), "chunk and lanes say how shards are read");
   fails(range.Shuffle(1, 10, 0, 2), "chunk and lanes say how shards are read");
-  fails(range.Enumerate("value"), "there is a column 'value' already");
+  fails(range.Enumerate("value"), "column 'value' already exists");
   fails(range.Pad(), "the elements here are rows");
   fails(range.Batch(2).Pad({{"value", {}}}), "there is no ragged column 'value'");
   fails(Ragged(range).Batch(2).Pad({{"values", {.value = 0.5}}}),
@@ -171,16 +171,16 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(range.Sparse({"value"}), "sparse: the elements here are rows");
   fails(range.Batch(2).Sparse({"value"}), "sparse: there is no ragged column 'value'");
   fails(Ragged(range).Batch(2).Sparse({"values", "values"}),
-        "there is a column 'values_indices' already");
-  fails(range.BucketByLength("value", {2}, {1, 1}), "are all of one length");
+        "column 'values_indices' already exists");
+  fails(range.BucketByLength("value", {2}, {1, 1}), "have the same length");
   fails(Ragged(range).BucketByLength("values", {2}, {1}), "1 boundaries in ascending order need 2");
-  fails(range.Pack("value", {.length = 2}), "are all of one length");
+  fails(range.Pack("value", {.length = 2}), "have the same length");
   fails(Dataset::Zip({range, range}), "two datasets have a column 'value'");
   fails(Dataset::Concatenate({range, Square(range)}), "the datasets have different columns");
   fails(Dataset::Mix({range}, {1, 2}), "mix: got 2 weights for 1 dataset");
   fails(Dataset::Range(0, 1, 0), "the step must not be 0");
   fails(Dataset::Interleave({range}, 0), "at least 1");
-  fails(range.Interleave(2), "only shards have an order of their own");
+  fails(range.Interleave(2), "only shards can be interleaved by themselves");
   fails(Ragged(range).PaddedBatch(2).Unbatch(), "padded to another length in each batch");
   EXPECT_FAILS(Dataset::Read("/nowhere/x@2").status(), kNotFound, "/nowhere");
 }
@@ -234,7 +234,7 @@ TEST(IgnoreErrorsTest, TooManyAreAnErrorInItsPlace) {
     // 2 % fail, and ten may: the eleventh is row 549.
     EXPECT_EQ(rows, 549 - 10);
     const std::string message =
-        "ignore_errors: 11 of the first 550 rows failed, and no more than 10 may be left out "
+        "ignore_errors: 11 of the first 550 rows failed, but at most 10 may be dropped "
         "(max_ignored); the last one is element 549 of epoch 0: value 549 fails";
     EXPECT_FAILS(status, kDataLoss, message + "; the first one was element 49 of epoch 0");
     // A state has the counts.

@@ -69,7 +69,7 @@ TEST(DatasetTest, GeneratorsAreDeclared) {
   EXPECT_THAT(Collect(Dataset::FromGenerator(counting(3), spec).Batch(4)),
               ElementsAre(R"({"n":[0,1,2,3]})", R"({"n":[4,5]})"));
   EXPECT_FAILS(FirstError(Dataset::FromGenerator(counting(3), {{"m", DType::kInt64, {}}})),
-               kInvalidArgument, "it gives n: int64, but was declared to give m: int64");
+               kInvalidArgument, "it returned n: int64, but was declared to return m: int64");
   EXPECT_FAILS(FirstError(Dataset::FromGenerator(
                    []() -> Generator {
                      return []() -> absl::StatusOr<Batch> { throw std::runtime_error("no more"); };

@@ -203,8 +203,8 @@ TEST(DatasetTest, RandomNumbersDependOnTheRowAlone) {
 TEST(EnumerateTest, NumbersThatDoNotFitAreAnError) {
   EXPECT_FAILS(FirstError(Dataset::Range(0, 10).Enumerate("index", INT64_MAX - 8)),
                kInvalidArgument,
-               "enumerate: element 9, counted from 9223372036854775799, has a number that int64 "
-               "does not hold");
+               "enumerate: the number of element 9, counted from 9223372036854775799, does not "
+               "fit int64");
 }
 
 TEST(DatasetTest, RowsAreTakenUntilAFunctionSaysNo) {
@@ -275,7 +275,8 @@ TEST(DatasetTest, AScanKnowsTheRowsBefore) {
   for (int i = 0; i < 100; ++i) ASSERT_OK(it->Next(&batch));
   EXPECT_FAILS(it->Next(&batch), kDataLoss, "element 100 of epoch 0: enough");
   EXPECT_FAILS(FirstError(scan([](const Batch&, size_t, RowEmitter&) { return absl::OkStatus(); })),
-               kInvalidArgument, "scan: the function gives one row for each, but it gave 0 for ");
+               kInvalidArgument,
+               "scan: the function must return one row for each, but returned 0 for ");
 }
 
 }  // namespace

@@ -436,8 +436,8 @@ TEST_F(ShardsTest, StatesOfRanksThatAdvanceUnevenlyAreTheirOwn) {
     ASSERT_OK(Start(chain(0, 2))->LoadStateDict(state));
     for (const auto& [rank, world] : {std::pair(1, 2), std::pair(0, 1), std::pair(0, 3)}) {
       EXPECT_FAILS(Start(chain(rank, world))->LoadStateDict(state), kFailedPrecondition,
-                   fmt::format("rank {} of {}: the ranks of this chain advance unevenly, for it "
-                               "has '{}'",
+                   fmt::format("rank {} of {}: the ranks of this chain advance unevenly "
+                               "because of '{}'",
                                rank, world, name));
     }
   }
@@ -501,7 +501,7 @@ TEST_F(ShardsTest, SourcesAreSharedOutInFrontOfWhatDoesNotCount) {
   EXPECT_EQ(rows.Take(10).Batch(4).ShardSources(1, 3).Text(),
             "read(3 files).parse(n, x).take(10).shard(1, 3).batch(4)");
   EXPECT_FAILS(rows.Shard(0, 2).ShardSources(0, 3).status(), kInvalidArgument,
-               "the chain takes a rank's part already");
+               "the chain already takes a rank's part");
 }
 
 TEST_F(ShardsTest, LengthsAreKnownWhereTheyCanBe) {

@@ -152,12 +152,11 @@ TEST(StateTest, WrongStatesAreRefused) {
   auto other = Start(Dataset::Range(0, 11).Batch(2));
   EXPECT_FAILS(other->LoadStateDict(*it->StateDict()), kFailedPrecondition,
                "the state belongs to another chain or other data");
-  EXPECT_FAILS(it->LoadStateDict("hello"), kInvalidArgument,
-               "not the state of a pipeline of shardfeed");
+  EXPECT_FAILS(it->LoadStateDict("hello"), kInvalidArgument, "not a state of a shardfeed pipeline");
   std::string state = *it->StateDict();
   state.replace(state.find("\"version\":2"), 11, "\"version\":9");
   EXPECT_FAILS(it->LoadStateDict(state), kInvalidArgument,
-               "of version 9; this shardfeed reads version 2");
+               "has version 9, but this shardfeed reads version 2");
   state = *it->StateDict();
   state.replace(state.find("\"place\":["), 9, "\"place\":[1,2,3,4,5,");
   EXPECT_FAILS(it->LoadStateDict(state), kInvalidArgument, "too long");

@@ -225,17 +225,20 @@ TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
   EXPECT_THAT(message(ds.DecodeImage("photo")),
               HasSubstr("decode_image: there is no column 'photo'; there are: number: int64"));
   EXPECT_THAT(message(ds.DecodeImage("number")),
-              HasSubstr("decode_image: column 'number' is not one value of bytes a row"));
+              HasSubstr("decode_image: column 'number' does not have one bytes value per row"));
   EXPECT_THAT(message(ds.Batch(2).DecodeImage("encoded")), HasSubstr("put it before batch"));
   DecodeImageOptions options;
   options.scale[0] = 0;
-  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("scale (0, 1)"));
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
+              HasSubstr("fractions of the area in ascending order, got (0, 1)"));
   options = {};
   options.ratio[0] = 2;
-  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("ratio (2, "));
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
+              HasSubstr("aspect ratios in ascending order, got (2, "));
   options = {};
   options.center_fraction = 1.5;
-  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("center_fraction 1.5"));
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
+              HasSubstr("center_fraction must be above 0 and at most 1, got 1.5"));
   options = {};
   options.flip = -1;
   EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("flip -1"));

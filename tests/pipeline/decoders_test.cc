@@ -50,7 +50,7 @@ std::string Npy(const std::string& shape, const std::string& values) {
   return "\x93NUMPY\1\0"s + static_cast<char>(text.size()) + '\0' + text + values;
 }
 
-// Two channels of 16 bits, 8,000 frames in a second.
+// Two channels of 16 bits, 8,000 frames per second.
 std::string Wav(const std::string& samples) {
   return "RIFF\0\0\0\0WAVEfmt \x10\0\0\0\1\0\2\0\x40\x1f\0\0\0\x7d\0\0\4\0\x10\0data"s +
          static_cast<char>(samples.size()) + "\0\0\0"s + samples;
@@ -70,7 +70,7 @@ TEST(DecodersTest, RawTensors) {
   EXPECT_FAILS(FirstError(ds.DecodeRaw("x", DType::kInt16, {-1, 3})), kInvalidArgument,
                "column 'x' has 8 bytes; int16 [3] takes a multiple of 6");
   EXPECT_FAILS(ds.DecodeRaw("y", DType::kInt16, {3}).status(), kInvalidArgument,
-               "decode_raw: there is no column 'y' of bytes, one value in a row; there are: x");
+               "decode_raw: there is no column 'y' with one bytes value per row; there are: x");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kInt16, {3, -1}).status(), kInvalidArgument,
                "decode_raw: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kInt16, {1 << 20, 1 << 20}).status(), kInvalidArgument,

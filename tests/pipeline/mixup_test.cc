@@ -229,13 +229,13 @@ TEST(MixUpTest, WhatCannotBeIsRefused) {
   const Dataset rows = Images(4, DType::kUInt8, {2, 2, 3});
   const Dataset ds = rows.Batch(2);
   EXPECT_FAILS(rows.MixUp("image", "label", 4).status(), kInvalidArgument,
-               "mixup: mixes rows of batches, but the elements here are rows: batch first");
+               "mixup: expected batches, but the elements here are rows: batch first");
   EXPECT_FAILS(ds.CutMix("photo", "label", 4).status(), kInvalidArgument,
                "cutmix: there is no column 'photo'; there are: image: uint8 [2, 2, 3]");
   EXPECT_FAILS(ds.MixUp("image", "label", 0).status(), kInvalidArgument,
-               "mixup: num_classes must be at least 1; it is 0");
+               "mixup: num_classes must be at least 1, got 0");
   EXPECT_FAILS(ds.MixUp("image", "label", 4, 0).status(), kInvalidArgument,
-               "alpha must be positive and finite; it is 0");
+               "alpha must be positive and finite, got 0");
   EXPECT_FAILS(ds.MixUp("label", "image", 4).status(), kInvalidArgument,
                "images must be uint8, float16, bfloat16 or float32 and of one size; the column "
                "is label: int64");

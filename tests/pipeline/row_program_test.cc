@@ -192,8 +192,8 @@ TEST_F(RowProgramTest, FixedColumnsWithoutRoomAreNamed) {
     FAIL() << "there is no such memory";
   } catch (const NoRoomError& error) {
     EXPECT_STREQ(error.what(),
-                 "decode_image: column 'image': rows of 13835058055282163712 bytes do not fit into "
-                 "memory, 4 at a time; make them smaller, or the batch");
+                 "decode_image: column 'image': rows of 13835058055282163712 bytes, 4 in all, do "
+                 "not fit into memory; make the rows or the batch smaller");
   }
   const HostAllocator none = [](size_t) -> std::shared_ptr<char> { throw std::bad_alloc(); };
   Make({make(100)});
@@ -202,8 +202,8 @@ TEST_F(RowProgramTest, FixedColumnsWithoutRoomAreNamed) {
     FAIL() << "there is no such memory";
   } catch (const NoRoomError& error) {
     EXPECT_STREQ(error.what(),
-                 "decode_image: column 'image': rows of 30000 bytes do not fit into memory, 1 at a "
-                 "time; make them smaller, or the batch");
+                 "decode_image: column 'image': rows of 30000 bytes, 1 in all, do not fit into "
+                 "memory; make the rows or the batch smaller");
   }
 }
 

@@ -79,7 +79,7 @@ TEST_F(VerdictTest, WithoutEvidenceNothingLimits) {
   EXPECT_EQ(verdict.limit, "nothing");
   EXPECT_EQ(verdict.text,
             "nothing limits for long: the consumer waits 40 % of the time, threads of stages are "
-            "busy 40 % at the most, and reading is waited for 3 %");
+            "busy at most 40 %, and reading is waited for 3 %");
 }
 
 TEST_F(VerdictTest, ARunThatHasJustBegunHasAVerdict) {

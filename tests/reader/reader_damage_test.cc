@@ -94,7 +94,7 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
   EXPECT_OK(Drain(*MakeReader(OpenTable(set), options)));
   options.damage.max_skipped.at_least = 1;
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
-               "2 of 1221 records are damaged, which is more than may be skipped; the first is");
+               "2 of 1221 records are damaged, which is more than allowed; the first is");
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss,
                "d-00005-of-00008: record 0 at byte 0: ");
   EXPECT_FAILS(Drain(*MakeReader(OpenTable(set), options)), kDataLoss, "'shardfeed repair'");
@@ -219,7 +219,7 @@ TEST_F(ReaderDamageTest, ShardThatChangedIsRefused) {
   const auto table = OpenTable(set);
   folder_.Write("d-00001-of-00002", "something else");
   EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kFailedPrecondition,
-               "has 14 bytes, and had ");
+               "has 14 bytes, but had ");
   std::filesystem::remove(set.paths[1]);
   EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kNotFound, "d-00001-of-00002");
 }

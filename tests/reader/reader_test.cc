@@ -264,11 +264,12 @@ TEST_F(ReaderTest, StatesOfOtherThingsAreRefused) {
   const auto reader = MakeReader(table, options);
   const std::string state = *reader->StateDict();
   options.order.kind = OrderSpec::Kind::kShuffle;
-  EXPECT_FAILS(MakeReader(table, options)->LoadStateDict(state), kFailedPrecondition,
-               "the state belongs to another order: it was saved for sequential, this reader has "
-               "shuffle(seed=0");
+  EXPECT_FAILS(
+      MakeReader(table, options)->LoadStateDict(state), kFailedPrecondition,
+      "the state belongs to another order: it was saved for sequential, but this reader has "
+      "shuffle(seed=0");
   for (const char* bad : {"", "{", "[]", "{}", R"({"format": "shardfeed reader state"})"}) {
-    EXPECT_FAILS(reader->LoadStateDict(bad), kInvalidArgument, "not the state of a reader");
+    EXPECT_FAILS(reader->LoadStateDict(bad), kInvalidArgument, "not a state of a shardfeed reader");
   }
   std::string later = state;
   later.replace(later.find("\"version\":2"), 11, "\"version\":9");

@@ -244,14 +244,14 @@ TEST_F(StagingTest, ReadersOfAReplacedDatasetNeverMixTheTwo) {
   EXPECT_FAILS((*table)->Index(1), kAborted, "the dataset was replaced while it was in use");
   // Of a file that was named itself, as of those of others, only the file tells.
   EXPECT_FAILS((*file)->OpenFile(0), kAborted,
-               "another file has taken its place since the dataset was opened");
+               "was replaced by another file since the dataset was opened");
   EXPECT_FAILS((*file)->Index(0), kAborted,
                "describes other records than when the dataset was opened");
   EXPECT_FAILS(version.CheckUnchanged(), kAborted, "the dataset was replaced while it was in use");
   // Nor does a file that gets the first one's inode number, as it may by and by.
   for (int again = 0; again < 5; ++again) {
     ASSERT_OK(Write("d@2", again % 2 == 0 ? "old" : "new", 100, /*overwrite=*/true));
-    EXPECT_FAILS((*file)->OpenFile(0), kAborted, "another file has taken its place");
+    EXPECT_FAILS((*file)->OpenFile(0), kAborted, "was replaced by another file");
   }
 }
 
