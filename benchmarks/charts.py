@@ -1,4 +1,4 @@
-"""Charts of compare's results, one SVG for each group of workloads: charts.py RESULTS.json FOLDER"""
+"""Draws charts of compare's results, one SVG for each group of workloads: charts.py RESULTS.json FOLDER"""
 
 import json
 import os
@@ -25,7 +25,7 @@ def colour(peer):
 
 
 def draw(results, workloads, title, path):
-    """Bars of the medians, with the spread; the scale is logarithmic where peers lie far apart."""
+    """Draws bars of the medians with their spread; the scale is logarithmic if peers are far apart."""
     heights = [len(results.peers(w.name)) for w in workloads]
     figure, axes = plt.subplots(len(workloads), 1, squeeze=False,
                                 figsize=(8, 0.27 * sum(heights) + 0.75 * len(workloads) + 0.5),

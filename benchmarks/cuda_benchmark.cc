@@ -1,17 +1,17 @@
-// Delivery to the GPU beside what bounds it. Each run prints one JSON object.
+// Measures delivery to the GPU beside its upper bounds. Each run prints one JSON object.
 //
 //   cuda_benchmark copy       batches of 38.5 MB (256 x 224 x 224 x 3 bytes), and a bare loop of
 //                             cuMemcpyHtoDAsync from pinned memory, in turn
 //   cuda_benchmark normalize  the same with normalisation to float16, and without, in turn
 //   cuda_benchmark feed       a consumer at 80 % of the feed's rate: does it wait?
-//   cuda_benchmark lost       what a step of a consumer that is slower than the bus takes more with
-//                             the feed than without
+//   cuda_benchmark lost       the time that the feed adds to a step of a consumer that is slower
+//                             than the bus
 //   cuda_benchmark overlap    decoding and computing, both longer than the copy: is it hidden?
 //   cuda_benchmark all        all of these
-//   cuda_benchmark device     none: tells the device, or why there is none
+//   cuda_benchmark device     measures nothing: prints the device, or why there is none
 //
-// The device is 0; SHARDFEED_CUDA_DRIVER may name tests/cuda's stand-in driver, whose times mean
-// nothing but for `overlap`.
+// Uses device 0. SHARDFEED_CUDA_DRIVER may name tests/cuda's stand-in driver, whose times are
+// meaningful only for `overlap`.
 
 #include <dlfcn.h>
 
@@ -77,7 +77,7 @@ class Consumer {
     Ok(driver.ModuleGetFunction(&spin_, module_, "spin"), "cuModuleGetFunction");
     Ok(driver.EventCreate(&begin_, 0), "cuEventCreate");
     Ok(driver.EventCreate(&end_, 0), "cuEventCreate");
-    // Copies cost the stand-in no time of the processor.
+    // The stand-in's copies take no CPU time.
     if (auto work = StandIn<void (*)(int)>("StandInSetWork")) work(0);
   }
   ~Consumer() {
@@ -94,7 +94,7 @@ class Consumer {
     void* params[] = {&nanoseconds};
     Ok(driver.LaunchKernel(spin_, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr), "cuLaunchKernel");
   }
-  // Of what `steps` enqueues on the stream, by the device's clock.
+  // The seconds of what `steps` enqueues on the stream, by the device's clock.
   double Seconds(const std::function<void()>& steps) {
     Ok(driver.EventRecord(begin_, stream), "cuEventRecord");
     steps();
@@ -117,7 +117,7 @@ class Consumer {
   CuEvent end_ = nullptr;
 };
 
-// One batch of images, delivered over and over: what is left is the way to the device.
+// One batch of images, delivered over and over, so that only delivery to the device is measured.
 std::unique_ptr<DeviceIterator> Images(bool normalize) {
   const Dataset ds = Dataset::Range(0, kRows)
                          .Map({{"image", DType::kUInt8, {224, 224, 3}}},
@@ -143,7 +143,7 @@ void Take(Consumer& consumer, DeviceIterator& it, int batches, double spin = 0) 
   }
 }
 
-// Of one batch, with nothing else to do.
+// The seconds of one batch when nothing else is done.
 double FeedSeconds(Consumer& consumer, bool normalize) {
   const auto it = Images(normalize);
   Take(consumer, *it, 5);
@@ -226,7 +226,7 @@ void Lost(Consumer& consumer) {
       step, 1e6 * Median(lost), List(lost));
 }
 
-// Decoding takes `decode` seconds a batch, computing `compute`.
+// Decoding takes `decode` seconds per batch, computing `compute`.
 DeviceStats Overlap(Consumer& consumer, int batches, double decode, double compute,
                     double* seconds) {
   constexpr int64_t kPerBatch = 8;
@@ -251,7 +251,7 @@ DeviceStats Overlap(Consumer& consumer, int batches, double decode, double compu
   return it->stats();
 }
 
-// Three cases: decoding limits, computing does, and both take as long.
+// Three cases: decoding limits, computing limits, and both take the same time.
 void OverlapAll(Consumer& consumer) {
   constexpr int kSteps = 50;
   const auto set_speed = StandIn<void (*)(double, double)>("StandInSetSpeed");
@@ -263,11 +263,11 @@ void OverlapAll(Consumer& consumer) {
     const DeviceStats stats = Overlap(consumer, kSteps, decode, compute, &seconds);
     std::string whole = "null";
     if (set_speed) {
-      // The same with copies that take no time.
+      // The same with instantaneous copies.
       set_speed(1e18, 0);
       double free_seconds = 0;
       Overlap(consumer, kSteps, decode, compute, &free_seconds);
-      // The first copy has nothing to hide behind.
+      // Nothing can hide the first copy.
       const double more = seconds - free_seconds - kCopy;
       whole = fmt::format("{:.4f}", 1 - std::max(0.0, more) / (kCopy * (kSteps - 1)));
     }
@@ -295,7 +295,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
 #ifndef NDEBUG
-  fmt::print(stderr, "cuda_benchmark: built without --config=opt; nothing is measured\n");
+  fmt::print(stderr, "cuda_benchmark: a debug build measures nothing; use --config=opt\n");
   return 2;
 #endif
   Consumer consumer;

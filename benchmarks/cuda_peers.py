@@ -1,11 +1,11 @@
-"""Delivery to the GPU beside PyTorch's and SPDL's: the same images in memory, in batches of 256 x 224 x 224 x 3
-bytes, normalised to float16 [256, 3, 224, 224] on the device, in one process, in turn.
+"""Measures delivery to the GPU beside PyTorch's and SPDL's: the same images in memory, in batches of
+256 x 224 x 224 x 3 bytes, normalised to float16 [256, 3, 224, 224] on the device, alternating in one process.
 
     python benchmarks/cuda_peers.py [--batches N] [--rounds N]
 
-"loop" is what bounds them: a bare loop of copies from pinned memory. DataLoader has workers, pinned memory and
-.to(non_blocking=True); SPDL its transfer in a thread of its own. Takes torch, and shardfeed on Python's path; what
-is missing is skipped, and the reason told. One JSON object a line. scripts/gpu_check runs it where torch is.
+"loop" is their upper bound: a bare loop of copies from pinned memory. DataLoader uses workers, pinned memory and
+.to(non_blocking=True); SPDL transfers in a thread of its own. Needs torch, and shardfeed on Python's path; peers that
+are missing are skipped with a reason. Prints one JSON object per line. scripts/gpu_check runs it if torch is installed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def say(**fields):
 
 
 class Batches:
-    """For DataLoader: an item is a batch of the images."""
+    """A dataset for DataLoader, each item of which is a batch of the images."""
 
     def __init__(self, images, count):
         self.images = images
@@ -42,7 +42,7 @@ class Batches:
 
 
 class Feeds:
-    """Functions that give `count` batches on the device."""
+    """Generators of `count` batches on the device."""
 
     def __init__(self, torch, device):
         self.torch = torch
@@ -92,11 +92,11 @@ class Feeds:
 
 
 def measure(feed, count, warm, synchronize):
-    """Images a second, beyond the first `warm` batches."""
+    """Images per second after the first `warm` batches."""
     start = None
     total = 0
     for i, batch in enumerate(feed(warm + count)):
-        # A consumer that needs the values.
+        # Consume the values on the device.
         total = total + batch[:, 0, 0, 0].sum()
         if i + 1 == warm:
             synchronize()
@@ -134,7 +134,7 @@ def run(torch, device, count, rounds):
             say(feed=name, skipped=f"{type(error).__name__}: {error}")
             continue
         if off > 0.01:
-            raise SystemExit(f"cuda_peers: {name} differs by {off} from what torch makes")
+            raise SystemExit(f"cuda_peers: {name} differs by {off} from torch's result")
         names.append(name)
     found = {name: [] for name in names}
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""What the measured processes run in: what was built, and a virtual environment for each peer."""
+"""The environments of measured processes: the built binaries, and a virtual environment for each peer."""
 
 import json
 import os
@@ -15,7 +15,7 @@ TARGETS = ["cli:shardfeed", "python:_core.so", "benchmarks:records_benchmark",
 
 
 def build(targets):
-    """The folder with what was built (bazel-bin)."""
+    """Builds the targets and returns the folder with the binaries (bazel-bin)."""
     environment = {**os.environ}
     environment.setdefault("SHARDFEED_PYTHON", sys.executable)
     startup = os.environ.get("SHARDFEED_BAZEL_STARTUP", "").split()
@@ -28,7 +28,7 @@ def build(targets):
 
 
 def refuse_debug_build(binaries):
-    """Figures of a debug build mislead."""
+    """Exits if the binaries are a debug build, whose figures would mislead; returns the version."""
     program = f"{binaries}/cli/shardfeed"
     try:
         version = subprocess.run([program, "--version"], check=True, capture_output=True,
@@ -41,7 +41,7 @@ def refuse_debug_build(binaries):
 
 
 def package(binaries, folder):
-    """The Python package with the extension that was built, put together in `folder`."""
+    """Assembles the Python package, with the built extension, in `folder`."""
     target = pathlib.Path(folder) / "shardfeed"
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(ROOT / "python/shardfeed", target,
@@ -53,7 +53,7 @@ def package(binaries, folder):
 
 
 def environment(folder, name, requirements):
-    """The Python of a virtual environment with these packages; (None, reason) where pip cannot."""
+    """Returns (the Python of a virtual environment with these packages, None), or (None, reason) if pip fails."""
     path = pathlib.Path(folder) / name.replace(" ", "_")
     python = path / "bin/python"
     stamp = path / "installed.json"

@@ -1,5 +1,5 @@
-// Images to batches: random crops of 224 x 224, mirrored or not, 256 to a batch. Prints one JSON
-// object of images a second for each round, and CPU seconds for 1,000 images.
+// Measures images to batches: random crops of 224 x 224, randomly mirrored, 256 per batch. Prints
+// one JSON object with the images per second of each round, and CPU seconds for 1,000 images.
 //
 //   image_benchmark SPEC [IMAGES]   the chain with 1 and 2 threads, and a bare loop of the same
 //                                     kernels over records in memory with 2; antialiased, plain,
@@ -55,7 +55,7 @@ struct Rates {
   }
 };
 
-// From where it is made to Stop.
+// Measures from its construction to Stop.
 class Timer {
  public:
   void Stop(uint64_t images, Rates* rates) const {
@@ -69,8 +69,8 @@ class Timer {
   const double cpu_ = CpuSeconds();
 };
 
-// Timed once the chain has used all the memory it keeps: a kernel, and a virtual machine more so,
-// takes long to give memory for the first time.
+// Timing begins once the chain has used all the memory that it keeps, because kernels, and virtual
+// machines even more, take long to provide memory for the first time.
 constexpr uint64_t kUntimedBatches = 6;
 
 void RunChain(const std::string& spec, const DecodeImageOptions& options, int threads,
@@ -100,7 +100,7 @@ void RunLoop(const std::vector<std::string>& jpegs, const DecodeImageOptions& op
              uint64_t images, Rates* rates) {
   std::atomic<uint64_t> next = 0;
   std::vector<std::thread> running;
-  // As many batches as a chain keeps, one after another.
+  // Cycles through as many batches as a chain keeps.
   ImageDecoder one(options.image);
   std::vector<char> memory(4 * kBatch * one.result_bytes(), 1);
   const Timer timer;

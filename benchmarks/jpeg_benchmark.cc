@@ -1,10 +1,9 @@
-// Random crops of JPEGs, and making JPEGs seekable, beside libjpeg. Each run prints one JSON
-// object.
+// Measures random crops of JPEGs, and making JPEGs seekable, beside libjpeg. Each run prints one
+// JSON object.
 //
 //   jpeg_benchmark crop FOLDER THREADS      crops as torchvision's RandomResizedCrop draws them:
-//   the
-//                                           whole image by libjpeg, rows and columns skipped by
-//                                           libjpeg, DecodeCrop, DecodeCrop of seekable images
+//                                           the whole image by libjpeg, rows and columns skipped
+//                                           by libjpeg, DecodeCrop, DecodeCrop of seekable images
 //   jpeg_benchmark rewrite FOLDER THREADS   a bare loop of libjpeg's lossless transcoding, and
 //                                           MakeSeekable
 //
@@ -37,7 +36,7 @@ namespace shardfeed {
 namespace {
 
 constexpr int kRounds = 7;
-constexpr size_t kMinDecoded = 1000;  // images a round
+constexpr size_t kMinDecoded = 1000;  // images per round
 
 [[noreturn]] void Fail(const std::string& message) {
   fmt::print(stderr, "jpeg_benchmark: {}\n", message);
@@ -59,7 +58,8 @@ std::vector<std::string> ReadImages(const std::string& folder) {
     std::ifstream file(path, std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
-    // Only what becomes seekable counts; libjpeg ends the program at what is damaged.
+    // Only images that can be made seekable count, because libjpeg ends the program at damaged
+    // ones.
     std::string seekable;
     if (header.ok() && header->format == "jpeg" && header->channels != 4 &&
         MakeSeekable(bytes, {}, &seekable)->outcome != SeekableJpeg::Outcome::kDamaged) {
@@ -70,7 +70,7 @@ std::vector<std::string> ReadImages(const std::string& folder) {
   return images;
 }
 
-// Runs `work` for each of the numbers, each thread with its own worker; returns the seconds.
+// Runs a worker for each of the numbers, with one worker per thread. Returns the seconds.
 double Timed(int threads, size_t count,
              const std::function<std::function<void(size_t)>()>& make_worker) {
   std::vector<std::function<void(size_t)>> workers;
@@ -87,7 +87,7 @@ double Timed(int threads, size_t count,
   return NowSeconds() - start;
 }
 
-// As torchvision draws it, with its defaults.
+// Draws a crop as torchvision does with its defaults.
 JpegCrop RandomResizedCrop(std::mt19937& random, uint32_t width, uint32_t height) {
   std::uniform_real_distribution<double> scale(0.08, 1);
   std::uniform_real_distribution<double> log_ratio(std::log(3.0 / 4), std::log(4.0 / 3));
@@ -109,7 +109,7 @@ JpegCrop RandomResizedCrop(std::mt19937& random, uint32_t width, uint32_t height
   return crop;
 }
 
-// libjpeg as its manual uses it; errors end the program.
+// libjpeg, used as in its manual; errors end the program.
 class PlainDecoder {
  public:
   PlainDecoder() {
@@ -120,7 +120,7 @@ class PlainDecoder {
   PlainDecoder(const PlainDecoder&) = delete;
   PlainDecoder& operator=(const PlainDecoder&) = delete;
 
-  // Returns where the crop begins, whose rows are `row_bytes` apart.
+  // Returns the beginning of the crop, whose rows are `row_bytes` apart.
   const uint8_t* Whole(const std::string& jpeg, const JpegCrop& crop, size_t* row_bytes) {
     Start(jpeg);
     ReadRows(decoder_.output_height);
@@ -165,7 +165,7 @@ class PlainDecoder {
   std::vector<uint8_t> pixels_;
 };
 
-// DecodeCrop, the crops one after another in the same memory.
+// Calls DecodeCrop for one crop after another in the same memory.
 class CropDecoder {
  public:
   const std::vector<uint8_t>& Decode(const std::string& jpeg, const JpegCrop& crop) {
@@ -203,7 +203,7 @@ void Crop(const std::string& folder, int threads) {
     share += 1.0 * crops[i].width * crops[i].height / header.width / header.height;
   }
 
-  // All must give the same pixels.
+  // All decoders must produce the same pixels.
   PlainDecoder plain;
   CropDecoder ours;
   for (size_t i = 0; i < count; ++i) {
@@ -257,7 +257,7 @@ void Crop(const std::string& folder, int threads) {
       List(seconds[0]), List(seconds[1]), List(seconds[2]), List(seconds[3]));
 }
 
-// What any lossless rewriting by libjpeg does at the least: coefficients in, coefficients out, with
+// The minimum of any lossless rewriting by libjpeg: coefficients in, coefficients out, with
 // optimized tables.
 class PlainTranscoder {
  public:

@@ -1,11 +1,11 @@
-"""Makes the data that all peers read, with TensorFlow, so that nobody reads what he wrote himself.
+"""Makes the data that all peers read, with TensorFlow, so that shardfeed does not read files that it wrote.
 
     PYTHON benchmarks/make_data.py DATA KIND... [--images FOLDER] [--size quick]
 
-Each KIND is a folder. Of records 16 shards train-NNNNN-of-00016: large (images in Examples), huge (such of 12
-megapixels), small (50 floats and a label), tokens (sequences of ids), large_gzip and small_gzip, numbers_10k,
-numbers_1m and numbers_100m (each record is its number, 4 bytes). Beside them images (class folders) and rows
-(CSV and JSON lines). DATA/check has the same, small, and what peers should find in it: info.json.
+Each KIND is a folder. The kinds of records have 16 shards train-NNNNN-of-00016: large (images in Examples), huge
+(images of 12 megapixels), small (50 floats and a label), tokens (sequences of ids), large_gzip and small_gzip,
+numbers_10k, numbers_1m and numbers_100m (each record is its number, 4 bytes). The others are images (class folders)
+and rows (CSV and JSON lines). DATA/check has small versions, and info.json with what peers should find in them.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SHARDS = 16
 DISTINCT = 1 << 16  # small records
 HUGE = 8  # distinct images of 12 megapixels
 NUMBERED = 1 << 20  # records made at a time
-# How many of each kind: in each size, and the small data that outputs are compared on.
+# Counts of each kind in each size; "check" is the small data on which outputs are compared.
 COUNTS = {
     "full": {"large": 10_000, "huge": 192, "small": 4_000_000, "tokens": 200_000, "large_gzip": 2000,
              "small_gzip": 1_000_000, "images": 2000, "rows": 400_000, "numbers_10k": 10_000,
@@ -62,7 +62,7 @@ def example(**features):
 
 
 def write(folder, records, compression=""):
-    """The records to 16 shards in turn; what they are, as peers are to find them."""
+    """Writes the records to 16 shards in turn. Returns the digest that peers should find."""
     options = tf.io.TFRecordOptions(compression_type=compression)
     writers = [tf.io.TFRecordWriter(f"{folder}/train-{i:05d}-of-{SHARDS:05d}", options)
                for i in range(SHARDS)]
@@ -86,7 +86,7 @@ def large(sources, count):
 
 
 def enlarged(sources):
-    """The JPEGs of 4,000 by 3,000 pixels."""
+    """JPEGs enlarged to 4,000 by 3,000 pixels."""
     for path in sources[:HUGE]:
         image = tf.io.decode_jpeg(open(path, "rb").read(), channels=3)
         image = tf.image.resize(image, [3000, 4000], method="bicubic")
@@ -109,7 +109,7 @@ def small(count):
     x, y = small_values(count)
     made = [example(x=tf.train.Feature(float_list=tf.train.FloatList(value=values)),
                     y=ints([label])).SerializeToString() for values, label in zip(x, y.tolist())]
-    # Drawn, so that what comes again is further away than compressors look back.
+    # Drawn at random, so that repetitions are farther apart than compressors look back.
     order = range(count) if count <= DISTINCT else np.random.default_rng(3).integers(
         DISTINCT, size=count)
     for i in order:
@@ -117,7 +117,7 @@ def small(count):
 
 
 def token_values(count):
-    """512 ids on average, those of frequent words more often; none is 0, which pads."""
+    """Sequences of 512 ids on average, with the frequencies of words; none is 0, the padding."""
     rng = np.random.default_rng(2)
     for length in rng.integers(1, 1024, size=count):
         yield np.minimum(rng.zipf(1.3, size=length), 50_000)
@@ -143,7 +143,7 @@ def crc32c(rows):
 
 
 def write_numbers(folder, count):
-    """Each record is its number in the order of the files."""
+    """Writes records, each of which is its number in the order of the files."""
     frame = np.dtype([("length", "<u8"), ("length_crc", "<u4"), ("number", "<u4"), ("crc", "<u4")])
     length_crc = crc32c(np.array([[4, 0, 0, 0, 0, 0, 0, 0]], np.uint8))[0]
     for shard in range(SHARDS):
@@ -181,8 +181,8 @@ def copy_images(sources, folder, count):
 
 
 def expected_values(kind, sources, count):
-    """What parsing and decoding the small data should give: {check: digest}. Of images the whole: crops are near
-    that."""
+    """The digests that parsing and decoding the small data should give: {check: digest}. Images are whole, and
+    crops are near that."""
     found = ArrayDigest()
     if kind == "small":
         x, y = small_values(count)

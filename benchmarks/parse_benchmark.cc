@@ -1,17 +1,17 @@
 // ExampleParser beside libprotobuf, from records in memory into a dense batch, on one thread.
 //
-//   parse_benchmark [RECORDS]    400,000 records unless told
+//   parse_benchmark [RECORDS]    400,000 records by default
 //
-// Prints one JSON object: for each kind of record, nanoseconds of CPU time a record, ours and
-// theirs in turn, the median of several rounds.
+// Prints one JSON object: for each kind of record, the CPU time per record in nanoseconds of both
+// parsers, which alternate; medians of several rounds.
 //
 //   small    230 B: 50 floats and a label, batches of 1,024; ours also from records that are still
 //            in the cache, as they are right after their CRC was computed
 //   half     the same to float16, and the label to int32
 //   ragged   the same, both features of any length
-//   wide     40 features, of which 5 are asked for
+//   wide     40 features, 5 of which are requested
 //   tokens   512 token ids of one to three bytes
-//   image  110 KB of bytes, a label and 4 more features: views, nothing is copied
+//   image    110 KB of bytes, a label and 4 more features: views, nothing is copied
 
 #include <google/protobuf/arena.h>
 
@@ -36,7 +36,7 @@ namespace {
 constexpr int kRounds = 7;
 constexpr size_t kBatch = 1024;
 
-// CPU time of this thread: what other programs take does not count.
+// CPU time of this thread, so that other programs do not count.
 double Now() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -48,7 +48,7 @@ double Now() {
   std::exit(1);
 }
 
-// Records end to end in one piece of memory, as a block that was read has them.
+// Records contiguous in memory, as in a block that was read.
 struct Records {
   std::string bytes;
   std::vector<std::string_view> views;
@@ -102,10 +102,10 @@ class Batch {
   std::vector<std::vector<uint64_t>> memory_;
 };
 
-// What a program with libprotobuf does: parse with an arena, look up, copy.
+// What a program does with libprotobuf: parse with an arena, look up, copy.
 template <typename Copy>
 void ParseByProtobuf(const std::vector<std::string_view>& records, const Copy& copy) {
-  // The arena's memory is used again for every record.
+  // The arena's memory is reused for every record.
   std::vector<char> block(1 << 20);
   google::protobuf::ArenaOptions options;
   options.initial_block = block.data();
@@ -126,7 +126,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Nanoseconds a record of each, in turn.
+// The nanoseconds per record of each parser, alternating.
 std::string Measure(std::string_view kind, const Records& records,
                     const std::vector<std::pair<std::string, std::function<void()>>>& parsers) {
   std::vector<std::vector<double>> seconds(parsers.size());
@@ -165,7 +165,7 @@ std::vector<std::string> Small(size_t n) {
     builder->AddFloatList("x", x);
     builder->AddInt64("y", static_cast<int64_t>(i % 10));
   });
-  // Four batches, again and again.
+  // Four batches, over and over.
   std::vector<std::string_view> cached;
   while (cached.size() < n) cached.push_back(records.views[cached.size() % (4 * kBatch)]);
 

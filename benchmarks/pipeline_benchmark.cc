@@ -1,11 +1,10 @@
-// The pipeline beside the loops that bound it. Each run prints one JSON object.
+// Measures the pipeline beside the loops that bound it. Each run prints one JSON object.
 //
 //   pipeline_benchmark parse FOLDER THREADS   50 floats and a label to batches of 1024, and the
-//   loop
-//                                             of read and CRC, in turn
-//   pipeline_benchmark map THREADS            a millisecond of arithmetic an element, and a bare
+//                                             loop of read and CRC, alternating
+//   pipeline_benchmark map THREADS            a millisecond of arithmetic per element, and a bare
 //                                             loop; also with one element in fifty 20 times longer
-//   pipeline_benchmark empty FOLDER THREADS   what a map that does nothing adds for each element
+//   pipeline_benchmark empty FOLDER THREADS   the time that an empty map adds per element
 //   pipeline_benchmark sleep WORKERS          elements that sleep: how many are busy at a time
 //   pipeline_benchmark state FOLDER           size and time of a state after 10,000 batches
 //   pipeline_benchmark soak FOLDER EPOCHS     resident memory after each epoch
@@ -48,7 +47,7 @@ std::string List(const std::vector<double>& values) {
   return fmt::format("[{:.5f}]", fmt::join(values, ", "));
 }
 
-// Runs the chain to its end; the rows.
+// Runs the chain to its end and returns the number of rows.
 uint64_t Drain(const Dataset& ds, int threads, bool deterministic = true) {
   const auto it = Value(ds.Start({.threads = threads, .deterministic = deterministic}));
   uint64_t rows = 0;
@@ -59,7 +58,7 @@ uint64_t Drain(const Dataset& ds, int threads, bool deterministic = true) {
   }
 }
 
-// As in records_benchmark.
+// The same loop as in records_benchmark.
 uint64_t CrcLoop(const ShardSet& set, int threads) {
   std::atomic<uint64_t> records{0};
   Check(ParallelFor(set.paths.size(), threads, {}, [&](size_t i) -> absl::Status {
@@ -110,7 +109,7 @@ void Parse(const std::string& folder, int threads) {
              List(parse));
 }
 
-// About a millisecond, `times` over.
+// Takes about `times` milliseconds.
 double Arithmetic(int64_t element, int times) {
   double x = static_cast<double>(element % 97) + 1;
   for (int i = 0; i < times * 125000; ++i) x = x * 1.0000001 + 1e-9;
@@ -235,7 +234,7 @@ void State(const std::string& folder) {
   const auto a = batch.Values<int64_t>(0);
   const auto b = again.Values<int64_t>(0);
   if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) {
-    fmt::print(stderr, "pipeline_benchmark: the state leads to another batch\n");
+    fmt::print(stderr, "pipeline_benchmark: the state does not resume at the right batch\n");
     std::exit(1);
   }
   fmt::print("{{\"bytes\": {}, \"save\": {:.6f}, \"load\": {:.6f}, \"first_batch\": {:.6f}}}\n",
@@ -258,7 +257,7 @@ void Soak(const std::string& folder, int epochs) {
                          .Filter([](RowContext& row) { return row.In<int64_t>(1)[0] != 3; })
                          .Batch(1024);
   std::vector<double> resident;
-  // The tuner would use more of the budget as time goes on.
+  // The tuner would use more of the budget over time.
   const auto it = Value(ds.Repeat(epochs).Start({.autotune = false}));
   const uint64_t rows = Drain(ds, 0);
   for (int epoch = 0; epoch < epochs; ++epoch) {
@@ -272,7 +271,7 @@ void Soak(const std::string& folder, int epochs) {
   fmt::print("{{\"resident_mib\": {}}}\n", List(resident));
 }
 
-// Shuffled with a window, parsed, and a consumer that is slow: what can be held is held.
+// A windowed shuffle and parsing with a slow consumer, so that everything that may be held is held.
 void Budget(const std::string& folder, uint64_t mib) {
   const auto table = Value(ShardTable::Open(Value(ResolveSpec(folder + "/data@16"))));
   const Dataset ds = Dataset::Read(table)

@@ -1,11 +1,11 @@
-"""What Python costs: iteration beside the C++ chain, raw records beside other readers', memory.
+"""Measures the cost of Python: iteration beside the C++ chain, raw records beside other readers, and memory.
 
     python benchmarks/python_benchmark.py [--quick] [PART...]
 
 PART: import, batches, raw_images, images, tf_data, tfrecord, array_record, dali, processes, iterators, soak;
 by default all. Runs in a Python that has the package (built by python/build_package.py); TensorFlow, tfrecord,
-array_record and DALI are measured where they are installed. Each figure is a median over rounds in turn with its
-reference, in one process; data come from the page cache.
+array_record and DALI are measured if they are installed. Each figure is a median over rounds that alternate with
+its reference in one process; data comes from the page cache.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import shardfeed as sf
 
 
 def same(batch):
-    """For processes, which import it."""
+    """Returns its argument; processes import it."""
     return batch
 
 
@@ -40,8 +40,8 @@ def seconds(run):
 
 
 def compare(what, rounds, **runs):
-    """Runs each in turn; all must give the same. Prints the medians and the ratios to the last, with
-    the lowest and highest of the rounds."""
+    """Alternates between the runs, which must all return the same. Prints the medians and their ratios to the last
+    one, with the lowest and highest of the rounds."""
     taken = {name: [] for name in runs}
     results = {}
     for round in range(rounds + 1):  # the first warms up
@@ -61,7 +61,7 @@ def compare(what, rounds, **runs):
 
 
 def import_time(folder, quick):
-    """Of the package, beyond NumPy's."""
+    """Import time of the package, in addition to NumPy's."""
     code = ("import time, numpy; began = time.perf_counter(); import shardfeed; "
             "print(time.perf_counter() - began)")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
@@ -101,8 +101,8 @@ def write_jpegs(folder, records):
 
 
 def beside_the_chain(what, spec, chain, quick):
-    """The same chain, its batches handed to Python, and taken by C++ alone. Epochs are repeated until a
-    run takes a second: what a run takes to start counts for nothing then."""
+    """Runs the same chain with its batches delivered to Python, and in C++ alone. Epochs are repeated until a run
+    takes a second, so that its start-up does not matter."""
     def run(ds):
         return sum(1 for _ in ds)
 
@@ -117,7 +117,7 @@ def beside_the_chain(what, spec, chain, quick):
     ds = make(epochs)
 
     def cpp():
-        # Whole batches are skipped behind the chain: they are made, and never seen by Python.
+        # Batches are skipped at the end of the chain: they are made, but Python never sees them.
         last = len(ds) - 1
         return last + run(ds.skip(last))
 
@@ -146,7 +146,7 @@ def images(folder, quick):
 
 
 def count_of(spec):
-    """Runs of the raw records, both of which give how many there are and their bytes."""
+    """Two ways to read raw records, both of which return their number and bytes."""
     def blocks():
         count = size = 0
         for block in sf.read(spec).blocks():
@@ -165,7 +165,7 @@ def count_of(spec):
 
 
 def against(folder, quick, name, reader, small=1):
-    """Raw records of 230 B beside another reader: reader(paths) goes through them."""
+    """Raw records of 230 B beside another reader; reader(paths) iterates over them."""
     spec = write_small(folder, (50_000 if quick else 200_000) // small)
     paths = sorted(str(p) for p in pathlib.Path(folder).glob("small-0*"))
     blocks, records = count_of(spec)
@@ -221,7 +221,7 @@ def array_record(folder, quick):
 
 
 def dali(folder, quick):
-    """Its reader gives no records, only features of them: the smallest one."""
+    """DALI's reader delivers no records, only features: here the smallest one."""
     from nvidia.dali import fn, pipeline_def
     from nvidia.dali import tfrecord as features
     rows, spec = 1024, write_small(folder, 50_000 if quick else 200_000)
@@ -266,7 +266,7 @@ def resident():
 
 
 def iterators(folder, quick):
-    """Made, asked once, dropped."""
+    """Iterators that are created, asked once, and dropped."""
     ds = sf.read(write_small(folder, 2000)).parse({"y": sf.int64}).batch(64)
     count = 1000 if quick else 10_000
     sizes = []
@@ -275,12 +275,12 @@ def iterators(folder, quick):
         if i in (count // 10, count - 1):
             gc.collect()
             sizes.append(resident())
-    print(f"{count} iterators made and dropped: {sizes[0]:.1f} MiB after a tenth, {sizes[1]:.1f} MiB "
+    print(f"{count} iterators created and dropped: {sizes[0]:.1f} MiB after a tenth, {sizes[1]:.1f} MiB "
           "after all")
 
 
 def soak(folder, quick):
-    """Many epochs of a small set: shuffled, parsed, mapped by Python, batched."""
+    """Many epochs of a small dataset: shuffled, parsed, mapped by Python, batched."""
     ds = (sf.read(write_small(folder, 20_000)).shuffle(seed=1).repeat()
           .parse({"x": sf.fixed(50), "y": sf.int64}).batch(256)
           .map(lambda b: {"x": b["x"] * 2, "y": b["y"]}, batched=True))
@@ -316,7 +316,8 @@ def main():
             except ImportError as error:
                 print(f"{arguments.part[0]}: {error}")
         return
-    # Each in a process of its own: not all of these libraries can be in one.
+    # Each part runs in a process of its own, because not all of these libraries can be loaded
+    # together.
     quick = ["--quick"] if arguments.quick else []
     for part in arguments.part or PARTS:
         subprocess.run([sys.executable, __file__, part, *quick], check=True)

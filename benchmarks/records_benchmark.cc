@@ -1,19 +1,18 @@
-// The parts of shardfeed that write, verify and index, beside the loops and programs that bound
-// them, and the reader in its orders. Each run prints one JSON object; run.py alternates and sums
-// up.
+// Measures writing, verifying and indexing beside the loops and programs that bound them, and the
+// reader in its orders. Each run prints one JSON object; run.py repeats runs and summarises them.
 //
 //   records_benchmark make large|small FOLDER BYTES   a dataset of 16 shards
 //   records_benchmark write FOLDER OUT                DatasetWriter, and cp of the result
 //   records_benchmark gzip FOLDER OUT [keep]          DatasetWriter with GZIP
 //   records_benchmark verify FOLDER THREADS           VerifyDataset, and a loop that only reads and
-//                                                     computes the CRCs, in turn
+//                                                     computes the CRCs, alternating
 //   records_benchmark index FOLDER                    WriteIndex on one thread
-//   records_benchmark read FOLDER ORDER THREADS       Reader, and the loop, in turn
-//   records_benchmark cold FOLDER ORDER THREADS       Reader, past the page cache
-//   records_benchmark slow FOLDER ORDER BUDGET        Reader with a consumer of 0.5 GB/s: how much
-//                                                     memory the process has at the most
+//   records_benchmark read FOLDER ORDER THREADS       Reader, and the loop, alternating
+//   records_benchmark cold FOLDER ORDER THREADS       Reader, bypassing the page cache
+//   records_benchmark slow FOLDER ORDER BUDGET        Reader with a consumer of 0.5 GB/s: peak
+//                                                     memory of the process
 //   records_benchmark open FOLDER SHARDS              from the names to the first record; makes the
-//                                                     dataset of so many shards if it is not there
+//                                                     dataset with this many shards if needed
 //   records_benchmark order RECORDS                   the functions of the orders, one thread
 
 #include <isa-l/crc.h>
@@ -51,7 +50,7 @@ namespace {
 
 constexpr int kRounds = 5;
 
-// Of all threads, in the program and in the kernel for it.
+// CPU time of all threads, in user and kernel mode.
 double ProcessorSeconds() {
   rusage usage;
   ::getrusage(RUSAGE_SELF, &usage);
@@ -90,7 +89,7 @@ std::unique_ptr<DatasetWriter> Writer(const std::string& folder,
   return Value(DatasetWriter::Create(Value(ParseOutputSpec(folder + "/data@16")), options));
 }
 
-// large: 110 KB of bytes that do not compress, as images do not. small: 50 floats and a label.
+// large: 110 KB of bytes that, like images, do not compress. small: 50 floats and a label.
 void Make(const std::string& kind, const std::string& folder, uint64_t bytes) {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
@@ -122,7 +121,7 @@ void Make(const std::string& kind, const std::string& folder, uint64_t bytes) {
   fmt::print("{{\"records\": {}, \"bytes\": {}}}\n", n, written);
 }
 
-// In memory, as a program that makes them would have them.
+// Reads all records into memory, as a program that produces them would have them.
 std::vector<std::string> ReadRecords(const std::string& folder) {
   std::vector<std::string> records;
   Check(ScanDataset(Value(ResolveSpec(folder + "/data@16")), {.threads = 1},
@@ -170,8 +169,8 @@ void WriteGzip(const std::string& folder, const std::string& out, bool keep) {
   if (!keep) std::filesystem::remove_all(out);
 }
 
-// What any reader must do at the least: read, and compute each record's two CRCs. Returns how many
-// records there are.
+// The minimum for any reader: read, and compute each record's two CRCs. Returns the number of
+// records.
 uint64_t CrcLoop(const ShardSet& set, int threads) {
   std::atomic<uint64_t> records{0};
   Check(ParallelFor(set.paths.size(), threads, {}, [&](size_t i) -> absl::Status {
@@ -259,7 +258,7 @@ OrderSpec ParseOrder(const std::string& name) {
   return order;
 }
 
-// Seconds to deliver every record `epochs` times; counts them.
+// Returns the seconds to deliver every record `epochs` times; counts the records.
 double Drain(const std::shared_ptr<const ShardTable>& table, const std::string& order, int threads,
              CacheUse cache, uint64_t epochs, uint64_t* records, ReaderStats* stats) {
   ReaderOptions options;
@@ -387,17 +386,18 @@ void Open(const std::string& folder, uint64_t shards) {
 }
 
 void Orders(uint64_t records) {
-  // Shards that differ a little, as real ones do.
+  // Shards whose sizes differ a little, as real ones do.
   std::vector<uint64_t> begins = {0};
   for (uint64_t shard = 1; shard <= 100; ++shard) {
     begins.push_back(shard == 100 ? records : records * shard / 100 + shard % 3);
   }
-  // Anywhere in the epoch; found beforehand, for a division takes as long as some of the functions.
+  // Random positions in the epoch, computed beforehand, because a division takes as long as some of
+  // the functions.
   constexpr uint64_t kCalls = 100'000;
   std::vector<uint64_t> numbers;
   for (uint64_t i = 0; i < kCalls; ++i) numbers.push_back(i * 2654435761 % records);
   uint64_t sum = 0;
-  // Of one call, by this thread's own time: the median of some rounds.
+  // The nanoseconds of one call, in CPU time of this thread: the median of some rounds.
   const auto nanoseconds = [&](const std::function<void()>& work) {
     std::vector<double> seconds;
     for (int round = 0; round < 3 * kRounds; ++round) {
@@ -427,7 +427,7 @@ void Orders(uint64_t records) {
     lines += fmt::format("{}\"{}\": {{\"at_ns\": {:.1f}, \"of_ns\": {:.1f}, \"fill_ns\": {:.1f}}}",
                          lines.empty() ? "" : ", ", name, at, of, fill);
   }
-  if (sum == 0) std::exit(1);  // so that nothing is left out
+  if (sum == 0) std::exit(1);  // keeps the compiler from dropping the calls
   fmt::print("{{{}}}\n", lines);
 }
 

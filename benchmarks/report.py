@@ -1,4 +1,4 @@
-"""The Markdown of compare."""
+"""Writes compare's results as Markdown."""
 
 from results import ratio, summary
 from workloads import BY_NAME, GROUPS, LESS_IS_BETTER, SAME_CODE, WORKLOADS
@@ -13,12 +13,12 @@ def number(value):
 
 
 def megabytes(value):
-    """Work that another program does leaves nothing here."""
+    """The text of a size; empty if another program did the work, so that little was measured."""
     return "" if value is None or value < 100_000 else number(value / (1 << 20))
 
 
 def checks_crc(label, crc):
-    """By the peer, unless the variant says it."""
+    """Whether CRCs are checked: as the peer does, unless the variant says otherwise."""
     for name, checks in crc.items():
         if label == name or label.startswith(f"{name} ("):
             variant = label[len(name):]
@@ -27,7 +27,7 @@ def checks_crc(label, crc):
 
 
 def table(results, workload, crc):
-    """Peers of a workload, the best first."""
+    """A table of the peers of a workload, the best first."""
     less = workload.unit in LESS_IS_BETTER
     peers = sorted(results.peers(workload.name), reverse=not less,
                    key=lambda peer: results.median(workload.name, peer))
@@ -36,7 +36,7 @@ def table(results, workload, crc):
     ours = results.median(workload.name, OURS)
     lines = [f"**{workload.title}** ({workload.unit}"
              f"{', not in the page cache' if workload.cold else ''})", "",
-             "| | median | range | shardfeed is so many times better | CRC | memory, MiB |",
+             "| | median | range | shardfeed is better by a factor of | CRC | memory, MiB |",
              "| --- | --- | --- | --- | --- | --- |"]
     for peer in peers:
         found = summary(results.figures(workload.name, peer))
@@ -53,7 +53,7 @@ def table(results, workload, crc):
 
 
 def scaling(results):
-    """How many times faster two threads are than one."""
+    """A table of the speed-ups of two threads over one."""
     pairs = [(w, SAME_CODE[w.name]) for w in WORKLOADS if w.group == "scaling" and results.peers(w.name)]
     peers = sorted({peer for one, _ in pairs for peer in results.peers(one.name)},
                    key=lambda peer: (not peer.startswith(OURS), peer))
@@ -68,8 +68,8 @@ def scaling(results):
 
 
 def in_short(results):
-    """How many times better shardfeed is, in a line for each workload."""
-    lines = ["| shardfeed is so many times better than | |", "| --- | --- |"]
+    """A table of shardfeed's ratios to its peers, with a line for each workload."""
+    lines = ["| factor by which shardfeed is better | |", "| --- | --- |"]
     for workload in WORKLOADS:
         others = [peer for peer in results.peers(workload.name) if not peer.startswith((OURS, "bare loops"))]
         ratios = sorted((results.ratio(workload.name, OURS, peer) or 0, peer) for peer in others)
@@ -81,7 +81,7 @@ def in_short(results):
 
 
 def markdown(results, crc):
-    """crc: {peer: whether it checks the CRCs}."""
+    """The whole report. crc: {peer: whether it checks CRCs}."""
     data = results.data
     lines = ["# Measured", ""]
     for name, value in data["machine"].items():

@@ -1,10 +1,11 @@
-// Resizing crops of images, beside OpenCV on the same pixels. Prints one JSON object: the seconds
-// of each round.
+// Measures resizing of crops of images, beside OpenCV on the same pixels. Prints one JSON object
+// with the seconds of each round.
 //
 //   resample_benchmark FILE [SIZE]
 //
-// FILE: crops, each a line "width height" and its width * height * 3 bytes, as run.py writes them.
-// The results, SIZE x SIZE (default 224), antialiased, go to FILE.out for it to compare.
+// FILE contains crops, each of which is a line "width height" and width * height * 3 bytes, as
+// run.py writes them. The antialiased results, SIZE x SIZE (default 224), are written to FILE.out,
+// which run.py checks.
 
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-"""Rounds of measurements, summed up."""
+"""Measurements and their summaries."""
 
 import statistics
 from typing import NamedTuple
@@ -18,7 +18,7 @@ def summary(figures):
 
 
 def figure(workload, result):
-    """What one process measured, in the workload's unit."""
+    """The figure that one process measured, in the workload's unit."""
     unit = BY_NAME[workload].unit
     if unit == "ms":
         return 1000 * result["seconds"]
@@ -30,18 +30,18 @@ def figure(workload, result):
 
 
 def ratio(workload, ours, theirs):
-    """How many times ours is better."""
+    """The factor by which ours is better."""
     return theirs / ours if BY_NAME[workload].unit in LESS_IS_BETTER else ours / theirs
 
 
 def noise_band(base):
-    """Within what share of the median figures of the same thing lie: half of their spread, at least 2 %."""
+    """The relative deviation from the median that counts as noise: half of the spread, at least 2 %."""
     found = summary(base)
     return max(0.02, (found.high - found.low) / (2 * found.median)) if found.median else 1.0
 
 
 class Results:
-    """The JSON of compare: what machine, which versions, every round of every process, and what failed."""
+    """The JSON of compare: the machine, the versions, every round of every process, and failures."""
 
     def __init__(self, data=None):
         self.data = data or {"machine": {}, "versions": {}, "runs": [], "failures": []}
@@ -71,7 +71,7 @@ class Results:
         return [figure(workload, r) for r in self.of(workload, peer)]
 
     def median(self, workload, peer):
-        """None where it was not measured."""
+        """None if it was not measured."""
         figures = self.figures(workload, peer)
         return statistics.median(figures) if figures else None
 
@@ -80,7 +80,7 @@ class Results:
         return statistics.median(values) if values else None
 
     def ratio_of(self, peer, workload, other):
-        """The same peer's figures of two workloads in the same unit."""
+        """The ratio of one peer's figures of two workloads with the same unit."""
         a, b = self.median(workload, peer), self.median(other, peer)
         return ratio(workload, a, b) if a and b else None
 

@@ -1,11 +1,10 @@
 """Measures the parts of shardfeed beside the loops and programs that bound them, on the same data in the same run,
-from the page cache. Peers are measured by `compare`; what is promised of both, `check` knows.
+from the page cache. `compare` measures peers, and `check` compares both with what is promised.
 
   .venv/bin/python benchmarks/run.py --images FOLDER [--data DIR] [--quick] [--json FILE]
 
-FOLDER is a folder of class folders of images; it is read over and over until there are 2,000. Prints a
-table of ratios: the median over the rounds, and the lowest and highest. Needs the environment that
-scripts/setup --tests makes, for Pillow.
+FOLDER is a folder of class folders of images, which are repeated up to 2,000. Prints a table of ratios: the median
+over the rounds, and the lowest and highest. Needs the environment that scripts/setup --tests makes, for Pillow.
 """
 
 import argparse
@@ -63,7 +62,7 @@ def measure_reader(table, bench, data, made, rounds):
         for _ in range(rounds):
             reference = fio_rate(sorted(glob.glob(f"{data}/large/data-*")), pattern, block)
             if reference is None:
-                print("fio is not installed: reading cold files is left out")
+                print("fio is not installed: skipping cold reads")
                 return
             result = run_json(bench, "cold", f"{data}/large", order, 2)
             ratios.append(result["bytes"] / statistics.median(result["read"]) / reference)
@@ -96,7 +95,7 @@ def measure_jpeg(table, jpeg_bench, shardfeed, images, data, rounds):
               ratios("crop_and_skip", "decode_crop_seekable"))
     table.add("crops of seekable JPEG / the whole by libjpeg",
               ratios("whole", "decode_crop_seekable"))
-    table.add("crops of the JPEGs as they are / skipped by libjpeg",
+    table.add("crops of the original JPEGs / skipped by libjpeg",
               ratios("crop_and_skip", "decode_crop"))
     table.add("seekable JPEG, more bytes",
               [100 * (result["seekable_bytes"] / result["bytes"] - 1)], "%")
@@ -126,14 +125,14 @@ def measure_pipeline(table, bench, data):
     table.add("a map of 1 ms, 2 threads / 1 thread",
               [a / b for a, b in zip(one["even"]["ordered"], result["even"]["ordered"])])
     result = run_json(bench, "empty", f"{data}/small", 2)
-    table.add("what an empty map adds for each element, core time",
+    table.add("CPU time that an empty map adds per element",
               [2e9 * (a - b) / result["records"] for a, b in zip(result["with"], result["without"])],
               "ns")
     result = run_json(bench, "sleep", 64)
-    table.add("64 workers that sleep: at work at a time", [result["mean_at_once"]], "")
+    table.add("64 sleeping workers: busy at once, on average", [result["mean_at_once"]], "")
     result = run_json(bench, "state", f"{data}/small")
     table.add("state after 10,000 batches of a long chain", [result["bytes"]], "bytes")
-    table.add("loading it", [1000 * result["load"]], "ms")
+    table.add("loading that state", [1000 * result["load"]], "ms")
     resident = run_json(bench, "soak", f"{data}/small", 50)["resident_mib"]
     table.add("resident memory after 50 epochs / after 5", [resident[-1] / resident[4]])
     result = run_json(bench, "budget", f"{data}/small", 64)
@@ -142,7 +141,7 @@ def measure_pipeline(table, bench, data):
 
 
 def measure_images(table, bench, shardfeed, images, data):
-    """Random crops of images as they are."""
+    """Random crops of the original images."""
     run_json(shardfeed, "convert", "imagefolder", images, f"{data}/image_shards/data@16", "--jpeg", "keep",
              "--overwrite", "--no-sync", "--json")
     rates = run_json(bench, f"{data}/image_shards/data@16")
@@ -196,18 +195,18 @@ def measure_resample(table, bench, images, data, rounds):
 
 
 def fresh(*folders):
-    """Removes what was there before, and waits for the disk: neither is part of what is measured."""
+    """Removes the folders and waits for the disk, so that neither is part of the measurement."""
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     os.sync()
 
 
 def measure_sources(table, shardfeed, data, images, rounds):
-    """Returns the most memory that any of it took."""
+    """Returns the peak memory of all runs of the program."""
     peaks = []
 
     def shard(*arguments):
-        """Runs the program; the seconds that took, its start included, and what it reports."""
+        """Runs the program. Returns its seconds, including its start, and its report."""
         seconds, report = timed(lambda: run_json(shardfeed, *arguments, "--no-sync", "--json"))
         peaks.append(report["peak_rss_bytes"])
         return seconds, report
@@ -251,10 +250,10 @@ def measure_sources(table, shardfeed, data, images, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", required=True, help="a folder of class folders of images")
-    parser.add_argument("--data", help="where to put data (needs 5 GB); default: a temporary folder")
-    parser.add_argument("--binaries", help="a folder as bazel-bin, with what was built; default: builds it")
-    parser.add_argument("--quick", action="store_true", help="less data: a look, not a claim")
+    parser.add_argument("--images", required=True, help="folder of class folders of images")
+    parser.add_argument("--data", help="folder for the data (needs 5 GB); default: a temporary folder")
+    parser.add_argument("--binaries", help="folder with built binaries, such as bazel-bin; default: builds them")
+    parser.add_argument("--quick", action="store_true", help="use less data, for a first look")
     parser.add_argument("--json", help="also write the figures to this file")
     options = parser.parse_args()
     folder = options.binaries or environments.build(

@@ -1,6 +1,6 @@
-// Keeps the device busy: one thread that waits, the work of a consumer in cuda_benchmark.
+// A kernel that keeps the device busy with one waiting thread: the consumer in cuda_benchmark.
 //
-// spin.ptx is made from this file by scripts/make_ptx.
+// scripts/make_ptx makes spin.ptx from this file.
 
 #include <stdint.h>
 

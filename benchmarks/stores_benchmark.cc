@@ -1,12 +1,12 @@
-// Reading a dataset from a store with latency, beside a bare loop of libcurl's multi interface that
-// keeps as many ranges of 8 MiB in flight and throws the bytes away.
+// Measures reading a dataset from a store with latency, beside a bare loop of libcurl's multi
+// interface that keeps the same number of ranges of 8 MiB in flight and discards the bytes.
 //
 //   stores_benchmark FOLDER/STEM@N [MILLISECONDS [ROUNDS]]
 //
-// The server is a part of this program, on the same processors: it waits before the first byte of
-// each range (default 75 ms), and in the last case answers 503 to 2 % of them and stalls 1 % for a
-// second. Prints a line of JSON for each case: the median rate and its ratio to the bare loop's, of
-// the same round. Checked: each round delivers every record, with its CRCs.
+// The server is part of this program and shares its processors. It waits before the first byte of
+// each range (75 ms by default), and in the last case answers 503 to 2 % of them and stalls 1 % for
+// a second. Prints a line of JSON for each case, with the median rate and its ratio to that of the
+// bare loop in the same round. Each round checks that every record is delivered, with its CRCs.
 
 #include <curl/curl.h>
 
@@ -47,7 +47,7 @@ T Value(absl::StatusOr<T> value) {
 
 size_t Drop(char*, size_t, size_t size, void*) { return size; }
 
-// Bytes a second of the bare loop.
+// The bytes per second of the bare loop.
 double Bare(const ShardSet& set, const std::vector<uint64_t>& sizes) {
   std::vector<std::pair<std::string, std::string>> ranges;
   uint64_t bytes = 0;

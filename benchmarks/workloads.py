@@ -1,20 +1,20 @@
-"""What is measured: the one table. A workload is implemented by the peers that name it."""
+"""The table of all workloads. A peer implements a workload by naming it."""
 
 from typing import NamedTuple
 
 
 class Workload(NamedTuple):
     name: str
-    group: str  # one chart each
+    group: str  # each group has a chart
     title: str
-    unit: str  # what the figures are in; see figure() in results.py
-    data: str  # the kind whose files are read, to be in the page cache (or out of it)
-    cold: bool = False
-    used: bool = False  # the consumer copies each record to where a batch would have it
+    unit: str  # unit of the figures; see figure() in results.py
+    data: str  # the kind of data whose files are read from the page cache
+    cold: bool = False  # the files are dropped from the page cache instead
+    used: bool = False  # the consumer copies each record, as into a batch
     threads: int = 2
-    rate: float = 0  # elements a second that the consumer takes; 0: all
-    length: int = 1  # of a measurement, as a multiple of that of others
-    check: str = ""  # what the outputs are compared with: records of that kind, or values by that name
+    rate: float = 0  # elements per second that the consumer takes; 0 is unlimited
+    length: int = 1  # length of a measurement, as a multiple of the usual one
+    check: str = ""  # what outputs are compared with: records of that kind, or values of that name
 
 
 SIZES = {"10k": "10 thousand", "1m": "1 million", "100m": "100 million"}
@@ -62,7 +62,7 @@ WORKLOADS = [
              check="values image"),
     Workload("image_antialiased", "image", "JPEG to random crops of 224, antialiased", "images/s",
              "large", check="values image"),
-    Workload("image_huge", "image", "Images of 12 megapixels to random crops of 224", "images/s",
+    Workload("image_huge", "image", "12-megapixel images to random crops of 224", "images/s",
              "huge", check="values huge"),
     Workload("read_large_1_thread", "scaling", "Read images' records, one thread", "records/s", "large",
              threads=1, check="records large"),
@@ -72,7 +72,7 @@ WORKLOADS = [
              check="values parse"),
     Workload("image_1_thread", "scaling", "JPEG to random crops, plain, one thread", "images/s", "large",
              threads=1, check="values image"),
-    Workload("image_paced", "cpu", "CPU for 1,000 images, consumer of 200 a second",
+    Workload("image_paced", "cpu", "CPU for 1,000 images, consumer of 200 per second",
              "CPU s/1,000", "large", rate=200, length=5, check="values image"),  # read-ahead fills up first
     Workload("write_large", "write", "Write images' records", "records/s", "large",
              check="records large"),
@@ -86,11 +86,11 @@ WORKLOADS = [
     Workload("convert_jsonl", "write", "JSON lines to Examples", "rows/s", "rows", check="count rows"),
     Workload("first_batch", "latency", "First batch of a windowed shuffle", "ms", "small"),
     Workload("resume", "latency", "Resume after 10,000 batches of 16", "ms", "small", check="same"),
-    Workload("mix_memory", "memory", "Memory to mix images' records half as well as an exact shuffle",
+    Workload("mix_memory", "memory", "Memory to mix image records half as well as an exact shuffle",
              "MiB", "large"),
     *(Workload(f"open_{size}", "size", f"Open {count} records of 4 B, first 1,024 of a shuffle", "ms",
                f"numbers_{size}") for size, count in SIZES.items()),
-    *(Workload(f"middle_{size}", "size", f"Go on in the middle of {count} records", "ms",
+    *(Workload(f"middle_{size}", "size", f"Resume in the middle of {count} records", "ms",
                f"numbers_{size}", check="same") for size, count in SIZES.items()),
     Workload("permute_10k", "size", "Begin an exact shuffle of 10 thousand", "ms", ""),
     Workload("permute_1m", "size", "Begin an exact shuffle of 1 million", "ms", ""),
@@ -98,21 +98,21 @@ WORKLOADS = [
 ]
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 
-# Those that are another by other settings.
+# Workloads that run another workload's code with other settings.
 SAME_CODE = {"read_large_used": "read_large", "read_large_cold": "read_large", "read_large_1_thread": "read_large",
              "read_small_1_thread": "read_small", "parse_1_thread": "parse", "image_1_thread": "image",
              "read_small_cold": "read_small", "shuffle_large_cold": "shuffle_large",
              "exact_large_cold": "exact_large"}
 
 GROUPS = {
-    "read": "Reading and verifying (2 threads, page cache unless said)",
+    "read": "Reading and verifying (2 threads, page cache unless stated)",
     "shuffle": "Shuffling and access by number",
     "parse": "Records to dense batches",
     "image": "Images to batches",
-    "scaling": "One thread, where two are above",
+    "scaling": "One thread instead of two",
     "cpu": "CPU at a fixed rate (less is better)",
     "write": "Writing and converting",
-    "latency": "Waiting (less is better)",
+    "latency": "Latency (less is better)",
     "memory": "Memory at equal quality of the shuffle (less is better)",
     "size": "Datasets of 10 thousand to 100 million records (less is better)",
 }

@@ -1,4 +1,4 @@
-"""NVIDIA DALI on the CPU: its TFRecord reader with indexes, its fused crop decoder."""
+"""NVIDIA DALI on the CPU: its TFRecord reader with indexes, and its fused crop decoder."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ CRC = False
 
 
 def prepare(run):
-    """DALI wants to know where each record begins."""
+    """Makes the indexes of records that DALI needs."""
     for kind in {"large", "huge", "small", "tokens"} & set(run.kinds()):
         out = {}
         for path, offset, length in frames.frames(run.shards(kind)):
@@ -39,7 +39,7 @@ def pipeline(run, kind, features, batch, then=None, depth=2, **options):
 
 
 def batches(run, made, kind, batch, without_end):
-    """DALI pads the last batch of an epoch: rows beyond the records are cut off."""
+    """Batches without the padding that DALI adds to the last batch of an epoch."""
     left = run.count(kind)
     while left > 0 or without_end:
         yield made.run(), batch if without_end else min(batch, left)
@@ -47,7 +47,7 @@ def batches(run, made, kind, batch, without_end):
 
 
 def read(run, kind, batch, **options):
-    """The payload itself is not to be had: images come as their bytes, small records as a label."""
+    """DALI does not deliver payloads, so this reads the bytes of images, and the label of small records."""
     from nvidia.dali import tfrecord
     features = ({"image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
                  "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1)}
@@ -123,7 +123,7 @@ def first_batch(run):
 
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large", IMAGE_BATCH, dont_use_mmap=run.cold)},
-    "read_large_used": {},  # the payload itself is not to be had
+    "read_large_used": {},  # DALI does not deliver payloads
     "read_small": {"": lambda run: read(run, "small", BATCH)},
     "shuffle_large": {"": lambda run: read(run, "large", IMAGE_BATCH, random_shuffle=True,
                                            initial_fill=WINDOW["large"], dont_use_mmap=run.cold)},

@@ -1,5 +1,5 @@
-"""PyTorch's DataLoader over files, two workers that stay, as its documentation and torchvision's references have
-it; and its order and state (torchdata's StatefulDataLoader)."""
+"""PyTorch's DataLoader over files, with two persistent workers, as in its documentation and torchvision's
+references; and its order and state (torchdata's StatefulDataLoader)."""
 
 import sys
 
@@ -13,7 +13,7 @@ CRC = False
 
 
 class Images:
-    """The images of the records, as files in class folders are read."""
+    """The images of the records, read as files in class folders."""
 
     def __init__(self, paths, load):
         self.paths = paths
@@ -28,7 +28,7 @@ class Images:
 
 
 class Torchvision:
-    """torchvision v2 on tensors, which decodes by libjpeg-turbo; antialiased."""
+    """torchvision v2 on tensors, which decodes with libjpeg-turbo; antialiased."""
 
     def __init__(self):
         from torchvision.transforms import v2
@@ -55,7 +55,7 @@ class Pillow:
 
 
 def image_paths(run):
-    """As many as there are records of images."""
+    """One path for each record of an image."""
     found = run.images()
     return [found[i % len(found)] for i in range(run.count("large"))]
 
@@ -72,7 +72,7 @@ def image(run, load):
 
 
 class Rows:
-    """Arrays in memory: what a map dataset can do at its best; batches are gathered at once."""
+    """Arrays in memory: the best case of a map dataset, which gathers batches at once."""
 
     def __init__(self, count):
         import numpy as np

@@ -1,10 +1,10 @@
-"""What is compared between peers that went through the same data: sums over records or columns."""
+"""Digests of what peers deliver from the same data: sums over records or columns."""
 
 import zlib
 
 
 class RecordDigest:
-    """Of records in any order. `order` tells orders apart."""
+    """A digest of records in any order; only `order` depends on the order."""
 
     def __init__(self):
         self.records = self.bytes = self.sum = self.order = 0
@@ -23,7 +23,7 @@ class RecordDigest:
 
 
 class ArrayDigest:
-    """Of the values of named columns."""
+    """A digest of the values of named columns."""
 
     def __init__(self):
         self.columns = {}

@@ -1,4 +1,4 @@
-"""FFCV: a beton file with the JPEGs as they are, memory mapped, its compiled crops (INTER_AREA)."""
+"""FFCV: a memory mapped beton file with the original JPEGs, and its compiled crops (INTER_AREA)."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""TFRecord in plain Python, for those who have no reader of it. Slow: never within what is timed."""
+"""A reader of TFRecord in plain Python, for peers that have none. Slow, so never used within timed code."""
 
 import struct
 import zlib
@@ -19,7 +19,7 @@ def frames(paths):
 
 
 def payloads(paths):
-    """The records, of raw and of GZIP shards."""
+    """The records of raw and GZIP shards."""
     for path in paths:
         with open(path, "rb") as file:
             data = file.read()
@@ -35,7 +35,7 @@ def payloads(paths):
 
 
 def digest(paths):
-    """As RecordDigest's."""
+    """The result of RecordDigest for the records."""
     found = RecordDigest()
     found.add(payloads(paths))
     return found.result()

@@ -1,4 +1,4 @@
-"""Grain over ArrayRecord, two threads: the pair that JAX's users have."""
+"""Grain over ArrayRecord with two threads, the usual pair in JAX."""
 
 import glob
 import json
@@ -16,8 +16,8 @@ CRC = True
 FOLDERS = ["grain"]
 
 
-# Groups of 256 for reading in order, as ArrayRecord's default is near; single records for access by number, as Grain
-# asks for.
+# Groups of 256 for reading in order, which is close to ArrayRecord's default; single records for
+# access by number, as Grain recommends.
 GROUPS = {"large": 1, "small": 256, "small_single": 1, "numbers_10k": 1, "numbers_1m": 1}
 
 
@@ -44,7 +44,7 @@ def shards(run, kind):
 
 
 def read(run, kind):
-    """Blocks of records by ArrayRecord's own reader, in order: Grain's single records are slower."""
+    """Blocks of records in order by ArrayRecord's own reader, since Grain's single records are slower."""
     from array_record.python.array_record_module import ArrayRecordReader
 
     def epoch():
@@ -167,7 +167,7 @@ WORKLOADS = {
     "write_small": {"": lambda run: write(run, "small")},
     "resume": {"": resume},
     "mix_memory": {"exact": mix_memory},
-    # Writing 100 million records takes it ten minutes.
+    # Writing 100 million records takes ten minutes.
     **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES[:2]},
     **{f"middle_{size}": {"": lambda run, size=size: middle(run, size)} for size in SIZES[:2]},
     "permute_10k": {"": lambda run: permute(run, 10_000)},

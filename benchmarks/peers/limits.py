@@ -1,4 +1,4 @@
-"""What bounds everybody: loops in C++ without anything around them, cp, fio and memcpy."""
+"""Upper bounds for all peers: bare loops in C++, cp, fio and memcpy."""
 
 import glob
 import json
@@ -13,12 +13,12 @@ from peers import protocol
 
 NAME = "bare loops"
 INSTALL = ["numpy"]
-CRC = False  # except those that say so
-UNCHECKED = True  # they deliver nothing
+CRC = False  # except variants that say so
+UNCHECKED = True  # nothing is delivered
 
 
 def prepare(run):
-    """records_benchmark wants its own names."""
+    """Links the data under the names that records_benchmark expects."""
     for kind in {"large", "small"} & set(run.kinds()):
         folder = run.folder(f"limits/{kind}")
         for path in run.shards(kind):
@@ -40,15 +40,14 @@ def crc_loop(run, kind):
 
 
 def writer(run, kind):
-    """shardfeed's writer in C++, the records at hand: what a call from Python for each of them costs is not in
-    it."""
+    """shardfeed's writer in C++ with the records in memory, without the cost of a call from Python for each."""
     report = benchmark(run, "records_benchmark", "write", f"{run.data}/limits/{kind}",
                        run.folder("limits/written"))
     run.result.update(done=report["records"], seconds=statistics.median(report["write"]))
 
 
 def chain(run):
-    """shardfeed's parsing chain in C++, whose batches Python never sees."""
+    """shardfeed's parsing chain in C++, without Python."""
     report = benchmark(run, "pipeline_benchmark", "parse", f"{run.data}/limits/small", run.threads)
     run.result.update(done=report["records"], seconds=statistics.median(report["parse"]))
 
@@ -69,7 +68,7 @@ def copy(run, kind):
 
 
 def memcpy(run, kind):
-    """The payloads' bytes from memory to memory, on one thread."""
+    """Copies the payloads' bytes in memory on one thread."""
     import numpy as np
     size = sum(map(os.path.getsize, run.shards(kind)))
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
@@ -78,8 +77,8 @@ def memcpy(run, kind):
 
 
 def fio_rate(paths, how, block):
-    """Bytes/s of fio past the page cache, 32 requests deep; None where it is not installed. With what it has against
-    the kernel's work on each request, it is twice as fast here."""
+    """Bytes/s of fio bypassing the page cache, 32 requests deep; None if it is not installed. Its options that reduce
+    the kernel's work on each request make it twice as fast here."""
     if shutil.which("fio") is None:
         return None
     done = subprocess.run(["fio", "--name=read", f"--filename={':'.join(paths)}", f"--rw={how}", f"--bs={block}",
@@ -90,13 +89,13 @@ def fio_rate(paths, how, block):
 
 
 def fio(run, kind, how, block):
-    """Reads past the page cache."""
+    """Reads that bypass the page cache."""
     size = sum(map(os.path.getsize, run.shards(kind)))
     run.result.update(done=run.count(kind), seconds=size / fio_rate(run.shards(kind), how, block))
 
 
 def untar(run):
-    """tar x of the images: what reading and writing them takes."""
+    """tar x of the images, which reads and writes them."""
     folder = run.folder("limits/images")
     archive = f"{folder}/images.tar"
     if not os.path.exists(archive):
@@ -108,7 +107,7 @@ def untar(run):
 
 
 def fio_variants(kind, how):
-    """Of fio; none where it is not installed."""
+    """Variants of fio; none if it is not installed."""
     if shutil.which("fio") is None:
         return {}
     return {name: lambda run, wanted=wanted: fio(run, kind, *wanted) for name, wanted in how.items()}

@@ -1,4 +1,4 @@
-"""LitData: its chunks of 64 MB, read in this process; images, and states, by its loader with two workers."""
+"""LitData: its chunks of 64 MB, read in this process; images and states by its loader with two workers."""
 
 import sys
 
@@ -98,7 +98,7 @@ def write(run, kind):
 WORKLOADS = {
     "read_large": {"": lambda run: read(run, "large")},
     "read_small": {"": lambda run: read(run, "small")},
-    # Its shuffle mixes the records of a chunk, and the chunks.
+    # LitData shuffles the chunks, and the records within each chunk.
     "exact_large": {"within chunks": lambda run: read(run, "large", True)},
     "exact_small": {"within chunks": lambda run: read(run, "small", True)},
     "mix_memory": {"within chunks": mix_memory},

@@ -1,4 +1,4 @@
-"""Has a peer make its own form of the data: PYTHON -m peers.prepare MODULE --data FOLDER [--check]. Not timed."""
+"""Makes a peer's own form of the data: PYTHON -m peers.prepare MODULE --data FOLDER [--check]. Not timed."""
 
 import argparse
 import importlib

@@ -1,14 +1,13 @@
-"""What every peer does alike: one process measures one workload and prints one line of JSON.
+"""The common part of all peers: one process measures one workload and prints one line of JSON.
 
     PYTHONPATH=benchmarks PYTHON -m peers.tf_data WORKLOAD --data FOLDER [--check] [--threads 2] [--seconds 2]
 
-A peer is a module with NAME, INSTALL (what pip needs to have), IMPORTS (modules that are imported before anything
-is timed), CRC (whether it checks the CRCs of records) and WORKLOADS: {workload: {variant: function of a Run}}, the
-variant "" where there is but one. What it is to measure it imports in its functions, so that anybody can import the
-module.
+A peer is a module with NAME, INSTALL (requirements for pip), IMPORTS (modules to import before timing starts), CRC
+(whether it checks the CRCs of records) and WORKLOADS: {workload: {variant: function of a Run}}, where "" is the only
+or default variant. The measured library is imported within functions, so that the module can always be imported.
 
-With --check it goes once through the small data and gives digests of what came out; without, it runs for
---seconds, counted from the first element, and gives how much came.
+With --check, the process delivers the small data once and reports digests of it. Otherwise it runs for --seconds,
+counted from the first element, and reports how much it delivered.
 """
 
 import argparse
@@ -29,17 +28,17 @@ from peers.digests import ArrayDigest, RecordDigest
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
-FEATURES = 50  # of a small record
+FEATURES = 50  # in a small record
 BATCH = 1024  # small records
 IMAGE_BATCH = 64
 IMAGE_SIZE = 224
 WINDOW = {"large": 1000, "small": 100_000}  # records among which a windowed shuffle mixes
-GET = 256  # records asked for at once by number
-SIZES = ("10k", "1m", "100m")  # of the datasets of numbers
+GET = 256  # records requested at once by number
+SIZES = ("10k", "1m", "100m")  # sizes of the datasets of numbers
 
 
 def descendants():
-    """This process and all below it."""
+    """The ids of this process and all its descendants."""
     children = {}
     for path in glob.glob("/proc/[0-9]*/stat"):
         try:
@@ -55,19 +54,19 @@ def descendants():
 
 
 def cpu_seconds():
-    """Of this process and all below it, the ended ones included."""
+    """CPU time of this process and all its descendants, including ended ones."""
     ticks = 0
     for process in descendants():
         try:
             with open(f"/proc/{process}/stat") as file:
                 ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
         except OSError:
-            pass  # it ended just now
+            pass  # the process has just ended
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes():
-    """Of this process and all below it, without the pages of files; what processes share counts once."""
+    """Memory of this process and all its descendants, without pages of files; shared memory counts once."""
     kib = 0
     for process in descendants():
         try:
@@ -88,7 +87,7 @@ class Run:
         self.checking = options.check
         self.threads = options.threads
         self.seconds = options.seconds
-        self.rate = options.rate  # elements a second that the consumer takes; 0: all it can get
+        self.rate = options.rate  # elements per second that the consumer takes; 0 is unlimited
         self.cold = options.cold
         self.used = options.used
         self.binaries = options.binaries
@@ -96,12 +95,12 @@ class Run:
         self.result = {}
 
     def count(self, kind):
-        """Records, images or rows of that kind."""
+        """The number of records, images or rows of that kind."""
         with open(f"{self.data}/info.json") as file:
             return json.load(file)["counts"][kind]
 
     def kinds(self):
-        """What has been made."""
+        """The kinds that have been made."""
         with open(f"{self.data}/info.json") as file:
             return list(json.load(file)["counts"])
 
@@ -113,18 +112,18 @@ class Run:
         return f"{self.data}/{kind}/train@16"
 
     def folder(self, name):
-        """Where this peer keeps data of its own."""
+        """A folder for this peer's own data."""
         path = f"{self.data}/{name}"
         os.makedirs(path, exist_ok=True)
         return path
 
     def fresh_folder(self, name):
-        """The same, empty: to remove what a round before has left is no part of what is timed."""
+        """The same folder, emptied outside of the timing of what a previous round has left."""
         shutil.rmtree(f"{self.data}/{name}", ignore_errors=True)
         return self.folder(name)
 
     def images(self):
-        """[(path, label)], as the class folders have them."""
+        """[(path, label)] of the images in class folders."""
         paths = sorted(glob.glob(f"{self.data}/images/*/*"))
         labels = {c: i for i, c in enumerate(sorted({os.path.dirname(p) for p in paths}))}
         return [(p, labels[os.path.dirname(p)]) for p in paths]
@@ -132,10 +131,10 @@ class Run:
     # ---- Three kinds of workloads
 
     def stream(self, make, count, digest, look, whole=False):
-        """Elements one after another. make(endless): an iterator, over one epoch or without end.
-        count(element): how many records or images it holds. look(element): what digest.add is to
-        have of it. Seconds are counted from the first element, which tells of starting up. whole: what is timed is a
-        second epoch, of a peer that makes elements in large pieces."""
+        """Delivers elements one after another. make(endless): an iterator over one epoch, or an endless one.
+        count(element): the number of records or images in it. look(element): its values for digest.add. Seconds are
+        counted from the first element, so start-up is not included. whole: times a whole second epoch, for peers that
+        make elements in large pieces."""
         if self.checking:
             for element in make(False):
                 digest.add(look(element))
@@ -147,7 +146,7 @@ class Run:
             for _ in make(False):
                 pass
         if self.cold or whole:
-            # One epoch and all of it: what comes again is in the page cache.
+            # One whole epoch, since repetitions would come from the page cache.
             self.job(lambda: self.result.update(done=sum(map(count, make(False)))))
             return
         before = memory_bytes()
@@ -174,8 +173,8 @@ class Run:
         self.stream(make, count, ArrayDigest(), look, whole)
 
     def mix_memory(self, keys_of, windows, key=None):
-        """The memory that a shuffle takes which mixes half as well as an exact one. keys_of(window): of the records of
-        two epochs, key(record); windows: what may be needed for that, the smallest first."""
+        """The memory of a shuffle that mixes half as well as an exact one. keys_of(window): key(record) for the
+        records of two epochs; windows: the candidates, smallest first."""
         key = key or record_key
         place = {key(record): i for i, record in enumerate(frames.payloads(self.shards("large")))}
         before = memory_bytes()
@@ -197,13 +196,12 @@ class Run:
             if mixing >= 0.5:
                 break
         else:
-            sys.exit(f"it mixes {mixing:.2f} of what an exact shuffle does, with all that it has")
+            sys.exit(f"it mixes only {mixing:.2f} times as well as an exact shuffle, even with the largest window")
         self.result.update(memory_bytes=most, mixing=mixing, window=window)
 
     def job(self, work, done=None, digest=None):
-        """Work that has an end: work() does it, done how much that is (None: work sets it). digest():
-        of what it left. Gives what work() returns, so that of a first batch, what comes after it is let go when the
-        time has been taken."""
+        """A job that ends: work() does it; done is its amount (None: work sets it); digest() is that of its output.
+        Returns what work() returns, so that what follows a first batch is released after the time was taken."""
         before = memory_bytes()
         cpu = cpu_seconds()
         start = time.perf_counter()
@@ -217,7 +215,7 @@ class Run:
         return kept
 
     def until(self, work, each):
-        """The same work, of `each` records, over and over."""
+        """Repeats the same work, on `each` records."""
         cpu = cpu_seconds()
         start = now = time.perf_counter()
         done = 0
@@ -229,7 +227,7 @@ class Run:
 
 
 def copying(count, look):
-    """count(element), which also copies the records to where a batch would have them."""
+    """A version of count(element) that also copies the records, as into a batch."""
     memory = memoryview(bytearray(16 << 20))
 
     def count_and_copy(element):
@@ -241,13 +239,13 @@ def copying(count, look):
 
 
 def record_key(record):
-    """The number in one of the large records."""
+    """The number stored in a large record."""
     return int(re.search(rb"image/key\x12\x0c\x0a\x0a\x0a\x08(\d{8})", record)[1])
 
 
 def mixed(first, second):
-    """How well two epochs are mixed; {place in the files: position}. The lesser of two, each 1 for exact shuffles:
-    how far apart neighbours in the files come, and how far a record moves from one epoch to the next."""
+    """How well two epochs, each {place in the files: position}, are mixed. The lesser of two measures, which are 1 for
+    exact shuffles: how far apart neighbours in the files are, and how far a record moves between the epochs."""
     third = len(first) / 3
     apart = [abs(first[i] - first[i + 1]) for i in first if i + 1 in first]
     moved = [abs(first[i] - second[i]) for i in first if i in second]
@@ -255,25 +253,25 @@ def mixed(first, second):
 
 
 def windows(run):
-    """Of a shuffle, each twice the one before."""
+    """Windows of a shuffle, each twice the previous one."""
     records = run.count("large")
     return [w for w in (125 << k for k in range(20)) if w < records] + [records]
 
 
 def begin(elements):
-    """Work whose end is the first element: (that, what goes on)."""
+    """Returns the first element and the iterator of the rest."""
     iterator = iter(elements)
     return next(iterator), iterator
 
 
 def endless(make):
-    """Epoch after epoch, for those who know no repeat."""
+    """Epoch after epoch, for peers without repeat."""
     while True:
         yield from make()
 
 
 def epochs(make):
-    """What Run.records and Run.columns want, of those: make() is one epoch."""
+    """Adapts such peers to Run.records and Run.columns: make() is one epoch."""
     return lambda without_end: endless(make) if without_end else iter(make())
 
 
@@ -285,7 +283,7 @@ def random_numbers(records, seed=0):
 
 
 def get_by_number(run, records, get):
-    """The workload of random access. get(numbers): the records, as bytes or views."""
+    """The workload of random access. get(numbers) returns the records as bytes or views."""
     if run.checking:
         digest = RecordDigest()
         for first in range(0, records, GET):
@@ -322,14 +320,14 @@ def opencv_crop(image):
 
 
 def opencv_load(path):
-    """The same of a file, decoded whole."""
+    """The same for a file, which is decoded whole."""
     import cv2
     cv2.setNumThreads(0)
     return opencv_crop(cv2.imread(path))
 
 
 def opencv_record(record):
-    """The same of the image in an Example."""
+    """The same for the image in an Example."""
     import cv2
     import numpy as np
     cv2.setNumThreads(0)
@@ -343,13 +341,13 @@ def main(module):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [f"{w}:{v}" if v else w for w, vs in module.WORKLOADS.items() for v in vs]
     parser.add_argument("workload", help=", ".join(names))
-    parser.add_argument("--data", required=True, help="the folder that make_data.py made")
-    parser.add_argument("--binaries", help="a folder as bazel-bin, with what was built")
-    parser.add_argument("--check", action="store_true", help="go through the small data once")
+    parser.add_argument("--data", required=True, help="folder that make_data.py made")
+    parser.add_argument("--binaries", help="folder with built binaries, such as bazel-bin")
+    parser.add_argument("--check", action="store_true", help="deliver the small data once, for a digest")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--rate", type=float, default=0, help="elements a second for the consumer")
-    parser.add_argument("--cold", action="store_true", help="measure one epoch, from its start")
+    parser.add_argument("--rate", type=float, default=0, help="elements per second that the consumer takes")
+    parser.add_argument("--cold", action="store_true", help="measure one epoch from its start")
     parser.add_argument("--used", action="store_true", help="copy each record, as into a batch")
     options = parser.parse_args()
     if options.threads == 1:
@@ -363,7 +361,7 @@ def main(module):
     run.result["versions"] = versions(module.INSTALL)
     sys.stdout.flush()
     print(json.dumps(run.result), flush=True)
-    os._exit(0)  # threads and workers of some peers do not end by themselves
+    os._exit(0)  # threads and workers of some peers do not end otherwise
 
 
 def versions(packages):

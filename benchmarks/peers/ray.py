@@ -1,5 +1,5 @@
-"""Ray Data on this machine: read_tfrecords (by TensorFlow's parser) and iter_batches; read_csv, read_json and
-write_tfrecords. It works on whole files: what is timed is a second epoch."""
+"""Ray Data on this machine: read_tfrecords (with TensorFlow's parser) and iter_batches; read_csv, read_json and
+write_tfrecords. It works on whole files, so a second epoch is timed."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ def start(run):
 
 
 def prepare(run):
-    """Of the small records, which take it a millisecond each, the first of each shard."""
+    """Keeps only the first small records of each shard, since each record takes a millisecond."""
     if "small" not in run.kinds():
         return
     for path in run.shards("small"):
@@ -40,7 +40,7 @@ def epochs(run, kind, batch):
 
 
 def read(run):
-    """Ray gives the features, not the records."""
+    """Ray delivers features instead of records."""
     run.columns(epochs(run, "large", IMAGE_BATCH), lambda batch: len(batch["image/class/label"]),
                 lambda batch: {"label": batch["image/class/label"]}, whole=True)
 
@@ -57,7 +57,7 @@ def decode(batch):
 
 
 def image(run):
-    """In the order of the files: its random_shuffle first reads everything."""
+    """Images in the order of the files, because random_shuffle first reads everything."""
     data = start(run)
 
     def make(_):
@@ -78,8 +78,8 @@ def convert(run, kind):
 
 WORKLOADS = {
     "read_large": {"features": read},
-    "read_large_used": {},  # nor has it their bytes in place
-    "read_large_1_thread": {},  # its processes are several anyway
+    "read_large_used": {},  # Ray does not deliver the records' bytes
+    "read_large_1_thread": {},  # Ray always uses several processes
     "parse": {"": parse},
     "parse_1_thread": {},
     "image": {"OpenCV": image},

@@ -1,5 +1,4 @@
-"""shardfeed: its Python package, as training uses it, and its program for work on whole datasets and for the
-images."""
+"""shardfeed: its Python package, as used in training, and its program for work on whole datasets and for images."""
 
 import glob
 import json
@@ -18,7 +17,7 @@ FOLDERS = ["shardfeed"]
 
 
 def views(block):
-    """The records where they are, without a copy."""
+    """Views of the records, without a copy."""
     return map(block.view, range(len(block)))
 
 
@@ -53,7 +52,7 @@ def shuffle(run, kind, window):
 
 
 def mix_memory(run, windows):
-    """With a budget that a user who wants little memory gives; the order does not depend on it."""
+    """With a small budget, as for little memory; the order does not depend on it."""
     import shardfeed as sf
 
     def keys(window):
@@ -163,7 +162,7 @@ def first_batch(run):
 
 
 def go_on(run, make, batches):
-    """A state after so many batches, and the first batch from there."""
+    """Saves a state after `batches` batches, and times the first batch from there."""
     iterator = iter(make())
     for _ in range(batches):
         next(iterator)
@@ -201,7 +200,7 @@ def middle(run, size):
 
 
 def permute(run, count):
-    """The order is a function of the position: nothing is set up, the cost is that of one call."""
+    """The order is a function of the position, so nothing is set up, and the cost is that of one call."""
     command = [f"{run.binaries}/benchmarks/records_benchmark", "order", str(count)]
     report = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     run.result.update(done=1, seconds=report["exact"]["at_ns"] * 1e-9, cpu_seconds=0.0, memory_bytes=0)

@@ -1,5 +1,5 @@
-"""SPDL: its FFmpeg decoders on threads, images decoded whole, for it has no random crop; and its threads with
-OpenCV. Needs FFmpeg's libraries."""
+"""SPDL: its FFmpeg decoders on threads, which decode whole images, since it has no random crop; and its threads
+with OpenCV. Needs FFmpeg's libraries."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""MosaicML Streaming: MDS shards, read in place; images by DataLoader with two workers and OpenCV."""
+"""MosaicML Streaming: local MDS shards; images by DataLoader with two workers and OpenCV."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""tf.data, with what its performance guide says: parallel reads and maps, batch before parse, prefetch, no order
-asked for where none is needed. Records are put into batches within the interleave, shard by shard, where that is
-possible: single small records cost it five times as much. "record by record" is what most programs have."""
+"""tf.data, following its performance guide: parallel reads and maps, batch before parse, prefetch, and no order
+where none is needed. If possible, records are batched within the interleave, shard by shard, because single small
+records cost five times as much. "record by record" is what most programs do."""
 
 import os
 
@@ -22,7 +22,7 @@ def records(run, kind, compression="", parallel=16):
 
 
 def batches(run, kind, compression=""):
-    """Of records of one shard each, several shards at a time."""
+    """Batches of records, each from a single shard, with several shards at a time."""
     import tensorflow as tf
     size = BATCH if kind.startswith("small") else LARGE_BATCH
     return tf.data.Dataset.from_tensor_slices(run.shards(kind)).interleave(
@@ -59,7 +59,8 @@ def read_singly(run, kind, compression=""):
         ds = repeated(records(run, kind, compression), without_end)
         if small:
             ds = ds.batch(BATCH)
-        # Options cost the large records half of the speed: their reads run in the pool of the maps.
+        # Options halve the speed of large records, because their reads then run in the pool of the
+        # maps.
         return iter(ds.prefetch(tf.data.AUTOTUNE))
 
     if small:
@@ -188,7 +189,7 @@ def feature(value):
 
 
 def write_examples(examples, folder):
-    """Dicts to 16 shards in turn, as a plain script does it."""
+    """Writes dicts to 16 shards in turn, as a simple script does."""
     import tensorflow as tf
     paths = [f"{folder}/train-{i:05d}-of-00016" for i in range(16)]
     writers = [tf.io.TFRecordWriter(path) for path in paths]
@@ -224,7 +225,7 @@ def convert_images(run):
 
 
 def convert_rows(run, kind):
-    """What the columns hold is known to it."""
+    """Converts rows, with the types of the columns given."""
     import csv
     import json
     kinds = {"id": int, "day": int, "flag": int, "price": float, "score": float}
@@ -247,7 +248,7 @@ def convert_rows(run, kind):
 
 
 def verify(run, kind, singly=False):
-    """Reading all is the only check that there is."""
+    """Reading everything is tf.data's only check."""
     import tensorflow as tf
     done = []
 
@@ -264,7 +265,7 @@ def first_batch(run):
 
 
 def go_on(run, make, steps, look):
-    """A checkpoint of the iterator has the shuffle buffer in it."""
+    """Resumes from a checkpoint of the iterator, which includes the shuffle buffer."""
     import glob
     import tensorflow as tf
     iterator = iter(make())
@@ -345,7 +346,7 @@ WORKLOADS = {
     "resume": {"": resume},
     "mix_memory": {"": mix_memory},
     **{f"open_{size}": {"": lambda run, size=size: open_numbers(run, size)} for size in SIZES},
-    # In 100 million it would be under way for minutes first.
+    # With 100 million, it would take minutes to get there.
     **{f"middle_{size}": {"": lambda run, size=size: middle(run, size)} for size in SIZES[:2]},
     "permute_10k": {"": lambda run: permute(run, 10_000)},
     "permute_1m": {"": lambda run: permute(run, 1_000_000)},

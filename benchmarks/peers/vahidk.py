@@ -1,5 +1,5 @@
-"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow; it checks no CRC. Images by DataLoader
-with two workers, which share each shard by its index, and OpenCV."""
+"""tfrecord (vahidk): a reader of TFRecord in Python, without TensorFlow, which checks no CRC. Images are read by
+DataLoader with two workers, which divide each shard by its index, and OpenCV."""
 
 import sys
 
@@ -13,7 +13,7 @@ CRC = False
 
 
 def prepare(run):
-    """Indexes of the images."""
+    """Makes indexes of the images."""
     if "large" not in run.kinds():
         return
     for path in run.shards("large"):
@@ -35,7 +35,7 @@ def shuffle(run, kind):
     from tfrecord.iterator_utils import shuffle_iterator
 
     def epoch():
-        # What it gives is a view of a buffer that is used again.
+        # It yields views of a buffer that is reused.
         return shuffle_iterator(map(bytes, records(run, kind)), WINDOW[kind])
 
     run.records(protocol.epochs(epoch), look=lambda record: [record])

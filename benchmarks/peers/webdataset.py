@@ -1,4 +1,4 @@
-"""WebDataset: tars, one file a record; images by its loader with two workers and OpenCV."""
+"""WebDataset: tars with one file for each record; images by its loader with two workers and OpenCV."""
 
 import glob
 import sys
@@ -23,7 +23,7 @@ def write_tars(records, folder):
 
 
 def some(run, kind):
-    """Tars of small records are four times as large: a tenth of them is enough to see the rate."""
+    """A tenth of the small records, whose tars are four times as large; that is enough to measure the rate."""
     records = list(frames.payloads(run.shards(kind)))
     return records if kind == "large" or run.checking else records[:len(records) // 10]
 

@@ -58,7 +58,7 @@ def test_an_interrupted_run_can_go_on(out):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted; what was measured is in" in said and "--resume goes on" in said
+    assert "interrupted; the measurements so far are in" in said and "continue with --resume" in said
     assert json.loads((out / "results.json").read_text())["failures"] == []
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert f"--data {out}" not in left
@@ -115,7 +115,7 @@ def test_wrong_outputs_are_named(script):
     assert "mean 120.0000 instead of 100.0000" in wrong("image", {"image": {**pixels, "mean": 120.0}})
     assert "values are not 2 images" in wrong("image", {"image": {**pixels, "count": 7}})
     assert wrong("resume", None, same=True) is None
-    assert wrong("resume", None, same=False) == "what came after resuming is not what was to come"
+    assert wrong("resume", None, same=False) == "the elements after resuming are not the expected ones"
 
 
 def test_mixing_is_that_of_an_exact_shuffle_or_less():
