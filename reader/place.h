@@ -31,7 +31,7 @@ struct ReadPlace {
     const bool good = position < kMost && from <= position && batch >= 1 && batch <= UINT32_MAX &&
                       world >= 1 && world <= UINT32_MAX;
     return good ? absl::OkStatus()
-                : absl::InvalidArgumentError("the state is damaged: its place cannot be one");
+                : absl::InvalidArgumentError("the state is damaged: its place is contradictory");
   }
 
   // The same place for other ranks and batches.

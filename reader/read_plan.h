@@ -1,4 +1,4 @@
-// Which records a run reads together, and which of them make up each block.
+// Plans which records a run reads together, and which of them make up each block.
 
 #ifndef SHARDFEED_READER_READ_PLAN_H_
 #define SHARDFEED_READER_READ_PLAN_H_
@@ -28,27 +28,27 @@
 
 namespace shardfeed {
 
-// About so much is read at once, and delivered in a block.
+// The approximate size of a read, and of a block that is delivered.
 inline constexpr uint64_t kReadBlockBytes = 1 << 20;
-// So many of the first blocks are small, so that they come soon.
+// This many of the first blocks are small, so that they arrive soon.
 inline constexpr uint64_t kRampBlocks = 16;
-// Records that are not needed are read all the same when less than this lies between two that are.
+// Gaps between needed records that are smaller than this are read too.
 inline constexpr uint64_t kMergeGapBytes = 32 << 10;
-// The same of stores, whose requests take longer: 75 ms are 7 MB of a connection.
+// The same for stores, whose requests take longer: in 75 ms a connection transfers 7 MB.
 inline constexpr uint64_t kRemoteReadBytes = 8 << 20;
 inline constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
 
-// Records that are read together. Whoever reads adds what else it knows of them.
+// Records that are read together. Those who read a unit derive from this to add their own data.
 struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
   // Either a piece of the order, items [begin, end), of which this rank delivers those in `needed`
-  // (rising; all if empty); or, if `scattered` is not empty, the items of one block, rising.
+  // (ascending; all if empty); or, if `scattered` is not empty, the items of one block, ascending.
   uint64_t begin = 0;
   uint64_t end = 0;
   std::vector<uint32_t> needed;
   std::vector<uint64_t> scattered;
   Extents extents;
-  uint64_t memory = 0;  // bytes that reading and holding it takes
-  // Of the planner.
+  uint64_t memory = 0;  // bytes needed to read and hold it
+  // Used by the planner.
   uint64_t left = 0;                 // records that no block has asked for yet
   uint64_t last_block = UINT64_MAX;  // last block that asked for any record
 
@@ -56,7 +56,7 @@ struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
     if (!scattered.empty()) return scattered.size();
     return needed.empty() ? end - begin : needed.size();
   }
-  // Where item `item` stands among its records.
+  // The index of `item` among the unit's records.
   uint32_t IndexOf(uint64_t item) const {
     if (!scattered.empty()) {
       return std::lower_bound(scattered.begin(), scattered.end(), item) - scattered.begin();
@@ -74,7 +74,7 @@ struct UnitSlice {
   uint32_t count;
 };
 
-// A stretch of this rank's positions: position, position + stride ... of the epoch.
+// A range of this rank's positions: position, position + stride ... of the epoch.
 struct PlannedBlock {
   uint64_t number = 0;
   uint64_t epoch = 0;
@@ -90,32 +90,33 @@ struct PlannedBlock {
 
 struct ReadPlanOptions {
   bool whole_pieces = true;  // units are pieces of the order, not single records
-  // A run's first records are read one by one, where reading the window takes long: whether that is
-  // so in the page cache (kMinCachedWindowBytes) or on a device.
+  // Whether the data is in the page cache. A run's first records are read one by one if reading the
+  // window takes long, which is decided by size in the page cache (kMinCachedWindowBytes) and
+  // always holds on a device.
   bool cached = false;
-  // Many reads share a buffer; otherwise each has whole pages of its own.
+  // Whether many reads share a buffer; otherwise each has whole pages of its own.
   bool shared_buffers = true;
-  // The data is in a store: no record is read alone, and larger gaps are read through.
+  // Whether the data is in a store: then no record is read alone, and larger gaps are read through.
   bool remote = false;
-  // Makes a unit: of a type of the caller's.
+  // Makes a unit, whose type the caller chooses.
   std::function<std::shared_ptr<PlannedUnit>()> make_unit = [] {
     return std::make_shared<PlannedUnit>();
   };
 };
 
-// Plans one block after another: units that are not there yet come with the first block that needs
-// them, and are forgotten with the last one. What it plans depends on nothing but its arguments.
-// Not thread safe; reads nothing but indexes.
+// Plans one block after another. A unit is introduced with the first block that needs it, and
+// forgotten with the last one. The plan depends only on the arguments. Not thread safe; reads
+// nothing but indexes.
 class ReadPlanner {
  public:
-  // From `place` on, whose epoch is shared by the ranks and batches of `options`; `position` is the
-  // first that is read, one of options.rank.
+  // Starts at `place`, whose epoch is divided by the ranks and batches of `options`; `position` is
+  // the first one to read, one of options.rank.
   ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOptions& options,
               const Selection& selection, std::shared_ptr<const Order> order,
               ReadPlanOptions plan_options, const ReadPlace& place, uint64_t position);
 
-  // Fills in the next block, which must be a new one. False: there is none behind the last epoch.
-  // Errors are those of ShardTable::Index.
+  // Plans the next block in `*block`, which must be new. Returns false after the last epoch. Errors
+  // are those of ShardTable::Index.
   absl::StatusOr<bool> Next(PlannedBlock* block);
 
   // Whether the extents of a unit share a buffer.
@@ -145,7 +146,7 @@ class ReadPlanner {
   const Selection selection_;
   const std::shared_ptr<const Order> order_;
   const ReadPlanOptions plan_options_;
-  const ReadPlace whole_epoch_;  // how an epoch is shared from its first position on
+  const ReadPlace whole_epoch_;  // how an epoch is divided from its first position on
   const Divider chunk_divider_;
   const uint64_t first_epoch_;
   const bool lanes_owned_;  // each lane belongs to one rank
@@ -154,25 +155,26 @@ class ReadPlanner {
 
   uint64_t epoch_;
   uint64_t position_;            // position as counted in ReadPlace
-  uint64_t leftover_until_ = 0;  // positions before are of options_.leftover, in its epoch
+  uint64_t leftover_until_ = 0;  // earlier positions belong to options_.leftover, in its epoch
   // Positions from here on are not delivered; beyond the order's size they are padding.
   uint64_t end_ = 0;
   uint64_t residue_ = 0;  // remainder of this rank's positions modulo the number of ranks
   uint64_t next_block_ = 0;
   std::vector<uint64_t> items_;
-  // Units of which not all records have been planned, by the chunks that they overlap.
+  // Units whose records have not all been planned, by the chunks that they overlap.
   absl::flat_hash_map<uint64_t, absl::InlinedVector<std::shared_ptr<PlannedUnit>, 1>> units_;
   static constexpr size_t kRecentUnits = 4096;
   std::vector<PlannedUnit*> recent_units_ = std::vector<PlannedUnit*>(kRecentUnits);
-  // Units of which not all records are delivered, by the last position that one of them may have:
-  // they are forgotten behind it.
+  // Units whose records are not all delivered, by the last position that one of them may have;
+  // after it, the unit is forgotten.
   std::multimap<uint64_t, std::shared_ptr<PlannedUnit>> cut_units_;
-  // Blocks that end before it are of single records; pieces begin behind them. Of the first epoch.
+  // In the first epoch, blocks that end before singly_until_ have single records; pieces begin at
+  // pieces_from_.
   uint64_t singly_until_ = 0;
   uint64_t pieces_from_ = 0;
 };
 
-// What the window of an order takes, and whether units are whole pieces of it.
+// The memory that the window of an order takes, and whether units are whole pieces of it.
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options);
 
 }  // namespace shardfeed

@@ -19,8 +19,8 @@
 
 namespace shardfeed {
 
-// Not thread safe: one thread calls Next; stats may be called from any. Reading threads are started
-// by the first Next, and again in a child after fork. A reader may be destroyed at any time.
+// Not thread safe, except stats. Next starts threads that read, and does so again in a child
+// process after fork. A reader may be destroyed at any time.
 class Reader {
  public:
   // InvalidArgument: options that contradict each other or the dataset.
@@ -28,35 +28,36 @@ class Reader {
                                                       ReaderOptions options);
   ~Reader();
 
-  // The next records; a block without records is the end of the last epoch. No block has records of
-  // two epochs. After an error (DataLoss for damage, with shard, record and byte; else what the
-  // storage says) each further call returns it again.
+  // Delivers the next records; a block without records marks the end of the last epoch. No block
+  // has records of two epochs. After an error (DataLoss for damage, with shard, record and byte;
+  // otherwise that of the storage), each further call returns it again.
   absl::Status Next(ReadBlock* block);
 
-  // Where reading stands, in records delivered: a JSON document of some hundred bytes.
-  // FailedPrecondition: not `deterministic`, for there is no such place.
+  // The current position, in records delivered, as a JSON document of some hundred bytes.
+  // FailedPrecondition: without `deterministic` there is no such position.
   absl::StatusOr<std::string> StateDict() const;
-  // Goes to a saved place, whatever was read so far; the number of ranks may be another.
-  // FailedPrecondition: the state is of other data or another order. InvalidArgument: not a state.
+  // Goes to a saved position, whatever was read before; the number of ranks may differ.
+  // FailedPrecondition: the state belongs to other data or another order. InvalidArgument: not a
+  // state.
   absl::Status LoadStateDict(std::string_view state);
 
-  // Goes to a position of the sequence of epochs, the first that is this rank's at or behind it.
-  // Of an epoch with a Leftover, positions are those of a ReadPlace.
+  // Goes to the first position of this rank at or after `position`. In an epoch with a Leftover,
+  // positions are counted as in ReadPlace.
   void Seek(uint64_t epoch, uint64_t position);
-  // Goes to a place, whatever ranks and batches it was told for: see ReadPlace.
+  // Goes to a place, for whichever ranks and batches it was saved: see ReadPlace.
   void GoTo(const ReadPlace& place);
-  // Where all ranks stand that have delivered as many records as this one.
+  // The common place of all ranks, if each has delivered as many records as this one.
   ReadPlace place() const;
 
-  // Batches, and records, that this and every other rank delivers in an epoch.
+  // The number of batches, and of records, that every rank delivers in an epoch.
   uint64_t batches_per_epoch() const { return batches_; }
   uint64_t records_per_epoch() const;
   const Order& order() const { return *order_; }
-  // The same, for those who outlive the reader.
+  // The same order, for users that outlive the reader.
   std::shared_ptr<const Order> shared_order() const { return order_; }
   const Selection& selection() const { return selection_; }
   const ShardTable& table() const { return *table_; }
-  // The record that is delivered at a position of an epoch.
+  // The record at a position of an epoch.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
 
   MemoryPlan memory_plan() const;
@@ -71,7 +72,7 @@ class Reader {
   Selection selection_;
   std::shared_ptr<const Order> order_;
   uint64_t batches_ = 0;
-  // Where the consumer stands: `place_`, whose position is the next record to be delivered.
+  // The consumer's place; its position is the next record to deliver.
   ReadPlace place_;
   absl::Status error_;  // error that Next has returned
   std::unique_ptr<ReadRun> run_;

@@ -42,9 +42,9 @@ class SalvagedShards {
     // The numbers of recovery are certain below this one, and its places are those of the index.
     uint64_t known = 0;
     std::vector<DamagedPlace> places;
-    std::vector<std::pair<uint64_t, uint64_t>> lost;  // half open, rising
+    std::vector<std::pair<uint64_t, uint64_t>> lost;  // half-open ranges, ascending
   };
-  // For a compressed shard, the sound ones of records [begin, end).
+  // The intact ones of the records [begin, end) of a compressed shard.
   struct Kept {
     size_t shard = SIZE_MAX;
     uint64_t begin = 0;

@@ -1,4 +1,4 @@
-// The records of a dataset that are read.
+// The selection of records to read from a dataset.
 
 #ifndef SHARDFEED_READER_SELECTION_H_
 #define SHARDFEED_READER_SELECTION_H_

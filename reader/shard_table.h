@@ -25,21 +25,21 @@
 namespace shardfeed {
 
 struct ShardTableOptions {
-  int threads = 0;  // 0: one per processor
-  // false: NotFound for an index that is missing, or made for a shard of another size.
+  int threads = 0;  // 0 means one per processor
+  // If false, an index that is missing, or made for a shard of another size, is NotFound.
   bool build_indexes = true;
-  // Indexes that had to be built are kept beside the shards, where that can be written.
+  // Whether indexes that had to be built are stored beside the shards, if possible.
   bool keep_indexes = true;
-  // A damaged shard without an index that fits is no error: the table has a copy of what is sound
-  // (SoundCopy). For readers that skip damage.
+  // Whether a damaged shard without a matching index is accepted: the table then has a copy of its
+  // intact records (SoundCopy). For readers that skip damage.
   bool salvage = false;
   std::stop_token stop;
-  // Adds up the bytes of shards whose indexes are built: for progress.
+  // Counts the bytes of shards whose indexes are being built, for progress.
   std::atomic<uint64_t>* bytes_indexed = nullptr;
 };
 
-// Records are numbered from 0 through all shards in their order. Thread safe. Shards and indexes
-// are opened when they are first asked for, and so many of them stay open as the process may have.
+// Records are numbered from 0 through all shards in order. Thread safe. Shards and indexes are
+// opened on first use, and as many of them stay open as the process may have.
 class ShardTable {
  public:
   // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
@@ -52,55 +52,55 @@ class ShardTable {
 
   size_t num_shards() const { return shards_.size(); }
   uint64_t num_records() const { return begin_.back(); }
-  // Of all frames, before compression.
+  // Size of all frames, before compression.
   uint64_t stream_bytes() const { return stream_bytes_; }
-  // Of the files.
+  // Size of the files.
   uint64_t file_bytes() const { return file_bytes_; }
-  // Of a frame.
+  // Mean size of a frame.
   uint64_t mean_bytes() const { return stream_bytes_ / (num_records() > 0 ? num_records() : 1); }
-  // Where each shard begins; one more for the end.
+  // The first record of each shard, and at the end the number of records.
   const std::vector<uint64_t>& begins() const { return begin_; }
   size_t ShardOf(uint64_t record) const;
   const std::string& path(size_t shard) const { return shards_[shard].path; }
-  // "train-00001-of-00010: record 17 at byte 4242"; without the byte where the index is not to be
-  // had. For messages.
+  // "train-00001-of-00010: record 17 at byte 4242", for messages; without the byte if the index is
+  // unavailable.
   std::string NameOf(uint64_t record) const;
   const IndexSummary& summary(size_t shard) const { return shards_[shard].summary; }
   RecordRange RangeOf(size_t shard) const {
     return {begin_[shard], begin_[shard + 1] - begin_[shard]};
   }
 
-  // A number that changes when any record, or their order, does (as far as headers and CRCs tell);
-  // where the shards are and what they are called is not in it.
+  // A number that changes when any record, or their order, changes (as far as headers and CRCs
+  // tell). It does not depend on where the shards are, or on their names.
   uint64_t fingerprint() const { return fingerprint_; }
-  // Compares shards that were written to after the file at `path` with their indexes, on all
-  // processors; older ones cost nothing. FailedPrecondition: one has other records than its index
-  // tells, so that fingerprint() is that of records from before. Others: as ShardTable::Open.
+  // Compares shards that were modified after the file at `path` with their indexes, on all
+  // processors; older ones cost nothing. FailedPrecondition: a shard's records differ from its
+  // index, so that fingerprint() is out of date. Other errors: those of ShardTable::Open.
   absl::Status CheckWrittenSince(const std::string& path) const;
-  // How many indexes were not there, and how many of them could not be kept.
+  // How many indexes had to be built, and how many of these could not be stored.
   uint64_t indexes_built() const { return built_; }
   uint64_t indexes_not_kept() const { return not_kept_; }
-  // How many shards are copies.
+  // How many shards are copies of intact records.
   uint64_t shards_copied() const { return copied_; }
-  // Of a shard that is a copy of what is sound; null for others.
+  // The copy of a damaged shard's intact records; null for other shards.
   const SoundCopy* copy(size_t shard) const { return shards_[shard].copy.get(); }
 
   // Whether any shard is in a store.
   bool remote() const { return remote_; }
 
-  // How many files the table keeps open at most, besides those in use.
+  // The most files that the table keeps open, besides those in use.
   size_t max_open() const { return max_open_; }
 
-  // A damaged one is built anew, in memory. Aborted: it has changed since the table was opened.
-  // Others as ShardIndex::Open.
+  // The index of a shard. A damaged one is rebuilt in memory. Aborted: the shard has changed since
+  // the table was opened. Other errors: those of ShardIndex::Open.
   absl::StatusOr<std::shared_ptr<const ShardIndex>> Index(size_t shard) const;
-  // FailedPrecondition: its size has changed since. Aborted: another file has taken its place.
-  // Others as File::Open.
+  // Opens a shard. FailedPrecondition: its size has changed since the table was opened. Aborted:
+  // another file has taken its place. Other errors: those of File::Open.
   absl::StatusOr<std::shared_ptr<const File>> OpenFile(size_t shard) const;
 
  private:
-  // What a file has that takes another one's place has not, even where it gets the same inode
-  // number; that a file was written to does not change it. Zeros: unknown to the file system.
+  // Identifies a file: one that replaces it differs in this, even if it gets the same inode number,
+  // while writing to the file does not change it. Zeros: unknown to the file system.
   struct FileBirth {
     uint64_t inode = 0;
     int64_t seconds = 0;
@@ -113,9 +113,9 @@ class ShardTable {
   struct Shard {
     std::string path;
     FileBirth birth;      // identity of the file that the table was made for
-    std::string version;  // of an object in a store
+    std::string version;  // version of an object in a store
     IndexSummary summary;
-    // The one in memory, for a shard whose index could not be kept.
+    // The index in memory, for a shard whose index could not be stored.
     std::shared_ptr<const ShardIndex> built;
     std::shared_ptr<const SoundCopy> copy;
   };
@@ -144,7 +144,7 @@ class ShardTable {
 
   mutable Mutex mutex_;
   mutable std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);
-  // The order in which they were opened: the oldest are let go.
+  // In the order in which they were opened; the oldest are closed first.
   mutable std::deque<size_t> files_ ABSL_GUARDED_BY(mutex_);
   mutable std::deque<size_t> indexes_ ABSL_GUARDED_BY(mutex_);
 };

@@ -11,9 +11,9 @@
 
 namespace shardfeed {
 
-// Of `size` items, with `spec` as Order::Make has completed it.
+// A shuffle of `size` items, with `spec` as completed by Order::Make.
 std::shared_ptr<const Order> MakeShuffleOrder(OrderSpec spec, uint64_t size);
-// Any record at any position.
+// An exact shuffle: any record may have any position.
 std::shared_ptr<const Order> MakeExactShuffleOrder(OrderSpec spec, uint64_t size);
 
 }  // namespace shardfeed

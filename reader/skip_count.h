@@ -1,4 +1,4 @@
-// How many damaged records a run has skipped, and how many it may.
+// Counts the damaged records that a run has skipped, against the limit.
 //
 // Not thread safe.
 
@@ -16,11 +16,11 @@ namespace shardfeed {
 
 class SkipCount {
  public:
-  // Of epochs of `epoch_records` records each.
+  // Each epoch has `epoch_records` records.
   SkipCount(const ReaderOptions& options, uint64_t epoch_records);
 
-  // Counts a record of `epoch`, in the order of the run, and tells options.on_skip. DataLoss: it
-  // must not be skipped, or is one too many of its epoch.
+  // Counts a record of `epoch`, in the order of the run, and calls options.on_skip. DataLoss: it
+  // must not be skipped, or exceeds the limit of its epoch.
   absl::Status Add(uint64_t epoch, const DamagedRecord& damaged);
   uint64_t count() const { return count_; }
 
