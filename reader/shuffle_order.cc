@@ -22,14 +22,14 @@ enum KeyDomain : uint64_t {
 uint64_t SeedKey(uint64_t seed) { return DeriveKey(0x7368617264666565, seed); }
 
 // 0. Items are rotated by an offset of the epoch, so that chunk boundaries differ from epoch to
-// epoch, and every item is equally likely at every position.
+//    epoch, and every item is equally likely at every position.
 // 1. They are cut into chunks of `chunk`, and chunks are permuted by the epoch's key: the epoch's
-// sequence. (The last chunk may be short, wherever it lands.)
+//    sequence. (The last chunk may be short, wherever it lands.)
 // 2. Lane l is the slice [l * N / L, (l + 1) * N / L) of the sequence. Position p is element p / L
-// of lane p mod L; the N mod L elements left over come last.
+//    of lane p mod L; the N mod L elements left over come last.
 // 3. In each lane, stretches of window / L elements are permuted by keys of their own. Their
-// beginnings are staggered over the lanes, so that reading is spread evenly, and coincide with
-// beginnings of chunks.
+//    beginnings are staggered over the lanes, so that reading is spread evenly, and coincide with
+//    beginnings of chunks.
 class ShuffleOrder : public Order {
  public:
   ShuffleOrder(OrderSpec spec, uint64_t size)

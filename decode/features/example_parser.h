@@ -7,9 +7,9 @@
 // A record means what Protocol Buffers take it for:
 //   - of several map entries with the same name, the last one replaces the others entirely;
 //   - a list in several pieces, packed or not, is one list; so are a list in several Feature values
-//   of one map entry and the steps of a feature list in several values;
+//     of one map entry and the steps of a feature list in several values;
 //   - if one Feature has lists of different kinds, the last kind counts, from where it last
-//   changed;
+//     changed;
 //   - a Feature without a list has no kind and stands for a missing value;
 //   - a map entry without a name has the empty name, one without a value an empty Feature;
 //   - unknown fields are skipped, as are fields 1 to 3 of an unexpected wire type.

@@ -89,7 +89,7 @@ TEST(TerminalImageTest, WhatCannotBeShownIsNot) {
   EXPECT_EQ(ShowImage("GIF89a\3\0\2\0"s, ImageProtocol::kSixel), "");
   EXPECT_EQ(ShowImage(jpeg, ImageProtocol::kOff), "");
   EXPECT_EQ(DescribeImage("text"), "");
-  // Of a damaged one, what there is.
+  // A damaged image is shown as far as it can be decoded.
   EXPECT_THAT(ShowImage(jpeg.substr(0, jpeg.size() - 50), ImageProtocol::kKitty),
               Not(::testing::IsEmpty()));
 }

@@ -16,7 +16,7 @@ class CaptionsTest : public SourceTest {
   std::unique_ptr<Source> Make(CaptionsOptions options = {}) {
     return *MakeCaptionsSource({Path("in")}, options);
   }
-  // Records without what is the same in all.
+  // Reads records without the features that are the same in all.
   std::vector<std::string> Read(Source& source) {
     std::vector<Example> examples = Convert(source);
     for (Example& example : examples) {

@@ -110,7 +110,7 @@ TEST(ParseFloatTest, RoundsAsACastFromDoubleDoes) {
       if (KindOfText(text) == ColumnKind::kFloat) {
         EXPECT_EQ(ParseFloat(text), static_cast<float>(read)) << text;
       } else {
-        // Only integers are none of the float spellings here.
+        // Only integers lack a point or an exponent here.
         EXPECT_EQ(std::string(text).find_first_of(".e"), std::string::npos) << text;
       }
     }

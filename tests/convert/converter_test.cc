@@ -14,7 +14,7 @@ namespace {
 using testing::ReadBytes;
 using testing::TestFolder;
 
-// The numbers 0 to n-1, with faults to order.
+// The numbers 0 to n-1, with faults on demand.
 class NumberSource : public Source {
  public:
   explicit NumberSource(uint64_t n) : n_(n) {}
@@ -136,7 +136,7 @@ TEST_F(ConvertTest, LimitTakesTheFirstOfTheOrder) {
 }
 
 TEST_F(ConvertTest, ShardSizeChoosesTheNumber) {
-  NumberSource source(10000);  // 30 bytes a frame, or so
+  NumberSource source(10000);  // about 30 bytes per frame
   ConvertOptions options = To("d");
   options.shard_bytes = 100000;
   const auto manifests = Convert(source, options);
@@ -183,7 +183,7 @@ TEST_F(ConvertTest, SplitsAreByTheHashOfTheKey) {
     EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
     const std::vector<int64_t> of_test = Numbers("d-test@1");
     EXPECT_NEAR(of_test.size(), n / 10.0, n / 50.0);
-    // More records change nothing for those that were there.
+    // More records do not change the split of existing ones.
     EXPECT_TRUE(std::equal(test.begin(), test.end(), of_test.begin()));
     test = of_test;
     all.insert(all.end(), test.begin(), test.end());
@@ -266,7 +266,7 @@ TEST_F(ConvertTest, ResumeGivesTheSameFiles) {
     options.threads = 2;
     NumberSource whole(20000);
     ASSERT_OK(Convert(whole, options));
-    // Ends in the fifth shard, with an error that is mended then.
+    // The first run fails in the fifth shard; then the error is removed.
     options.output = *ParseOutputSpec(folder_ / "b/d@7");
     NumberSource source(20000);
     source.fail_at = 13000;

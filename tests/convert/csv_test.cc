@@ -77,7 +77,7 @@ TEST_F(CsvTest, NotesAColumnThatOneCellTurnsIntoBytes) {
 TEST_F(CsvTest, ReadsQuotedCells) {
   EXPECT_THAT(Read("a,b\n\"x,y\",\"he said \"\"hi\"\"\"\n\"1\",\"\"\"\"\n"),
               ElementsAre("a=bytes[x,y] b=bytes[he said \"hi\"]", "a=bytes[1] b=bytes[\"]"));
-  // Quotes alone do not make text of numbers.
+  // Quotes alone do not turn numbers into text.
   EXPECT_THAT(Read("\"a\"\n\"1\"\n2\n"), ElementsAre("a=int64[1]", "a=int64[2]"));
 }
 
@@ -200,7 +200,7 @@ TEST_F(CsvTest, NoticesThatAFileChanged) {
   const auto ignore = [](const Item&) { return absl::OkStatus(); };
   ExpectError(source->ForEach(ignore), absl::StatusCode::kFailedPrecondition,
               "a.csv: changed while it was being read");
-  // A row that does not go with what Scan saw.
+  // A row that contradicts what Scan saw.
   ExpectError(BuildItem(*source, {"x", 0, 2}).status(), absl::StatusCode::kFailedPrecondition,
               "changed while it was being read");
   ExpectError(BuildItem(*source, {"1,2", 0, 2}).status(), absl::StatusCode::kFailedPrecondition,
@@ -240,7 +240,7 @@ TEST_F(CsvTest, ScansAgainFromTheStart) {
   EXPECT_THAT(Texts(Convert(*source)), ElementsAre("b=bytes[x]", "b=bytes[y]"));
 }
 
-// Random tables written with every freedom that CSV gives, larger than the read buffer.
+// Random tables that use all variants of CSV's syntax, larger than the read buffer.
 TEST_F(CsvTest, ReadsBackRandomTables) {
   std::mt19937 random(1);
   const std::vector<std::string> pieces = {"a",  ",", "\"", "\n",     "\r\n",     "\u00e9",
@@ -276,7 +276,7 @@ TEST_F(CsvTest, ReadsBackRandomTables) {
     }
     auto source = Open(csv);
     std::vector<std::string> found = Texts(Convert(*source));
-    // A column of digits alone becomes int64, with few rows: its text is the same.
+    // With few rows, a column may have only digits and become int64; its text is the same.
     for (std::string& text : found) {
       for (size_t at = 0; (at = text.find("=int64[", at)) != text.npos;)
         text.replace(at, 7, "=bytes[");

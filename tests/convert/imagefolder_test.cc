@@ -35,7 +35,7 @@ class ImageFolderTest : public SourceTest {
   }
   std::unique_ptr<Source> Open(const std::string& folder = "src") { return Make({Path(folder)}); }
 
-  // The smallest thing that is an image: a GIF's header.
+  // The smallest image: a GIF's header.
   static std::string Gif(int width, int height) {
     return "GIF89a"s + static_cast<char>(width) + '\0' + static_cast<char>(height) + '\0';
   }
@@ -318,7 +318,7 @@ TEST_F(ImageFolderTest, RefusesNoFolders) {
 
 TEST_F(ImageFolderTest, BuildsOnSeveralThreads) {
   for (int i = 0; i < 50; ++i) {
-    // Sizes that go up and down, for the buffer that a thread uses again.
+    // Sizes go up and down to exercise the buffer that a thread reuses.
     Write("src/" + std::to_string(i % 3) + "/" + std::to_string(i) + ".gif",
           Gif(i + 1, 2) + std::string((i * 7919) % 5000, 'x'));
   }

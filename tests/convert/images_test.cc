@@ -10,7 +10,7 @@ using namespace std::string_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The head of a PNG image, which is all that is looked at.
+// The header of a PNG image, which is all that is read.
 std::string Png(char height = 3, char width = 5) {
   return "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0"s + width + "\0\0\0"s + height + "\x08\2\0\0\0"s;
 }
@@ -27,7 +27,7 @@ class ImagesTest : public SourceTest {
     EXPECT_TRUE(source.ok()) << source.status();
     return *std::move(source);
   }
-  // Records without the image itself.
+  // Reads records without their images.
   std::vector<std::string> Read(Source& source) {
     std::vector<Example> examples = Convert(source);
     for (Example& example : examples) {

@@ -11,7 +11,7 @@ namespace {
 
 using testing::TestFolder;
 
-// Items that are given, whose keys and contents are their bytes.
+// Given items, whose keys and contents are their bytes.
 class GivenSource : public Source {
  public:
   explicit GivenSource(std::vector<std::string> items) : items_(std::move(items)) {}
@@ -110,7 +110,7 @@ TEST_F(ItemSelectionTest, WhatIsBrokenIsADuplicateOfNone) {
 }
 
 TEST(FingerprintTest, IsStable) {
-  // XXH64 of these with seed 0, as xxhsum and Python's xxhash give it.
+  // XXH64 with seed 0, as computed by xxhsum and Python's xxhash.
   EXPECT_EQ(KeyHash(""), 0xef46db3751d8e999u);
   EXPECT_EQ(KeyHash("abc"), 0x44bc2cf5ad770999u);
   Fingerprint a, b;

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// JSON arrays; jsonl_test.cc has what they share with lines.
+// JSON arrays; jsonl_test.cc tests what they share with JSON Lines.
 class JsonArrayTest : public SourceTest {
  protected:
   std::unique_ptr<Source> Open(std::string_view content) {

@@ -218,7 +218,7 @@ TEST_F(JsonlTest, NoticesThatAFileChanged) {
   for (const char* line :
        {"{\"a\": \"x\"}", "{\"b\": 1}", "{\"a\": {}}", "{\"a\": 1.5}", "{", "[]"}) {
     const absl::Status status = BuildItem(*source, {line, 0, 1}).status();
-    if (line == "{\"a\": {}}"s) continue;  // without features either way
+    if (line == "{\"a\": {}}"s) continue;  // has no features either way
     ExpectError(status, absl::StatusCode::kFailedPrecondition, "a.jsonl: changed while");
   }
   Write("a.jsonl", "{\"a\": 1}\n{}\n");
@@ -261,7 +261,7 @@ TEST_F(JsonlTest, ReadsBackRandomObjects) {
         list.push_back(text());
         values += (values.empty() && list.size() == 1 ? "" : " ") + list.back().get<std::string>();
       }
-      // The fixture's text cannot tell an empty first value from none.
+      // The fixture's text does not distinguish an empty first value from none.
       if (list.empty() || !list[0].get<std::string>().empty()) {
         object["list"] = list;
         parts.push_back("list=bytes[" + values + "]");
@@ -280,7 +280,7 @@ TEST_F(JsonlTest, ReadsBackRandomObjects) {
   ASSERT_EQ(Texts(Convert(*Open(content))), expected);
 }
 
-// Any bytes end in records or an error, and nothing that the first pass took fails in Build.
+// Any bytes result in records or an error, and nothing that the first pass accepted fails in Build.
 TEST_F(JsonlTest, SurvivesGarbage) {
   std::mt19937 random(1);
   const std::string sound = R"({"a": [1, 2.5], "b": {"c": "x\u00e9", "d": null}, "e": true})";

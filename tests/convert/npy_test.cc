@@ -163,7 +163,7 @@ TEST(NpyHeaderTest, AnyBytesAreSafe) {
       bytes[8 + random() % (bytes.size() - 8)] = " '{}[](),:x0L"[random() % 13];
     }
     bytes.resize(random() % 2 == 0 ? bytes.size() : random() % bytes.size());
-    // In memory of just this size, so that AddressSanitizer sees every byte too many.
+    // In memory of exactly this size, so that AddressSanitizer detects any read past the end.
     const std::vector<char> exact(bytes.begin(), bytes.end());
     ParseNpyHeader({exact.data(), exact.size()}).IgnoreError();
   }

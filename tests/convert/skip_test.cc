@@ -1,4 +1,4 @@
-// What each kind of source leaves out when broken records are to be skipped.
+// Tests what each kind of source leaves out when broken records are to be skipped.
 
 #include "convert/sources/captions.h"
 #include "convert/sources/cifar.h"
@@ -23,8 +23,8 @@ const std::string kPng = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\3\0\0\0\4\x08\2\0\
 
 class SkipTest : public SourceTest {
  protected:
-  // The records that are built, as text, without those that turn out to be broken then; `defects_`
-  // gets what was wrong, without the folder's name.
+  // Returns the records that are built, as text, without those that turn out to be broken only
+  // then. `defects_` gets the defects, without the folder's name.
   std::vector<std::string> Read(Source& source) {
     defects_.clear();
     const auto note = [this](const absl::Status& defect, uint64_t records) {
@@ -99,7 +99,7 @@ TEST_F(SkipTest, JsonLines) {
              "{\"a\": 1}\n{\"a\": tru}\n[]\n{\"a\": \"x\", \"new\": \"y\"}\n{\"new\": 3, "
              "\"a\": 2}\n{\"b\": \"\xff\"}\n")},
       JsonLayout::kLines);
-  // What a skipped line would have taught is forgotten: "new" is a number.
+  // What a skipped line says about types is forgotten: "new" is a number.
   EXPECT_THAT(Read(*source), ElementsAre("a=int64[1]", "a=int64[2] new=int64[3]"));
   EXPECT_THAT(defects_,
               ElementsAre(HasSubstr("a.jsonl:2:10: invalid JSON"),
@@ -172,7 +172,7 @@ TEST_F(SkipTest, LabelsOfCifar) {
   EXPECT_THAT(defects_, ElementsAre(HasSubstr("a.bin: record 1 at byte 3073: the label 11 is")));
 }
 
-// A member's header and content, without what TarReader does not look at.
+// A member's header and content, without the fields that TarReader ignores.
 std::string Member(const std::string& name, std::string_view content, char type = '0') {
   std::string header(512, '\0');
   header.replace(0, name.size(), name);
@@ -232,7 +232,7 @@ TEST_F(SkipTest, DamagedTfrecords) {
     AppendFrame(record, &bytes);
   }
   bytes[begins[1] + 13] ^= 1;  // a payload
-  bytes[begins[2]] ^= 1;       // a length, which its CRC mends
+  bytes[begins[2]] ^= 1;       // a length, which its CRC repairs
   auto source = *MakeTfrecordSource({Write("a", bytes)});
   source->SkipDefects([this](const absl::Status& defect, uint64_t) {
     defects_.push_back(std::string(defect.message()));

@@ -1,4 +1,4 @@
-// What the tests of all sources share: files to convert, and the records that come out.
+// The common part of the tests of sources: files to convert, and the records that result.
 
 #ifndef SHARDFEED_TESTS_CONVERT_SOURCE_FIXTURE_H_
 #define SHARDFEED_TESTS_CONVERT_SOURCE_FIXTURE_H_
@@ -33,7 +33,7 @@ class SourceTest : public testing::Test {
 
   std::string Path(std::string_view name) const { return (folder_ / name).string(); }
 
-  // Writes a file, and the folders it stands in; returns its path.
+  // Writes a file, and the folders that contain it; returns its path.
   std::string Write(std::string_view name, std::string_view content) const {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
@@ -41,7 +41,7 @@ class SourceTest : public testing::Test {
     return path.string();
   }
 
-  // An item as it was handed out.
+  // A copy of an item that was handed out.
   struct Kept {
     std::string bytes;
     uint32_t file;
@@ -61,7 +61,7 @@ class SourceTest : public testing::Test {
   }
 
   static absl::StatusOr<Example> BuildItem(const Source& source, const Kept& kept) {
-    // In memory of just this size, so that AddressSanitizer sees every byte too many.
+    // In memory of exactly this size, so that AddressSanitizer detects any read past the end.
     const std::unique_ptr<char[]> exact(new char[kept.bytes.size()]);
     kept.bytes.copy(exact.get(), kept.bytes.size());
     Item item;

@@ -13,7 +13,7 @@ namespace {
 using namespace std::string_literals;
 using ::testing::ElementsAre;
 
-// Header and padded content of one member, as POSIX lays them out.
+// The header and padded content of one member, in POSIX layout.
 std::string Member(const std::string& name, std::string_view content, char type = '0',
                    const std::string& link = "", const std::string& prefix = "",
                    const std::string& size = "") {
@@ -56,7 +56,7 @@ class TarTest : public SourceTest {
   std::unique_ptr<Source> Open(const std::string& content, TarOptions options = {}) {
     return *MakeTarSource({Write("a.tar", content)}, options);
   }
-  // Plain, and compressed.
+  // Both uncompressed and compressed.
   void ExpectRecords(const std::string& content, const std::vector<std::string>& records,
                      TarOptions options = {}) {
     EXPECT_EQ(Texts(Convert(*Open(content, options))), records);
@@ -229,7 +229,7 @@ TEST_F(TarTest, AnyBytesAreSafe) {
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = sound;
     for (int n = random() % 3; n >= 0; --n) {
-      // The sum is put right again, so that more than the sum is tried.
+      // The checksum is recomputed, so that the rest is tested as well.
       const size_t block = random() % (bytes.size() / 512);
       std::string header = bytes.substr(512 * block, 512);
       header[random() % 4 == 0 ? random() % 512 : 100 + random() % 60] =

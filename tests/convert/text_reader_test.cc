@@ -35,7 +35,7 @@ class TextReaderTest : public SourceTest {
     return options;
   }
 
-  // All lines with their numbers; the status stays with the reader.
+  // Returns all lines with their numbers; the reader keeps the status.
   static Lines ReadLines(TextReader& reader) {
     Lines lines;
     TextReader::Line line;
@@ -43,7 +43,7 @@ class TextReaderTest : public SourceTest {
     return lines;
   }
 
-  // The failure of reading `content`, wherever it comes.
+  // The error of reading `content`, wherever it occurs.
   absl::Status Failure(const std::string& content, TextReaderOptions options = {}) {
     absl::StatusOr<std::unique_ptr<TextReader>> reader =
         TextReader::Open(Write("a.txt", content), std::move(options));
@@ -78,7 +78,7 @@ TEST_F(TextReaderTest, JoinsLinesAcrossReads) {
   std::string content;
   for (uint64_t number = 1; number <= 3000; ++number) {
     std::string line;
-    // Characters of one to four bytes, so that reads cut them everywhere.
+    // Characters of one to four bytes, so that reads split them everywhere.
     for (int i = random() % 60; i > 0; --i) {
       line += std::vector<std::string>{"a", "\u00e9", "\u20ac", "\U0001f600"}[random() % 4];
     }
@@ -100,7 +100,7 @@ TEST_F(TextReaderTest, NamesLineAndByteOfWhatIsNotUtf8) {
   ExpectError(Failure("ab\n\x80"), absl::StatusCode::kDataLoss, "a.txt:2: not UTF-8 at byte 3 ");
   ExpectError(Failure("a\xc0\xaf"), absl::StatusCode::kDataLoss, "a.txt:1: not UTF-8 at byte 1 ");
   ExpectError(Failure("\xed\xa0\x80"), absl::StatusCode::kDataLoss, "a.txt:1: not UTF-8 at byte 0");
-  // At the end of the file, where no next byte tells.
+  // At the end of the file, where no next byte follows.
   ExpectError(Failure("a\nb\xf0\x9f\x98"), absl::StatusCode::kDataLoss,
               "a.txt:2: not UTF-8 at byte 3 ");
 }

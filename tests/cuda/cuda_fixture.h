@@ -38,7 +38,7 @@ class CudaTest : public ::testing::Test {
       TakeMisuses();
     }
   }
-  // What is left over is told of when the last holder of a context goes.
+  // Leaks are reported when the last holder of a context is gone.
   void TearDown() override {
     device_.reset();
     EXPECT_EQ(TakeMisuses(), "");
@@ -60,7 +60,7 @@ class CudaTest : public ::testing::Test {
   std::shared_ptr<const CudaDevice> device_;
 };
 
-// A stream of a device, as a consumer has it.
+// A stream of a device, such as a consumer's.
 class TestStream {
  public:
   explicit TestStream(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {
@@ -74,7 +74,7 @@ class TestStream {
   }
 
   CuStream get() const { return stream_; }
-  // Enqueues a copy of `count` values to the host, in place after Wait.
+  // Enqueues a copy of `count` values to the host; they are in place after Wait.
   template <typename T>
   std::shared_ptr<std::vector<T>> Read(CuDevicePtr from, size_t count) {
     auto values = std::make_shared<std::vector<T>>(count);

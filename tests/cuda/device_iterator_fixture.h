@@ -1,4 +1,4 @@
-// Device iterators on the device that a test has, and batches for them.
+// Device iterators on the device of the test, and batches for them.
 
 #ifndef SHARDFEED_TESTS_CUDA_DEVICE_ITERATOR_FIXTURE_H_
 #define SHARDFEED_TESTS_CUDA_DEVICE_ITERATOR_FIXTURE_H_
@@ -45,7 +45,7 @@ inline Dataset Numbers(int64_t rows) {
       });
 }
 
-// What a stream read of a batch of Numbers; to be looked at once the stream is done.
+// A batch of Numbers that a stream reads; valid once the stream is done.
 struct NumbersRead {
   size_t rows;
   std::shared_ptr<std::vector<int64_t>> value;

@@ -110,7 +110,7 @@ TEST_F(DeviceIteratorTest, BatchesOfThePipelineArePinnedWithinTheBudget) {
     ASSERT_OK(it->Next(&batch));
   } while (!batch.empty());
   const DeviceStats stats = it->stats();
-  // Row splits alone, where they do not begin at 0.
+  // Only row splits that do not begin at 0 are staged.
   EXPECT_LE(stats.staged_bytes, 8 * 9 * sizeof(int64_t));
   EXPECT_GT(stats.bytes, 64 * 4000);
   EXPECT_LE(stats.pinned.bytes, 16 << 20);
@@ -186,7 +186,7 @@ TEST_F(DeviceIteratorTest, CopiesOfABatchShareItAndOutliveTheIterator) {
   EXPECT_OK(batch.Use(stream.get()));
   batch = DeviceBatch();
   const auto x = stream.Read<int32_t>(place, 7000);
-  owner.reset();  // the read is under way
+  owner.reset();  // while the read is in progress
   stream.Wait();
   EXPECT_EQ((*x)[6999], 6 + 999);
   EXPECT_OK(DeviceBatch().Use(stream.get()));
@@ -209,7 +209,7 @@ TEST_F(DeviceIteratorTest, SeveralDevicesWorkInOneProcess) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // A stream of one device does not take the other's batches.
+  // A stream of one device is refused for the batches of another.
   auto it = Start(Numbers(70).Batch(7));
   TestStream theirs(*other);
   TestStream ours(device_);
@@ -240,7 +240,7 @@ TEST_F(DeviceIteratorTest, TheStateCountsWhatWasDelivered) {
   const auto third = it->StateDict();
   ASSERT_OK(third);
   ASSERT_OK(it->Next(&batch, stream.get()));
-  // In the same run, in a run anew, after the end, and in the pipeline itself.
+  // In the same run, in a new run, after the end, and in the pipeline itself.
   ASSERT_OK(it->LoadStateDict(*third));
   rest(*it, 21);
   auto other = Start(ds);
@@ -439,7 +439,7 @@ TEST_F(DeviceIteratorTest, BytesOnTheHostAreOfTheirOwnMemory) {
   EXPECT_EQ(value, 40);
 }
 
-// Each goes on until it is seen, however fast this machine is.
+// Each run goes on until the verdict appears, however fast this machine is.
 TEST_F(DeviceIteratorTest, TheStatisticsTellWhoWaits) {
   if (!kStandIn) GTEST_SKIP() << "needs slow copies";
   const auto set_speed = Function<void (*)(double, double)>("StandInSetSpeed");
@@ -456,7 +456,7 @@ TEST_F(DeviceIteratorTest, TheStatisticsTellWhoWaits) {
     } while (!seen(it->stats()));
     batch = DeviceBatch();
   };
-  set_speed(1e6, 0);  // 28 kB a batch
+  set_speed(1e6, 0);  // 28 kB per batch
   run_until(
       Numbers(70), [](TestStream& stream) { stream.Wait(); },
       [](const DeviceStats& s) {
@@ -476,7 +476,7 @@ TEST_F(DeviceIteratorTest, TheStatisticsTellWhoWaits) {
         return s.pipeline_wait_seconds > 0 && s.wait_seconds >= s.pipeline_wait_seconds &&
                s.verdict.find("the pipeline limits: the consumer waits") == 0;
       });
-  int longer = 0;  // in the end longer than the pipeline takes
+  int longer = 0;  // eventually longer than the pipeline takes
   run_until(
       Numbers(70), [&](TestStream&) { pause(++longer); },
       [](const DeviceStats& s) {

@@ -1,4 +1,4 @@
-// Streams of consumers: what waits for what, and captures of CUDA graphs beside.
+// Tests the consumers' streams: what waits for what, and captures of CUDA graphs meanwhile.
 
 #include <thread>
 #include <utility>
@@ -44,7 +44,7 @@ TEST_F(DeviceStreamsTest, DefaultStreamsMayBeUsedFromAnyThread) {
       const CudaContextScope scope(*device_);
       const CudaDriver& driver = device_->driver();
       ASSERT_EQ(driver.MemcpyDtoHAsync(x.data(), batch.tensors[1].data, 28000, stream), kCuSuccess);
-      // Another thread lets go of it, while the copy runs.
+      // Another thread releases the batch while the copy runs.
       std::thread([last = std::move(batch)]() mutable { last = DeviceBatch(); }).join();
       ASSERT_EQ(driver.StreamSynchronize(stream), kCuSuccess);
       EXPECT_EQ(x[6999], 7 * batches + 6 + 999);
@@ -82,7 +82,7 @@ TEST_F(DeviceStreamsTest, WorkOnAStreamThatWaitsForANamedOneIsSeenToRace) {
   }
 }
 
-// As torch.cuda.graph does by default, while this thread and the iterator's go on.
+// Captures as torch.cuda.graph does by default, while this thread and the iterator's go on.
 TEST_F(DeviceStreamsTest, AGraphMayBeCapturedBeside) {
   if (!kStandIn) GTEST_SKIP() << "captures are begun by the stand-in's own functions";
   const auto begin = Function<CuResult (*)(CuStream, int)>("cuStreamBeginCapture_v2");
@@ -91,7 +91,7 @@ TEST_F(DeviceStreamsTest, AGraphMayBeCapturedBeside) {
   TestStream captured(device_);
   TestStream stream(device_);
   const CudaContextScope scope(*device_);
-  int mode = kCuCaptureModeGlobal;  // the scope's is none that a user has
+  int mode = kCuCaptureModeGlobal;  // the mode that a user has, unlike the scope's
   device_->driver().ThreadExchangeStreamCaptureMode(&mode);
   auto it = Start(Numbers(140).Batch(7), {.pinned_bytes = 1 << 16});
   std::vector<NumbersRead> reads;
@@ -126,7 +126,7 @@ TEST_F(DeviceStreamsTest, ABatchThatIsReleasedDuringACaptureIsNotOverwritten) {
     reads.push_back(ReadNumbers(batch, captured));
     const CudaContextScope scope(*device_);
     ASSERT_EQ(begin(captured.get(), kCuCaptureModeGlobal), kCuSuccess);
-    // A stream that cannot be is told before a batch is taken: none is lost.
+    // An invalid stream is reported before a batch is taken, so that none is lost.
     EXPECT_FAILS(it->Next(&batch, captured.get()), kFailedPrecondition, "being captured");
     EXPECT_TRUE(batch.empty());
     ASSERT_OK(it->Next(&batch, stream.get()));

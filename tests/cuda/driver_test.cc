@@ -37,7 +37,7 @@ TEST(DriverTest, WithoutADeviceTheErrorTellsWhatIsVisible) {
   EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "no CUDA device: ");
   EXPECT_FAILS(CudaDriver::Load(), kUnavailable, "CUDA_VISIBLE_DEVICES is '7', and /dev/nvidiactl");
   unsetenv("CUDA_VISIBLE_DEVICES");
-  // What failed is tried again.
+  // A failure is not remembered.
   setenv("STAND_IN_DEVICES", "2", 1);
   EXPECT_OK(CudaDriver::Load());
   EXPECT_FAILS(CudaDevice::Open(2), kInvalidArgument,

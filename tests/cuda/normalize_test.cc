@@ -1,4 +1,4 @@
-// Images that are normalised, flipped and mixed on the device.
+// Tests images that are normalised, flipped and mixed on the device.
 
 #include <algorithm>
 #include <bit>
@@ -121,7 +121,7 @@ TEST_F(NormalizeTest, ImagesAreNormalised) {
   }
 }
 
-// Images of float32, channels last, in steps of a 255th: the bytes come back.
+// Reads float32 images, channels last, in steps of 1/255, so that the bytes can be recovered.
 std::vector<ImagesRead> Read(DeviceIterator& it, TestStream& stream) {
   std::vector<ImagesRead> all;
   for (DeviceBatch batch; it.Next(&batch, stream.get()).ok() && !batch.empty();) {
@@ -210,7 +210,7 @@ TEST_F(NormalizeTest, ImagesAreMixedWithTheRowBefore) {
         }
       }
     }
-    // The same again behind a state.
+    // The same after resuming from a state.
     auto again = Start(ds, {.normalize = {{"image", how}}});
     DeviceBatch batch;
     ASSERT_OK(again->Next(&batch, stream.get()));

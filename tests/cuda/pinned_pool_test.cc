@@ -64,12 +64,12 @@ TEST_F(PinnedPoolTest, BeyondTheLimitMemoryIsOrdinary) {
   EXPECT_FALSE(pool->Contains(second.get(), 1));
   EXPECT_EQ(pool->stats().refused, 1);
   EXPECT_EQ(pool->stats().bytes, 4 * kMiB);
-  // Idle blocks of other sizes make room.
+  // Idle blocks of other sizes are freed to make room.
   first.reset();
   std::shared_ptr<char> third = pool->Allocate(kMiB);
   EXPECT_TRUE(pool->Contains(third.get(), kMiB));
   EXPECT_LE(pool->stats().bytes, 4 * kMiB);
-  // What must be pinned is, and goes when it is not needed.
+  // Memory that must be pinned exceeds the limit, and is unpinned when it is returned.
   absl::StatusOr<std::shared_ptr<char>> more = pool->AllocatePinned(8 * kMiB);
   ASSERT_OK(more);
   EXPECT_TRUE(pool->Contains(more->get(), 8 * kMiB));
@@ -109,7 +109,7 @@ TEST_F(PinnedPoolTest, ThreadsMayShareIt) {
   EXPECT_LE(pool->stats().bytes, 2 * kMiB);
 }
 
-// The device writes to and reads from the pages that it was given: fork must not make copies.
+// The device keeps using the original physical pages, so fork must not make copies of them.
 TEST_F(PinnedPoolTest, AChildAfterForkDoesNotHaveTheMemory) {
   const auto pool = PinnedPool::Create(device_, 1 << 20);
   const std::shared_ptr<char> memory = pool->Allocate(1000);

@@ -128,7 +128,7 @@ CuResult cuDevicePrimaryCtxRelease_v2(CuDevice device) {
     return std::count_if(objects.begin(), objects.end(),
                          [&](const auto* object) { return object->context == context; });
   };
-  std::vector<Stream*> own;  // the context's
+  std::vector<Stream*> own;  // streams of the context
   if (d.legacy.contains(context)) own.push_back(d.legacy[context]);
   for (const auto& [key, stream] : d.per_thread) {
     if (key.first == context) own.push_back(stream);
@@ -353,7 +353,7 @@ CuResult cuStreamIsCapturing(CuStream handle, int* status) {
   Stream* stream = StreamOf(handle, "cuStreamIsCapturing");
   if (stream == nullptr) return kCuErrorInvalidHandle;
   *status = stream->capture;
-  // The legacy stream would wait for those that block.
+  // The legacy stream would wait for blocking streams.
   const auto legacy = d.legacy.find(stream->context);
   if (legacy == d.legacy.end() || legacy->second != stream) return kCuSuccess;
   const bool waits = std::any_of(d.streams.begin(), d.streams.end(), [&](const Stream* other) {
@@ -370,7 +370,7 @@ CuResult cuStreamBeginCapture_v2(CuStream handle, int mode) {
   stream->capturing_thread = std::this_thread::get_id();
   return kCuSuccess;
 }
-// There is no graph: `graph` is set to null.
+// No graph is made: `graph` is set to null.
 CuResult cuStreamEndCapture(CuStream handle, void** graph) {
   Lock lock = LockDriver("cuStreamEndCapture");
   *graph = nullptr;

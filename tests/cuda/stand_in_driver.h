@@ -1,16 +1,16 @@
-// A CUDA driver without a GPU: the calls that cuda/driver.h has, with threads for streams and with
-// delays, over ordinary memory. It tells of what a real driver would let pass:
+// A CUDA driver without a GPU: the calls of cuda/driver.h over ordinary memory, with threads for
+// streams and with delays. It reports misuse that a real driver would not notice:
 //
-//   - two accesses to device memory of which neither is ordered before the other by streams, events
-//     or a wait of the host, whenever they happen to run (by vector clocks)
+//   - two accesses to device memory that are not ordered by streams, events or a wait of the host,
+//     even if they happen not to overlap (by vector clocks)
 //   - a source of a copy that changes, or is unpinned, before the copy is done; one that is not
 //     pinned, or for another context alone
-//   - device memory that is freed while work on it is under way, or twice
-//   - calls without a context, with handles of another context, or with handles that are gone
+//   - device memory that is freed twice, or while work on it is in progress
+//   - calls without a context, with handles of another context, or with destroyed handles
 //   - calls that invalidate the capture of a CUDA graph: those that CUDA's documentation calls
-//     unsafe, of threads that have not exchanged their capture mode; waits between what is captured
-//     and what is not. What is captured is not run
-//   - what is left over when a device's primary context ends
+//     unsafe, by threads that have not exchanged their capture mode; and waits between captured
+//     and other work. Captured work is not run
+//   - leaks, when a device's primary context ends
 //
 // A call in a child after fork ends the child.
 //
@@ -23,11 +23,11 @@
 
 extern "C" {
 
-// How long things take. Of each device, copies run one after another.
+// Sets how long things take. Copies of one device run one after another.
 void StandInSetSpeed(double copy_bytes_per_second, double kernel_seconds);
-// 0: copies and kernels take time and move nothing. For measuring.
+// With 0, copies and kernels take time but do nothing, for measurements.
 void StandInSetWork(int work);
-// What was found so far, one a line, and forgets it.
+// Returns the misuses so far, one per line, and forgets them.
 const char* StandInTakeMisuses();
 
 }  // extern "C"

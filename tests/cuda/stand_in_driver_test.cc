@@ -10,7 +10,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// The stand-in sees what the tests of the other files must not do.
+// Tests that the stand-in reports what the tests in other files must not do.
 class StandInDriverTest : public CudaTest {
  protected:
   static constexpr size_t kBytes = 100'000;
@@ -71,7 +71,7 @@ TEST_F(StandInDriverTest, ABufferThatIsUsedAgainTooEarlyIsSeen) {
   d_->EventRecord(event_, a_);
   d_->StreamWaitEvent(b_, event_, 0);
   Download(b_);
-  Upload(a_);  // b_ may still read
+  Upload(a_);  // b_ may still be reading
   EXPECT_THAT(TakeMisuses(), HasSubstr("overwrites what stream"));
 }
 
@@ -112,7 +112,7 @@ TEST_F(StandInDriverTest, ACallThatInvalidatesACaptureIsSeen) {
   ASSERT_EQ(begin(a_, kCuCaptureModeGlobal), kCuSuccess);
   EXPECT_EQ(d_->StreamIsCapturing(a_, &status), kCuSuccess);
   EXPECT_EQ(status, kCuCaptureActive);
-  EXPECT_EQ(d_->EventQuery(event_), kCuSuccess);  // the scope's mode is relaxed
+  EXPECT_EQ(d_->EventQuery(event_), kCuSuccess);  // the scope's capture mode is relaxed
   EXPECT_EQ(end(a_, &graph), kCuSuccess);
   int mode = kCuCaptureModeGlobal;
   d_->ThreadExchangeStreamCaptureMode(&mode);

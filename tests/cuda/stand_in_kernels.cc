@@ -6,7 +6,7 @@
 
 #include "decode/features/float16.h"
 
-// What CUDA C++ has built in.
+// Built-in names of CUDA C++.
 namespace {
 
 struct Index {

@@ -1,4 +1,4 @@
-// cuda/normalize.cu, compiled for the processor.
+// cuda/normalize.cu, compiled for the CPU.
 
 #ifndef SHARDFEED_TESTS_CUDA_STAND_IN_KERNELS_H_
 #define SHARDFEED_TESTS_CUDA_STAND_IN_KERNELS_H_
@@ -11,10 +11,10 @@ namespace shardfeed {
 
 using NormalizeKernel = void (*)(NormalizeArgs args);
 
-// Null where there is none of this name.
+// Returns null if there is no kernel of this name.
 NormalizeKernel FindNormalizeKernel(const std::string& name);
 
-// Calls it as each thread of the grid, one after another.
+// Calls the kernel for each thread of the grid, one after another.
 void RunKernel(NormalizeKernel kernel, const NormalizeArgs& args, unsigned grid_x, unsigned grid_y,
                unsigned block_x);
 

@@ -11,7 +11,7 @@
 namespace shardfeed::stand_in {
 namespace {
 
-// The thread of a stream.
+// The body of a stream's thread.
 void Run(Stream* stream) {
   Driver& d = D();
   Lock lock(d.mutex);
@@ -143,12 +143,12 @@ Stream* StreamOf(CuStream handle, const char* call) {
 
 std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work) {
   Driver& d = D();
-  // A graph is not run here.
+  // Captured work is not run.
   if (stream->capture != kCuCaptureNone) {
     work->done = true;
     return work;
   }
-  // The legacy stream and those that block come after each other.
+  // The legacy stream and blocking streams wait for each other.
   Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;
   for (Stream* other : d.streams) {
     if (other == stream || other->context != stream->context || other->last == nullptr) continue;
@@ -180,7 +180,7 @@ bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, 
                           memory.context->device, stream->context->device));
     return false;
   }
-  // As Enqueue will have it.
+  // The clock that Enqueue will set.
   VectorClock clock = stream->clock;
   Join(&clock, d.host);
   Stream* const legacy = d.legacy.contains(stream->context) ? d.legacy[stream->context] : nullptr;

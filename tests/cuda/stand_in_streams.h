@@ -1,9 +1,8 @@
-// What the stand-in driver knows: contexts, streams and their threads, events, memory, and in which
-// order work on it is bound to happen (by vector clocks).
+// The objects of the stand-in driver: contexts, streams and their threads, events, memory, and the
+// order in which work on it must happen (by vector clocks).
 //
-// All of it belongs to Driver::mutex, which callers hold, but for what a comment says otherwise.
-// Misuses are noted, as stand_in_driver.h lists them, and the work is done all the same where it
-// can be.
+// All of it is guarded by Driver::mutex, which callers hold unless a comment says otherwise.
+// Misuses are noted, as stand_in_driver.h lists them, and the work is done anyway if possible.
 
 #ifndef SHARDFEED_TESTS_CUDA_STAND_IN_STREAMS_H_
 #define SHARDFEED_TESTS_CUDA_STAND_IN_STREAMS_H_
@@ -30,7 +29,7 @@ namespace shardfeed::stand_in {
 using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
-// What is known to have happened: of each stream, how much of its work.
+// How much of each stream's work is known to have happened.
 using VectorClock = std::map<int, uint64_t>;
 
 // A piece of work that was enqueued.
@@ -66,7 +65,7 @@ struct Stream {
 struct Event {
   Context* context = nullptr;
   bool timing = true;
-  bool captured = false;  // recorded in a graph last
+  bool captured = false;  // last recorded in a capture
   std::shared_ptr<Work> recorded;
 };
 
@@ -87,7 +86,7 @@ struct Memory {
 
 struct Pinned {
   size_t size = 0;
-  Context* context = nullptr;  // null: pinned for all
+  Context* context = nullptr;  // null if pinned for all contexts
   int under_way = 0;
 };
 
@@ -101,7 +100,7 @@ struct Module {
 };
 
 struct Driver {
-  std::mutex mutex;  // guards all below
+  std::mutex mutex;  // guards all members below
   std::condition_variable changed;
   bool initialised = false;
   int process = 0;
@@ -124,49 +123,50 @@ struct Driver {
 // The driver of this process, which outlives everything: threads may run until the process ends.
 Driver& D();
 
-// Contexts that are current on this thread, the last one first. Needs no mutex.
+// The contexts that are current on this thread, the last one first. Needs no mutex.
 extern thread_local std::vector<Context*> current;
 
-// What captures forbid to this thread, as cuThreadExchangeStreamCaptureMode has it.
+// This thread's capture mode, as set by cuThreadExchangeStreamCaptureMode.
 extern thread_local int thread_capture_mode;
 
-// Ends a process that was forked from the one that initialised the driver. Takes the mutex, which
-// in such a process may be locked for ever, for the other functions.
+// Locks the mutex for the other functions. Before that, ends a process that was forked from the one
+// that initialised the driver, where the mutex may be locked for ever.
 Lock LockDriver(const char* call);
-// Whether `call` may be made beside the captures under way; if not, a misuse that invalidates them.
+// Whether `call` may be made during the current captures; if not, it is a misuse that invalidates
+// them.
 bool IsSafe(const char* call);
-// Invalidates the captures of the context's streams. False: there are none.
+// Invalidates the captures of the context's streams. Returns false if there are none.
 bool InvalidateCaptures(Context* context, const char* call);
 
 // Notes a misuse and returns `result`.
 CuResult Misuse(CuResult result, const std::string& what);
 
-// The object that a handle stands for, or null where it is gone.
+// The object of a handle, or null if it was destroyed.
 template <typename T, typename Handle>
 T* From(const std::set<T*>& known, Handle handle) {
   T* object = reinterpret_cast<T*>(handle);
   return known.contains(object) ? object : nullptr;
 }
 
-// The context that is current, or null, which is a misuse of `call`.
+// The current context, or null, which is a misuse of `call`.
 Context* Current(const char* call);
 
-// A stream with its thread. `blocking`: it is ordered with the legacy stream.
+// Makes a stream with its thread. `blocking`: whether it is ordered with the legacy stream.
 Stream* NewStream(Context* context, bool blocking);
-// The stream that a handle stands for, or null, which is a misuse of `call`.
+// The stream of a handle, or null, which is a misuse of `call`.
 Stream* StreamOf(CuStream handle, const char* call);
 
-// To `clock` comes all that `from` knows to have happened.
+// Adds to `clock` everything that `from` knows to have happened.
 void Join(VectorClock* clock, const VectorClock& from);
-// Puts work behind what its stream has; the stream's thread does it without the mutex.
+// Appends work to a stream, whose thread does it without the mutex.
 std::shared_ptr<Work> Enqueue(Stream* stream, std::shared_ptr<Work> work);
-// Says that `work`, which is about to be enqueued on `stream`, reads or writes device memory.
-// False: it is no such memory.
+// Notes that `work`, which is about to be enqueued on `stream`, reads or writes device memory.
+// Returns false if it is not device memory.
 bool Touch(Stream* stream, Work* work, uint64_t begin, size_t size, bool write, const char* call);
-// Waits for work, if there is any. Lets go of the mutex, which `lock` holds, meanwhile.
+// Waits for work, if there is any. Releases the mutex, which `lock` holds, meanwhile.
 void Await(Lock& lock, const std::shared_ptr<Work>& work);
 
-// The block of pinned memory that holds all of it, or the end.
+// The block of pinned memory that contains the whole range, or the end.
 std::map<const char*, Pinned>::iterator FindPinned(const char* data, size_t size);
 
 }  // namespace shardfeed::stand_in

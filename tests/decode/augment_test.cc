@@ -1,5 +1,5 @@
-// Augmentations beside what torchvision made of the same images; testdata/torchvision/make.py has
-// asked it.
+// Compares augmentations with torchvision's results for the same images, which
+// testdata/torchvision/make.py recorded.
 
 #include <algorithm>
 #include <cstdlib>
@@ -37,7 +37,7 @@ PaddingMode ModeOf(const std::string& name) {
                              : PaddingMode::kSymmetric;
 }
 
-// Does to `image` what the case asks for; `to` has memory for the result.
+// Applies the case's augmentation to `image`; `to` has memory for the result.
 void Apply(const Json& c, ImageView image, ImageView to) {
   const std::string name = c["function"];
   const Json& a = c["arguments"];
@@ -93,8 +93,8 @@ void Apply(const Json& c, ImageView image, ImageView to) {
        fill);
 }
 
-// Of binary32 numbers that are added in another order, one may fall to the other side of a whole
-// number or, in `nearest`, a place to that of a pixel.
+// If binary32 numbers are added in another order, a result may fall on the other side of an integer
+// or, for `nearest`, a position on that of a pixel.
 bool IsExact(const std::string& name) {
   return name != "adjust_hue" && name != "gaussian_blur" && name.find(' ') == name.npos;
 }
@@ -148,7 +148,7 @@ TEST(AugmentTest, OddSizesAreSafe) {
         AutoContrast(image);
         HorizontalFlip(image);
         VerticalFlip(image);
-        // Flat, and so it stays; but for grey, whose weights add up to 0.9999.
+        // A uniform image stays uniform, except for grey, whose weights add up to 0.9999.
         for (uint8_t value : from) EXPECT_NEAR(value, 100, 1);
         for (Sampling interpolation : {Sampling::kNearest, Sampling::kBilinear}) {
           Warp(image, other, AffineTransform({.angle = 123, .scale = 1e-9}, height, width),

@@ -41,7 +41,7 @@ std::string_view Bytes(const int32_t& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-// All that the Fill functions write, in memory of just the size that is asked for.
+// All results of the Fill functions, in memory of exactly the requested size.
 struct Filled {
   VariableSize size;
   std::vector<int32_t> elements;

@@ -217,7 +217,7 @@ TEST(ExampleParser, DecodeRawTakesBytesForNumbers) {
                "feature 'x' has 1 value, expected a multiple of 2 (shape [2])");
   EXPECT_FAILS(batch.Parse(Ints({1})), kInvalidArgument,
                "feature 'x' is of kind int64, expected bytes (for int16, decode_raw)");
-  // As large as an image, for which there is no short cut.
+  // As large as an image, for which there is no fast path.
   Batch image({Raw(Spec("x", DType::kUInt8, Layout::kFixed, {100, 100}))});
   const std::string pixels(10'000, 'p');
   ASSERT_OK(image.Parse(Strings({pixels}), 3));
@@ -316,7 +316,7 @@ TEST(ExampleParser, OrderOfTheFeaturesMayChangeFromRecordToRecord) {
   std::string names = "abcd";
   int64_t n = 0;
   do {
-    // Examples that follow each other are one.
+    // Concatenated Examples are one Example.
     std::string record;
     for (char name : names) record += Ints({n + name}, std::string(1, name));
     ASSERT_OK(batch.Parse(record, n % 4));
@@ -333,12 +333,12 @@ TEST(ExampleParser, LastOfEqualNamesCounts) {
   ASSERT_OK(batch.Parse(Ints({1}) + y({1, 2}) + Ints({2}) + y({3}) + Ints({300})));
   EXPECT_THAT(batch.Fixed<int64_t>(0, 1), ElementsAre(300));
   EXPECT_THAT(batch.Elements<int64_t>(1), ElementsAre(3));
-  // The one that counts is of the wrong kind, and then of the right one.
+  // The list that counts has the wrong kind, and then the right one.
   EXPECT_FAILS(batch.Parse(Ints({1}) + Floats({1})), kInvalidArgument, "is of kind float");
   ASSERT_OK(batch.Parse(Floats({1}) + Ints({1})));
   ASSERT_OK(batch.Parse(Ints({1, 2, 3}) + Ints({4})));
   EXPECT_THAT(batch.Fixed<int64_t>(0, 1), ElementsAre(4));
-  // What is replaced must be sound all the same: entry "x" with a Feature that cannot be read.
+  // A replaced entry must be valid too: entry "x" with a Feature that cannot be parsed.
   const std::string broken("\x0a\x08\x0a\x06\x0a\x01x\x12\x01\xff", 10);
   EXPECT_FAILS(batch.Parse(broken + Ints({4})), kDataLoss, "cannot be parsed at byte 9");
   EXPECT_FAILS(batch.Parse(broken + Ints({400})), kDataLoss, "cannot be parsed at byte 9");
@@ -347,7 +347,7 @@ TEST(ExampleParser, LastOfEqualNamesCounts) {
 
 TEST(ExampleParser, FeaturesThatAreNotAskedForAreNotLookedAt) {
   Batch batch({Spec("x", DType::kInt64)});
-  // Entry "a": a Feature that cannot be read, and a name that is no text.
+  // Entry "a" has a Feature that cannot be parsed, and then a name that is not UTF-8.
   const std::string broken(
       "\x0a\x08\x0a\x06\x0a\x01"
       "a\x12\x01\xff",
@@ -434,7 +434,7 @@ TEST(ExampleParser, NothingAskedFor) {
   EXPECT_FAILS(batch.Parse("hello world"), kDataLoss, "not a tf.train.Example");
 }
 
-// Workers with columns of their own fill one batch: each its rows of the fixed features, and a
+// Workers with columns of their own fill one batch: each has its rows of the fixed features, and a
 // piece of the others.
 TEST(ExampleParser, WorkersShareABatch) {
   constexpr size_t kWorkers = 4;

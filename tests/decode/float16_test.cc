@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// What the bits of a positive number of either type mean, by definition.
+// The value of a positive number of either type, by definition.
 double Value(uint16_t bits, int mantissa_bits, int bias) {
   const int exponent = bits >> mantissa_bits;
   const int mantissa = bits & ((1 << mantissa_bits) - 1);
@@ -18,10 +18,10 @@ double Value(uint16_t bits, int mantissa_bits, int bias) {
   return std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-// The nearest number, by looking at the two between which the value lies.
+// The nearest number, found among the two between which the value lies.
 uint16_t Nearest(double value, int mantissa_bits, int bias, uint16_t infinity) {
   uint16_t low = 0;
-  uint16_t high = infinity;  // which counts as the number that would follow the largest
+  uint16_t high = infinity;  // counts as the number that would follow the largest one
   while (high - low > 1) {
     const uint16_t middle = static_cast<uint16_t>((low + high) / 2);
     (Value(middle, mantissa_bits, bias) <= value ? low : high) = middle;

@@ -10,8 +10,8 @@
 #include "shardfeed/examples.h"
 #include "tests/decode/jpeg_images.h"
 
-// GDAL, which OpenCV asks about bytes that are no image it knows, takes two of its locks in
-// either order.
+// GDAL, which OpenCV calls for bytes that are no image it knows, takes two of its locks in either
+// order.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() { return "deadlock:libgdal"; }
 

@@ -17,7 +17,7 @@ namespace {
 using namespace std::string_literals;
 using ::testing::HasSubstr;
 
-// OpenCV takes qualities above 100 for lossless.
+// OpenCV treats qualities above 100 as lossless.
 const std::vector<int> kLossyWebp = {cv::IMWRITE_WEBP_QUALITY, 80};
 const std::vector<int> kLosslessWebp = {cv::IMWRITE_WEBP_QUALITY, 101};
 
@@ -30,7 +30,7 @@ std::string Encode(const std::string& suffix, int height, int width, int type = 
   return std::string(bytes.begin(), bytes.end());
 }
 
-// Reads from memory of just this size, so that AddressSanitizer sees every byte too many.
+// Reads from memory of exactly this size, so that AddressSanitizer detects any read past the end.
 absl::StatusOr<ImageHeader> Read(const std::string& bytes) {
   const std::unique_ptr<char[]> exact(new char[bytes.size()]);
   bytes.copy(exact.get(), bytes.size());
@@ -118,7 +118,7 @@ TEST(ImageHeaderTest, ReadsEveryKindOfJpegFrame) {
 }
 
 TEST(ImageHeaderTest, SkipsJpegSegmentsAndFillBytes) {
-  // A comment that holds what looks like a frame header, and fill bytes before the real one.
+  // A comment that contains what looks like a frame header, and fill bytes before the real one.
   const std::string comment = "\xff\xfe\0\x0d\xff\xc0\0\x0b\x08\0\x01\0\x01\x01\x01"s;
   ExpectHeader(Jpeg('\xc0', 20, 30, comment + "\xff\xff\xff"s), "jpeg", 20, 30, 1);
 }
@@ -199,13 +199,14 @@ TEST(ImageHeaderTest, SaysWhatIsWrongWithOtherFormats) {
   ExpectError(Patched(Encode(".png", 5, 5), 25, "\x05"), "unknown colour type 5");
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLossyWebp), 23, "abc"),
               "does not start with a key frame");
-  ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"), "wrong signature");
+  ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"), "unexpected signature");
   ExpectError("RIFF\0\0\0\0WEBPEXIF\0\0\0\0"s, "first chunk is not an image");
   ExpectError("MM\0*\0\0\0\x08\0\x01\x01\0\0\x02\0\0\0\x01\0\0\0\x05"s,
               "TIFF is damaged at byte 10: tag 256 has type 2");
 }
 
-// Cut and changed images end in an answer or an error, never in a crash or a read beyond the end.
+// Truncated and mutated images result in a header or an error, never in a crash or a read past the
+// end.
 TEST(ImageHeaderTest, SurvivesEveryCutAndManyMutations) {
   std::vector<std::string> images = {Gif(3, 4), Jpeg('\xc2', 3, 4)};
   for (const char* suffix : {".jpg", ".png", ".bmp", ".tiff"}) {
@@ -227,7 +228,7 @@ TEST(ImageHeaderTest, SurvivesEveryCutAndManyMutations) {
     for (int i = 0; i < 20000; ++i) {
       std::string mutant = image;
       for (int change = random() % 4; change >= 0; --change) {
-        // Most fields stand at the front; TIFF has its directory at the end.
+        // Most fields are at the front; TIFF has its directory at the end.
         size_t at = random() % std::min<size_t>(mutant.size(), 64);
         if (random() % 4 == 0) at = mutant.size() - 1 - at;
         mutant[at] = static_cast<char>(random() % 3 == 0 ? 0xff : random());

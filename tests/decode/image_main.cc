@@ -1,10 +1,10 @@
-// Decodes images and prints their pixels, raw and one after another: for tests that compare with
-// other libraries.
+// Decodes images and prints their raw pixels one after another, for tests that compare with other
+// libraries.
 //
 //   image '[{"path": "a.png", "size": [224, 224], "box": [x, y, width, height], ...}, ...]'
 //
-// Further keys: channels, interpolation, antialias, layout, dtype, mean, std, orient, flip,
-// accept_damaged. An image that cannot be decoded ends it with the error on standard error.
+// Other keys: channels, interpolation, antialias, layout, dtype, mean, std, orient, flip,
+// accept_damaged. If an image cannot be decoded, the program ends with the error on standard error.
 
 #include <cstdio>
 #include <fstream>

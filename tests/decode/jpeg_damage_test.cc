@@ -1,9 +1,9 @@
-// Damaged JPEGs are what libjpeg says they are: it is the referee, from the first byte of a file to
+// libjpeg decides which JPEGs are damaged: it is the reference, from the first byte of a file to
 // the end of its image (EOI).
 //
 //   bazel test --config=opt //tests/decode:jpeg_damage_test --test_env=JPEG_MUTANTS=20000
 //
-// judges that many mutants of each of ten kinds of JPEG, instead of 1,200.
+// tests that many mutants of each of ten kinds of JPEG, instead of 1,200.
 
 #include <cstdint>
 #include <cstdlib>
@@ -82,7 +82,7 @@ std::string Mutant(const std::string& jpeg, std::mt19937& random, std::string* h
       *how = fmt::format("bytes left out at {}", at);
       break;
     case 7: {
-      // Near the end, where what follows the last MCU shows.
+      // Near the end, where the bytes after the last MCU matter.
       const size_t near = mutant.size() - 1 - random() % std::min<size_t>(24, mutant.size() - 2);
       mutant[near] = static_cast<char>(mutant[near] ^ (1 << random() % 8));
       *how = fmt::format("a bit of byte {} flipped", near);
@@ -94,7 +94,7 @@ std::string Mutant(const std::string& jpeg, std::mt19937& random, std::string* h
 
 class JpegDamageTest : public ::testing::Test {
  protected:
-  // Counts how many mutants were judged sound, damaged, and beyond decoding.
+  // Counts how many mutants were intact, damaged, and undecodable.
   struct Verdicts {
     int sound = 0;
     int damaged = 0;
@@ -206,7 +206,7 @@ TEST_F(JpegDamageTest, WhatFollowsTheLastMcuIsJudged) {
   EXPECT_EQ(message(jpeg + "behind the image there may be anything"), "");
   // A comment between the image and its end.
   EXPECT_EQ(message(jpeg.substr(0, eoi) + std::string("\xff\xfe\0\x04hi", 6) + "\xff\xd9"), "");
-  // A crop that does not reach the end says nothing of it.
+  // A crop that does not reach the end does not check it.
   EXPECT_OK(Decode(strict_, jpeg.substr(0, eoi), {.width = 40, .height = 10}).status);
 }
 

@@ -92,7 +92,7 @@ bool ReadSegments(Decoder& decoder) {
   jpeg_save_markers(&decoder.object, JPEG_COM, 0xffff);
   for (int i = 0; i < 16; ++i) jpeg_save_markers(&decoder.object, JPEG_APP0 + i, 0xffff);
   jpeg_read_header(&decoder.object, TRUE);
-  jpeg_read_coefficients(&decoder.object);  // segments may stand between scans, too
+  jpeg_read_coefficients(&decoder.object);  // segments may also occur between scans
   return true;
 }
 
@@ -159,7 +159,7 @@ std::string MakeJpeg(const JpegSpec& spec) {
               static_cast<JSAMPLE>(std::lround(128 + height * wave(x % 8) * wave(y % 8)));
           continue;
         }
-        // Noise in some places only, so that blocks are full here and nearly empty there.
+        // Noise only in some places, so that some blocks are full and others nearly empty.
         const int noise = (x / 24 + y / 24) % 3 == 0 ? static_cast<int>(random() % 128) : 0;
         row[size_t(x) * components + c] =
             static_cast<uint8_t>((x * (c + 1) + y * (3 - c % 3)) / 2 % 200 + noise / (c + 1));

@@ -1,4 +1,4 @@
-// JPEGs for tests, written by libjpeg, and what libjpeg makes of them: the reference.
+// JPEGs for tests, written by libjpeg, and libjpeg's decoding of them as the reference.
 
 #ifndef SHARDFEED_TESTS_DECODE_JPEG_IMAGES_H_
 #define SHARDFEED_TESTS_DECODE_JPEG_IMAGES_H_
@@ -17,16 +17,16 @@ struct JpegSpec {
   int width = 0;
   int height = 0;
   // Horizontal and vertical factors of each component. 1 component is grey, 3 are YCbCr, 4 are
-  // CMYK; 2 are of no known meaning.
+  // CMYK; 2 have no defined meaning.
   std::vector<std::pair<int, int>> sampling = {{2, 2}, {1, 1}, {1, 1}};
-  bool rgb = false;   // 3 components that are stored as RGB, told by Adobe's segment
+  bool rgb = false;   // 3 components that are stored as RGB, as Adobe's segment says
   bool ycck = false;  // 4 components that are stored as YCCK
   bool adobe = true;  // for 4 components: with Adobe's segment
   int quality = 85;
   bool optimized = false;
   bool arithmetic = false;
   bool progressive = false;
-  // Instead of libjpeg's scans: each component by itself.
+  // Whether each component has a scan of its own, instead of libjpeg's scans.
   bool separate_scans = false;
   std::vector<jpeg_scan_info> scans;
   int restart_interval = 0;
@@ -34,12 +34,12 @@ struct JpegSpec {
   // APPn and COM segments: marker and content.
   std::vector<std::pair<int, std::string>> segments;
   uint32_t seed = 1;
-  // Instead of noise: blocks of which only the last coefficient is not 0. For grey ones of low
-  // quality.
+  // Whether only the last coefficient of each block is not 0, instead of noise. For grey images of
+  // low quality.
   bool last_coefficient_only = false;
 };
 
-// Noise over gradients: all lengths of codes, and neighbours that differ.
+// Noise over gradients, which has codes of all lengths, and neighbours that differ.
 std::string MakeJpeg(const JpegSpec& spec);
 
 struct Pixels {
@@ -47,7 +47,7 @@ struct Pixels {
   uint32_t height = 0;
   uint32_t channels = 0;
   std::vector<uint8_t> values;
-  // What libjpeg found wrong and went on behind, from the header to the end of the image (EOI).
+  // Defects that libjpeg found but did not stop at, from the header to the end of the image (EOI).
   int warnings = 0;
   // libjpeg's error, if it could not decode the image.
   std::string error;
@@ -55,17 +55,17 @@ struct Pixels {
   bool operator==(const Pixels&) const = default;
 };
 
-// The whole image, as libjpeg decodes it when nothing special is asked of it.
+// The whole image, as libjpeg decodes it by default.
 Pixels DecodeByLibjpeg(const std::string& jpeg, J_COLOR_SPACE color_space = JCS_RGB,
                        int scale_denominator = 1);
 
-// The coefficients of all components, one after another; empty where libjpeg fails or warns.
+// The coefficients of all components, one after another; empty if libjpeg fails or warns.
 std::vector<int16_t> Coefficients(const std::string& jpeg);
 
 // The APPn and COM segments, in order.
 std::vector<std::pair<int, std::string>> Segments(const std::string& jpeg);
 
-// The offset of the first marker of that kind (the byte after 0xff) in the header; npos: none.
+// The offset of the first marker of that kind (the byte after 0xff) in the header, or npos.
 size_t FindMarker(const std::string& jpeg, uint8_t code);
 
 }  // namespace shardfeed::testing

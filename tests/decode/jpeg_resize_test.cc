@@ -46,15 +46,15 @@ TEST(JpegResizeTest, TheShorterSideIsAsAskedFor) {
   EXPECT_THAT(SizeOf(101, 80, 79), Pair(100, 79));
   EXPECT_THAT(SizeOf(1000, 17, 1), Pair(59, 1));
   EXPECT_THAT(SizeOf(640, 640, 33), Pair(33, 33));
-  // Not larger.
+  // Images that are not larger are not resized.
   EXPECT_THAT(SizeOf(100, 80, 80), Pair(0, 0));
   EXPECT_THAT(SizeOf(100, 80, 200), Pair(0, 0));
 }
 
-// Which half the resolution of chroma leaves as it is, but for what is cut off at black and white.
+// Luma is preserved at half the chroma resolution, except where values are clipped.
 double Luma(const uint8_t* rgb) { return 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]; }
 
-// How far the luma of the pixels is from the means of their areas, on average.
+// The mean distance of the pixels' luma from the means of their areas.
 double DistanceFromMeans(const testing::Pixels& large, const testing::Pixels& small) {
   const double across = static_cast<double>(large.width) / small.width;
   const double down = static_cast<double>(large.height) / small.height;
@@ -96,7 +96,7 @@ TEST(JpegResizeTest, GreyStaysGreyToTheLevel) {
   const testing::Pixels small =
       testing::DecodeByLibjpeg(Resize(jpeg, {.shorter_side = 40, .quality = 100}), JCS_GRAYSCALE);
   ASSERT_EQ(small.width, 67);
-  // 120 / 40 rows are whole; columns are not, so only the mean of all is compared.
+  // 120 / 40 rows is an integer, but columns are not, so only the overall mean is compared.
   double large_sum = 0;
   double small_sum = 0;
   for (uint8_t value : large.values) large_sum += value;

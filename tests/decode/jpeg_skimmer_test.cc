@@ -23,14 +23,15 @@ using ::shardfeed::testing::Coefficients;
 using ::shardfeed::testing::JpegSpec;
 using ::shardfeed::testing::MakeJpeg;
 
-// Bytes that can be read from where a block begins on.
+// The number of readable bytes from the beginning of a block.
 constexpr size_t kReadable = 16;
 
-// What is to be found: in each block, one code after another.
+// The expected result, decoded one code after another.
 struct Reference {
-  std::string bytes;  // without stuffed ones, and zeros behind them
+  std::string bytes;  // without stuffed bytes, followed by zeros
   std::vector<int16_t> means;
-  std::vector<uint64_t> begins;  // in bits without stuffed bytes; of each block and the one behind
+  std::vector<uint64_t>
+      begins;  // of each block and the end of the last, in bits without stuffed bytes
 };
 
 class JpegSkimmerTest : public ::testing::Test {
@@ -59,7 +60,7 @@ class JpegSkimmerTest : public ::testing::Test {
 
   std::string_view data() const { return std::string_view(jpeg_).substr(layout_.scan_begin); }
 
-  // As far as the data is whole.
+  // Decodes as far as the data is valid.
   Reference Decode() const {
     Reference reference;
     std::string bits;
@@ -91,7 +92,7 @@ class JpegSkimmerTest : public ::testing::Test {
           at = begin + JpegHuffmanTable::CodeLengthOf(symbol);
           const int length = JpegHuffmanTable::SizeOf(symbol);
           const auto value = static_cast<int>(take(length));
-          // Longer differences are in no image of 8 bits.
+          // 8-bit images have no longer differences.
           if (at > size || (k == 0 && length > 11)) return reference;
           const int advance = JpegHuffmanTable::AdvanceOf(symbol);
           if (k == 0) {
@@ -111,9 +112,9 @@ class JpegSkimmerTest : public ::testing::Test {
     return reference;
   }
 
-  // Goes through the image in steps of up to `max_step` MCUs, as far as there are any.
+  // Skims the image in steps of up to `max_step` MCUs, as far as there are any.
   void Skim(const Reference& reference, uint64_t max_step, uint64_t end) {
-    // Reading past the end shows.
+    // AddressSanitizer detects reads past the end.
     const std::unique_ptr<char[]> exact = std::make_unique_for_overwrite<char[]>(data().size());
     std::copy(data().begin(), data().end(), exact.get());
     skimmer_.Start({exact.get(), data().size()}, blocks_.data(), static_cast<int>(blocks_.size()),
@@ -128,7 +129,7 @@ class JpegSkimmerTest : public ::testing::Test {
       EXPECT_TRUE(std::equal(skimmer_.Means(), skimmer_.Means() + n,
                              reference.means.begin() + static_cast<ptrdiff_t>(mcu * n)))
           << "MCU " << mcu;
-      // What is before bytes() is whole bytes.
+      // A whole number of bytes precedes bytes().
       const uint64_t shift = reference.begins[mcu * n] - skimmer_.Begins()[0];
       EXPECT_EQ(shift % 8, 0) << "MCU " << mcu;
       for (size_t b = 0; b <= n; ++b) {
@@ -178,7 +179,7 @@ TEST_F(JpegSkimmerTest, FindsWhatDecodingFinds) {
   }
 }
 
-// The reference itself against libjpeg's.
+// Checks the reference itself against libjpeg.
 TEST_F(JpegSkimmerTest, FindsWhatLibjpegFinds) {
   ASSERT_NO_FATAL_FAILURE(Use(MakeJpeg({.width = 640, .height = 480, .sampling = {{1, 1}}})));
   const std::vector<int16_t> coefficients = Coefficients(jpeg_);
@@ -190,7 +191,7 @@ TEST_F(JpegSkimmerTest, FindsWhatLibjpegFinds) {
   }
 }
 
-// Blocks of few bits fill up the room for what is found; all alike, they may never synchronise.
+// Blocks of few bits exhaust the room for results; if all are alike, streams may never synchronise.
 TEST_F(JpegSkimmerTest, BlocksMayBeShortOrLong) {
   for (const JpegSpec& spec :
        {JpegSpec{.width = 2000,

@@ -29,7 +29,7 @@ using Sampling = std::vector<std::pair<int, int>>;
 
 const std::vector<Sampling> kSamplings = {
     {{1, 1}},                  // grey
-    {{2, 2}},                  // grey, with factors that mean nothing
+    {{2, 2}},                  // grey, with meaningless factors
     {{1, 1}, {1, 1}, {1, 1}},  // 4:4:4
     {{2, 1}, {1, 1}, {1, 1}},  // 4:2:2
     {{1, 2}, {1, 1}, {1, 1}},  // 4:4:0
@@ -43,15 +43,15 @@ const std::vector<Sampling> kSamplings = {
     {{2, 2}, {2, 1}, {1, 2}},
     {{2, 2}, {1, 2}, {1, 1}},
     {{4, 1}, {2, 1}, {1, 1}},
-    {{1, 1}, {2, 2}, {1, 1}},  // the luma is the smaller one
+    {{1, 1}, {2, 2}, {1, 1}},  // luma is smaller than one chroma component
     {{2, 1}, {2, 1}, {2, 1}},
     {{1, 1}, {1, 1}, {1, 1}, {1, 1}},  // CMYK
     {{2, 1}, {1, 1}, {1, 1}, {2, 1}},
     {{2, 2}, {1, 1}, {1, 1}, {2, 2}},
 };
 
-// Decodes into memory of just the size that it takes, from memory of just the size of the file, so
-// that AddressSanitizer sees every byte too many.
+// Decodes into memory of exactly the needed size, from memory of exactly the size of the file, so
+// that AddressSanitizer detects any access past the end.
 absl::StatusOr<std::vector<uint8_t>> Crop(JpegDecoder& decoder, const std::string& jpeg,
                                           const JpegCrop& crop, size_t gap = 0) {
   const std::unique_ptr<char[]> exact(new char[jpeg.size()]);
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<uint8_t>> Crop(JpegDecoder& decoder, const std::strin
   return pixels;
 }
 
-// What `crop` has to be, out of libjpeg's whole image.
+// The expected pixels of `crop`, from libjpeg's whole image.
 std::vector<uint8_t> Expected(const Pixels& whole, const JpegCrop& crop) {
   std::vector<uint8_t> pixels;
   for (uint32_t y = crop.y; y < crop.y + crop.height; ++y) {
@@ -85,7 +85,7 @@ std::vector<uint8_t> Expected(const Pixels& whole, const JpegCrop& crop) {
   return pixels;
 }
 
-// CMYK as it is told in jpeg.h, in floating point.
+// Converts CMYK as defined in jpeg.h, in floating point.
 Pixels RgbOfCmyk(const Pixels& cmyk, bool adobe) {
   Pixels rgb = cmyk;
   rgb.channels = 3;
@@ -105,7 +105,7 @@ std::string Text(const JpegCrop& crop) {
                      crop.x, crop.y);
 }
 
-// Crops at random and in the corners, at all scales, against the whole image by libjpeg.
+// Compares random crops and crops in the corners, at all scales, with libjpeg's whole image.
 void ExpectCrops(const std::string& jpeg, JpegDecoder& decoder, JpegPath path, int num_crops,
                  const std::string& name) {
   SCOPED_TRACE(name);
@@ -197,7 +197,7 @@ TEST_F(JpegTest, CropsOfSeekableImagesArePartsOfTheWhole) {
 }
 
 TEST_F(JpegTest, CropsOfAnyRestartIntervalArePartsOfTheWhole) {
-  // 8 MCUs in a row, 6 rows.
+  // 6 rows of 8 MCUs.
   for (int interval : {1, 2, 4, 5, 7, 8, 9, 16, 24, 47, 48, 49, 65535}) {
     ExpectCrops(MakeJpeg({.width = 117, .height = 90, .restart_interval = interval}), decoder_,
                 JpegPath::kRestarts, 25, fmt::format("{}", interval));
@@ -230,7 +230,7 @@ TEST_F(JpegTest, CropsOfWideImagesArePartsOfTheWhole) {
               JpegPath::kRestarts, 5, "high, restarts");
 }
 
-// Of which much is skipped: several symbols at a time.
+// Large parts are skipped, by several symbols at a time.
 TEST_F(JpegTest, CropsOfLargeImagesArePartsOfTheWhole) {
   for (const Sampling& sampling :
        {Sampling{{2, 2}, {1, 1}, {1, 1}}, Sampling{{1, 1}, {1, 1}, {1, 1}}, Sampling{{1, 1}}}) {
@@ -248,8 +248,8 @@ TEST_F(JpegTest, CropsOfLargeImagesArePartsOfTheWhole) {
   }
 }
 
-// Sixteen zeros are one bit there: many of them are no end of a block. Small images are decoded
-// in order, large ones are skimmed.
+// Sixteen zeros take one bit there, so many of them do not end a block. Small images are decoded in
+// order, large ones are skimmed.
 TEST_F(JpegTest, CropsOfBlocksWithTheLastCoefficientOnlyArePartsOfTheWhole) {
   for (const int side : {344, 904}) {
     const std::string jpeg = MakeJpeg({.width = side,
@@ -276,7 +276,7 @@ TEST_F(JpegTest, CropsOfAllQualitiesArePartsOfTheWhole) {
   }
 }
 
-// libjpeg smooths the blocks of images whose coefficients are not all told.
+// libjpeg smooths between blocks of images whose coefficients are incomplete.
 TEST_F(JpegTest, CropsOfIncompleteProgressiveImagesArePartsOfTheWhole) {
   for (const std::vector<jpeg_scan_info>& scans :
        {std::vector<jpeg_scan_info>{{3, {0, 1, 2}, 0, 0, 0, 0}},
@@ -383,7 +383,7 @@ TEST_F(JpegTest, WhatCannotBeDecodedIsTold) {
   no_tables.erase(FindMarker(jpeg, 0xdb), 69);
   EXPECT_FAILS(DecodeAll(decoder_, no_tables, 60, 40), kDataLoss,
                "JPEG is damaged: Quantization table 0x00 was not defined");
-  // The decoder goes on.
+  // The decoder can still be used.
   EXPECT_OK(DecodeAll(decoder_, jpeg, 60, 40));
 }
 
@@ -430,7 +430,7 @@ TEST_F(JpegTest, EveryCutIsToldOrFilledIn) {
       }
       const auto filled = Crop(tolerant, cut, all);
       const Pixels expected = DecodeByLibjpeg(cut);
-      // A header that is cut off is accepted by nobody but libjpeg, to which it is grey.
+      // Only libjpeg accepts a truncated header, as a grey image.
       if (!filled.ok() && std::string(status.message()).find("in its header") != std::string::npos)
         continue;
       ASSERT_EQ(filled.ok(), expected.error.empty() && !expected.values.empty())
@@ -442,7 +442,7 @@ TEST_F(JpegTest, EveryCutIsToldOrFilledIn) {
 }
 
 TEST_F(JpegTest, DamageElsewhereDoesNotMatterBetweenRestarts) {
-  // 8 x 6 MCUs, restarts after each 4: the second half of the fourth row is interval 7.
+  // 8 x 6 MCUs with restarts after every 4: the second half of the fourth row is interval 7.
   const std::string jpeg = MakeJpeg({.width = 128, .height = 96, .restart_interval = 4});
   const Pixels whole = DecodeByLibjpeg(jpeg);
   std::string damaged = jpeg;
@@ -472,9 +472,9 @@ TEST_F(JpegTest, RestartMarkersOutOfTurnAreDamage) {
   EXPECT_OK(DecodeAll(decoder_, jpeg, 128, 10));
 }
 
-// Changes some bytes of the image, `num` times, and decodes a crop each. Where libjpeg has
-// nothing to say the pixels are its own; what is decoded is the same where damage is accepted.
-// Returns how many were compared with libjpeg's.
+// Changes some bytes of the image `num` times, and decodes a crop each time. If libjpeg has no
+// complaint, the pixels must be its own; they must be the same if damage is accepted. Returns how
+// many were compared with libjpeg.
 int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
                           JpegDecoder& tolerant) {
   const std::string jpeg = MakeJpeg(spec);
@@ -488,7 +488,7 @@ int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
     }
     JpegCrop crop = {.scale_denominator = 1 << random() % 4};
     const Pixels expected = DecodeByLibjpeg(mutant, JCS_RGB, crop.scale_denominator);
-    // Mutants may be a little less high.
+    // Mutants may be slightly lower.
     const uint32_t width = spec.width / crop.scale_denominator;
     const uint32_t height = (spec.height - 6) / crop.scale_denominator;
     crop.x = random() % width;
@@ -515,7 +515,7 @@ int ExpectMutantsSurvived(const JpegSpec& spec, int num, JpegDecoder& strict,
 TEST_F(JpegTest, SurvivesMutations) {
   JpegDecoder tolerant({.max_pixels = 1 << 20, .accept_damaged = true});
   JpegDecoder strict({.max_pixels = 1 << 20});
-  // So that they skip several codes at a time from here on.
+  // Makes the decoders skip several codes at a time from here on.
   const std::string medium = MakeJpeg({.width = 500, .height = 400});
   for (JpegDecoder* decoder : {&tolerant, &strict}) {
     ASSERT_OK(Crop(*decoder, medium, {.x = 490, .y = 390, .width = 10, .height = 10}));

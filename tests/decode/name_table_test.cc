@@ -14,7 +14,7 @@ TEST(NameTable, FindsEveryNameWhateverIsGuessed) {
   const NameTable table(names);
   for (uint32_t i = 0; i < names.size(); ++i) {
     for (uint32_t guess = 0; guess < names.size(); ++guess) {
-      // From memory of its own: nothing may be read beside it.
+      // In memory of its own, so that reads beyond it are detected.
       const std::vector<char> copy(names[i].begin(), names[i].end());
       EXPECT_EQ(table.Find({copy.data(), copy.size()}, guess), i);
     }

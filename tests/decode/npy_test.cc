@@ -42,7 +42,7 @@ TEST(NpyTest, TypesAndShapes) {
     EXPECT_THAT(scalar->shape, ElementsAre());
   }
   EXPECT_OK(ParseNpy(Npy("<f4", "(0, 3)", "")));
-  // One dimension has one order.
+  // The order does not matter with one dimension.
   EXPECT_OK(ParseNpy(Npy("|u1", "(3,)", "abc", "True")));
 }
 
@@ -74,7 +74,7 @@ TEST(NpyTest, AnyBytesAreSafe) {
       bytes[6 + random() % 70] = " '{}[](),:x0L9"[random() % 14];
     }
     bytes.resize(random() % 2 == 0 ? bytes.size() : random() % bytes.size());
-    // In memory of just this size, so that AddressSanitizer sees every byte too many.
+    // In memory of exactly this size, so that AddressSanitizer detects any read past the end.
     const std::vector<char> exact(bytes.begin(), bytes.end());
     ParseNpy({exact.data(), exact.size()}).status().IgnoreError();
   }

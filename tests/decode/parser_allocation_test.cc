@@ -7,7 +7,7 @@
 
 namespace {
 
-// Counts what is allocated in this program.
+// Counts the allocations of this program.
 int64_t allocations = 0;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// ExampleParser beside the real Protocol Buffers: on whatever bytes, both must accept or refuse,
-// and find the same values.
+// Compares ExampleParser with Protocol Buffers: for any bytes, both must accept or refuse, and find
+// the same values.
 
 #include <google/protobuf/empty.pb.h>
 #include <google/protobuf/unknown_field_set.h>
@@ -21,7 +21,7 @@ using testing::RandomWire;
 
 // ---- what Protocol Buffers say
 
-// The fields of a message of which nothing is known; null if it is not sound.
+// The fields of a message without a schema; null if it is invalid.
 std::unique_ptr<UnknownFieldSet> FieldsOf(const std::string& message) {
   google::protobuf::Empty parsed;
   if (!parsed.ParseFromString(message)) return nullptr;
@@ -41,8 +41,8 @@ std::string Serialize(const UnknownFieldSet& fields) {
 }
 
 // The record with only the entries of `name` in map `map_field`. Values of other features are not
-// looked at, and their names need not be text, so this is what has to be accepted; nothing if what
-// is around them is not sound.
+// checked, and their names need not be UTF-8, so this is what has to be accepted; nullopt if the
+// rest is invalid.
 std::optional<std::string> Only(const std::string& record, int map_field, const std::string& name) {
   const auto message = FieldsOf(record);
   if (!message) return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<std::string> Only(const std::string& record, int map_field, const 
 
 struct Row {
   std::vector<std::string> values;
-  std::vector<int64_t> steps;  // values in each
+  std::vector<int64_t> steps;  // number of values in each
 
   friend bool operator==(const Row&, const Row&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Row& row) {
@@ -102,7 +102,7 @@ void Append(const Feature& feature, Row* row) {
   for (int64_t value : feature.int64_list().value()) row->values.push_back(Text(value));
 }
 
-// What a row of `spec` must be; nothing if the record must be refused.
+// The expected row of `spec`; nullopt if the record must be refused.
 std::optional<Row> ExpectedRow(const std::string& record, const FeatureSpec& spec, bool is_list) {
   const auto reduced = Only(record, is_list ? 2 : 1, spec.name);
   SequenceExample parsed;
@@ -165,10 +165,10 @@ class Subject {
     }
   }
 
-  // Parses and compares with Protocol Buffers. True if the record was accepted.
+  // Parses a record and compares the result with Protocol Buffers. Returns whether it was accepted.
   bool Check(const std::string& record) {
     columns_.Clear();
-    // In memory of its own, so that ASan sees a byte too many that is read.
+    // In memory of its own, so that AddressSanitizer detects any read past the end.
     const std::unique_ptr<char[]> copy(new char[record.size()]);
     if (!record.empty()) std::memcpy(copy.get(), record.data(), record.size());
     const absl::Status status = parser_->Parse({copy.get(), record.size()}, 0, &columns_);
@@ -232,7 +232,7 @@ class Subject {
   std::vector<std::vector<uint64_t>> memory_;
 };
 
-// The kinds are those that RandomWire gives: bytes, float, int64 in turn.
+// The kinds that RandomWire produces: bytes, float, int64 in turn.
 const std::vector<std::string> kNames = {
     "b", "floats", "y", "a name longer than 16 bytes", "", "a name longer than 16 Bytes"};
 
@@ -265,8 +265,7 @@ std::vector<Subject> ExampleSubjects() {
                             std::vector<FeatureSpec>());
     }
   }
-  // All together, of any length, of a fixed one, and scalars, which are found as they are written
-  // mostly.
+  // All features together: ragged, fixed, and scalars, which usually match the order in the record.
   std::vector<FeatureSpec> ragged;
   std::vector<FeatureSpec> fixed;
   std::vector<FeatureSpec> scalars;

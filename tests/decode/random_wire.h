@@ -1,4 +1,4 @@
-// Random serialised Examples and SequenceExamples that use every freedom of the wire format, sound
+// Random serialised Examples and SequenceExamples that use all variants of the wire format, valid
 // or nearly so.
 
 #ifndef SHARDFEED_TESTS_DECODE_RANDOM_WIRE_H_
@@ -15,8 +15,8 @@ namespace shardfeed::testing {
 
 class RandomWire {
  public:
-  // `names` are those of the features, and of the feature lists. Mostly, name i has a list of kind
-  // 1 + i % 3 (bytes, float, int64).
+  // `names` are the names of the features and feature lists. Usually, name i has a list of kind 1 +
+  // i % 3 (bytes, float, int64).
   RandomWire(uint32_t seed, std::vector<std::string> names)
       : random_(seed), names_(std::move(names)) {}
 
@@ -59,10 +59,10 @@ class RandomWire {
   bool OneIn(int n) { return Below(n) == 0; }
 
  private:
-  // True for one in `n`, but hardly ever in a plain message.
+  // True once in `n` calls, but rarely in a plain message.
   bool Odd(int n) { return OneIn(plain_ ? 60 * n : n); }
 
-  // `max_bytes`: what a longer form than needed may take.
+  // `max_bytes` limits encodings that are longer than needed.
   void Varint(uint64_t value, size_t max_bytes, std::string* out) {
     size_t extra = Odd(8) ? Below(max_bytes) : 0;
     size_t n = 1;
@@ -237,7 +237,7 @@ class RandomWire {
 
   std::mt19937_64 random_;
   const std::vector<std::string> names_;
-  bool plain_ = false;  // the message is mostly as everyone writes it
+  bool plain_ = false;  // whether the message is mostly in the usual form
 };
 
 }  // namespace shardfeed::testing

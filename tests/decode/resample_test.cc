@@ -11,7 +11,7 @@
 namespace shardfeed {
 namespace {
 
-// Waves of all lengths and some noise, as images have them.
+// Waves of all lengths and some noise, as in real images.
 std::vector<uint8_t> MakePixels(uint32_t width, uint32_t height, int channels, uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::vector<uint8_t> pixels(size_t{width} * height * channels);
@@ -77,7 +77,7 @@ std::vector<double> Weights(uint32_t source, double begin, double size, uint32_t
   return weights;
 }
 
-// How far `out` is from the exact weighted means, at most and in the mean.
+// The largest and the mean distance of `out` from the exact weighted means.
 std::pair<double, double> Distance(const std::vector<uint8_t>& pixels, uint32_t width,
                                    uint32_t height, int channels, const std::vector<uint8_t>& out,
                                    uint32_t to_width, uint32_t to_height,
@@ -131,7 +131,7 @@ TEST_P(ResampleTest, IsTheWeightedMean) {
         Resize(pixels, c.width, c.height, channels, c.to_width, c.to_height, options);
     const auto [worst, mean] =
         Distance(pixels, c.width, c.height, channels, out, c.to_width, c.to_height, options);
-    // Rounded to the nearest, but for the sixty-fourths between the passes.
+    // Rounded to nearest, except for the sixty-fourths between the passes.
     EXPECT_LT(worst, interpolation == Interpolation::kBicubic ? 0.75 : 0.65);
     if (out.size() > 200) {
       EXPECT_LT(mean, 0.27);

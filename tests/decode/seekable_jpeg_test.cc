@@ -52,7 +52,7 @@ const std::vector<Sampling> kSamplings = {
 
 SeekableJpeg Make(const std::string& jpeg, std::string* out,
                   const SeekableJpegOptions& options = {}) {
-  // From memory of just the size, so that AddressSanitizer sees every byte too many.
+  // From memory of exactly the size, so that AddressSanitizer detects any read past the end.
   const std::unique_ptr<char[]> exact(new char[jpeg.size()]);
   jpeg.copy(exact.get(), jpeg.size());
   absl::StatusOr<SeekableJpeg> result = MakeSeekable({exact.get(), jpeg.size()}, options, out);
@@ -68,7 +68,7 @@ void ExpectKept(const std::string& jpeg, Outcome outcome, const std::string& rea
   EXPECT_THAT(result.reason, HasSubstr(reason));
 }
 
-// Rewrites the image, and looks at it from all sides.
+// Rewrites the image, and checks all properties of the result.
 std::string ExpectRewritten(const std::string& jpeg, const std::string& name = "") {
   SCOPED_TRACE(name);
   std::string out = "memory of an image before";
@@ -181,7 +181,7 @@ TEST(SeekableJpegTest, AllQualitiesAreRewritten) {
   }
 }
 
-// Each coefficient by itself, the lowest bits last.
+// A scan for each coefficient, with the lowest bits last.
 std::vector<jpeg_scan_info> ManyScans() {
   std::vector<jpeg_scan_info> scans = {{3, {0, 1, 2}, 0, 0, 0, 2}};
   for (int high : {0, 2, 1}) {
@@ -208,7 +208,7 @@ TEST(SeekableJpegTest, PixelsHaveALimit) {
   ExpectKept(jpeg, Outcome::kUnsupported, "more than 2399 pixels", {.max_pixels = 2399});
   std::string out;
   EXPECT_EQ(Make(jpeg, &out, {.max_pixels = 2400}).outcome, Outcome::kRewritten);
-  // A header of 65,535 x 65,535 pixels costs nothing.
+  // A header of 65,535 x 65,535 pixels takes no memory.
   std::string bomb = jpeg;
   bomb.replace(FindMarker(bomb, 0xc0) + 5, 4, "\xff\xff\xff\xff");
   ExpectKept(bomb, Outcome::kUnsupported, "more than 67108864 pixels");
@@ -256,7 +256,7 @@ TEST(SeekableJpegTest, BytesBehindTheEndAreKept) {
 
 TEST(SeekableJpegTest, SeveralImagesInAFileAreKept) {
   const JpegSpec spec = {.width = 60, .height = 40, .segments = {{JPEG_APP0 + 2, "MPF\0II*\0"s}}};
-  ExpectRewritten(MakeJpeg(spec));  // which tells of others, but has none
+  ExpectRewritten(MakeJpeg(spec));  // which announces further images, but has none
   ExpectKept(MakeJpeg(spec) + MakeJpeg(spec), Outcome::kUnsupported, "several images in one file");
 }
 
@@ -361,7 +361,7 @@ TEST(SeekableJpegTest, DamageIsTold) {
   ExpectKept(no_size, Outcome::kDamaged, "tells its height only after its first scan");
 }
 
-// What is rewritten has the coefficients that libjpeg saw in the original, and never crashes.
+// A rewritten image has the coefficients that libjpeg finds in the original, and nothing crashes.
 TEST(SeekableJpegTest, SurvivesMutations) {
   std::mt19937 random(1);
   int rewritten = 0;

@@ -1,5 +1,5 @@
-// The batches that TensorFlow's parse_example and parse_sequence_example made of the same records;
-// testdata/make.py has asked it.
+// Compares batches with those that TensorFlow's parse_example and parse_sequence_example made of
+// the same records, which testdata/make.py recorded.
 
 #include <cstring>
 #include <fstream>
@@ -43,7 +43,8 @@ FeatureSpec SpecOf(const Json& json, bool is_list) {
                 : layout == "padded" ? Layout::kPadded
                                      : Layout::kSparse;
   if (json.contains("shape")) spec.shape = json["shape"].get<std::vector<int64_t>>();
-  // TensorFlow's padded lists have steps of one shape, its ragged and sparse ones of any length.
+  // TensorFlow's padded lists have steps of one shape, while its ragged and sparse ones have any
+  // length.
   spec.ragged_steps = is_list && spec.layout != Layout::kPadded;
   if (json.contains("default")) {
     const Json values =
@@ -71,7 +72,7 @@ Json Values(DType dtype, const std::vector<char>& memory) {
   return values;
 }
 
-// The feature's part of the batch, of the rows that are in `pieces`.
+// The feature's part of the batch, from the rows in `pieces`.
 Json Variable(const FeatureSpec& spec, Pieces pieces, std::string_view padding) {
   const VariableSize size = Measure(pieces);
   const size_t element_bytes = pieces[0]->element_bytes();
@@ -106,7 +107,7 @@ Json Variable(const FeatureSpec& spec, Pieces pieces, std::string_view padding) 
   return json;
 }
 
-// As "results" in testdata; null if a record is refused.
+// The "results" of testdata; null if a record is refused.
 Json Parse(const Json& test) {
   std::vector<FeatureSpec> features;
   std::vector<FeatureSpec> lists;

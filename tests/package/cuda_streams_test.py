@@ -1,167 +1,16 @@
-"""Batches on a GPU by the package: on the stand-in for CUDA's driver of tests/cuda, which tells of
-misuse, and with torch on this machine's GPU where there is one."""
+"""Arrays on the stand-in for CUDA's driver that frameworks use on streams of their own; and torch and JAX on
+this machine's GPU, if it has one."""
 
 import contextlib
 import ctypes
 import gc
-import os
-import pathlib
-import subprocess
 import sys
 import threading
 import types
 
 import numpy as np
 import pytest
-from harness import REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "python"))
-sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
-
-STAND_IN = pathlib.Path(os.environ.get(
-    "SHARDFEED_STAND_IN", REPOSITORY / "bazel-bin/tests/cuda/libcuda_stand_in.so")).resolve()
-ROWS = 50
-
-
-@pytest.fixture
-def driver(monkeypatch):
-    """The stand-in, which must have nothing to tell of at the end."""
-    if not STAND_IN.exists():
-        pytest.skip(f"{STAND_IN} is missing: bazel build --config=opt "
-                    "//tests/cuda:libcuda_stand_in.so")
-    monkeypatch.setenv("SHARDFEED_CUDA_DRIVER", str(STAND_IN))
-    library = ctypes.CDLL(str(STAND_IN))
-    library.StandInTakeMisuses.restype = ctypes.c_char_p
-    library.StandInSetSpeed.argtypes = [ctypes.c_double, ctypes.c_double]
-    library.StandInSetSpeed(1e9, 1e-4)
-    library.StandInTakeMisuses()
-    yield library
-    gc.collect()
-    assert library.StandInTakeMisuses() == b""
-
-
-def rows(n=ROWS):
-    rng = np.random.default_rng(1)
-    lengths = np.arange(n) % 4
-    return sf.from_arrays({
-        "image": rng.integers(0, 256, (n, 8, 6, 3), np.uint8), "label": np.arange(n) % 5,
-        "name": ["row %d" % i for i in range(n)],
-        "some": sf.Ragged(np.arange(lengths.sum()), np.concatenate([[0], np.cumsum(lengths)]))})
-
-
-@pytest.fixture
-def ds():
-    return rows().batch(8)  # the same in each epoch
-
-
-def on_host(value):
-    if isinstance(value, sf.Ragged):
-        return on_host(value.values), on_host(value.row_splits)
-    if isinstance(value, sf.BytesArray):
-        return value.tolist()
-    return value.numpy() if isinstance(value, sf.DeviceArray) else np.asarray(value)
-
-
-def same(found, wanted):
-    assert found.keys() == wanted.keys()
-    for name in found:
-        np.testing.assert_equal(on_host(found[name]), on_host(wanted[name]))
-
-
-def test_batches_are_those_of_the_host(driver, ds):
-    view = ds.cuda()
-    assert len(view) == len(ds) and repr(view) == f"{ds!r}.cuda(0)"
-    count = 0
-    for found, wanted in zip(view, ds):
-        same(found, wanted)
-        image = found["image"]
-        assert image.shape == (len(wanted["label"]), 8, 6, 3) and image.dtype == "uint8"
-        assert image.nbytes == wanted["image"].nbytes and len(image) == len(wanted["label"])
-        assert image.device == 0 and image.lam == 1 and "cuda:0" in repr(image)
-        count += 1
-    assert count == len(ds)
-
-
-def test_devices_are_many(driver, ds):
-    for a, b in zip(ds.cuda(0), ds.cuda(1)):
-        assert b["label"].__dlpack_device__() == (2, 1)
-        same(a, b)
-
-
-@pytest.mark.parametrize("dtype, near", [("float32", 1e-5), (np.float16, 2e-2), ("bfloat16", 0)])
-def test_images_are_normalised_there(driver, ds, dtype, near):
-    mean, std = (0.4, 0.5, 0.6), (0.1, 0.2, 0.3)
-    view = ds.cuda(normalize={"image": sf.Normalize(mean, std, dtype)})
-    for found, wanted in zip(view, ds):
-        pixels = ((wanted["image"] / 255 - mean) / std).transpose(0, 3, 1, 2)
-        image = found["image"].numpy()
-        assert image.shape == pixels.shape
-        if near:
-            assert np.allclose(image, pixels, atol=near)
-        else:  # bits
-            assert np.allclose((image.astype(np.uint32) << 16).view(np.float32), pixels, atol=0.1)
-    plain = next(iter(ds.cuda(normalize={"image": {"layout": "NHWC", "dtype": "float32"}})))
-    assert np.allclose(plain["image"].numpy(), next(iter(ds))["image"] / 255)
-    one = sf.Normalize(np.float32(0.5), np.array([0.25]), "float32", "NHWC")
-    half = next(iter(ds.cuda(normalize={"image": one})))["image"].numpy()
-    assert np.allclose(half, (next(iter(ds))["image"] / 255 - 0.5) / 0.25, atol=1e-5)
-
-
-def test_images_are_mirrored_and_mixed_there(driver, ds):
-    options = {"dtype": "float32", "layout": "NHWC", "seed": 3}
-    for found, wanted in zip(ds.cuda(normalize={"image": {**options, "flip": 1}}), ds):
-        assert np.allclose(found["image"].numpy(), wanted["image"][:, :, ::-1] / 255)
-    for found, wanted in zip(ds.cuda(normalize={"image": {**options, "mixing": "mixup"}}), ds):
-        lam, image = found["image"].lam, wanted["image"] / 255
-        assert 0 <= lam <= 1
-        assert np.allclose(found["image"].numpy(), lam * image + (1 - lam) * np.roll(image, 1, 0),
-                           atol=1e-5)
-
-
-def test_states_count_delivered_batches(driver, ds):
-    ds = ds.repeat(2)
-    wanted = list(ds)
-    with iter(ds.cuda()) as it:
-        for _ in range(5):
-            next(it)
-        state = it.state_dict()
-        next(it)
-        it.load_state_dict(state)
-        same(next(it), wanted[5])
-    # The host's runs and the device's go on from each other's.
-    host = iter(ds)
-    host.load_state_dict(state)
-    same(next(host), wanted[5])
-    with iter(ds.cuda()) as it:
-        it.load_state_dict(host.state_dict())
-        found = list(it)
-        assert len(found) == len(wanted) - 6
-        same(found[-1], wanted[-1])
-    with pytest.raises(ValueError, match="not what state_dict"):
-        iter(ds.cuda()).load_state_dict({})
-    with pytest.raises(RuntimeError, match="another chain"):
-        iter(ds.cuda()).load_state_dict(iter(rows(3).batch(2)).state_dict())
-
-
-def test_statistics(driver, ds):
-    with iter(ds.cuda()) as it:
-        assert len(list(it)) == 7
-        stats = it.stats()
-        assert stats["batches"] == 7 and stats["rows"] == ROWS and stats["bytes"] > 0
-        assert stats["pipeline"]["rows"] == ROWS and "limit" in stats["verdict"]
-        assert "7 batches" in repr(it)
-    assert it.closed and "closed" in repr(it)
-    with pytest.raises(ValueError, match="closed"):
-        next(it)
-
-
-def test_structures(driver, ds):
-    pairs = ds.map(lambda b: (b["image"], b["label"]), batched=True)
-    for found, (image, label) in zip(pairs.cuda(), pairs):
-        assert isinstance(found, tuple)
-        assert np.array_equal(found[0].numpy(), image) and np.array_equal(found[1].numpy(), label)
-    labels = ds.map(lambda b: b["label"], batched=True)
-    assert next(iter(labels.cuda())).shape == (8,)
+from cuda_data import driver, ds, rows, sf
 
 
 def test_the_array_interface(driver, ds):
@@ -173,7 +22,7 @@ def test_the_array_interface(driver, ds):
     assert batch["image"].__cuda_array_interface__["typestr"] == "|u1"
 
 
-def test_the_array_interface_of_nothing(driver):
+def test_the_array_interface_of_an_empty_array(driver):
     empty = sf.Ragged(np.zeros(0, np.int64), np.zeros(5, np.int64))
     batch = next(iter(sf.from_arrays({"some": empty}).batch(4).cuda()))
     assert batch["some"].values.shape == (0,)
@@ -183,7 +32,7 @@ def test_the_array_interface_of_nothing(driver):
 
 
 def test_the_per_thread_stream_from_other_threads(driver, ds):
-    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that values are in place only after a wait
     batch = next(iter(ds.cuda(stream=2)))
     found = []
     thread = threading.Thread(target=lambda: found.append(batch["label"].numpy()))
@@ -210,7 +59,7 @@ ManagedTensor._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p),
 
 
 class Consumer:
-    """What a framework makes of an array: it takes the capsule, and gives it back by `drop`."""
+    """A framework's view of an array: takes the capsule, and releases it in `drop`."""
 
     def __init__(self, array, stream):
         capsule = array.__dlpack__(stream=stream)
@@ -227,7 +76,7 @@ class Consumer:
 
 
 class Stream:
-    """A stream of device 0, as a framework has its own."""
+    """A stream of device 0, such as a framework's own."""
 
     def __init__(self, driver):
         self.driver = driver
@@ -238,7 +87,7 @@ class Stream:
         assert driver.cuStreamCreate(ctypes.byref(stream), 1) == 0
         self.stream = stream
         self.cuda_stream = stream.value
-        self.kept = []  # what copies that may be under way write to
+        self.kept = []  # destinations of copies that may be in progress
 
     def read(self, tensor):
         shape = [tensor.shape[i] for i in range(tensor.ndim)]
@@ -265,7 +114,7 @@ def stream(driver):
 
 
 def test_consumers_streams_wait(driver, stream, ds):
-    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that values are in place only after a wait
     taken = []
     with iter(ds.cuda()) as it:
         for batch in it:
@@ -279,7 +128,7 @@ def test_consumers_streams_wait(driver, stream, ds):
     assert all(np.array_equal(a, b) for a, b in zip(taken, wanted, strict=True))
 
 
-def test_a_stream_that_does_not_wait_is_seen(driver, stream, ds):
+def test_a_stream_that_does_not_wait_is_a_misuse(driver, stream, ds):
     driver.StandInSetSpeed(5e4, 1e-3)
     with iter(ds.cuda()) as it:
         consumer = Consumer(next(it)["label"], -1)
@@ -298,7 +147,7 @@ def test_the_iterators_own_stream(driver, stream, ds):
         gc.collect()
 
 
-def test_capsules_that_nobody_takes(driver, ds):
+def test_capsules_that_are_not_consumed(driver, ds):
     batch = next(iter(ds.cuda()))
     assert "dltensor" in repr(batch["image"].__dlpack__())
     batch["image"].__dlpack__(stream=2, max_version=(1, 0), dl_device=(2, 0), copy=False)
@@ -310,7 +159,7 @@ def test_capsules_that_nobody_takes(driver, ds):
 
 
 class View:
-    """An array of a framework in the iterator's memory, which it gives back when it is dropped."""
+    """A framework's array in the iterator's memory, which is released with it."""
 
     def __init__(self, array, stream):
         self.consumer = Consumer(array, stream.cuda_stream)
@@ -320,7 +169,7 @@ class View:
 
 
 class Tensor:
-    """A tensor of torch in its own memory."""
+    """A torch tensor in memory of its own."""
 
     def __init__(self, values):
         self.values, self.shape, self.dtype = values, values.shape, values.dtype
@@ -334,7 +183,7 @@ class Tensor:
 
 
 class TensorView(View):
-    """One in the iterator's memory, copied on `stream`, where the values are once it is done."""
+    """A torch tensor in the iterator's memory; copies run on `stream`."""
 
     def __init__(self, array, stream):
         super().__init__(array, stream)
@@ -348,7 +197,7 @@ class TensorView(View):
 
 @pytest.fixture
 def torch(stream, monkeypatch):
-    """torch as far as it matters here, with `stream` as its current one."""
+    """The parts of torch that are used, with `stream` as its current stream."""
     made = types.ModuleType("torch")
     made.cuda = types.SimpleNamespace(
         Stream=Stream, current_stream=lambda device: stream,
@@ -363,9 +212,9 @@ def torch(stream, monkeypatch):
 
 
 def test_torch_gets_tensors_of_its_own(driver, stream, ds, torch):
-    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that nothing is there by itself
+    driver.StandInSetSpeed(1e6, 1e-3)  # so slow that values are in place only after a wait
     with ds.cuda().torch().start() as it:
-        found = list(it)  # all are kept, and the iterator needs no more than its buffers
+        found = list(it)  # keeps all, though the iterator needs only its buffers
         assert it.stats()["buffers"] <= 3
     driver.cuStreamSynchronize(stream.stream)
     for batch, wanted in zip(found, ds, strict=True):
@@ -405,8 +254,8 @@ def test_torch_tensors_to_copy_to(driver, stream, ds, torch):
 
 
 class Jax:
-    """JAX as far as arrays on a GPU go: it has the values in place on one stream, computes on a
-    second one behind that, and tells nobody of it."""
+    """The parts of JAX that handle arrays on a GPU: values are in place on one stream, but it computes
+    on a second one that waits for the first, which shardfeed cannot know."""
 
     def __init__(self, driver, external, compute):
         self.driver, self.external, self.compute = driver, external, compute
@@ -447,13 +296,13 @@ class Jax:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
-def test_jax_computes_on_a_stream_that_nobody_knows(driver, stream, ds, monkeypatch, depth):
+def test_jax_computes_on_an_unknown_stream(driver, stream, ds, monkeypatch, depth):
     compute = Stream(driver)
     jax = Jax(driver, stream, compute)
     monkeypatch.setitem(sys.modules, "jax", jax)
     driver.StandInSetSpeed(1e6, 1e-3)
     found = []
-    for _ in range(2):  # to the end, and left behind
+    for _ in range(2):  # to the end, and abandoned in the middle
         for batch in ds.cuda(depth=depth).jax():
             found.append(batch)
             if len(found) == 11:
@@ -470,7 +319,7 @@ def test_jax_computes_on_a_stream_that_nobody_knows(driver, stream, ds, monkeypa
     compute.close()
 
 
-def test_a_stream_behind_the_one_that_is_known_must_be_named(driver, stream, ds):
+def test_a_stream_that_waits_for_a_known_one_must_be_named(driver, stream, ds):
     second = Stream(driver)
     jax = Jax(driver, stream, second)
     for named in (False, True):
@@ -501,7 +350,7 @@ class Protocol:
         return self.pair
 
 
-def test_streams_of_anyone(driver, stream, ds):
+def test_streams_of_all_kinds(driver, stream, ds):
     batch = next(iter(ds.cuda()))
     for given in (stream, stream.cuda_stream, Protocol(stream.cuda_stream),
                   HandleOnly(stream.cuda_stream), None, 1):
@@ -513,40 +362,25 @@ def test_streams_of_anyone(driver, stream, ds):
             ds.cuda(stream=wrong)
 
 
-def test_the_share_of_a_mixed_image(driver, ds):
-    with ds.cuda(normalize={"image": {"mixing": "mixup", "seed": 3}}).start() as it:
-        assert it.lam == {}
-        batch = next(it)
-        assert it.lam == {"image": batch["image"].lam} and 0 <= it.lam["image"] <= 1
-
-
-def test_bytes_are_there_in_a_child_after_fork(driver, ds):
-    batch = next(iter(ds.cuda()))
-    child = os.fork()
-    if child == 0:
-        os._exit(7 if batch["name"].tolist()[7] == b"row 7" else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-
-
 def test_torch_on_a_gpu(ds):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if not torch.cuda.is_available():
-        pytest.skip("there is no GPU that torch sees")
+        pytest.skip("torch sees no GPU")
     for found, wanted in zip(ds.cuda().torch(), ds):
         assert found["image"].is_cuda
         assert np.array_equal(found["image"].cpu().numpy(), wanted["image"])
 
 
-def test_torch_captures_a_graph_beside_on_a_gpu():
+def test_torch_captures_a_graph_meanwhile_on_a_gpu():
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if not torch.cuda.is_available():
-        pytest.skip("there is no GPU that torch sees")
+        pytest.skip("torch sees no GPU")
     ds = rows(400).batch(8)
     image = torch.zeros(8, 8, 6, 3, dtype=torch.uint8, device="cuda")
     with ds.cuda().torch(out={"image": image}).start() as it:
         next(it)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):  # while the iterator's thread is at work
+        with torch.cuda.graph(graph):  # while the iterator's thread works
             total = image.long().sum()
         for found, wanted in zip(it, list(ds)[1:]):
             graph.replay()
@@ -556,140 +390,8 @@ def test_torch_captures_a_graph_beside_on_a_gpu():
 def test_jax_on_a_gpu(ds):
     jax = pytest.importorskip("jax", reason="jax is not installed")
     if jax.default_backend() != "gpu":
-        pytest.skip("there is no GPU that JAX sees")
+        pytest.skip("JAX sees no GPU")
     step = jax.jit(lambda x: x.astype("int32").sum())
     sums = [step(batch["image"]) for batch in ds.cuda().jax()]
     for found, wanted in zip(sums, ds, strict=True):
         assert int(found) == wanted["image"].astype(np.int64).sum()
-
-
-def test_arrays_outlive_their_iterator(driver, ds):
-    it = iter(ds.cuda())
-    batch = next(it)
-    it.close()
-    del it
-    gc.collect()
-    same(batch, next(iter(ds)))
-
-
-def test_many_batches_are_kept(driver, ds):
-    batches = list(ds.cuda())
-    for found, wanted in zip(batches, ds):
-        same(found, wanted)
-
-
-def test_threads_take_turns(driver, ds):
-    it = iter(ds.cuda())
-    found = []
-
-    def take():
-        for batch in it:
-            found.append(len(batch["label"]))
-
-    threads = [threading.Thread(target=take) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(found) == ROWS
-
-
-def test_what_cannot_be(driver, ds):
-    for make, message in [
-            (lambda: rows().cuda(), "elements here are rows"), (lambda: ds.cuda(7), "no CUDA device 7"),
-            (lambda: iter(ds.cuda(depth=0)), "depth must be at least 1, not 0"),
-            (lambda: iter(ds.cuda(normalize={"photo": {}})), "no column 'photo'"),
-            (lambda: iter(ds.cuda(normalize={"label": {}})), "normalize 'label'"),
-            (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout is one of"),
-            (lambda: iter(ds.cuda(normalize={"image": {"mean": [1, 2]}})), "normalize 'image'.*mean"),
-            (lambda: iter(ds.cuda(normalize={"image": {"flip": 2}})), "normalize 'image'.*flip")]:
-        with pytest.raises(ValueError, match=message):
-            make()
-    with pytest.raises(TypeError):
-        ds.cuda(normalize={"image": {"average": 1}})
-
-
-def test_functions_errors_come_through(driver):
-    def broken(row):
-        return {"value": 1 // (row["value"] - 5)}
-
-    ds = sf.range(10).map(broken, output={"value": sf.int64}).batch(2)
-    with pytest.raises(ZeroDivisionError):
-        list(ds.cuda())
-
-
-def test_without_a_gpu(ds, monkeypatch):
-    monkeypatch.setenv("SHARDFEED_CUDA_DRIVER", "/nowhere/libcuda.so")
-    with pytest.raises(OSError, match="no CUDA driver: SHARDFEED_CUDA_DRIVER names "
-                                      "'/nowhere/libcuda.so'"):
-        ds.cuda()
-    assert len(list(ds)) == len(ds)
-
-
-def test_the_comparison_with_peers_tells_why_it_is_skipped(tmp_path):
-    (tmp_path / "torch.py").write_text("raise ImportError('none here')")
-    done = subprocess.run([sys.executable, REPOSITORY / "benchmarks/cuda_peers.py"], text=True,
-                          capture_output=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
-    assert '"skipped": "torch is not installed: none here"' in done.stdout
-
-
-PROGRAM = """
-import os, sys, threading, time, signal
-import shardfeed as sf
-def slow(row):
-    time.sleep(30)
-    return row
-"""
-
-
-@pytest.mark.parametrize("rest, out", [
-    ("""
-threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-it = iter(sf.range(9).map(slow, output={"value": sf.int64}).batch(2).cuda())
-began = time.monotonic()
-try:
-    next(it)
-except KeyboardInterrupt:
-    print("interrupted", time.monotonic() - began < 5, flush=True)
-os._exit(0)
-""", "interrupted True"),
-    ("""
-it = iter(sf.range(1000).map(lambda r: {"v": r["value"]}).batch(2).cuda())
-batch = next(it)
-print("end")
-""", "end"),
-    ("""
-it = iter(sf.range(1000).batch(2).cuda())
-next(it)
-sys.stdout.flush()
-if os.fork() == 0:
-    try:
-        next(it)
-    except RuntimeError as error:
-        print("fork" in str(error), flush=True)
-    del it
-    sys.exit(0)
-os.wait()
-next(it)
-""", "True"),
-    ("""
-it = iter(sf.range(1000).batch(2).cuda())
-batch = next(it)
-capsule = batch["value"].__dlpack__()
-if os.fork() == 0:
-    array = batch["value"]
-    for use in (array.numpy, array.__dlpack__, lambda: array.__cuda_array_interface__):
-        try:
-            use()
-        except RuntimeError as error:
-            print("before fork" in str(error), end=" ", flush=True)
-    del batch, array, capsule
-    sys.exit(0)
-print(os.wait()[1], batch["value"].numpy().tolist())
-""", "True True True 0 [0, 1]"),
-])
-def test_processes_end(driver, rest, out):
-    done = subprocess.run([sys.executable, "-c", PROGRAM + rest], capture_output=True, text=True,
-                          timeout=60, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")})
-    assert (done.returncode, done.stdout.strip()) == (0, out), done.stderr
