@@ -1,5 +1,5 @@
-// PNG, WebP, TIFF, BMP and GIF: an image is decoded in colour and in grey or in neither, and grey
-// is that of the colours.
+// PNG, WebP, TIFF, BMP and GIF: an image is decoded both in colour and in grey or in neither, and
+// the grey is that of the colours.
 
 #include <vector>
 

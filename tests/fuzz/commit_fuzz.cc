@@ -1,5 +1,5 @@
-// Whatever a commit record says, no file but those of its dataset is moved or removed, and a record
-// that was followed is gone. Its CRC is made right first, unless the first byte is odd.
+// Whatever a commit record says, only files of its dataset are moved or removed, and a record that
+// was followed is gone. Its CRC is corrected first, unless the first byte is odd.
 
 #include <filesystem>
 #include <fstream>

@@ -1,5 +1,5 @@
-// CSV: rows are those of a reader that does one thing after another, whether their text comes whole
-// or in two parts, and whole files are converted or refused. The first byte chooses the dialect.
+// CSV: rows equal those of a simple reader, whether their text comes whole or in two parts, and
+// whole files are converted or refused. The first byte chooses the dialect.
 
 #include <optional>
 #include <string>
@@ -13,7 +13,8 @@
 namespace shardfeed {
 namespace {
 
-// The first row of `text`, quotes undoubled, and its bytes; nothing if there is no sound row.
+// The first row of `text`, with quotes undoubled, and its size in bytes; nullopt if there is no
+// valid row.
 std::optional<std::pair<std::vector<std::string>, size_t>> PlainRow(std::string_view text,
                                                                     CsvDialect dialect) {
   std::vector<std::string> cells;

@@ -1,4 +1,4 @@
-// Decompressors, and InflateBetween from each restart point that they tell of, beside zlib. The
+// Decompressors, and InflateBetween from each restart point that they report, beside zlib. The
 // first byte chooses the compression.
 
 #include <zlib.h>
@@ -74,7 +74,7 @@ void CheckBetween(Compression compression, std::string_view bytes, const std::st
   }
   const absl::Status status =
       InflateBetween(compression, from, to, between, absl::MakeSpan(room), absl::MakeSpan(found));
-  // Several members are more than one stretch.
+  // Several members need more than one call.
   FUZZ_EXPECT(status.ok() || compression == Compression::kGzip);
   if (!status.ok()) return;
   FUZZ_EXPECT(

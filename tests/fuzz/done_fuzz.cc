@@ -1,4 +1,4 @@
-// What an earlier writer noted of a finished shard is believed only if it is true of the shard.
+// What an earlier writer recorded about a finished shard is trusted only if it matches the shard.
 
 #include <filesystem>
 #include <fstream>
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<DatasetWriter>> Resume(const std::string& folder)
   return DatasetWriter::Create(*ParseOutputSpec(folder + "/t@1"), options);
 }
 
-// A shard of three records, as a writer leaves it that was stopped before the end.
+// A shard of three records, as left by a writer that was stopped before the end.
 Finished MakeFinished() {
   const testing::FuzzFile file("a", "");
   const std::string folder = fs::path(file.path()).parent_path().string() + "/first";

@@ -1,6 +1,6 @@
-// A snapshot is refused, or its pieces are batches that mean the same once they are written again.
-// The input is the payloads of its records, each behind two bytes of length; the frames and, if the
-// first byte is even, the index behind them are made right, so that the fuzzer gets behind them.
+// A snapshot is refused, or its pieces are batches that mean the same after they are written again.
+// The input is the payloads of its records, each preceded by two bytes of length; the frames and,
+// if the first byte is even, the index are made valid, so that the fuzzer gets past them.
 
 #include <memory>
 #include <string>
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     rest.remove_prefix(2 + payload.size());
     if (i > 0) {
       AppendLittleEndian<uint64_t>(file.size(), &index);
-      // As many elements as the piece says, if they are rows.
+      // The number of elements that the piece claims, if they are rows.
       AppendLittleEndian<uint64_t>(
           payload.size() < 8 ? i : LoadLittleEndian<uint64_t>(payload.data()), &index);
       ++pieces;

@@ -1,4 +1,4 @@
-// ExampleParser beside Protocol Buffers: of a record that they accept, each list is the same, or
+// ExampleParser beside Protocol Buffers: in a record that they accept, each list is the same, or
 // refused because it is of another kind.
 
 #include <cstring>
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string kNames[] = {"b", "f", "i"};
   static constexpr DType kTypes[] = {DType::kBytes, DType::kFloat32, DType::kInt64};
 
-  // It would print each name that is not UTF-8.
+  // Protocol Buffers would print each name that is not UTF-8.
   static const google::protobuf::LogSilencer silencer;
   Example example;
   const bool sound = example.ParseFromArray(data, size);

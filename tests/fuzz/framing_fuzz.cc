@@ -1,4 +1,4 @@
-// ScanFrames beside a reader that does one thing after another. The first byte chooses the checks.
+// ScanFrames beside a simple reader. The first byte chooses the checks.
 
 #include "tests/fuzz/fuzz.h"
 #include "tfrecord/framing.h"

@@ -1,4 +1,4 @@
-// What fuzz targets share.
+// Helpers of fuzz targets.
 
 #ifndef SHARDFEED_TESTS_FUZZ_FUZZ_H_
 #define SHARDFEED_TESTS_FUZZ_FUZZ_H_

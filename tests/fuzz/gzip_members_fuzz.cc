@@ -12,9 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t next = FindSizedMember(member);
   FUZZ_EXPECT(next == std::string_view::npos || next + kSizedMemberHeaderBytes <= size);
   if (next != std::string_view::npos) FUZZ_EXPECT(SizedMemberBytes(member.substr(next)));
-  if (size > 2000) return 0;  // Deflate makes 1032 bytes of one at most.
+  if (size > 2000) return 0;  // Deflate expands a byte to at most 1032.
 
-  static std::string out(2000 * kMaxDeflateRatio, '\0');  // clearing it takes longer than the rest
+  static std::string out(2000 * kMaxDeflateRatio,
+                         '\0');  // static, because clearing it takes longer than the rest
   z_stream stream = {};
   inflateInit2(&stream, 31);
   stream.next_in = const_cast<Bytef*>(data);

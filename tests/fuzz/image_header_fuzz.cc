@@ -1,4 +1,4 @@
-// What an image's first bytes tell of it.
+// ReadImageHeader on any bytes.
 
 #include "decode/images/image_header.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
 // Any index is refused, or answers every question without reading outside of it. Its two CRCs are
-// made right first, as docs/index.md has them, so that the fuzzer gets behind them.
+// corrected first, as docs/index.md describes, so that the fuzzer gets past them.
 
 #include <algorithm>
 #include <string>
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_EXPECT((*index)->DictionaryAt(i).size() <= 32 << 10);
     (void)(*index)->BlocksBehind(i);
   }
-  // The index agrees with what it says itself, and with nothing that is one byte off.
+  // The index agrees with its own records, and with nothing that is off by one byte.
   std::vector<Record> first(std::min<uint64_t>(records, 200));
   for (size_t i = 0; i < first.size(); ++i) first[i].offset = (*index)->Offset(i);
   FUZZ_EXPECT((*index)->CountAgreeing(0, first) == first.size());

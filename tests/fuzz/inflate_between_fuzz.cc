@@ -1,6 +1,6 @@
-// InflateBetween with any two restart points: what it accepts with blocks that it is told of, it
-// makes the same of without them. Six bytes say what the points are, four each where blocks start;
-// the file's bytes follow.
+// InflateBetween with any two restart points: if it accepts them with given blocks, the result is
+// the same without. Six bytes choose the points, four each choose where blocks start; the file's
+// bytes follow.
 
 #include <string>
 #include <vector>
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     file.remove_prefix(4);
   }
   to.file_offset = from.file_offset + file.size() - (from.bits > 0);
-  // Points rise in the file.
+  // Points ascend in the file.
   if (to.file_offset == from.file_offset) return 0;
 
   const auto inflate = [&](absl::Span<const DeflateBlock> told, std::string* content) {

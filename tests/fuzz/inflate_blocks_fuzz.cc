@@ -1,4 +1,4 @@
-// InflateBlocks beside zlib. Four bytes say which of the blocks that zlib finds are told, and how
+// InflateBlocks beside zlib. Four bytes choose which of the blocks found by zlib are given, and how
 // one is made wrong; deflated data without a header follows.
 
 #include <zlib.h>
@@ -13,7 +13,7 @@ namespace shardfeed {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 5) return 0;
   std::vector<DeflateBlock> blocks = {{0, 0}};
-  static std::string out(1 << 20, '\0');  // clearing it takes longer than the rest
+  static std::string out(1 << 20, '\0');  // static, because clearing it takes longer than the rest
   z_stream stream = {};
   inflateInit2(&stream, -15);
   stream.next_in = const_cast<Bytef*>(data + 4);
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string found(expected.size(), '\0');
   const bool ok = InflateBlocks(std::string_view(slack).substr(0, used), blocks,
                                 /*ends_stream=*/true, absl::MakeSpan(found), /*dictionary=*/0);
-  // From another bit than the first, these bytes may be another sound stream.
+  // From another first bit, these bytes may be another valid stream.
   if (!ok || blocks[0].bit != 0) return 0;
   FUZZ_EXPECT(sound);
   FUZZ_EXPECT(found == expected);

@@ -44,9 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.accept_damaged = (data[0] & 4) != 0;
   const auto decoder = std::make_unique<JpegDecoder>(options);
   const bool ok = decoder->DecodeCrop(jpeg, crop, pixels.data(), 3 * crop.width).ok();
-  if (header->channels == 4) return 0;  // libjpeg does not make RGB of CMYK.
+  if (header->channels == 4) return 0;  // libjpeg does not convert CMYK to RGB.
   const testing::Pixels whole = testing::DecodeByLibjpeg(jpeg, JCS_RGB, denominator);
-  // What is damaged outside of the crop is not looked at; a sound image must be right.
+  // Damage outside the crop is not checked; an intact image must be right.
   if (!whole.error.empty() || whole.warnings > 0) return 0;
   FUZZ_EXPECT(ok);
   FUZZ_EXPECT(whole.width == width && whole.height == height && whole.channels == 3);

@@ -1,4 +1,4 @@
-// Makes seeds of the jpeg target, one for each kind of JPEG that testdata has none of.
+// Makes seeds of the jpeg target, one for each kind of JPEG that testdata lacks.
 //
 //   bazel run //tests/fuzz:jpeg_seeds -- $PWD/testdata/fuzz/jpeg
 

@@ -1,4 +1,4 @@
-// A manifest that is accepted means the same once it is written and read again. If the first byte
+// A manifest that is accepted means the same after it is written and read again. If the first byte
 // is even, the rest is a document without its end, which is sealed first (docs/manifest.md).
 
 #include "fmt/format.h"
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   std::string json(testing::View(data + 1, size - 1));
   if (data[0] % 2 == 0) json += fmt::format("\"crc32c\": \"{:08x}\"\n}}\n", Crc32c(json));
-  // The name says which dataset it must be of.
+  // The name determines the dataset.
   const auto manifest =
       ParseManifest(json, data[0] & 2 ? "any" : "d/.shardfeed/train.manifest.json");
   if (!manifest.ok()) return 0;

@@ -1,5 +1,5 @@
-// NPY, in memory and as a file to convert: values lie inside of the bytes, and are as many as the
-// shape says.
+// NPY, in memory and as a file to convert: values lie inside the bytes, and their number matches
+// the shape.
 
 #include "convert/sources/npy.h"
 #include "decode/features/npy.h"

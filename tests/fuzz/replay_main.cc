@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer: over the kept corpus, and over mutations of each file that
-// are the same in every run.
+// Runs a fuzz target without libFuzzer: over the kept corpus, and over mutations of each file,
+// which are the same in every run.
 //
 //   NAME_fuzz_test MUTATIONS FILE...
 //
@@ -24,7 +24,7 @@ namespace {
 const char* current_file = "";
 int current_mutation = 0;
 
-// Also called on a signal, where little more than writing is allowed.
+// Also called by a signal handler, where little more than writing is allowed.
 void TellInput(int signal) {
   std::fprintf(stderr, "fuzz replay: signal %d in mutation %d of %s (0 is the file itself)\n",
                signal, current_mutation, current_file);
@@ -33,7 +33,7 @@ void TellInput(int signal) {
 }
 
 void Run(const std::string& input) {
-  // In memory of just this size, so that AddressSanitizer sees every byte too many.
+  // In memory of exactly this size, so that AddressSanitizer detects any read past the end.
   const std::unique_ptr<uint8_t[]> exact(new uint8_t[input.size()]);
   if (!input.empty()) std::memcpy(exact.get(), input.data(), input.size());
   LLVMFuzzerTestOneInput(exact.get(), input.size());

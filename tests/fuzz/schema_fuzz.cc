@@ -1,5 +1,5 @@
-// Records separated by "||": a schema that remembers the layout of records before is the sum of the
-// schemas of each record by itself, and of those of its halves.
+// Records separated by "||": a schema that remembers the layout of earlier records equals the sum of
+// the schemas of single records, and that of its halves.
 
 #include "shard/schema.h"
 #include "tests/fuzz/fuzz.h"
@@ -17,7 +17,7 @@ void ExpectSame(const Schema& a, const Schema& b) {
     const FeatureSchema& other = (in_b++)->second;
     FUZZ_EXPECT(feature.records == other.records && feature.is_list == other.is_list);
     FUZZ_EXPECT(feature.min_values == other.min_values && feature.max_values == other.max_values);
-    // Where kinds are mixed, which of them counts depends on the order.
+    // If kinds are mixed, the order determines which of them counts.
     if (feature.mixed_kinds == 0) FUZZ_EXPECT(feature == other);
   }
 }

@@ -11,8 +11,8 @@
 
 namespace shardfeed::testing {
 
-// Scans and builds all records. A source that was scanned without skipping defects must hand out as
-// many items as it counted.
+// Scans and builds all records. A source that was scanned without skipping defects must hand out
+// the number of items that it counted.
 inline void RunSource(Source& source, bool skip_defects) {
   if (skip_defects) source.SkipDefects([](const absl::Status&, uint64_t) {});
   if (!source.Scan({}, {}).ok()) return;

@@ -1,4 +1,4 @@
-// Names of shards and specs: what is read is written back as it was.
+// Names of shards and specs: a name that can be parsed is formatted to itself.
 
 #include "shard/spec.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,6 @@
-// A pipeline takes any state: it refuses it, or stands at a place that it can save and come back
-// to. The first byte chooses the chain and whether the rest is the state's text, or numbers
-// (LEB128) under a head that fits: of a place, or of what merged states have left of an epoch.
+// A pipeline refuses a state, or resumes at a place that it can save and return to. The first byte
+// chooses the chain and whether the rest is the state's text, or numbers (LEB128) under a valid
+// header: of a place, or of the rest of an epoch in merged states.
 
 #include <algorithm>
 #include <memory>
@@ -20,7 +20,7 @@ namespace shardfeed {
 namespace {
 
 constexpr int kElements = 12;
-// Text that begins so is a whole state.
+// Inputs that begin with this are a whole state.
 constexpr uint8_t kText = 0x80;
 constexpr uint8_t kMerged = 0x40;
 
@@ -57,7 +57,7 @@ Dataset Shards() {
   return Dataset::Read(path + "@2");
 }
 
-// All end, so that a place far behind their end is come to.
+// All chains end, so that a place far past their end is reached.
 const std::vector<Dataset>& Chains() {
   static const auto* chains = [] {
     const Dataset rows = Rows(150);
@@ -139,7 +139,7 @@ std::string StateText(const std::string& saved, bool merged, const uint8_t* data
   return state.dump();
 }
 
-// The next elements and how it goes on from them.
+// The next elements, and the continuation from them.
 std::vector<std::string> Follow(Iterator& it) {
   std::vector<std::string> found;
   for (int i = 0; i < kElements; ++i) {

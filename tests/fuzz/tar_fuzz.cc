@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!reader.ok()) return 0;
   TarReader tar(*std::move(reader), file.path());
   TarMember member;
-  // An archive that is compressed may have many more members than bytes.
+  // A compressed archive may have many more members than bytes.
   for (int i = 0; i < 1000; ++i) {
     const auto found = tar.Next(&member);
     if (!found.ok() || !*found) return 0;

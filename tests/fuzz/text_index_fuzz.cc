@@ -1,4 +1,4 @@
-// A text index agrees with a shard only if it says what WriteTextIndex writes, but for its blanks.
+// A text index agrees with a shard only if it equals what WriteTextIndex writes, except for blanks.
 
 #include "shard/text_index.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// WAV: samples lie inside of the bytes, and are as many as the header says.
+// WAV: samples lie inside the bytes, and their number matches the header.
 
 #include <vector>
 

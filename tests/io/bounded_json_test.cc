@@ -33,7 +33,7 @@ TEST(BoundedJson, BracketsInStringsAreNotCounted) {
   Json json;
   const std::string brackets(1000, '[');
   EXPECT_OK(ParseBoundedJson(R"({"\"\\)" + brackets + R"(": ",)" + brackets + "\"}", &json, 2));
-  // A string that ends with a backslash is over, and what follows counts.
+  // A string that ends with an escaped backslash is complete, and what follows counts.
   EXPECT_FAILS(ParseBoundedJson(R"(["\\",)" + Nested(1000) + "]", &json), kDataLoss, "nested more");
 }
 

@@ -20,7 +20,7 @@ namespace {
 TEST(Buffer, KeepsItsBytesWhenItIsResized) {
   const auto buffer = Buffer::Allocate(0);
   size_t filled = 0;
-  // Sizes that stay within one kind of memory and sizes that change it, either way.
+  // Sizes that stay within one kind of memory, and sizes that change it in both directions.
   for (const size_t size : {1, 5'000, 100'000, 200'000, 9 << 20, 300'000, 90'000, 10, 3 << 20}) {
     buffer->Resize(size);
     ASSERT_GE(buffer->size(), size);
@@ -50,7 +50,7 @@ TEST(BufferPool, UsesBuffersAgainUpToItsBound) {
   }
   EXPECT_EQ(pool->Allocate(100'000)->data(), first);
   EXPECT_GE(pool->Allocate(0)->size(), 1);
-  // Too large to be kept: must not be counted as idle.
+  // Too large to be kept, so it must not be counted as idle.
   pool->Allocate(8 << 20);
   std::vector<std::shared_ptr<Buffer>> many;
   for (int i = 0; i < 100; ++i) many.push_back(pool->Allocate(100'000));
@@ -107,7 +107,7 @@ TEST(BufferPool, CutsBuffersFromSlabs) {
     buffers.emplace_back(std::move(buffer), mark);
   }
   EXPECT_GT(slabs.size(), 1);
-  // What is larger has memory of its own.
+  // A larger buffer has memory of its own.
   EXPECT_EQ(pool->Allocate(Slab::kBytes)->slab(), nullptr);
 }
 
@@ -127,7 +127,7 @@ TEST(BufferPool, SlabsGoWhenTheirBuffersHaveGone) {
   pool->Close();
   held = nullptr;
   for (const std::weak_ptr<Slab>& slab : slabs) EXPECT_TRUE(slab.expired());
-  // A pool that is closed still has buffers for whoever asks.
+  // A closed pool still provides buffers.
   EXPECT_NE(pool->Allocate(1)->slab(), nullptr);
 }
 
@@ -144,7 +144,7 @@ TEST(BufferPool, SlabsStayWhileAllTakeNoMoreThanTheyMay) {
   const auto left = std::count_if(slabs.begin(), slabs.end(),
                                   [](const std::weak_ptr<Slab>& slab) { return !slab.expired(); });
   EXPECT_EQ(left, 3);
-  // They are used again.
+  // Buffers are reused.
   const auto again = pool->Allocate(1)->slab();
   EXPECT_TRUE(std::any_of(slabs.begin(), slabs.end(),
                           [&](const std::weak_ptr<Slab>& slab) { return slab.lock() == again; }));

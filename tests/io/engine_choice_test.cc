@@ -49,7 +49,7 @@ TEST(EngineChoice, EnvironmentDecidesForAuto) {
 constexpr uint32_t kUringSetup = 425;
 constexpr uint32_t kUringEnter = 426;
 
-// Makes a system call fail with `error` in this thread and those that it starts, as a container's
+// Makes a system call fail with `error` in this thread and threads that it starts, as a container's
 // filter does.
 bool Forbid(uint32_t call, uint32_t error) {
   sock_filter filter[] = {
@@ -90,7 +90,7 @@ TEST(EngineChoice, WithoutUringThreadsRead) {
   }
 }
 
-// A ring that was set up, and that the kernel later refuses to enter.
+// A ring that was set up, but that the kernel later refuses to enter.
 TEST(EngineChoice, RingThatBreaksIsReplacedByThreads) {
   TestFolder folder;
   const std::string bytes = RandomBytes(3'000'000, 1);
@@ -98,7 +98,7 @@ TEST(EngineChoice, RingThatBreaksIsReplacedByThreads) {
   for (bool direct : {false, true}) {
     for (int before : {0, 3, 40}) {
       std::string skipped;
-      // A filter is its thread's, and cannot be taken away.
+      // A filter belongs to its thread, and cannot be removed.
       std::thread([&] {
         EngineOptions options;
         options.kind = EngineKind::kUring;

@@ -1,4 +1,4 @@
-// One suite for every way of reading.
+// One suite for all engines.
 
 #include "io/engine.h"
 
@@ -239,9 +239,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Way{"mmap", EngineKind::kMmap, false, false}),
     [](const auto& info) { return info.param.name; });
 
-// ---- What is registered with a ring
+// ---- Registration with a ring
 
-// Reads 300 parts of the file and tells what was registered.
+// Reads 300 parts of the file and says what was registered.
 std::string ReadDirectly(const std::shared_ptr<const File>& file, const std::string& bytes) {
   EngineOptions options;
   options.kind = EngineKind::kUring;
@@ -284,7 +284,7 @@ TEST(UringEngine, WithoutMemoryThatMayBeLockedReadsAllTheSame) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     const rlimit none = {64 << 10, 64 << 10};
-    // The superuser may lock what it likes.
+    // The limit does not apply to the superuser.
     if (::setrlimit(RLIMIT_MEMLOCK, &none) != 0 || (::getuid() == 0 && ::setuid(65534) != 0)) {
       std::_Exit(77);
     }
@@ -302,7 +302,7 @@ TEST(UringEngine, WithoutMemoryThatMayBeLockedReadsAllTheSame) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A ring knows files by their numbers; one that comes later at the same address is another.
+// A ring knows files by numbers; a later file at the same address is another one.
 TEST(UringEngine, ManyFilesOneAfterAnother) {
   TestFolder folder;
   EngineOptions options;
@@ -320,7 +320,7 @@ TEST(UringEngine, ManyFilesOneAfterAnother) {
     ASSERT_OK(results[0].status);
     ASSERT_EQ(results[0].data, std::to_string(i % 7));
   }
-  // More than there is room for, all open.
+  // More files than there is room for, all of them open.
   std::vector<ReadRequest> requests;
   for (uint64_t i = 0; i < 1100; ++i) {
     requests.push_back({*File::Open(folder / std::to_string(i % 7)), 0, 1, i});
@@ -352,7 +352,7 @@ TEST(MmapEngine, NeighboursShareAMapping) {
   ASSERT_EQ(results.size(), 3);
   EXPECT_EQ(results[0].buffer, results[1].buffer);
   EXPECT_NE(results[1].buffer, results[2].buffer);
-  // Those that are left keep what they need.
+  // The remaining results keep their memory.
   results[0] = ReadResult();
   EXPECT_EQ(results[1].data, std::string_view(bytes).substr(9 << 20, 7 << 20));
   EXPECT_EQ(results[2].data, std::string_view(bytes).substr(12 << 20));

@@ -60,7 +60,7 @@ TEST(File, ReadExactlyPastTheEndIsDataLoss) {
                "file ends at byte 10, expected data up to byte 12");
 }
 
-// A FIFO without another end, in which an ordinary open would wait for ever.
+// A FIFO without a reader, where an ordinary open would wait for ever.
 std::string Fifo(const TestFolder& folder) {
   const std::string path = folder / "fifo";
   EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -95,7 +95,7 @@ TEST(OutputFile, SpecialFilesAreRefusedByTheirKind) {
   TestFolder folder;
   const std::string fifo = Fifo(folder);
   EXPECT_FAILS(OutputFile::Create(fifo), kFailedPrecondition, "fifo: is a FIFO, not a file");
-  // With a reader at its other end, it would take what is written.
+  // With a reader at its other end, it would accept the writes.
   auto reader = std::unique_ptr<std::FILE, int (*)(std::FILE*)>(
       ::fdopen(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK), "r"), std::fclose);
   EXPECT_FAILS(OutputFile::Create(fifo), kFailedPrecondition, "fifo: is a FIFO, not a file");

@@ -194,7 +194,7 @@ std::string FaultServer::Object::Part(uint64_t first, uint64_t end) const {
   return part;
 }
 
-// Whether the connection stays.
+// Returns whether to keep the connection.
 bool FaultServer::Respond(int fd, SeenRequest request) {
   Decide decide;
   Answer answer;

@@ -18,9 +18,9 @@
 
 namespace shardfeed::testing {
 
-// A request as it came.
+// A request that was received.
 struct SeenRequest {
-  uint64_t number = 0;  // requests before it
+  uint64_t number = 0;  // number of earlier requests
   std::string method;
   std::string target;                          // path and query, with escapes
   std::map<std::string, std::string> headers;  // names in lower case
@@ -32,16 +32,16 @@ struct Fault {
     kNone,
     kStatus,       // answers `status` with `headers` and `body`
     kReset,        // closes the connection before an answer
-    kShort,        // closes it in the middle of the body
+    kShort,        // closes the connection in the middle of the body
     kStall,        // sends half of the body, and then nothing for `wait`
     kIgnoreRange,  // answers 200 with the whole object
-    kWrongRange,   // answers with the bytes one further on
+    kWrongRange,   // answers with bytes shifted by one
     kLongBody,     // sends more than Content-Range says, without Content-Length
     kOtherTag,     // another version of the object
     kNoTag,        // no ETag
-    kDelay,        // a right answer after `wait`
+    kDelay,        // answers correctly after `wait`
     kEncoded,      // says that the bytes are compressed
-    kGarbage,      // no HTTP
+    kGarbage,      // not HTTP
   };
   Kind kind = kNone;
   int status = 503;
@@ -59,15 +59,15 @@ class FaultServer {
   const std::string& url() const { return url_; }  // "http://127.0.0.1:PORT"
   int port() const { return port_; }
 
-  // Objects: those that were put, and the files of a folder. Thread-safe.
+  // Adds objects: one at a time, and the files of a folder. Thread-safe.
   void Put(const std::string& path, std::string bytes);
   void Remove(const std::string& path);
   void ServeFolder(const std::string& folder);
 
-  // Decides what happens to a request; called by the server's threads, which may be several.
+  // Decides what happens to a request. Called by the server's threads, possibly concurrently.
   using Decide = std::function<Fault(const SeenRequest&)>;
   void SetFaults(Decide decide);
-  // An answer that replaces all of this, such as that of a service of credentials.
+  // A function that may answer instead of all this, such as a service of credentials.
   using Answer = std::function<std::optional<std::string>(const SeenRequest&)>;
   void SetAnswers(Answer answer);
 
@@ -78,7 +78,7 @@ class FaultServer {
   struct Object {
     std::string bytes;
     std::string tag;
-    std::string file;  // if not empty, what has the bytes
+    std::string file;  // if not empty, the file that has the bytes
     uint64_t size = 0;
 
     // Bytes [first, end).

@@ -1,4 +1,4 @@
-// Serves a folder, with faults, until it is ended: for the tests of the program and the package.
+// Serves a folder, with faults, until it is ended, for tests of the program and the package.
 //
 //   fault_server FOLDER [FAULT [EVERY]]
 //

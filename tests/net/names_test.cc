@@ -1,4 +1,4 @@
-// What is computed without a server: URLs, profiles, signatures.
+// Tests what needs no server: URLs, profiles, signatures.
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -68,7 +68,7 @@ TEST(SignatureTest, QueriesAreInTheOrderOfNames) {
             "list-type=2&max%20keys=&prefix=a%2Fb");
 }
 
-// By botocore's S3SigV4Auth, for the same key, time and payload.
+// Made by botocore's S3SigV4Auth for the same key, time and payload.
 TEST(SignatureTest, IsThatOfOtherSigners) {
   HttpRequest request;
   SignRequest({"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "token"}, "eu-west-1",

@@ -131,7 +131,7 @@ TEST_F(RemoteEngineTest, RequestsAreDoneInAnyOrder) {
   for (uint64_t i = 0; i < 100; ++i) requests.push_back({file, i * 150'000, 50'000 + i, i});
   const std::shared_ptr<Buffer> shared = Buffer::Allocate(1000);
   requests.push_back({file, 17, 900, 100, shared, 50});
-  requests.push_back({file, bytes_.size() - 10, 11, 101});  // ends behind the file
+  requests.push_back({file, bytes_.size() - 10, 11, 101});  // ends past the end of the file
   requests.push_back({file, 12, 0, 102});
   engine->Submit(requests);
   EXPECT_EQ(engine->outstanding(), 103);
@@ -183,7 +183,7 @@ TEST_F(RemoteEngineTest, WakeEndsAWait) {
   engine->Wait(1, &results);
   EXPECT_TRUE(results.empty());
   other.join();
-  // And it ends with requests under way and waiting.
+  // The engine is destroyed with requests in progress and waiting.
 }
 
 }  // namespace

@@ -86,17 +86,17 @@ TEST_F(TransfersTest, ARangeGoesOnAtTheByteItHasReached) {
   const auto requests = server_.requests();
   ASSERT_EQ(requests.size(), 2);
   EXPECT_EQ(requests[1].headers.at("range"), "bytes=150005-299999");
-  // And never with another version.
+  // And only the same version is accepted.
   EXPECT_EQ(requests[1].headers.at("if-match"), version_);
 }
 
 TEST_F(TransfersTest, AnObjectThatIsReplacedInTheMiddleIsAnError) {
   server_.SetFaults([this](const SeenRequest& request) {
     if (request.number > 0) return Fault();
-    server_.Put("/object", Bytes(400'000));  // while the first half of the old one is on its way
+    server_.Put("/object", Bytes(400'000));  // while the first half of the old one is in transfer
     return Fault{.kind = Fault::kShort};
   });
-  // The server finds the object after the fault was decided: both halves are of the new one.
+  // The server looks up the object after the fault was decided, so both halves are of the new one.
   ASSERT_OK(Read());
   server_.SetFaults(nullptr);
   EXPECT_FAILS(Read("\"earlier\"").status(), kAborted,
@@ -188,10 +188,10 @@ TEST_F(TransfersTest, AReadMayBeCancelled) {
       [&](absl::Status status, const std::string&) { promise.set_value(std::move(status)); });
   transfer->Cancel();
   EXPECT_FAILS(promise.get_future().get(), kCancelled, "cancelled");
-  transfer->Cancel();  // it is over
+  transfer->Cancel();  // it has ended already
 }
 
-// Whatever the late one does meanwhile or afterwards.
+// No matter what the late request does meanwhile or afterwards.
 TEST_F(TransfersTest, ALateRangeIsAskedForASecondTime) {
   const auto store = Store::Of(path());
   ASSERT_OK(store);
@@ -207,7 +207,7 @@ TEST_F(TransfersTest, ALateRangeIsAskedForASecondTime) {
     EXPECT_EQ(*read, bytes_.substr(10));
     EXPECT_EQ(GetTransferStats().hedges_won, before.hedges_won + 1);
   }
-  // The second one fails, and the first is awaited.
+  // The second request fails, and the first is awaited.
   const uint64_t first = server_.requests().size();
   server_.SetFaults([=](const SeenRequest& request) {
     if (request.number == first) {

@@ -34,7 +34,7 @@ std::string Refused(int status, std::string_view code) {
   return fmt::format("HTTP/1.1 {} No\r\nContent-Length: {}\r\n\r\n{}", status, body.size(), body);
 }
 
-// As much of S3's protocol as uploads take. Before anything is done, `before` may answer instead.
+// As much of S3's protocol as uploads need. `before` may answer a request instead.
 class UploadTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -169,7 +169,7 @@ TEST_F(UploadTest, ManyThreadsWriteAtOnceThroughFaultsThatPass) {
           ASSERT_OK(upload.Append(
               std::string(UploadGroup::kPartBytes / 8 - n, static_cast<char>('a' + t))));
         }
-        if (i % 2 == 1) continue;  // given up
+        if (i % 2 == 1) continue;  // abandoned
         const absl::StatusOr<PendingObject> object = upload.Finish();
         ASSERT_OK(object);
         upload.Keep();

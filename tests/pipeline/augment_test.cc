@@ -25,7 +25,7 @@ Dataset Images(int64_t rows, int64_t height = 20, int64_t width = 24, int64_t ch
                                      });
 }
 
-// (Of vectors, g++ 12 sees comparisons that are not there.)
+// (With vectors, g++ 12 warns of comparisons that do not exist.)
 using Image = std::basic_string<uint8_t>;
 
 std::vector<Image> Collect(Iterator& it, size_t most = SIZE_MAX) {
@@ -93,7 +93,7 @@ TEST(AugmentTest, RepeatsForAnyNumberOfThreadsAndAfterAResume) {
   auto resumed = ds.Start({.threads = 2});
   ASSERT_OK((*resumed)->LoadStateDict(*state));
   EXPECT_EQ(Collect(**resumed), std::vector<Image>(all.begin() + 24, all.end()));
-  // Another seed, another epoch: others.
+  // Another seed or another epoch gives other images.
   EXPECT_NE(Collect(Images(64).Augment("image", Everything(), 6).Batch(8)), all);
   const std::vector<Image> two =
       Collect(Images(8).Augment("image", {RandAugment{}}, 5).Batch(8).Repeat(2));
@@ -106,7 +106,7 @@ TEST(AugmentTest, GreyImagesToo) {
 }
 
 TEST(AugmentTest, StepsFollowEachOther) {
-  // What the input was is not changed, although the second step works in the first one's memory.
+  // The input is not modified, although the second step works in the first one's memory.
   const Dataset ds = Images(4);
   const std::vector<Image> plain = Collect(ds);
   const Dataset flipped = ds.Augment("image", {RandomHorizontalFlip{.p = 1}})
@@ -197,7 +197,7 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
                "augment: expected rows");
 }
 
-// ---- How random numbers are spread
+// ---- Distributions of random numbers
 
 // The largest difference between the distribution of `draws` and `cdf`.
 template <typename Cdf>
@@ -213,7 +213,7 @@ double KolmogorovSmirnov(std::vector<double> draws, Cdf cdf) {
   return most;
 }
 
-// What `read` sees in each of `n` images that the steps made of `image`.
+// What `read` returns for each of `n` images that the steps made of `image`.
 template <typename Read>
 std::vector<double> Draws(std::vector<Augmentation> steps, const Image& image, int height,
                           int width, int channels, int n, Read read) {
@@ -249,7 +249,7 @@ TEST(AugmentDistributionTest, Probabilities) {
 }
 
 TEST(AugmentDistributionTest, FactorsAreDrawnEvenly) {
-  // Cut to whole numbers of 250 levels, so that a step of the distribution is 1/250.
+  // Truncated to 250 levels, so that a step of the distribution is 1/250.
   const std::vector<double> draws = Draws({ColorJitter{.brightness = {0, 1}}}, {250}, 1, 1, 1,
                                           100000, [](const Image& to) { return to[0] / 250.0; });
   EXPECT_LT(KolmogorovSmirnov(draws, [](double x) { return std::clamp(x, 0.0, 1.0); }),
@@ -262,7 +262,7 @@ TEST(AugmentDistributionTest, ColorJitterTakesAllOrders) {
   const std::vector<double> draws =
       Draws({ColorJitter{.brightness = {2, 2}, .contrast = {0, 0}}}, image, 1, 2, 1, 20000,
             [](const Image& to) { return to[0]; });
-  // (200 + 255) / 2 cut, and 2 * 150 limited.
+  // (200 + 255) / 2 truncated, and 2 * 150 clipped.
   EXPECT_EQ(std::set<double>(draws.begin(), draws.end()), (std::set<double>{227, 255}));
   EXPECT_NEAR(std::count(draws.begin(), draws.end(), 227), 10000, 400);
 }
@@ -284,7 +284,7 @@ TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
               tops.push_back(static_cast<double>(first / kSize) / (kSize - height));
               return static_cast<double>(area) / to.size();
             });
-  // Sides are rounded, which adds some to the 1.95 / sqrt(20000) of a chance of 0.001.
+  // Sides are rounded, which adds something to the 1.95 / sqrt(20000) of a probability of 0.001.
   EXPECT_LT(KolmogorovSmirnov(areas, [](double x) { return std::clamp((x - 0.1) / 0.2, 0., 1.); }),
             0.03);
   EXPECT_LT(KolmogorovSmirnov(ratios, [](double x) { return std::clamp((x + 1) / 2, 0., 1.); }),
@@ -293,8 +293,8 @@ TEST(AugmentDistributionTest, ErasingFollowsScaleRatioAndPlace) {
 }
 
 TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
-  // Of one operation alone all is known: the images that solarising makes of a ramp. Others make
-  // these too, but seldom: below 31 thresholds of 14 operations.
+  // Only one operation is tested completely: solarising a ramp. Others rarely make the same images:
+  // below 31 thresholds of 14 operations.
   Image ramp(256, 0);
   for (int i = 0; i < 256; ++i) ramp[i] = static_cast<uint8_t>(i);
   std::map<Image, int> seen;
@@ -308,7 +308,7 @@ TEST(AugmentDistributionTest, TrivialAugmentDrawsOperationsAndMagnitudes) {
     // 62,000 / 14 / 31 = 143, standard deviation 12.
     EXPECT_NEAR(seen[expected], 143, 60) << bin;
   }
-  // Identity, what changes nothing here, and magnitudes of 0.
+  // Identity, operations without effect here, and magnitudes of 0.
   EXPECT_GT(seen[ramp], 62000 / 14);
 }
 
@@ -320,7 +320,7 @@ TEST(AugmentDistributionTest, RandAugmentHasOneMagnitude) {
     seen.insert(to);
     return 0.0;
   });
-  // Each operation gives one image or, with a sign, two; some do nothing to one row of grey.
+  // Each operation makes one image or, with a sign, two; some have no effect on one grey row.
   EXPECT_GE(seen.size(), 9);
   EXPECT_LE(seen.size(), 4 + 2 * 9);
   Image expected = ramp;

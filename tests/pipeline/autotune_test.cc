@@ -52,7 +52,7 @@ TEST(StageTunerTest, ReadsFurtherAheadOfWorkThatComesInBursts) {
   EXPECT_EQ(tuner.Observe(Waits(0.5)),
             "4 -> 8 batches ahead: the consumer waits 50 % of the time, though only 0.5 of 2 "
             "threads are busy");
-  // Not when it is the input that is late.
+  // Not if the input is late.
   EXPECT_EQ(tuner.Observe(Waits(0.5, 0.8)), "");
   tuner.Observe(Waits(0.5));
   EXPECT_EQ(tuner.tuning().read_ahead, 10);

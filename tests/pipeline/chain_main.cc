@@ -1,5 +1,5 @@
-// Runs a chain that is given as JSON and prints its elements as JSON, a line each: for tests that
-// compare with TensorFlow's.
+// Runs a chain that is given as JSON and prints its elements as JSON, one per line, for tests that
+// compare with TensorFlow.
 //
 //   chain '[["range", 0, 10], ["map_square"], ["batch", 3, false]]'
 //

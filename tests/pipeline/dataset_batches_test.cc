@@ -31,7 +31,7 @@ TEST(DatasetTest, RaggedRowsAndPadding) {
   EXPECT_FAILS(FirstError(Ragged(Dataset::Range(0, 8)).PaddedBatch(2, {{"values", {3, 0}}})),
                kInvalidArgument,
                "column 'values': a row has 4 elements, more than the padded length of 3");
-  // Ragged rows behind a filter, and of batches that are cut again.
+  // Ragged rows after a filter, and of batches that are divided again.
   EXPECT_THAT(Collect(Odd(Ragged(Dataset::Range(0, 10))).Batch(2).Unbatch().Skip(1).Batch(3)),
               ElementsAre(R"({"value":[3,5,7],"values":[[3,3,3],[],[7,7]]})",
                           R"({"value":[9],"values":[[9,9,9,9]]})"));
@@ -43,7 +43,7 @@ TEST(DatasetTest, BucketsGatherRowsOfLikeLength) {
               ElementsAre(R"({"values":[[2,2],[3,3,3]]})", R"({"values":[[4,4,4,4]]})",
                           R"({"values":[[],[1],[]]})", R"({"values":[[7,7],[8,8,8]]})",
                           R"({"values":[[9,9,9,9]]})", R"({"values":[[6],[],[11]]})"));
-  // Rows times the longest stays within the budget.
+  // The number of rows times the longest one stays within the budget.
   EXPECT_THAT(Collect(ds.BatchByLength("values", 6)),
               ElementsAre(R"({"values":[[],[1],[2,2]]})", R"({"values":[[3,3,3]]})",
                           R"({"values":[[4,4,4,4]]})", R"({"values":[[],[6],[7,7]]})",
@@ -119,7 +119,7 @@ TEST(DatasetTest, WindowsStandSideBySide) {
       EXPECT_EQ(windows.CountElements()->elements, expected.size()) << windows.Text();
     }
   }
-  // Errors behind a window name its first row.
+  // Errors after a window name its first row.
   EXPECT_FAILS(FirstError(range.Window(3, 2).Map({},
                                                  [](RowContext& row) -> absl::Status {
                                                    if (row.In<int64_t>(0)[0] < 4)
@@ -138,7 +138,7 @@ TEST(DatasetTest, RowsOfOneKeyBecomeABatch) {
               ElementsAre(text("0,0,0", "0,3,6"), text("1,1,1", "1,4,7"), text("2,2,2", "2,5,8"),
                           text("0", "9"), text("1", "10")));
   EXPECT_EQ(Collect(rows.GroupByWindow("key", 3, true)).size(), 3);
-  // By a function, and of bytes; what is left follows in the order of its first rows.
+  // By a function, and by bytes; the remaining groups follow in the order of their first rows.
   const auto by = rows.GroupByWindow(
       [](RowContext& row) -> absl::StatusOr<std::string> {
         return std::string(row.In<int64_t>(0)[0] > 8 ? "b" : "a");

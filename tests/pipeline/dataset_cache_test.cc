@@ -40,7 +40,7 @@ TEST(DatasetTest, TheCacheIsFilledOnce) {
   EXPECT_EQ(*calls, 100);
   EXPECT_FAILS(FirstError(Dataset::Range(0, 100000).Cache(1000)), kResourceExhausted,
                "the elements take more than 1000 bytes");
-  // Two ways to it in one run.
+  // Two paths to the same cache in one run.
   const Dataset cached = ds.Cache();
   EXPECT_EQ(Collect(Dataset::Zip({cached, Square(cached).Select({"square"})}).Repeat(2)).size(),
             200);
@@ -59,7 +59,7 @@ TEST(DatasetTest, CachesDeliverWhatWasMade) {
     EXPECT_EQ(Collect(*it), twice);
     EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
   }
-  // Random steps behind a cache go on.
+  // Random steps after a cache still vary.
   const std::vector<std::string> epochs = Collect(Noisy(Dataset::Range(0, 50).Cache()).Repeat(2));
   EXPECT_EQ(epochs, Collect(Noisy(Dataset::Range(0, 50)).Repeat(2)));
   EXPECT_FAILS(FirstError(rows.Cache(folder.path(), 10000)), kResourceExhausted,
@@ -78,7 +78,7 @@ TEST(DatasetTest, ASnapshotIsMadeOnce) {
   const Dataset ds = made.Snapshot(folder / "s");
   const std::vector<std::string> all = Collect(made);
   *calls = 0;
-  // A run that ends before leaves nothing.
+  // A run that ends earlier leaves nothing.
   Collect(*Start(ds), 100);
   EXPECT_THAT(FilesIn(folder.path()), ElementsAre());
   EXPECT_GT(calls->exchange(0), 0);
@@ -87,7 +87,7 @@ TEST(DatasetTest, ASnapshotIsMadeOnce) {
   EXPECT_EQ(calls->exchange(0), 2000);
   EXPECT_EQ(Collect(ds), all);
   EXPECT_EQ(*calls, 0);
-  // A state of the run that wrote it serves the one that reads it.
+  // A state of the run that wrote the snapshot is valid for one that reads it.
   folder.Write("s2", testing::ReadBytes(folder / "s"));
   std::filesystem::remove(folder / "s");
   auto writing = Start(ds);
@@ -108,7 +108,7 @@ TEST(DatasetTest, SnapshotsThatCannotBeReadSaySo) {
   EXPECT_FAILS(FirstError(ds.Skip(1).Snapshot(folder / "s")), kFailedPrecondition,
                "s: a snapshot of another chain or other data");
   EXPECT_FAILS(FirstError(ds.Shard(0, 2).Snapshot(folder / "s")), kFailedPrecondition, "another");
-  // Any byte that is not what was written, and any end that is missing.
+  // Any byte that was changed, and any end that is missing.
   for (size_t at = 0; at < bytes.size(); at += 4999) {
     std::string damaged = bytes;
     damaged[at] ^= 0x40;

@@ -1,4 +1,4 @@
-// Chains for tests of datasets, and what they give.
+// Chains for tests of datasets, and helpers to run them.
 
 #ifndef SHARDFEED_TESTS_PIPELINE_DATASET_CHAINS_H_
 #define SHARDFEED_TESTS_PIPELINE_DATASET_CHAINS_H_
@@ -16,33 +16,33 @@ namespace shardfeed::testing {
 
 constexpr int kThreads = 4;
 
-// A run on kThreads threads.
+// Starts a run on kThreads threads.
 std::unique_ptr<Iterator> Start(const Dataset& ds, bool deterministic = true);
 
-// Up to `most` further elements.
+// Returns up to `most` further elements.
 std::vector<std::string> Collect(Iterator& it, size_t most = SIZE_MAX);
 std::vector<std::string> Collect(const Dataset& ds);
 
-// What the run ends with: an error, or OK.
+// The status with which the run ends.
 absl::Status FirstError(const Dataset& ds);
 
-// Of Range: a column "square"; the odd values alone.
+// For Range: adds a column "square"; keeps the odd values.
 Dataset Square(const Dataset& ds);
 Dataset Odd(const Dataset& ds);
 
 // Row i has i mod 5 values of i.
 Dataset Ragged(const Dataset& ds);
 
-// Random numbers, a ragged column and bytes.
+// Adds random numbers, a ragged column and bytes.
 Dataset Noisy(const Dataset& ds);
 
-// A column "key": the first column modulo `of`.
+// Adds a column "key": the first column modulo `of`.
 Dataset Modulo(const Dataset& ds, int64_t of);
 
-// A column "total" of the sum of the first column so far.
+// Adds a column "total": the sum of the first column so far.
 Dataset Total(const Dataset& ds);
 
-// Fails where the first column is `remainder` modulo `of`, with something written already.
+// Fails if the first column is `remainder` modulo `of`, after some output was written.
 Dataset Failing(const Dataset& ds, int64_t of, int64_t remainder, const std::string& name = "part");
 
 // The first column modulo `of`.

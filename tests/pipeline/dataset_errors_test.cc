@@ -194,7 +194,7 @@ TEST(IgnoreErrorsTest, RowsThatFailAreLeftOutAndCounted) {
     return row.In<int64_t>(0)[0] % 170 == 8 ? throw std::runtime_error("thrown") : true;
   };
   const Dataset range = Ragged(Dataset::Range(0, 3000));
-  // Several steps fail, on one row too: 1 % 150 is none of them, 307 of none.
+  // Several steps fail, also on the same row: 1 % 150 is none of them, 307 of none.
   const Dataset good = Failing(Failing(range, 10000, -1), 10000, -1, "second").Filter(kept);
   const Dataset bad = Failing(Failing(range, 100, 1), 150, 7, "second").Filter(thrower);
   const Dataset ignoring = bad.IgnoreErrors({.share = 0.05});
@@ -210,9 +210,9 @@ TEST(IgnoreErrorsTest, RowsThatFailAreLeftOutAndCounted) {
   }
   EXPECT_EQ(Start(good)->stats().ignored, 0);
   EXPECT_THAT(ignoring.Text(), ::testing::EndsWith(".filter.ignore_errors"));
-  // Only the steps before it are meant.
+  // Only errors of the preceding steps are ignored.
   EXPECT_FAILS(FirstError(Failing(ignoring, 100, 5, "third")), kDataLoss, "value 5 fails");
-  // All rows of a stretch, and rows that no function sees.
+  // All rows of a stretch fail, and rows that no function sees.
   EXPECT_THAT(Collect(Failing(range, 1, 0).IgnoreErrors({.at_least = 5000})), ::testing::IsEmpty());
 }
 
@@ -231,19 +231,19 @@ TEST(IgnoreErrorsTest, TooManyAreAnErrorInItsPlace) {
       if (!status.ok()) break;
       ++rows;
     }
-    // 2 % fail, and ten may: the eleventh is row 549.
+    // 2 % fail, and ten are allowed: the eleventh is row 549.
     EXPECT_EQ(rows, 549 - 10);
     const std::string message =
         "ignore_errors: 11 of the first 550 rows failed, but at most 10 may be dropped "
         "(max_ignored); the last one is element 549 of epoch 0: value 549 fails";
     EXPECT_FAILS(status, kDataLoss, message + "; the first one was element 49 of epoch 0");
-    // A state has the counts.
+    // The state includes the counts.
     auto fresh = Start(ds);
     ASSERT_OK(fresh->LoadStateDict(state));
     for (rows = 400; status = fresh->Next(&batch), status.ok();) ++rows;
     EXPECT_EQ(rows, 549 - 10);
     EXPECT_FAILS(status, kDataLoss, message);
-    // With another ceiling the run goes on from there.
+    // With a higher ceiling the run continues from there.
     auto more = Start(Failing(Dataset::Range(0, 10000), 50, 49).IgnoreErrors({.share = 0.03}));
     ASSERT_OK(more->LoadStateDict(state));
     EXPECT_EQ(Collect(*more).size(), 9800 - 400);

@@ -102,7 +102,7 @@ TEST(DatasetTest, GeneratorsThatDoNotReturnHoldUpNothing) {
     Dataset ds = Dataset::FromGenerator(make, spec);
     if (!direct) ds = ds.Map({}, [](RowContext&) { return absl::OkStatus(); });
     auto it = Start(ds);
-    // What is there is delivered while the third call does not return.
+    // Rows that are made are delivered while the third call does not return.
     EXPECT_THAT(Collect(*it, 2), ElementsAre(R"({"n":1})", R"({"n":2})"));
     std::thread canceller([&] {
       while (gate->calls < 3) std::this_thread::yield();
@@ -113,7 +113,7 @@ TEST(DatasetTest, GeneratorsThatDoNotReturnHoldUpNothing) {
     canceller.join();
     it = nullptr;
     EXPECT_EQ(gate->calls, 3);
-    // The thread that was left drops what the call gives, and calls no more.
+    // The abandoned thread drops the call's result, and makes no further call.
     gate->open = true;
   }
 }

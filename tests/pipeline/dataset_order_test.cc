@@ -20,7 +20,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAreArray;
 
-// The values of a chain of one column of int64.
+// The values of a chain with one int64 column.
 std::vector<int64_t> ValuesOf(const Dataset& ds) {
   std::vector<int64_t> values;
   auto it = Start(ds);
@@ -67,7 +67,7 @@ TEST(DatasetTest, ShuffleOfAWindow) {
   EXPECT_NE(first, Collect(Dataset::Range(0, 1000)));
   EXPECT_THAT(first, UnorderedElementsAreArray(Collect(Dataset::Range(0, 1000))));
   EXPECT_NE(first, Collect(Dataset::Range(0, 1000).Shuffle(4, 100)));
-  // Each epoch anew.
+  // Each epoch draws anew.
   const std::vector<std::string> twice = Collect(ds.Repeat(2));
   ASSERT_EQ(twice.size(), 2000);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), twice.begin()));
@@ -92,7 +92,7 @@ TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
   EXPECT_THAT(choose(Exhausted::kStop), ElementsAre(0, 10, 1, 11, 2, 12));
   EXPECT_THAT(choose(Exhausted::kDrop), ElementsAre(0, 10, 1, 11, 2, 12, 13, 14, 15, 16, 17, 18));
   EXPECT_THAT(choose(Exhausted::kRepeat), ElementsAre(0, 10, 1, 11, 2, 12, 0, 13, 1, 14, 2, 15));
-  // It ends with the choice, and once all have ended though the choice has no end.
+  // It ends with the choice, or once all inputs have ended if the choice is endless.
   EXPECT_THAT(ValuesOf(Dataset::Choose({a, b}, Dataset::Range(0, 2))), ElementsAre(0, 10));
   EXPECT_EQ(ValuesOf(Dataset::Choose({a, b}, turns, {Exhausted::kDrop})).size(), 13);
   EXPECT_THAT(
@@ -107,7 +107,7 @@ TEST(DatasetTest, AChoiceSaysWhichInputIsNext) {
   EXPECT_FAILS(
       FirstError(Dataset::Choose({a, b}, Dataset::Range(1, 9))), kInvalidArgument,
       "element 1 of epoch 0: choose: dataset 2 does not exist: there are 2, numbered from 0");
-  // What is chosen for ever may have nothing.
+  // An input that is repeated for ever may be empty.
   auto it =
       Start(Dataset::Choose({a.Take(0), b}, Dataset::Range(0, 1).Repeat(), {Exhausted::kDrop}));
   std::thread canceller([&] { it->Cancel(); });
@@ -129,7 +129,7 @@ TEST(DatasetTest, ExactMixesMeetTheirWeights) {
     EXPECT_THAT(counts, ElementsAre(i / 6 * 3 + 3, i / 6 * 2 + 2, i / 6 + 1));
   }
   EXPECT_EQ(counts[0], 600);
-  // Of what is left, the shares are new ones; the seed has no part in it.
+  // The rest is shared anew; the seed has no effect.
   const auto rest = ValuesOf(
       Dataset::Mix({a.Take(2), b.Take(6), c.Take(6)}, {1, 1, 1}, 7, {Exhausted::kDrop}, true));
   EXPECT_THAT(rest, ElementsAre(0, 1000, 2000, 1, 1001, 2001, 1002, 2002, 1003, 2003, 1004, 2004,
@@ -159,7 +159,7 @@ TEST(DatasetTest, ResampledClassesHaveTheirShares) {
         total += target[i];
         most = std::max(most, target[i] / (i == 0 ? 2 : 1));
       }
-      // As many rows as the class allows that is wanted most.
+      // As many rows as the scarcest class allows.
       EXPECT_NEAR(kinds.size(), kRows / 4.0 * total / most, 0.03 * kRows);
       for (size_t i = 0; i < 3; ++i) {
         const double share = std::count(kinds.begin(), kinds.end(), i) * 1.0 / kinds.size();

@@ -46,7 +46,7 @@ TEST(DatasetTest, BatchesAreInTheMemoryOfTheAllocator) {
     auto it = blocks.upper_bound(at);
     return it != blocks.begin() && at < (--it)->first + it->second;
   };
-  // Steps and batching as one stage, and a batch of what a filter left.
+  // Steps and batching as one stage, and a batch of the rows that a filter kept.
   for (const Dataset& ds : {Ragged(Square(Dataset::Range(0, 40))).Batch(8),
                             Ragged(Square(Odd(Dataset::Range(0, 40)))).Batch(8)}) {
     auto it = ds.Start({.threads = 2, .allocator = allocator});
@@ -216,7 +216,7 @@ TEST(DatasetTest, RowsAreTakenUntilAFunctionSaysNo) {
   EXPECT_THAT(Collect(range.TakeWhile(below(0))), ::testing::IsEmpty());
   EXPECT_EQ(Collect(range.TakeWhile(below(10))), Collect(range));
   EXPECT_EQ(range.TakeWhile(below(2)).Text(), "range(0, 1000, 1).take_while");
-  // What fails behind the end is not seen.
+  // Failures after the end are not noticed.
   EXPECT_EQ(Collect(Failing(range, 1000, 8).TakeWhile(below(7))).size(), 7);
   EXPECT_FAILS(FirstError(range.TakeWhile([](RowContext& row) {
                  return row.In<int64_t>(0)[0] < 9 ? true : throw std::runtime_error("thrown");
@@ -234,7 +234,7 @@ TEST(DatasetTest, TheFirstRowOfEachValueIsKept) {
   });
   EXPECT_THAT(Collect(strings.Unique("s").Select({"s"})),
               ElementsAre(R"({"s":""})", R"({"s":"x"})", R"({"s":"xx"})", R"({"s":"xxx"})"));
-  // Numbers that are equal are one, and so are those that are none.
+  // Equal numbers are one, and so are all NaNs.
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
     const auto floats = Dataset::Range(0, 6).Map({{"f", dtype, {}}}, [dtype](RowContext& row) {
       const int64_t i = row.In<int64_t>(0)[0];
@@ -259,7 +259,7 @@ TEST(DatasetTest, AScanKnowsTheRowsBefore) {
                        R"({"total":15})"};
   EXPECT_EQ(Collect(Total(range)), std::vector<std::string>(totals.begin(), totals.end()));
   EXPECT_EQ(Total(range).CountElements()->elements, 5);
-  // Each epoch begins anew.
+  // Each epoch starts over.
   EXPECT_THAT(Collect(Total(range.Take(2)).Repeat(2)),
               ElementsAre(R"({"total":1})", R"({"total":3})", R"({"total":1})", R"({"total":3})"));
   const auto scan = [&](FlatMapFn fn) {

@@ -55,7 +55,7 @@ TEST(RunTest, AwaitWaitsNoLongerThanItIsTold) {
     while (!open) std::this_thread::yield();
     return row.In<int64_t>(0)[0] < 15;
   };
-  // The last batch, of which nothing is left, is not waited for as one that comes.
+  // The last batch, which has no rows left, is not waited for.
   const Dataset rows = Dataset::Range(0, 20);
   for (bool deterministic : {true, false}) {
     for (const Dataset& ds :
@@ -78,7 +78,7 @@ TEST(RunTest, AwaitWaitsNoLongerThanItIsTold) {
       EXPECT_TRUE(batch.empty());
     }
   }
-  // Others cannot tell.
+  // Other chains cannot tell.
   EXPECT_EQ(Start(rows)->Await(hours(1)), std::nullopt);
   EXPECT_EQ(Start(Square(rows).Skip(3))->Await(hours(1)), std::nullopt);
 }
@@ -132,7 +132,7 @@ TEST(RunTest, TuningCanBeFrozen) {
 }
 
 TEST(RunTest, TheShareOfTheProcessorsIsKept) {
-  // Over all stages together.
+  // The limit applies to all stages together.
   auto now = std::make_shared<std::atomic<int>>(0);
   auto most = std::make_shared<std::atomic<int>>(0);
   const auto counted = [=](const Dataset& ds) {
@@ -189,7 +189,7 @@ TEST(RunTest, AForkedChildGoesOnByItself) {
 }
 
 TEST(RunTest, MemoryStaysWithinTheBudget) {
-  // Batches of 800 kB before a consumer that takes none but the first.
+  // Batches of 800 kB, for a consumer that takes only the first.
   const Dataset ds = Dataset::Range(0, 100000)
                          .Map({{"large", DType::kInt64, {1000}}},
                               [](RowContext& row) {

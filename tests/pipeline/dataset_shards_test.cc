@@ -68,7 +68,7 @@ TEST_F(ShardsTest, RecordsAreParsedIntoBatches) {
       Collect(Parsed(Dataset::Read(table)).Batch(2)),
       ElementsAre(R"({"n":[0,1],"x":[[0.0,0.5],[1.0,0.5]]})",
                   R"({"n":[2,3],"x":[[2.0,0.5],[3.0,0.5]]})", R"({"n":[4],"x":[[4.0,0.5]]})"));
-  // Features of any length, and bytes that point into the records.
+  // Ragged features, and bytes that point into the records.
   EXPECT_THAT(
       Collect(Dataset::Read(table).Parse({{.name = "x", .layout = Layout::kRagged}}).Take(1)),
       ElementsAre(R"({"x":[0.0,0.5]})"));
@@ -118,7 +118,7 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
         std::filesystem::remove_all(folder_ / ".shardfeed");
         auto it = Start(chains(set)[i]);
         std::vector<std::string> some = Collect(*it, stop);
-        // The state goes on in either run.
+        // Either run can resume from the state.
         const auto state = it->StateDict();
         ASSERT_OK(state);
         for (std::string& element : Collect(*it)) some.push_back(std::move(element));
@@ -185,7 +185,7 @@ TEST_F(ShardsTest, ShufflesAndRanksAreThoseOfTheReader) {
   ASSERT_EQ(epochs.size(), 2000);
   EXPECT_EQ(std::vector(epochs.begin(), epochs.begin() + 1000), global);
   EXPECT_NE(std::vector(epochs.begin() + 1000, epochs.end()), global);
-  // Repeating behind other steps gives the same epochs.
+  // Repeating after other steps gives the same epochs.
   EXPECT_EQ(Collect(Parsed(all).Repeat(2)), epochs);
 }
 
@@ -200,14 +200,14 @@ TEST_F(ShardsTest, ChunksAndLanesAreThoseOfTheReader) {
             Collect(Parsed(Dataset::Read(table).Shuffle(7, 100, 5, 2))));
 }
 
-// Steps on rows run behind what repeats them, over batches of more than one epoch.
+// Steps on rows run after the repetition, over batches of more than one epoch.
 TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
   const auto table = Examples(100);
   const Dataset once = Noisy(Parsed(Dataset::Read(table).Shuffle(7, 30)));
   const Dataset ds = Noisy(once.Repeat(3)).Batch(37);
   const std::vector<std::string> all = Collect(ds);
   ASSERT_EQ(all.size(), 9);
-  // What takes a part is not passed by.
+  // A repeat does not move before a step that takes a part.
   EXPECT_EQ(Collect(Noisy(once.Take(100).Repeat(3)).Batch(37)), all);
   const auto even = [](RowContext& row) { return row.In<int64_t>(0)[0] % 2 == 0; };
   EXPECT_EQ(Collect(once.Filter(even).Repeat(3).Batch(7)),
@@ -220,7 +220,7 @@ TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
     ASSERT_OK(fresh->LoadStateDict(*it->StateDict()));
     ASSERT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
   }
-  // Empty shards in place of others would be cut ones.
+  // Empty shards in place of others would count as truncated.
   std::filesystem::remove_all(folder_ / ".shardfeed");
   EXPECT_THAT(Collect(Noisy(Parsed(Dataset::Read(Examples(0)))).Repeat().Batch(7)), ElementsAre());
 }
@@ -239,7 +239,7 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
     ASSERT_EQ(Collect(*fresh, 3),
               std::vector(all.begin() + at, all.begin() + std::min(at + 3, all.size())));
   }
-  // Of one rank, it serves any number of ranks, of which each has other batches.
+  // A state of one rank is valid for any number of ranks, each of which has other batches.
   const Dataset chain = Parsed(Dataset::Read(table).Shuffle(7, 100));
   const std::vector<std::string> global = Collect(chain);
   const auto rank = [&](uint64_t r, uint64_t w) {
@@ -248,7 +248,7 @@ TEST_F(ShardsTest, StatesOfShuffledShards) {
     return Parsed(Dataset::Read(table, options).Shuffle(7, 100).Shard(r, w));
   };
   auto one = Start(rank(1, 2));
-  Collect(*one, 100);  // each of two: 200 in all
+  Collect(*one, 100);  // 200 by both ranks
   for (uint64_t r : {0, 1, 2, 3, 4}) {
     auto of_five = Start(rank(r, 5));
     ASSERT_OK(of_five->LoadStateDict(*one->StateDict()));
@@ -302,8 +302,8 @@ TEST_F(ShardsTest, ParsedFeaturesAndReadersAreInTheFingerprint) {
   }
 }
 
-// A place is one of all ranks: any other number of ranks shares out what is left, as many records
-// for each, and every record comes once.
+// A place belongs to all ranks: any other number of ranks divides the rest evenly, and every record
+// comes once.
 TEST_F(ShardsTest, OtherRanksShareOutWhatIsLeft) {
   const auto table = Examples(1000);
   for (const EpochEnd end : {EpochEnd::kDrop, EpochEnd::kPad, EpochEnd::kWrap}) {
@@ -468,7 +468,7 @@ TEST_F(ShardsTest, EveryRepetitionHasAnOrderOfItsOwn) {
     }
     EXPECT_EQ(orders.size(), 6);
   }
-  // A run may begin in any epoch, and a state knows which.
+  // A run may begin in any epoch, which the state includes.
   const Dataset once = Noisy(Parsed(Dataset::Read(table).Shuffle(1))).Batch(10);
   const std::vector<std::string> three = Collect(once.Repeat(3));
   for (uint64_t epoch = 0; epoch < 3; ++epoch) {
@@ -550,7 +550,8 @@ TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   EXPECT_EQ(row, 100);
   EXPECT_EQ(damaged, 1);
   EXPECT_EQ(it->stats().damaged, 1);
-  // Functions do not see it, and filters drop it; what keeps or cuts rows keeps the mark.
+  // Functions do not see a damaged record, and filters drop it; steps that keep or divide rows keep
+  // the mark.
   const Dataset seen = ds.Map({{"bytes", DType::kBytes, {}}}, [](RowContext& out) -> absl::Status {
     if (out.In<float>(1)[1] == 0) return absl::InternalError("a damaged row was seen");
     out.Out<std::string_view>(0)[0] = "x";
@@ -562,7 +563,7 @@ TEST_F(ShardsTest, SkippedDamageKeepsItsPlace) {
   ASSERT_OK(Start(seen.Shuffle(1, 100).Skip(1).Batch(7).Unbatch().Batch(99))->Next(&batch));
   ASSERT_EQ(batch.damaged.size(), 1);
   EXPECT_EQ(batch.Row<std::string_view>(2, batch.damaged[0])[0], "");
-  // A row that comes later is the one that was parsed.
+  // A later row has the values that were parsed for it.
   const std::vector<std::string> ragged =
       Collect(Dataset::Read(table, options).Parse({{.name = "x", .layout = Layout::kRagged}}));
   EXPECT_EQ(ragged[49], R"({"x":[]})");

@@ -26,7 +26,7 @@ using ::shardfeed::testing::Square;
 using ::shardfeed::testing::Start;
 using ::shardfeed::testing::Total;
 
-// Chains with all that holds rows for a while.
+// Chains with all steps that hold rows back.
 std::vector<std::pair<std::string, Dataset>> Chains() {
   const Dataset rows = Ragged(Odd(Square(Dataset::Range(0, 1000))));
   const Dataset mixed = Dataset::Mix({rows, rows.Skip(200), rows.Take(50)}, {3, 2, 1}, 9,
@@ -136,7 +136,7 @@ TEST(StateTest, AnyChainGoesOnWhereItWas) {
       const absl::StatusOr<std::string> state = it->StateDict();
       ASSERT_OK(state);
       EXPECT_LT(state->size(), 2000) << *state;
-      // In a new run, and in one that stands somewhere else; and saved again at once.
+      // In a new run, and in one at another position; and saved again at once.
       auto fresh = Start(ds);
       ASSERT_OK(fresh->LoadStateDict(*state));
       ASSERT_OK(other->LoadStateDict(*fresh->StateDict()));
@@ -170,13 +170,12 @@ TEST(StateTest, WrongStatesAreRefused) {
   }
 }
 
-// Fingerprints and what is in states must not change with a version of the library, or states that
-// were saved would be refused. Another number here is right only where the meaning of a step has
-// changed.
+// Fingerprints and the content of states must not change between versions of the library, or saved
+// states would be refused. Another number here is right only if the meaning of a step has changed.
 TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
   struct Golden {
     uint64_t fingerprint;
-    std::string place;  // of the state behind three elements
+    std::string place;  // of the state after three elements
   };
   const std::map<std::string, Golden> golden = {
       {"rows", {0x4598467ade8c5afb, R"("place":[3,0]})"}},
@@ -241,7 +240,7 @@ TEST(StateTest, FingerprintsAndStatesStayWhatTheyAre) {
                                    state.substr(at));
       continue;
     }
-    // One of several texts that mean this place.
+    // One of several encodings of this place.
     state.replace(at, std::string::npos, known->second.place);
     ASSERT_OK(it->LoadStateDict(state));
     EXPECT_EQ(Collect(*it), std::vector(all.begin() + 3, all.end()));
@@ -334,7 +333,7 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
       rows.RejectionResample("value", {1, 2}, {1, 1}),
       rows.RejectionResample("value", {1, 2}, {}, 1),
       rows.RejectionResample(NumberFn(), {1, 2}),
-      // A name that looks like a step is a name.
+      // A column name that looks like a step.
       Dataset::Range(0, 20, 1, "x.batch(2)"),
       Dataset::Range(0, 20, 1, "x").Batch(2),
   };
@@ -344,17 +343,17 @@ TEST(StateTest, EachParameterChangesTheFingerprint) {
     const auto [at, added] = seen.emplace(*ds.Fingerprint(), ds.Text());
     EXPECT_TRUE(added) << at->second << " and " << ds.Text();
   }
-  // What changes nothing of what is delivered.
+  // Steps that do not change what is delivered.
   EXPECT_EQ(*rows.Prefetch(3).Fingerprint(), *rows.Fingerprint());
   EXPECT_EQ(*rows.Shard(1, 3).Fingerprint(), *rows.Shard(0, 2).Fingerprint());
   EXPECT_EQ(*rows.Batch(4).Rebatch(5).Fingerprint(),
             *rows.Batch(4).Unbatch().Batch(5).Fingerprint());
-  // Where more errors are allowed, a run goes on.
+  // A run may resume with more errors allowed.
   EXPECT_EQ(*rows.Map({}, nothing).IgnoreErrors({.at_least = 99}).Fingerprint(),
             *rows.Map({}, nothing).IgnoreErrors().Fingerprint());
 }
 
-// Loads the state of `it` with another place.
+// Loads the state of `it` with the place replaced.
 absl::Status LoadPlace(Iterator& it, const std::string& place) {
   std::string state = *it.StateDict();
   const size_t begin = state.find("\"place\":[") + 9;
@@ -387,7 +386,7 @@ TEST(StateTest, PlacesThatNoChainSavesAreRefused) {
   fails(interleaved, "0,2,2,0,0,0", 2, 2, 1);
   fails(interleaved, "0,2,0,3,0,0", 3, 3, 2);
   fails(interleaved, "0,2,0,0,4,0", 4, 4, 3);
-  // Rows that wait are numbered below the next one.
+  // Numbers of pending rows are below the next one.
   const Dataset buckets = Ragged(range).BucketByLength("values", {1}, {2, 2});
   fails(buckets, "0,5,6,0,0,0", 2, 6, 5);
   fails(buckets, "0,5,1,5,0,0", 3, 5, 4);
@@ -398,7 +397,7 @@ TEST(StateTest, PlacesBehindTheEndAreErrors) {
   const Dataset range = Dataset::Range(0, 10);
   const auto fails = [](const Dataset& ds, const std::string& place, int elements) {
     auto it = Start(ds);
-    // Load tells it where it has to read.
+    // Load may fail only when it reads.
     absl::Status status = LoadPlace(*it, place);
     Batch batch;
     for (int i = 0; i < 20 && status.ok(); ++i) status = it->Next(&batch);

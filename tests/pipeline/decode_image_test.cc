@@ -23,7 +23,7 @@ std::string MakeImage(uint32_t seed) {
   return MakeJpeg({.width = 40 + static_cast<int>(seed) % 7, .height = 32, .seed = seed});
 }
 
-// Rows of a number and an image.
+// Rows with a number and an image.
 Dataset Images(std::vector<std::string> images) {
   auto kept = std::make_shared<const std::vector<std::string>>(std::move(images));
   return Dataset::Range(0, static_cast<int64_t>(kept->size()), 1, "number")

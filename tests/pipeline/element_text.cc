@@ -28,7 +28,7 @@ nlohmann::json Value(DType dtype, const char* at) {
   }
 }
 
-// Values of shape[dimension...], which `at` is moved over.
+// The values of shape[dimension...] at `at`, which is advanced past them.
 nlohmann::json Nested(DType dtype, const std::vector<int64_t>& shape, size_t dimension,
                       const char*& at) {
   if (dimension == shape.size()) {

@@ -10,7 +10,7 @@
 
 namespace shardfeed::testing {
 
-// {"name": value}: scalars as they are, rows and shapes as nested arrays; bytes as strings.
+// {"name": value}: scalars unchanged, rows and shapes as nested arrays; bytes as strings.
 nlohmann::json ElementJson(const Batch& batch);
 
 inline std::string ElementText(const Batch& batch) { return ElementJson(batch).dump(); }

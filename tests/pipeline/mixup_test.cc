@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::HasSubstr;
 
-// Row i is an image of values i * 10, its label i mod 4.
+// Row i is an image of values i * 10 with the label i mod 4.
 Dataset Images(int64_t rows, DType dtype, std::vector<int64_t> shape) {
   return Dataset::Range(0, rows).Map({{"image", dtype, shape}, {"label", DType::kInt64, {}}},
                                      [dtype](RowContext& row) {
@@ -66,7 +66,7 @@ TEST(MixUpTest, FiguresAreThoseOfTorchvision) {
   std::vector<float> lambdas;
   for (const Batch& batch : batches) {
     const size_t n = batch.rows;
-    // Of the second row, whose partner has another label.
+    // The lambda of the second row, whose partner has another label.
     const float lambda = batch.Row<float>(1, 1)[(first + 1) % 4];
     lambdas.push_back(lambda);
     const float rest = batch.Row<float>(1, 1)[first % 4];
@@ -74,7 +74,7 @@ TEST(MixUpTest, FiguresAreThoseOfTorchvision) {
     for (size_t r = 0; r < n; ++r) {
       const size_t own = first + r;
       const size_t partner = first + (r + n - 1) % n;
-      // As torchvision does it: two products, then the sum.
+      // As torchvision computes it: two products, then the sum.
       const float a = static_cast<float>(partner) * 10 * rest;
       const float b = static_cast<float>(own) * 10 * lambda;
       for (float value : batch.Row<float>(0, r)) EXPECT_THAT(value, FloatEq(a + b));
@@ -89,7 +89,7 @@ TEST(MixUpTest, FiguresAreThoseOfTorchvision) {
 }
 
 TEST(MixUpTest, AllTypesOfImages) {
-  // The same numbers are drawn, so that the labels tell lambda.
+  // The same random numbers are drawn, so that the labels give lambda.
   for (DType dtype : {DType::kUInt8, DType::kFloat16, DType::kBFloat16}) {
     const auto batches = Collect(Images(4, dtype, {5}).Batch(4).MixUp("image", "label", 4, 1, 9));
     ASSERT_EQ(batches.size(), 1);
@@ -144,7 +144,7 @@ TEST(CutMixTest, PastesOneRectangleOfThePartner) {
             right = std::max(right, x + 1);
           }
         }
-        // All rows have one rectangle, and its area is what the label tells.
+        // All rows have the same rectangle, and its area matches the label.
         EXPECT_EQ(pasted, std::max(0, bottom - top) * std::max(0, right - left));
         const float lambda = static_cast<float>(1 - pasted / (1.0 * kHeight * kWidth));
         EXPECT_NEAR(batch.Row<float>(1, r)[r], lambda, 1e-6);

@@ -51,7 +51,7 @@ TEST(ParallelStageTest, ThreadsMayBeSentToRestAndCalledBack) {
   EXPECT_EQ(context->ahead_bytes, 0);
 }
 
-// Tells when two threads are in it at once.
+// Reports when two threads are in it at once.
 class OneAtATime : public Stage {
  public:
   OneAtATime(std::unique_ptr<Stage> input, std::atomic<int>* overlaps)
@@ -92,7 +92,7 @@ TEST(ParallelStageTest, OneThreadPullsWhileTheNumberOfWorkersChanges) {
       {.name = "none", .one_to_one = true}, &overlaps, context);
   const auto counters = context->AllCounters().at(0);
   std::atomic<bool> over = false;
-  // As the tuner does, which does not ask the stage.
+  // As the tuner does, without synchronisation with the stage.
   std::thread tuner([&] {
     for (int n = 0; !over; ++n) counters->workers = n % 4 + 1;
   });
@@ -116,10 +116,10 @@ std::shared_ptr<const RowSpec> Values() {
   return *spec;
 }
 
-// The numbers from 0 on, as rows or in batches, through a function of the test's.
+// The numbers from 0 on, as rows or in batches, passed through a function of the test.
 class CutTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // Called with each number. Waits as a slow function would.
+  // Called with each number; may wait as a slow function would.
   using Fn = std::function<absl::Status(int64_t)>;
 
   std::unique_ptr<Stage> Make(int64_t numbers, Fn fn, size_t bytes = 0) {
@@ -163,7 +163,7 @@ class CutTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(CutTest, ThreadsShareTheFirstRows) {
-  // All threads are in calls of their own at the same time, whatever has been delivered.
+  // All threads are in calls of their own at the same time, no matter what has been delivered.
   std::atomic<int> inside = 0;
   const auto stage = Make(100, [&](int64_t) {
     ++inside;
@@ -193,7 +193,7 @@ TEST_P(CutTest, TheFirstRowIsDeliveredBeforeTheNextIsDone) {
 }
 
 TEST_P(CutTest, NoFurtherCallBeginsOnceTheRunIsStopped) {
-  // Cheap rows, so that many are taken at a time; then some that take long.
+  // Cheap rows, so that many are taken at a time; then some expensive ones.
   for (bool cancelled : {true, false}) {
     std::atomic<int> calls = 0;
     auto stage = Make(100'000, [&](int64_t value) {
@@ -202,8 +202,7 @@ TEST_P(CutTest, NoFurtherCallBeginsOnceTheRunIsStopped) {
       WaitFor([] { return WorkStop::Token().stop_requested(); });
       return absl::OkStatus();
     });
-    // How far threads are ahead depends on the machine: what is ready is taken until they get
-    // there.
+    // How far threads are ahead depends on the machine, so take what is ready until they get there.
     Batch batch;
     while (calls == 0) {
       const std::optional<bool> ready = stage->Await(std::chrono::milliseconds(1));
@@ -255,10 +254,10 @@ TEST_P(CutTest, TheBudgetHoldsForWhatFunctionsMake) {
   for (int64_t n = 0; n < 200; n += static_cast<int64_t>(batch.rows)) {
     ASSERT_OK(stage->Next(&batch));
     delivered += static_cast<int64_t>(batch.rows);
-    // So that what may be made ahead is.
+    // Lets the stage make as much ahead as it may.
     std::this_thread::sleep_for(std::chrono::microseconds(300));
   }
-  // Eight that fit, and those whose size was not known when they were begun.
+  // Eight that fit, and those whose size was unknown when they were begun.
   EXPECT_LE(most, 8 + 2 * kThreads);
 }
 
@@ -273,7 +272,8 @@ TEST_P(CutTest, StatesWithinABatchOfTheInputAreThoseOfElements) {
   }
   StateWords state;
   queue.Save(&state);
-  // Of the range: batches of 1024 rows, of which these have passed; or the batch stage's queue.
+  // The range's state: batches of 1024 rows, and how many of these have passed; or the state of the
+  // batch stage's queue.
   EXPECT_EQ(state, batched() ? (StateWords{0, 300, 0}) : (StateWords{5, 0}));
   ElementQueue again(Make(4000, fn));
   StateReader reader(state);

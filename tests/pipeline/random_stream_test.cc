@@ -43,7 +43,7 @@ std::vector<Batch> Run(const Dataset& ds) {
   return batches;
 }
 
-// What `number_of` makes of each row.
+// The result of `number_of` for each row.
 Draws OfRows(const Dataset& ds, const std::function<double(const Batch&, size_t)>& number_of) {
   Draws draws;
   for (const Batch& batch : Run(ds)) {
@@ -133,7 +133,7 @@ std::map<std::string, Draws> DrawsOfAllSteps() {
       WithImage(Rows()).Augment("image", {augment::ColorJitter{.brightness = {0.5, 1.5}}}, kSeed),
       Mean);
 
-  // The label of a row of class 1 behind one of class 0 is the batch's lambda.
+  // The label of a row of class 1 after one of class 0 is the batch's lambda.
   const Dataset labels = WithImage(Rows()).Map({{"label", DType::kInt64, {}}}, [](RowContext& row) {
     row.Out<int64_t>(0)[0] = row.In<int64_t>(0)[0] % 2;
     return absl::OkStatus();
@@ -177,7 +177,7 @@ std::map<std::string, Draws> DrawsOfAllSteps() {
   return all;
 }
 
-// Of the rows that both have: those with even numbers, if one has a number for two rows.
+// For the rows that both have: those with even numbers, if one has a number for two rows.
 double Correlation(const Draws& a, const Draws& b) {
   const size_t n = std::min(a.size(), b.size());
   double sum_a = 0, sum_b = 0, sum_aa = 0, sum_bb = 0, sum_ab = 0;

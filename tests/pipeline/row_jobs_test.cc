@@ -22,7 +22,7 @@ class RowJobsTest : public testing::Test {
     for (int i = 0; i < 5; ++i) size_.Learn(4, false, 4 * kRowsNs / 4, 40);
   }
 
-  // Adds a task of one job, behind which the input is in the state `state`.
+  // Adds a task of one job, after which the input is in the state `state`.
   void Add(size_t rows, uint64_t bytes, uint64_t state) {
     auto job = std::make_unique<RowJob>();
     job->input.spec = std::make_shared<const RowSpec>();
@@ -35,7 +35,7 @@ class RowJobsTest : public testing::Test {
     jobs_.Add(std::move(task));
   }
 
-  // Works on a task as a thread of the stage does; its rows make `bytes`.
+  // Finishes a task as a thread of the stage does; its rows make `bytes`.
   void Finish(const RowTask& task, uint64_t bytes) {
     if (!jobs_.FinishStretch(task, std::make_unique<RangeMemory>(), bytes, absl::OkStatus()))
       return;
@@ -97,7 +97,7 @@ TEST_F(RowJobsTest, BeginsNothingMoreBeyondTheBudgetButWhatTheConsumerWaitsFor) 
   EXPECT_FALSE(jobs_.MayAdd());
   Add(4, 10, 2);
   EXPECT_FALSE(jobs_.MayTake());
-  // The reservation that was not needed is given back.
+  // The unneeded reservation is returned.
   Finish(task, 0);
   EXPECT_EQ(context_.ahead_bytes, 1000);
   TakeDone();
@@ -109,7 +109,7 @@ TEST_F(RowJobsTest, BeginsNothingMoreBeyondTheBudgetButWhatTheConsumerWaitsFor) 
 }
 
 TEST_F(RowJobsTest, TakesNoMoreRowsOfAJobInWhichOneFailed) {
-  // Rows that come to one output: all stretches belong to the same job.
+  // Rows with a common output: all stretches belong to the same job.
   auto job = std::make_unique<RowJob>();
   job->rows = 10;
   job->whole = true;
@@ -131,7 +131,7 @@ TEST_F(RowJobsTest, TakesNoMoreRowsOfAJobInWhichOneFailed) {
   EXPECT_FALSE(fail(second, second.begin));
   EXPECT_FALSE(jobs_.MayTake());
   EXPECT_TRUE(fail(first, 0));
-  // The first row that fails is the one that is reported, whichever was noticed first.
+  // The first failed row is reported, regardless of which was noticed first.
   EXPECT_EQ(first.job->failed_row, 0);
   EXPECT_EQ(first.job->status.message(), "row 0");
 }

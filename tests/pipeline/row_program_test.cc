@@ -64,7 +64,7 @@ class RowProgramTest : public ::testing::Test {
 };
 
 TEST_F(RowProgramTest, RowsBeforeOneThatFailsAreWhole) {
-  // Whichever step fails, and however often: the first row that fails counts.
+  // Whichever steps fail, the first failed row counts.
   for (const auto& [first, second, bad] :
        {std::tuple{4, -1, 4}, {-1, 4, 4}, {5, 3, 3}, {2, 5, 2}}) {
     Make({Repeated("a", first), Repeated("b", second), Repeated("c", -1)});
@@ -98,7 +98,7 @@ TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
       },
       0);
   Make({Repeated("a", 4), positive, Repeated("b", 1), MakeCatchStep("error", {})});
-  for (int i = 0; i < 2; ++i) {  // the memory serves again
+  for (int i = 0; i < 2; ++i) {  // the memory is reused
     const Batch input = Counted(6);
     ASSERT_OK(Run(input));
     const Batch out = Finish(input);
@@ -113,7 +113,7 @@ TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
       }
     }
   }
-  // What is not to be caught ends the range.
+  // An error that is not caught ends the range.
   Make({Repeated("a", 4), Repeated("b", 2),
         MakeCatchStep("error", [](const absl::Status& status) -> std::optional<std::string> {
           static int errors = 0;
@@ -125,7 +125,7 @@ TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
   EXPECT_EQ(range().failed_row, 2);
   const Batch out = Finish(input.Slice(0, 2));
   EXPECT_THAT(out.Values<std::string_view>(3), ElementsAre("", ""));
-  // An error of no row is one.
+  // An error that belongs to no row.
   class Failing : public RowStep {
    public:
     std::string name() const override { return "failing"; }
@@ -143,7 +143,7 @@ TEST_F(RowProgramTest, StepsGoOnBehindRowsThatAreCaught) {
 TEST_F(RowProgramTest, WhatStepsMakeIsCounted) {
   Make({Repeated("a", -1)});
   ASSERT_OK(Run(Counted(4)));
-  // Six numbers, and where the rows end.
+  // Six numbers, and the ends of the rows.
   EXPECT_EQ(program_->VariableBytes(*memory_[0]), (6 + 4) * sizeof(int64_t));
   Make({MakeMapStep(
       {{"text", DType::kBytes, {}}}, {},
@@ -176,7 +176,7 @@ TEST_F(RowProgramTest, ElementsWithoutRoomAreNamed) {
   EXPECT_EQ(range().failed_row, 2);
   const Batch out = Finish(input.Slice(0, 2));
   EXPECT_THAT(out.Row<int64_t>(1, 1), ElementsAre(7));
-  // The memory serves further rows.
+  // The memory is reused for other rows.
   EXPECT_OK(program_->Run(input, program_->AllocateFixed(input, {}), 0, 2, memory_[0].get()));
 }
 

@@ -29,7 +29,7 @@ TEST(StretchSizeTest, TakesTheTimeOfAStretch) {
   StretchSize size;
   size.Learn(2000, true, 2000 * 100, 0);
   EXPECT_EQ(size.Rows(1'000'000, true, kManyBytes), kRangeNs / 100);
-  // Those that are delivered by themselves may take longer: here as many as were taken, twice.
+  // Stretches that are delivered separately may take longer: here twice the number taken.
   EXPECT_EQ(size.Rows(1'000'000, false, kManyBytes), 4000);
   EXPECT_TRUE(size.InOneStretch(1000, 100));
   EXPECT_FALSE(size.InOneStretch(1001, 100));
@@ -50,7 +50,7 @@ TEST(StretchSizeTest, MakesAtMostWhatItMay) {
   EXPECT_EQ(size.Rows(1000, true, 500), 10);
   // A row is always taken.
   EXPECT_EQ(size.Rows(1000, true, 1), 1);
-  // More is believed at once, and less little by little.
+  // Increases are adopted at once, decreases gradually.
   size.Learn(1, true, 1, 800);
   EXPECT_EQ(size.row_bytes(), 800);
   size.Learn(1, true, 1, 0);
@@ -63,7 +63,7 @@ TEST(StretchSizeTest, HalfOfRowsThatTookTooLong) {
   EXPECT_EQ(size.Rows(1000, true, kManyBytes), 200);
   size.Learn(20, true, 2 * kRangeNs + 1, 0);
   EXPECT_EQ(size.Rows(1000, true, kManyBytes), 20);
-  // No stretch, no news.
+  // An empty stretch changes nothing.
   const uint64_t row_ns = size.row_ns();
   size.Learn(0, true, 12345, 678);
   EXPECT_EQ(size.row_ns(), row_ns);

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of a run of ten seconds.
+// Verdicts on a run of ten seconds.
 class VerdictTest : public ::testing::Test {
  protected:
   StageCounters& AddStage(std::string name, double busy_seconds, double wait_in_seconds) {

@@ -1,4 +1,4 @@
-// Small datasets whose records tell which they are.
+// Small datasets whose records contain their numbers.
 
 #ifndef SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_
 #define SHARDFEED_TESTS_READER_DATASET_FIXTURE_H_
@@ -17,7 +17,7 @@
 
 namespace shardfeed::testing {
 
-// Record `i`: its number, and as many more bytes as `bytes` and the number say (some have none).
+// Record `i`: its number, and more bytes, as determined by `bytes` and the number (some have none).
 inline std::string RecordText(uint64_t i, uint64_t bytes = 50) {
   std::string text = fmt::format("{:08}", i);
   const uint64_t more = i * 2654435761 % (bytes + 1);
@@ -25,7 +25,7 @@ inline std::string RecordText(uint64_t i, uint64_t bytes = 50) {
   return text;
 }
 
-// Writes shards of as many records as `sizes` says, numbered through all of them.
+// Writes shards with the numbers of records in `sizes`, numbered through all of them.
 inline ShardSet WriteShards(const TestFolder& folder, const std::vector<uint64_t>& sizes,
                             uint64_t bytes = 50, bool gzip = false) {
   uint64_t number = 0;

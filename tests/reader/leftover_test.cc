@@ -13,7 +13,7 @@ using testing::RecordText;
 using testing::TestFolder;
 using testing::WriteShards;
 
-// Of an epoch of which ranks 0, 1 and 2 of three have delivered 40, 3 and 11 records.
+// The leftover of an epoch of which ranks 0, 1 and 2 of three have delivered 40, 3 and 11 records.
 Leftover OfThreeRanks() { return {.epoch = 1, .behind = 120, .runs = {{10, 3, 37}, {35, 3, 29}}}; }
 
 TEST(LeftoverTest, PlacesAreRightBeforeWhatFollows) {
@@ -72,7 +72,7 @@ TEST(LeftoverTest, ReadersShareOutWhatIsLeftAndThenTheRest) {
           uint64_t in_first = 0;
           ReadBlock block;
           for (uint64_t n = 0;; ++n) {
-            // Stopped and resumed now and then, by as many ranks.
+            // Stopped and resumed now and then, with the same number of ranks.
             if (n % 7 == 6) ASSERT_OK(reader->LoadStateDict(*reader->StateDict()));
             ASSERT_OK(reader->Next(&block));
             if (block.records.empty()) break;
@@ -85,7 +85,8 @@ TEST(LeftoverTest, ReadersShareOutWhatIsLeftAndThenTheRest) {
           }
           EXPECT_EQ(in_first, (37 + 29 + 180) / world);
         }
-        // Nothing that was delivered comes again, and but for a remainder all else comes.
+        // Nothing that was delivered comes again, and except for a remainder, everything else
+        // comes.
         EXPECT_FALSE(delivered.contains({1, 0}));
         EXPECT_FALSE(delivered.contains({1, 11}));
         EXPECT_TRUE(delivered.contains({1, 10}));

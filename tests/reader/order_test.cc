@@ -280,7 +280,7 @@ TEST(ShuffleOrder, EpochsAndSeedsDiffer) {
   }
 }
 
-// Records of one piece come within the window (one more row, for ranks take turns).
+// Records of a piece come within the window (plus one row, since ranks take turns).
 TEST(ShuffleOrder, WindowBoundsWhatIsHeld) {
   for (uint64_t size : {1000, 1003, 9999}) {
     for (uint64_t chunk : {1, 7, 10}) {
@@ -291,7 +291,7 @@ TEST(ShuffleOrder, WindowBoundsWhatIsHeld) {
         EXPECT_LE(piece.max_position - piece.min_position, order->span() + 16);
         item = piece.end;
       }
-      // At any time, at most a window of them is open, with one stretch of each lane.
+      // At any time, at most a window of pieces is open, with one stretch of each lane.
       uint64_t open = 0;
       uint64_t most = 0;
       std::map<uint64_t, std::pair<uint64_t, uint64_t>> pieces;  // begin -> seen, size
@@ -313,7 +313,7 @@ TEST(ShuffleOrder, PiecesAreWholeChunks) {
   const auto order = MakeOrder(Shuffle(5, 640, 10, 16), {100000});
   uint64_t pieces = 0;
   for (uint64_t item = 0; item < 100000; ++pieces) item = order->PieceOf(0, item).end;
-  // Only where a lane ends, and where item 0 follows the last, is a chunk cut.
+  // Chunks are divided only at the ends of lanes, and where item 0 follows the last one.
   EXPECT_LE(pieces, 10000 + 16 + 2);
 }
 
@@ -345,7 +345,8 @@ TEST(ShuffleOrder, NeighboursInTheSequenceAreNotRelated) {
         covariance += (items[i] - mean) * (items[i + lag] - mean);
         variance += (items[i] - mean) * (items[i] - mean);
       }
-      // The next record of the same lane is as often of the same chunk as chunk and stretch say.
+      // The next record of the same lane belongs to the same chunk as often as chunk and stretch
+      // imply.
       const bool same_lane = order->spec().window != OrderSpec::kAll && lag == 64;
       const double expected = same_lane ? 9.0 / 99.0 : 0.0;
       EXPECT_NEAR(covariance / variance, expected, 0.015) << order->Describe() << " lag " << lag;

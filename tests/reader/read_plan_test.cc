@@ -1,4 +1,4 @@
-// What is planned, without threads or reading: every position once, in units that are read once.
+// Tests plans without threads or reading: every position once, in units that are read once.
 #include "reader/read_plan.h"
 
 #include <set>
@@ -60,7 +60,7 @@ class ReadPlanTest : public ::testing::Test {
     return setup;
   }
 
-  // Plans all, checks each block, and returns the positions (epoch * 1,000,000 + position).
+  // Plans everything, checks each block, and returns the positions (epoch * 1,000,000 + position).
   std::vector<uint64_t> PlanAll(const Setup& setup, ReadPlanner planner) {
     std::vector<uint64_t> positions;
     std::set<const PlannedUnit*> known;

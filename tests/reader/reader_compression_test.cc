@@ -1,4 +1,4 @@
-// Compressed shards, those of other programs and those whose indexes are wrong.
+// Tests compressed shards, including those of other programs and those whose indexes are wrong.
 
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST_F(ReaderCompressionTest, ShardsThatOthersCompressed) {
   }
 }
 
-// Data that deflate hardly shrinks is inflated block by block; where an index is wrong about the
+// Data that deflate hardly shrinks is inflated block by block; if an index is wrong about the
 // blocks, it takes longer.
 TEST_F(ReaderCompressionTest, ShardsThatOthersCompressedToNoUse) {
   std::mt19937 random(1);
@@ -144,8 +144,8 @@ TEST_F(ReaderCompressionTest, ShardsThatOthersCompressedToNoUse) {
   }
 }
 
-// Indexes are not believed: whatever they say, what is delivered are records, or an error, and
-// without CRCs at least nothing else is touched.
+// Indexes are not trusted: whatever they say, readers deliver records or an error, and without CRCs
+// at least nothing else is accessed.
 TEST_F(ReaderCompressionTest, LyingIndexesOfCompressedShards) {
   std::string content;
   std::vector<uint64_t> ends;

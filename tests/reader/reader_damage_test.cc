@@ -1,4 +1,4 @@
-// Damaged shards, as errors and skipped.
+// Tests damaged shards, as errors and skipped.
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
         for (uint64_t position : all->damaged) damaged.insert(reader->RecordAt(0, position));
         for (size_t i = 0; i < all->records.size(); ++i) {
           const uint64_t record = reader->RecordAt(0, rank + i * world);
-          const bool bad = record == 913;  // the length is mended
+          const bool bad = record == 913;  // the length of 614 is repaired
           EXPECT_EQ(all->records[i], bad ? "" : RecordText(record));
         }
       }
@@ -89,7 +89,7 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
   folder_.Write("d-00005-of-00008", shard);
   ReaderOptions options;
   options.damage.skip = true;
-  options.epochs = 3;  // the ceiling is each epoch's
+  options.epochs = 3;  // the limit applies to each epoch
   options.damage.max_skipped = {.share = 0, .at_least = 2};
   EXPECT_OK(Drain(*MakeReader(OpenTable(set), options)));
   options.damage.max_skipped.at_least = 1;
@@ -152,7 +152,7 @@ TEST_F(ReaderDamageTest, CompressedDamage) {
   EXPECT_EQ(all->records[0], RecordText(0, 200));
 }
 
-// Numbers of the records that the recovery engine keeps; `known`: how far they are certain.
+// The numbers of the records that the recovery engine keeps; `known`: below which they are certain.
 std::set<uint64_t> Salvaged(const std::string& path, uint64_t records, uint64_t* known) {
   const auto salvager = ShardSalvager::Open(path);
   EXPECT_OK(salvager);

@@ -1,4 +1,4 @@
-// Reading small datasets in every order, and what readers of them deliver.
+// Helpers to read small datasets in every order, and to check what readers deliver.
 
 #ifndef SHARDFEED_TESTS_READER_READER_FIXTURE_H_
 #define SHARDFEED_TESTS_READER_READER_FIXTURE_H_
@@ -28,7 +28,7 @@ struct Delivered {
   std::vector<uint64_t> damaged;  // positions
 };
 
-// Reads to the end, or until `records` have come.
+// Reads to the end, or until `records` records were delivered.
 inline absl::StatusOr<Delivered> Drain(Reader& reader, uint64_t records = UINT64_MAX) {
   Delivered all;
   ReadBlock block;
@@ -55,7 +55,7 @@ inline std::unique_ptr<Reader> MakeReader(const std::shared_ptr<const ShardTable
   return reader.ok() ? *std::move(reader) : nullptr;
 }
 
-// Reads one epoch and compares each record with what the order has there.
+// Reads one epoch and compares each record with the order.
 inline void ExpectAll(const std::shared_ptr<const ShardTable>& table, const ReaderOptions& options,
                       uint64_t bytes) {
   const auto reader = MakeReader(table, options);

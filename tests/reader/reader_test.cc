@@ -78,7 +78,7 @@ TEST_F(ReaderTest, EveryEngineDeliversTheSame) {
   }
 }
 
-// A budget that holds next to nothing: the reader still gets on, block by block.
+// With a tiny budget the reader still advances, block by block.
 TEST_F(ReaderTest, TinyBudgetsOnlySlowItDown) {
   const auto table = OpenTable(WriteShards(folder_, kSizes, 3000));
   for (const OrderSpec& order : Orders()) {
@@ -321,7 +321,7 @@ TEST_F(ReaderTest, SeekBehindTheLastPositionIsTheEndOfTheEpoch) {
   }
 }
 
-// A window of more than 8 MiB, whose first records are read one by one, from anywhere on.
+// A window of more than 8 MiB, whose first records are read one by one, from any position.
 TEST_F(ReaderTest, LargeWindows) {
   constexpr uint64_t kMany = 90'000;
   constexpr uint64_t kBad = 40'000;
@@ -424,7 +424,7 @@ TEST_F(ReaderTest, SlowConsumerKeepsTheBudget) {
       ASSERT_OK(reader->Next(&block));
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    // One block more than the budget is allowed for.
+    // The budget may be exceeded by one block.
     EXPECT_LE(reader->stats().peak_buffer_bytes, 500'000 + 4'000'000) << reader->order().Describe();
   }
 }

@@ -18,7 +18,7 @@ using testing::WriteShards;
 
 const std::vector<uint64_t> kSizes = {37, 0, 512, 64, 1, 300, 300, 7};
 
-// What either reader delivers, until `records` have come: "EPOCH POSITION RECORD".
+// What either reader delivers, up to `records` records: "EPOCH POSITION RECORD".
 template <typename AnyReader>
 std::vector<std::string> Drain(AnyReader& reader, uint64_t records = UINT64_MAX) {
   std::vector<std::string> all;
@@ -92,7 +92,7 @@ TEST_F(UnindexedReaderTest, DeliversWhatAReaderDelivers) {
   }
 }
 
-// The same, however far the walk comes before the indexes are there.
+// The result does not depend on how far the walk gets before the indexes are built.
 TEST_F(UnindexedReaderTest, GoesOnWhereTheWalkEnds) {
   const ShardSet set = WriteShards(folder_, kSizes);
   for (const ReaderOptions& options : AllOptions()) {
@@ -131,7 +131,7 @@ TEST_F(UnindexedReaderTest, DamageIsLeftToTheReader) {
   std::fstream shard(folder_ / "d-00001-of-00002", std::ios::in | std::ios::out);
   shard.seekp(kHeaderBytes).put('x');
   shard.close();
-  // Where damage is skipped, places are known by the indexes alone.
+  // If damage is skipped, positions are known only from the indexes.
   ReaderOptions options;
   options.damage.skip = true;
   EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "behind damage");

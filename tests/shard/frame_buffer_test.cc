@@ -81,7 +81,7 @@ TEST(FrameBuffer, FollowsFramesToTheirEnd) {
   EXPECT_EQ(end, frames.size());
   EXPECT_EQ(follow(frames + std::string(100, 'x'), &end), FrameBuffer::Chain::kWeak);
   EXPECT_EQ(end, frames.size());
-  // Of a record that ends with these frames, the footer follows.
+  // The footer of a record that ends with these frames follows.
   EXPECT_EQ(follow(frames + "1234", &end), FrameBuffer::Chain::kNested);
   EXPECT_EQ(follow(frames + "1234" + frames, &end), FrameBuffer::Chain::kNested);
   EXPECT_EQ(end, frames.size());

@@ -104,14 +104,14 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   constexpr uint64_t kMillion = 1'000'000;
   IndexBuilder builder;
   EXPECT_OK(builder.AddFrame(5 * kMillion));
-  builder.AddDeflateBlock({5, 5});  // of no point
+  builder.AddDeflateBlock({5, 5});  // belongs to no point
   builder.AddRestartPoint({.dictionary = "window"});
   builder.AddDeflateBlock({1003, 10'000});
   builder.AddDeflateBlock({2004, 20'000});
   builder.AddRestartPoint(
       {.file_offset = 1000, .stream_offset = kMillion, .bits = 3, .at_header = false});
   builder.AddDeflateBlock({9000, kMillion + 10'000});
-  builder.AddDeflateBlock({uint64_t{1} << 40, kMillion + 20'000});  // too far to be told
+  builder.AddDeflateBlock({uint64_t{1} << 40, kMillion + 20'000});  // too far to be encoded
   builder.AddRestartPoint({.file_offset = 2000, .stream_offset = 2 * kMillion});
   const auto bytes = builder.Finish({.compression = Compression::kGzip, .shard_bytes = 3000});
   ASSERT_OK(bytes);
@@ -136,7 +136,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   EXPECT_EQ(between(kMillion, 5 * kMillion), Pairs());  // another member starts there
   EXPECT_EQ(between(5 * kMillion, 6 * kMillion), Pairs());
   EXPECT_EQ(IndexOf({100})->BlocksBetween(0, 100).size(), 0);
-  // Where to end: at a block, a restart point, the end of the shard.
+  // Possible ends: a block, a restart point, the end of the shard.
   const auto end = [&](uint64_t offset) {
     const RestartPoint point = index.EndAtOrAfter(offset);
     return std::tuple(point.file_offset, point.bits, point.stream_offset, point.at_header);
@@ -149,7 +149,7 @@ TEST(ShardIndex, TellsTheBlocksBetweenRestartPoints) {
   EXPECT_EQ(end(2 * kMillion + 1), std::tuple(3000, 0, 5 * kMillion, true));
 }
 
-// No memory is asked for more of them than there can be.
+// Does not allocate memory for more blocks than there can be.
 TEST(ShardIndex, DoesNotTellMoreBlocksThanThereCanBe) {
   IndexBuilder builder;
   EXPECT_OK(builder.AddFrame(100'000));
@@ -166,7 +166,7 @@ TEST(ShardIndex, DoesNotTellMoreBlocksThanThereCanBe) {
   EXPECT_EQ((*index)->BlocksBetween(50'000, 100'000).capacity(), 0);
 }
 
-// The bytes of `index` after `change`, with CRCs that fit.
+// The bytes of `index` after `change`, with valid CRCs.
 std::string Changed(const ShardIndex& index, const std::function<void(std::string&)>& change) {
   std::string bytes(index.bytes());
   change(bytes);
@@ -204,18 +204,18 @@ TEST(ShardIndex, ContradictionsAreFound) {
   refused(Changed(*raw, put(second, UINT64_MAX)));
   refused(Changed(*raw, put(first + 8, 15)));  // less than the framing of a record
   refused(Changed(*raw, put(first + 8, UINT64_MAX / 100)));
-  refused(Changed(*raw, put(first + 17, 0x1234567890abcdef)));  // offsets that fall
+  refused(Changed(*raw, put(first + 17, 0x1234567890abcdef)));  // descending offsets
   refused(Changed(*raw, [&](std::string& bytes) { bytes[second + 16] = 64; }));
   refused(Changed(*raw, put(directory, UINT64_MAX - 20)));
   refused(Changed(*raw, put(24, raw->summary().stream_bytes + 1)));  // not the file's size
   const uint64_t entries = LoadLittleEndian<uint64_t>(points->bytes().data() + 56);
   refused(Changed(*points, put(entries + 8, 1)));         // the first one is not at the beginning
   refused(Changed(*points, put(entries + 32, 0)));        // twice the same place
-  refused(Changed(*points, put(entries + 32, 21)));       // they do not rise
+  refused(Changed(*points, put(entries + 32, 21)));       // they do not ascend
   refused(Changed(*points, put(entries + 40, 901)));      // nor does the content
-  refused(Changed(*points, put(entries + 64, 1 << 30)));  // behind the file
-  refused(Changed(*points, put(entries + 72, 1 << 30)));  // behind the content
-  refused(Changed(*points, put(entries + 80, 1 << 30)));  // a dictionary behind the index
+  refused(Changed(*points, put(entries + 64, 1 << 30)));  // past the end of the file
+  refused(Changed(*points, put(entries + 72, 1 << 30)));  // past the end of the content
+  refused(Changed(*points, put(entries + 80, 1 << 30)));  // a dictionary past the end of the index
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 92] = 8; }));
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 93] = 2; }));
   refused(Changed(*points, [&](std::string& bytes) { bytes[entries + 60] = 1; }));
@@ -272,7 +272,7 @@ TEST_F(BuildTest, LargeRecordsAreNotRead) {
   EXPECT_LT(bytes_read, 50 * 110000 / 20);
 }
 
-// Small pieces are not to be had from outside: a shard of several pieces it must be.
+// The size of pieces cannot be set from outside, so the shard must have several.
 TEST_F(BuildTest, ManyThreadsInOneShardAgreeWithOne) {
   std::mt19937 random(2);
   std::string bytes;

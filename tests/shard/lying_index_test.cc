@@ -1,4 +1,4 @@
-// Whatever an index says, with CRCs that fit: what comes out are the right records, or DataLoss.
+// Whatever an index with valid CRCs says, the results are the right records, or DataLoss.
 
 #include <fstream>
 #include <random>
@@ -36,7 +36,7 @@ constexpr bool kManyLies = kLies >= 40;
 struct Kind {
   std::string name;
   Compression compression = Compression::kNone;
-  bool foreign = false;  // as one GZIP member or ZLIB stream, which zlib made
+  bool foreign = false;  // one GZIP member or ZLIB stream, made by zlib
   int records = 0;
   size_t bytes = 0;
 };
@@ -169,14 +169,15 @@ TEST_P(LyingIndexTest, ReshardAndSampleGiveTheRightRecordsOrDataLoss) {
     }
     if (HasFatalFailure()) return;
   }
-  // A raw one that cannot be true is made anew; in a compressed one, points may be exchanged.
+  // An impossible index of a raw shard is rebuilt; in one of a compressed shard, points may be
+  // exchanged.
   if (kManyLies && GetParam().compression != Compression::kNone) {
     EXPECT_GT(refused_, 0);
   }
   EXPECT_GT(done_, 0);
 }
 
-// An index that verify takes for sound says what is so.
+// An index that verify accepts is correct.
 TEST_P(LyingIndexTest, VerifyTellsEachThatReadsWrong) {
   std::mt19937_64 random(2);
   VerifyOptions options;
@@ -215,8 +216,8 @@ TEST_P(LyingIndexTest, VerifyTellsEachThatReadsWrong) {
   EXPECT_GT(defects, kManyLies ? kLies : 0);
 }
 
-// Readers take an index that does not contradict itself for true: a record that they deliver is one
-// of the shard's, whole.
+// Readers trust an index that does not contradict itself, but a record that they deliver is a whole
+// record of the shard.
 TEST_P(LyingIndexTest, ReadersDeliverRecordsOrFail) {
   std::mt19937_64 random(3);
   for (int lie = 0; lie < kLies; ++lie) {

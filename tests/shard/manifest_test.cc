@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kPath[] = "out/.shardfeed/d.manifest.json";
 
-// One with everything that a manifest may hold.
+// A manifest with everything that it may contain.
 Manifest Full(const std::string& stem = "d") {
   Manifest manifest;
   manifest.stem = stem;
@@ -46,7 +46,7 @@ std::string Changed(Change change) {
   return SealManifest(json.dump(1));
 }
 
-// What the program wrote before there were checksums.
+// A manifest of the format before checksums.
 std::string Version1() {
   Json json = Json::parse(FormatManifest(Full()));
   json.erase("crc32c");
@@ -151,7 +151,7 @@ TEST(Manifest, StemAndSuffixAreThoseOfTheDataset) {
   };
   EXPECT_FAILS(ParseManifest(with("e", ""), kPath), kDataLoss, "it describes 'e'; was it renamed?");
   EXPECT_FAILS(ParseManifest(with("../d", ""), kPath), kDataLoss, "it describes '../d'");
-  // Read by another name than its own, as while a dataset is being written.
+  // Read by another name, as while a dataset is being written.
   EXPECT_OK(ParseManifest(with("e", ""), "manifest"));
   EXPECT_FAILS(ParseManifest(with("../e", ""), "manifest"), kDataLoss, "2 shards with the stem");
   EXPECT_FAILS(ParseManifest(with("", ""), "manifest"), kDataLoss, "2 shards with the stem");

@@ -34,7 +34,7 @@ TEST(ShardName, ParseIsTheReverse) {
   }
 }
 
-// Whatever a writer may be asked for can be read back.
+// Whatever a writer can be told to write can be read back.
 TEST(ShardName, EveryNameThatOutputSpecsAllowIsReadBack) {
   std::mt19937_64 random(1);
   const std::string_view pieces[] = {"a",    "-", ".",       "00000", "-00001-of-00002",

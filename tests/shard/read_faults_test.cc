@@ -1,4 +1,4 @@
-// What becomes of indexes and manifests where system calls fail.
+// Tests indexes and manifests when system calls fail.
 
 #include <linux/fcntl.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-// Applies to files whose names end so; empty: to none.
+// Calls fail for files whose names end with this; if empty, for none.
 std::string failing_name;
 int open_error = 0;
 int read_error = 0;
@@ -63,7 +63,7 @@ mode_t ModeOf(int flags, va_list arguments) {
 
 }  // namespace
 
-// They stand in for those of libc.
+// These replace the functions of libc.
 extern "C" {
 ssize_t pread(int fd, void* to, size_t size, off_t at) { return FaultyRead(fd, to, size, at); }
 ssize_t pread64(int fd, void* to, size_t size, off64_t at) { return FaultyRead(fd, to, size, at); }
@@ -113,7 +113,7 @@ class ReadFaultsTest : public ::testing::Test {
 
   // The only defect that verify finds.
   Defect OnlyDefect() {
-    // The tests put other things in the manifest's place.
+    // The tests replace the manifest.
     set_.version = DatasetVersion::Of(folder_.path(), "d");
     const auto report = VerifyDataset(set_, {});
     EXPECT_OK(report);

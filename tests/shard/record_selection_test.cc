@@ -76,8 +76,8 @@ TEST(RecordSelectionTest, SeedsGiveSamplesOfTheirOwn) {
 }
 
 TEST(RecordSelectionTest, EveryRecordIsEquallyLikely) {
-  // Chi-square over how often each of 20 is among 5, in 8,000 seeds: 19 degrees of freedom, p =
-  // 0.0001 at 50.8; less here, since each sample's counts are tied.
+  // Chi-square of how often each of 20 is among 5, in 8,000 seeds: 19 degrees of freedom, p =
+  // 0.0001 at 50.8; less here, since the counts within a sample are tied.
   std::vector<int> counts(20);
   for (uint64_t seed = 0; seed < 8000; ++seed) {
     for (uint64_t n : NumbersOf(RecordSelection::Sample(20, 5, seed))) ++counts[n];

@@ -116,7 +116,7 @@ class ReshardTest : public ::testing::Test {
     std::filesystem::remove(ManifestPath(folder_.path(), stem));
   }
 
-  // Nothing looks like the dataset `stem`, and nothing is left of it.
+  // No file belongs to the dataset `stem`, and nothing is left of it.
   void ExpectNothing(const std::string& stem) {
     EXPECT_TRUE(Files(stem).empty());
     EXPECT_FALSE(std::filesystem::exists(ManifestPath(folder_.path(), stem)));
@@ -203,7 +203,7 @@ TEST_F(ReshardTest, WholeCompressedShardsAreCopied) {
   Write("a@3", 3000, Compression::kGzip);
   ReshardOptions options;
   options.encode.compression = Compression::kGzip;
-  options.encode.member_bytes = 1 << 20;  // would show if they were compressed anew
+  options.encode.member_bytes = 1 << 20;  // would be noticed if they were compressed anew
   ASSERT_OK(All({"a@3"}, "b@3", options));
   EXPECT_EQ(Files("b"), Files("a"));
   ExpectSound("b@3");
@@ -346,7 +346,7 @@ TEST_F(ReshardTest, DamagedCompressedShardIsTold) {
 }
 
 TEST_F(ReshardTest, IndexOfAnotherShardIsFoundOut) {
-  // The same size of the file, other records.
+  // The same file size, but other records.
   Write("a@1", 100);
   ExampleBuilder builder;
   const std::string path = folder_ / "a-00000-of-00001";

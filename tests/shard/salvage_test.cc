@@ -1,4 +1,4 @@
-// Every small damage of small shards: each record that is not damaged is kept, and none is
+// Tests all small damages of small shards: each undamaged record is kept, and no record is
 // delivered that was not written.
 #include "shard/salvage.h"
 
@@ -20,14 +20,14 @@ using testing::ReadBytes;
 using testing::TestFolder;
 
 constexpr int kRecords = 12;
-// Bytes from one damaged place to the next: all of them, but for sanitizers, which are slow.
+// The distance between damaged places in bytes: 1, except with sanitizers, which are slow.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kStep = 5;
 #else
 constexpr size_t kStep = 1;
 #endif
 
-// Where a record lies in the file, in bytes that its being sound needs.
+// The bytes of the file on which a record depends.
 struct Extent {
   size_t begin;
   size_t end;
@@ -37,10 +37,10 @@ struct Shard {
   std::string name;
   std::string bytes;
   std::vector<std::string> records;
-  // Of the frame, or of the member or segment that holds it.
+  // The extents of the frame, or of the member or segment that holds it.
   std::vector<Extent> extents;
-  // Records hold records. Where damage moves the bytes of an outer one's header, or hits header and
-  // payload, framing alone does not tell (docs/repair.md): an index is needed.
+  // Whether records contain records. If damage moves the bytes of an outer one's header, or hits
+  // header and payload, framing alone is not enough (docs/repair.md), and an index is needed.
   bool nested = false;
 };
 
@@ -80,7 +80,7 @@ class SalvageTest : public ::testing::Test {
     return shard;
   }
 
-  // What this project's writer makes, several members or segments.
+  // A shard of shardfeed's own writer, with several members or segments.
   Shard Own(Compression compression) {
     Shard shard{std::string(CompressionName(compression)), "", All(), {}};
     DatasetWriterOptions options;
@@ -109,12 +109,12 @@ class SalvageTest : public ::testing::Test {
   Shard Foreign(int window_bits) {
     Shard shard{window_bits > MAX_WBITS ? "foreign gzip" : "foreign zlib", "", All(), {}};
     shard.bytes = testing::Deflate(Frames(0, kRecords), window_bits);
-    // One stream: what comes before the damage can be read; more is not asked for here.
+    // A single stream: what precedes the damage can be read; more is not expected here.
     shard.extents.assign(kRecords, {0, shard.bytes.size()});
     return shard;
   }
 
-  // GZIP members of others, each of some records.
+  // GZIP members of other programs, each with several records.
   Shard ForeignMembers() {
     Shard shard{"foreign members", "", All(), {}};
     for (int i = 0; i < kRecords; i += 4) {
@@ -125,7 +125,7 @@ class SalvageTest : public ::testing::Test {
     return shard;
   }
 
-  // Records that hold whole records, as a dataset of shards would.
+  // Records that contain whole records, as in a dataset of shards.
   Shard Nested() {
     Shard shard{"nested", "", {}, {}, true};
     for (int i = 0; i < kRecords; ++i) {
@@ -166,7 +166,7 @@ class SalvageTest : public ::testing::Test {
     return all;
   }
 
-  // `kept`: the extents in the old file whose bytes are still there, in one piece.
+  // `kept`: the extents of the old file whose bytes still exist in one piece.
   void Check(const Shard& shard, const std::string& damaged,
              const std::function<bool(const Extent&)>& kept, const std::string& what) {
     const bool moves_or_spans = !what.starts_with("flip") && !what.starts_with("cut") &&
@@ -187,7 +187,7 @@ class SalvageTest : public ::testing::Test {
         ++got[record];
         const auto place = std::find(shard.records.begin(), shard.records.end(), record);
         ASSERT_NE(place, shard.records.end()) << "never written: " << record;
-        // A whole shard that is there twice is sound, and longer than its index says.
+        // A whole shard that appears twice is intact, and longer than its index says.
         if (salvaged.exact && use_index && number < shard.records.size()) {
           ASSERT_EQ(number, place - shard.records.begin());
         }
@@ -241,7 +241,7 @@ class SalvageTest : public ::testing::Test {
       Check(
           shard, bytes,
           [&, at](const Extent& e) {
-            // A segment of ZLIB that is torn from the mark in front of it is not found without an
+            // A segment of ZLIB that is separated from its preceding mark is not found without an
             // index.
             return e.end <= at || e.begin >= at + (shard.name == "ZLIB" || shard.name == "zlib");
           },

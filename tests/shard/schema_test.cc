@@ -98,7 +98,7 @@ TEST(Schema, JsonThatContradictsItselfIsDataLoss) {
 }
 
 TEST(Schema, RepeatedNameCountsOnce) {
-  // Two map entries "a", as a writer other than ours may leave them: the last counts.
+  // Two map entries "a", as other writers may leave them: the last one counts.
   const std::string one = Record([](ExampleBuilder& b) { b.AddInt64("a", 1); });
   const std::string two = Record([](ExampleBuilder& b) { b.AddInt64List("a", {1, 2}); });
   // Both are one Features field of less than 128 bytes: join their contents under one header.
@@ -109,8 +109,8 @@ TEST(Schema, RepeatedNameCountsOnce) {
   EXPECT_EQ(schema.features().at("a").min_values, 2);
 }
 
-// What is remembered of a record with a name twice has a gap, which is not the feature without a
-// name.
+// The remembered layout of a record with a repeated name has a gap, which is not the feature
+// without a name.
 TEST(Schema, FeatureWithoutNameBehindRepeatedName) {
   const std::string entries = Record([](ExampleBuilder& b) { b.AddInt64("a", 1); }).substr(2) +
                               Record([](ExampleBuilder& b) { b.AddInt64("a", 2); }).substr(2);

@@ -65,14 +65,14 @@ class ResolveTest : public ::testing::Test {
   void Make(std::string_view stem, uint64_t count, std::string_view suffix = "") {
     for (uint64_t i = 0; i < count; ++i) folder_.Write(ShardName(stem, i, count, suffix), "");
   }
-  // A manifest without a checksum, as version 1 is, of these members.
+  // Writes a manifest of these members without a checksum, as in version 1.
   void Manifest(std::string_view file_stem, std::string json) {
     if (json.starts_with("{\"")) {
       json.insert(1, R"("format": "shardfeed manifest", "version": 1, )");
     }
     folder_.Write(".shardfeed/" + std::string(file_stem) + ".manifest.json", json);
   }
-  // A file that Spark wrote: `number` is what stands around the job, "00000%-c000".
+  // The name of a file that Spark wrote; `number` surrounds the job: "00000%-c000".
   std::string Part(std::string number, std::string_view job = kJob) {
     number.replace(number.find('%'), 1, "-" + std::string(job));
     return folder_.Write("part-" + number + ".tfrecord", "");
@@ -415,7 +415,7 @@ TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
   EXPECT_OK(ParseOutputSpec("./gs://b/x@1"));
 }
 
-// Names from a manifest are compared with those of files, and never made into paths.
+// Names from a manifest are compared with names of files, and never made into paths.
 TEST_F(ResolveTest, ManifestWithAnImpossibleSuffixNamesNothing) {
   Make("a", 1);
   for (const char* suffix : {"tfrecord", "/x", "@1", "."}) {

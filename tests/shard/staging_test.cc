@@ -60,8 +60,8 @@ class StagingTest : public ::testing::Test {
     return fmt::format("{}crc32c {:08x}\n", text, Crc32c(text));
   }
 
-  // Leaves the folder as a writer does that is killed as soon as it has committed d@2: everything
-  // new is in the staging folder, everything old is where it was. Without `old`, there was nothing.
+  // Leaves the folder as a writer does that is killed just after it has committed d@2: all new
+  // files are in the staging folder, all old files in their place. Without `old`, there were none.
   void CommitAndDie(bool old) {
     fs::remove_all(folder_.path());
     ASSERT_OK(Write("d@2", "new", 100));
@@ -209,7 +209,7 @@ TEST_F(StagingTest, LockOfARemovedFileKeepsNobodyOut) {
   ASSERT_OK(first);
   EXPECT_FAILS(Staging::Open(folder_.path(), "d"), kFailedPrecondition,
                "another process is writing this dataset");
-  // Somebody else has opened the lock file that the first one is about to remove.
+  // Another process has opened the lock file that the first one is about to remove.
   const int stale = ::open(((*first)->path() + "/lock").c_str(), O_RDWR);
   ASSERT_GE(stale, 0);
   first->reset();
@@ -237,18 +237,18 @@ TEST_F(StagingTest, ReadersOfAReplacedDatasetNeverMixTheTwo) {
   ASSERT_OK(file);
   const DatasetVersion version = DatasetVersion::Of(folder_.path(), "d");
   EXPECT_OK(version.CheckUnchanged());
-  // Records of the same sizes: nothing but the file itself tells that it is another.
+  // Records of the same sizes: only the file itself reveals that it is another one.
   ASSERT_OK(Write("d@2", "new", 100, /*overwrite=*/true));
   EXPECT_OK((*table)->OpenFile(0));
   EXPECT_FAILS((*table)->OpenFile(1), kAborted, "the dataset was replaced while it was in use");
   EXPECT_FAILS((*table)->Index(1), kAborted, "the dataset was replaced while it was in use");
-  // Of a file that was named itself, as of those of others, only the file tells.
+  // For a file that was named directly, as for those of others, only the file tells.
   EXPECT_FAILS((*file)->OpenFile(0), kAborted,
                "was replaced by another file since the dataset was opened");
   EXPECT_FAILS((*file)->Index(0), kAborted,
                "describes other records than when the dataset was opened");
   EXPECT_FAILS(version.CheckUnchanged(), kAborted, "the dataset was replaced while it was in use");
-  // Nor does a file that gets the first one's inode number, as it may by and by.
+  // Nor does a file that happens to get the first one's inode number.
   for (int again = 0; again < 5; ++again) {
     ASSERT_OK(Write("d@2", again % 2 == 0 ? "old" : "new", 100, /*overwrite=*/true));
     EXPECT_FAILS((*file)->OpenFile(0), kAborted, "was replaced by another file");
@@ -262,7 +262,7 @@ TEST_F(StagingTest, ReadersThatLoseTheRaceWithAReplacementAreTold) {
   const auto whole = ResolveSpec(folder_.path());
   const auto table = ShardTable::Open(*named);
   ASSERT_OK(table);
-  // Its shards and indexes are not there any more.
+  // Its shards and indexes do not exist any more.
   ASSERT_OK(Write("d@2", "new", 100, /*overwrite=*/true));
   constexpr char kReplaced[] = "d.manifest.json: the dataset was replaced while it was in use";
   for (const auto& set : {named, globbed, whole}) {
@@ -276,7 +276,7 @@ TEST_F(StagingTest, ReadersThatLoseTheRaceWithAReplacementAreTold) {
   }
   EXPECT_FAILS((*table)->OpenFile(1), kAborted, kReplaced);
   EXPECT_FAILS((*table)->Index(1), kAborted, kReplaced);
-  // Nor does anyone read a new shard in an old one's place.
+  // Nor is a new shard read in place of an old one.
   const auto again = ResolveSpec(folder_ / "d@2");
   ASSERT_OK(Write("d@2", "old", 100, /*overwrite=*/true));
   EXPECT_FAILS(ScanDataset(*again, {}, [](size_t, const RecordBlock&) { return absl::OkStatus(); }),
@@ -296,7 +296,7 @@ TEST_F(StagingTest, WhatIsNoCommitRecordIsNamedWithTheRemedy) {
                "d.commit: not a commit record, but a link or a special file; "
                "remove it");
   EXPECT_FAILS(Write("d@3", "new", 50), kDataLoss, "not a commit record");
-  EXPECT_EQ(Files(), before);  // no lock is left, either
+  EXPECT_EQ(Files(), before);  // no lock is left either
   ASSERT_OK(Write("d@2", "old", 50, /*overwrite=*/true));
   EXPECT_EQ(Files(), before);
   fs::create_directory(record);

@@ -24,7 +24,7 @@ std::string SmallExample(int i) {
 
 class VerifyTest : public ::testing::Test {
  protected:
-  // A shard of five records, of which `change` alters the bytes.
+  // A shard of five records, whose bytes `change` alters.
   template <typename Change>
   ShardReport Verify(Change change, VerifyLevel level = VerifyLevel::kPayload) {
     std::string bytes;
@@ -85,7 +85,7 @@ TEST_F(VerifyTest, SeveralDefectsAreAllFound) {
   EXPECT_EQ(report.defects[0].kind, "payload CRC");
   EXPECT_EQ(report.defects[1].kind, "length CRC");
   EXPECT_EQ(report.defects[2].kind, "cut footer");
-  EXPECT_EQ(report.records, 3);  // the length can be mended
+  EXPECT_EQ(report.records, 3);  // the length can be repaired
 }
 
 TEST_F(VerifyTest, BytesInsertedBetweenRecords) {
@@ -152,11 +152,11 @@ class VerifyDatasetTest : public ::testing::Test {
     std::ofstream(set_.paths[shard], std::ios::binary) << bytes;
   }
   VerifyReport Verify(VerifyLevel level = VerifyLevel::kPayload) {
-    // The tests put other manifests in place.
+    // The tests replace the manifest.
     set_.version = DatasetVersion::Of(folder_.path(), "d");
     return *VerifyDataset(set_, {.level = level});
   }
-  // Changes the manifest as it was written, and gives it the checksum of the change.
+  // Changes the manifest, and corrects its checksum.
   template <typename Change>
   void ChangeManifest(Change change) {
     const std::string path = ManifestPath(folder_.path(), "d");
@@ -187,7 +187,7 @@ TEST_F(VerifyDatasetTest, DamageInAZlibStreamLosesASegment) {
   Write(Compression::kZlib);
   Damage(1, 300);
   const VerifyReport report = Verify();
-  // What zlib inflates before it notices may show up as damaged records first.
+  // What zlib inflates before it notices damage may appear as damaged records first.
   ASSERT_GE(report.num_defects(), 1);
   EXPECT_EQ(report.shards[0].num_defects, 0);
   EXPECT_EQ(report.shards[1].defects.back().kind, "compressed data");
@@ -266,7 +266,7 @@ TEST_F(VerifyDatasetTest, OtherCompressionInTheManifestIsADefect) {
       ::testing::HasSubstr("does not match d-00000-of-00002: compression none instead of gzip"));
 }
 
-// Which kind counts, where they are mixed, depends on the order of the records alone.
+// If kinds are mixed, which one counts depends only on the order of the records.
 TEST_F(VerifyDatasetTest, SchemaOfMixedKindsIsSound) {
   auto writer = DatasetWriter::Create(*ParseOutputSpec(folder_ / "d@3"), {});
   ASSERT_OK(writer);

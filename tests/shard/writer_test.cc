@@ -162,7 +162,7 @@ TEST_F(WriterTest, ExistingDatasetIsRefused) {
 TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
   folder_.Write("d-00000-of-00007", "");
   EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there are shards of this name");
-  // A link is one, also to a folder.
+  // A link counts as a link, even to a folder.
   std::filesystem::create_directory(folder_ / "elsewhere");
   std::filesystem::create_directory_symlink(folder_ / "elsewhere", folder_ / "l-00001-of-00002");
   EXPECT_FAILS(Write("l@2", 5), kAlreadyExists, "there are shards of this name");
@@ -187,7 +187,7 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
       Write("d@2", 5), kAlreadyExists,
       "d-00001-of-00002.index: expected an index, found a link or a special file; remove it");
   EXPECT_TRUE(fs::is_symlink(index));
-  ASSERT_OK(Write("d@3", 5));  // another's
+  ASSERT_OK(Write("d@3", 5));  // of another writer
   EXPECT_TRUE(fs::is_symlink(index));
   ASSERT_OK(Write("d@2", 5, {.overwrite = true}));
   EXPECT_FALSE(fs::is_symlink(index));
@@ -254,7 +254,8 @@ TEST_F(WriterTest, StopIsCancelled) {
 
 class ResumeTest : public WriterTest {
  protected:
-  // Writes shards 0 to `until` - 1 of four, and is then destroyed, or finishes if it is 4.
+  // Writes shards 0 to `until` - 1 of four. The writer is then destroyed, or finishes if `until` is
+  // 4.
   absl::StatusOr<Manifest> WriteShards(size_t until, DatasetWriterOptions options = {},
                                        std::vector<bool>* taken_over = nullptr) {
     options.resume = true;

@@ -1,4 +1,4 @@
-// Compressed data as other programs write it.
+// Compressed data in the form that other programs write.
 
 #ifndef SHARDFEED_TESTS_TESTING_DEFLATE_H_
 #define SHARDFEED_TESTS_TESTING_DEFLATE_H_
@@ -10,8 +10,8 @@
 
 namespace shardfeed::testing {
 
-// By zlib, as other programs write it. `window_bits` 31: gzip, 15: zlib. A lower `memory_level`
-// makes smaller blocks.
+// Compresses with zlib, as other programs do. `window_bits` 31: gzip, 15: zlib. A lower
+// `memory_level` makes smaller blocks.
 inline std::string Deflate(std::string_view content, int window_bits, int memory_level = 9,
                            int strategy = Z_DEFAULT_STRATEGY) {
   z_stream stream = {};

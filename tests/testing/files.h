@@ -1,4 +1,4 @@
-// What tests do with files, and how they look at a Status.
+// Helpers of tests for files and Status.
 
 #ifndef SHARDFEED_TESTS_TESTING_FILES_H_
 #define SHARDFEED_TESTS_TESTING_FILES_H_
@@ -34,7 +34,7 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
     ASSERT_TRUE(status_.ok()) << status_.ToString();                         \
   } while (false)
 
-// The expression fails with `code`, and its message contains `text`.
+// Expects that the expression fails with `code`, and that its message contains `text`.
 #define EXPECT_FAILS(expression, code_, text)                                 \
   do {                                                                        \
     const absl::Status status_ = ::shardfeed::testing::StatusOf(expression);  \

@@ -1,4 +1,4 @@
-// Indexes that lie, with CRCs that fit: docs/index.md has the layout.
+// Wrong indexes with valid CRCs; docs/index.md has the layout.
 
 #ifndef SHARDFEED_TESTS_TESTING_INDEX_LIES_H_
 #define SHARDFEED_TESTS_TESTING_INDEX_LIES_H_
@@ -18,7 +18,7 @@ inline void FitIndexCrcs(std::string* bytes) {
   StoreLittleEndian<uint32_t>(Crc32c(view.substr(0, 84)), bytes->data() + 84);
 }
 
-// Changes one to three of the numbers in a sound index of 32 bytes or more of groups.
+// Changes one to three numbers of a valid index with 32 or more bytes of groups.
 inline std::string LyingIndex(std::string bytes, std::mt19937_64& random) {
   const auto load = [&](uint64_t at) { return LoadLittleEndian<uint64_t>(bytes.data() + at); };
   const uint64_t records = load(32);
@@ -83,7 +83,7 @@ inline std::string LyingIndex(std::string bytes, std::mt19937_64& random) {
       case 12:
         bytes[restarts + random() % (bytes.size() - restarts)] = static_cast<char>(random());
         break;
-      default: {  // every place in the file is that of the next point
+      default: {  // each point gets the place of the next one in the file
         for (uint64_t p = 0; p + 1 < points; ++p) {
           StoreLittleEndian(load(restarts + 32 * (p + 1)), bytes.data() + restarts + 32 * p);
         }

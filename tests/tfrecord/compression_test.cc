@@ -127,7 +127,7 @@ TEST_P(EveryForm, CutAnywhereIsDataLoss) {
        size += size < 40 || size + 40 > bytes.size() ? 1 : 97) {
     absl::StatusOr<std::string> found =
         Decompress(GetParam().compression, std::string_view(bytes).substr(0, size));
-    // Between members and blocks nothing tells that more was to come; the records do.
+    // Between members and blocks nothing indicates that more should follow; the records do.
     if (found.ok()) {
       EXPECT_LT(found->size(), content.size());
       EXPECT_NE(GetParam().compression, Compression::kZlib);
@@ -146,7 +146,7 @@ TEST_P(EveryForm, FlippedBytesAreNeverTakenForContent) {
     damaged[at] ^= 0x10;
     absl::StatusOr<std::string> found = Decompress(GetParam().compression, damaged);
     if (found.ok()) {
-      EXPECT_TRUE(*found == content) << at;  // a byte of a header that nobody reads
+      EXPECT_TRUE(*found == content) << at;  // a header byte that is ignored
     }
   }
 }
@@ -167,7 +167,7 @@ TEST_P(EveryForm, StartsAtEachRestartPoint) {
   }
 }
 
-// The points at least `interval` bytes apart, and the end.
+// The points that are at least `interval` bytes apart, and the end.
 std::vector<RestartPoint> PointsAndEnd(Compression compression, std::string_view bytes,
                                        uint64_t interval,
                                        std::vector<DeflateBlock>* blocks = nullptr) {
@@ -184,7 +184,7 @@ std::vector<RestartPoint> PointsAndEnd(Compression compression, std::string_view
   return points;
 }
 
-// What lies between two points, by InflateBetween.
+// The content between two points, by InflateBetween.
 absl::StatusOr<std::string> Between(Compression compression, std::string_view bytes,
                                     const RestartPoint& from, const RestartPoint& to,
                                     absl::Span<const DeflateBlock> blocks = {}) {
@@ -211,7 +211,7 @@ TEST_P(EveryForm, InflatesBetweenPointsOrSaysNo) {
       if (found.ok()) {
         EXPECT_TRUE(*found == content.substr(points[i].stream_offset, found->size()));
       } else {
-        // Several members are more than one stretch.
+        // Several members need more than one call.
         EXPECT_EQ(GetParam().compression, Compression::kGzip);
         EXPECT_NE(GetParam().name, "GzipOneMember");
       }
@@ -242,7 +242,7 @@ TEST(InflateBetween, FromAnyBitToAnyBit) {
   }
 }
 
-// Data that deflate hardly shrinks, with the blocks that lie between the points.
+// Data that deflate hardly shrinks, with the blocks between the points.
 TEST(InflateBetween, KnownBlocks) {
   std::mt19937 random(1);
   std::string content(400'000, '\0');
@@ -270,7 +270,7 @@ TEST(InflateBetween, KnownBlocks) {
         const auto found = Between(compression, bytes, points[i], points[j], between(i, j));
         ASSERT_OK(found);
         EXPECT_TRUE(*found == content.substr(points[i].stream_offset, found->size())) << i << j;
-        // Wrong places are found out.
+        // Wrong places are detected.
         std::vector<DeflateBlock> lie = between(i, j);
         lie[random() % lie.size()].bit += random() % 100'000;
         lie[random() % lie.size()].offset -= random() % 100'000;
@@ -284,13 +284,13 @@ TEST(InflateBetween, KnownBlocks) {
                    kDataLoss, "damaged");
     }
     std::string damaged = bytes;
-    damaged.back() ^= 0x10;  // of the trailer
+    damaged.back() ^= 0x10;  // in the trailer
     EXPECT_FAILS(Between(compression, damaged, points[0], points[last], between(0, last)),
                  kDataLoss, "damaged");
   }
 }
 
-// A member that starts between two points: nothing is told of the blocks of the second.
+// If a member starts between two points, the blocks of the second are not reported.
 TEST(Decompress, TellsBlocksOfOneMemberOnly) {
   const std::string content = Content(300'000);
   const std::string first = Deflate(content, 31, 1);
@@ -310,7 +310,7 @@ TEST(Decompress, TellsBlocksOfOneMemberOnly) {
   }
 }
 
-// Nothing that is damaged runs over, and a member that lies between whole is checked.
+// Damage never causes writes past the end, and a member that lies completely between is checked.
 TEST(InflateBetween, DamageIsDataLossOrShows) {
   const std::string content = Content(60000);
   for (const auto& [compression, window_bits] : kDeflated) {
@@ -333,7 +333,7 @@ TEST(InflateBetween, DamageIsDataLossOrShows) {
     wrong = points[1];
     wrong.stream_offset += 1;
     EXPECT_FAILS(Between(compression, bytes, points[0], wrong), kDataLoss, "damaged");
-    // A trailer that is not there.
+    // A missing trailer.
     wrong = points.back();
     wrong.file_offset -= 3;
     EXPECT_FAILS(Between(compression, bytes, points[1], wrong), kDataLoss, "damaged");
@@ -369,7 +369,7 @@ TEST(GzipMembers, WrongTrailerIsDataLoss) {
   EXPECT_FAILS(Decompress(Compression::kGzip, bytes), kDataLoss, "damaged");
 }
 
-// Of one member of AppendGzipMember.
+// Sets the claimed size in one member of AppendGzipMember.
 void SetClaimedContent(uint32_t size, std::string* member) {
   StoreLittleEndian<uint32_t>(size, member->data() + member->size() - 4);
 }
@@ -382,7 +382,7 @@ TEST(GzipMembers, ContentThatCannotBeIsDataLoss) {
 }
 
 TEST(GzipMembers, LargeContentComesPieceByPiece) {
-  // Zeros in more than is inflated at once, and small members before and behind it.
+  // More zeros than are inflated at once, with small members before and after.
   const std::string zeros(40 << 20, '\0');
   const std::string content = Content(1000) + zeros + Content(1000);
   const std::string bytes =
@@ -438,7 +438,7 @@ TEST(GzipMembers, EqualInputGivesEqualBytes) {
   EXPECT_EQ(Members(Content(50000), 10000), Members(Content(50000), 10000));
 }
 
-// The level is not worth its time for numbers, which hardly repeat; for text it is.
+// The level does not pay for numbers, which hardly repeat; for text it does.
 TEST(GzipMembers, LevelGivesWayWhereTheFastestDoesAsWell) {
   const auto member = [](std::string_view content, int level) {
     std::string out;

@@ -215,8 +215,8 @@ TEST(VisitFeatures, TextIsNotAnExample) {
   EXPECT_FAILS(status, kDataLoss, "not a tf.train.Example: cannot be parsed at byte");
 }
 
-// Whatever the bytes, ours and Protocol Buffers must agree on whether they are an Example, and on
-// how many values there are.
+// For any bytes, both implementations must agree on whether they are an Example, and on the number
+// of values.
 TEST(VisitFeatures, MutatedExamplesAreJudgedAsProtobufJudgesThem) {
   Both both;
   both.Ints("ints", {1, -1, 300, INT64_MIN});
@@ -245,7 +245,7 @@ TEST(VisitFeatures, MutatedExamplesAreJudgedAsProtobufJudgesThem) {
     absl::Status status;
     uint64_t values = 0;
     const auto found = Visit(bytes, &status);
-    // Names must be UTF-8 for Protocol Buffers; a walk over the structure does not care.
+    // Names must be UTF-8 for Protocol Buffers, but a walk over the structure does not check that.
     bool all_text = true;
     for (const FeatureSummary& s : found) {
       values += s.values;

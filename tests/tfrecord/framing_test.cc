@@ -78,7 +78,8 @@ TEST(Framing, StopsAtTheGivenNumberOfRecords) {
   EXPECT_EQ(records.size(), 2);
 }
 
-// What a scan says of "abc" and a second frame of ten bytes, of which `size` bytes are there.
+// The defect that a scan reports for "abc" and a second frame of ten bytes, truncated to `size`
+// bytes.
 FrameDefect DefectAfterCut(size_t size, bool at_end, uint64_t* frame_bytes) {
   const std::string bytes = Frames({"abc", "0123456789"}).substr(0, 19 + size);
   std::vector<Record> records;
@@ -141,7 +142,7 @@ TEST(RecordsDigest, DependsOnContentAndOrder) {
   EXPECT_EQ(digest({}), 0);
   EXPECT_NE(digest({"a", "b"}), digest({"b", "a"}));
   EXPECT_NE(digest({"a"}), digest({"b"}));
-  // As docs/index.md says: the CRC-32C of headers and footers laid end to end.
+  // As docs/index.md defines it: the CRC-32C of the concatenated headers and footers.
   EXPECT_EQ(digest({"abc"}), Crc32c(Hex("0300000000000000b099490e6e57f121")));
 }
 
@@ -160,7 +161,7 @@ TEST(RecordsDigest, ManyRecordsAtOnceAgreeWithOneAfterTheOther) {
   EXPECT_EQ(all.value(), one.value());
 }
 
-// Gives its bytes in pieces of the sizes 1, 2, 3 ... over and over.
+// Returns its bytes in pieces of the sizes 1, 2, 3 ... over and over.
 class TricklingSource : public ByteSource {
  public:
   TricklingSource(std::string bytes, size_t most) : bytes_(std::move(bytes)), most_(most) {}
@@ -194,7 +195,7 @@ TEST(RecordStream, DeliversRecordsWhateverTheSizesOfReadsAndBlocks) {
     for (size_t most : {1000, 100000}) {
       TricklingSource source(Frames(payloads), most);
       RecordStream stream(&source, {.block_bytes = block});
-      std::vector<RecordBlock> blocks;  // all kept: views must stay valid
+      std::vector<RecordBlock> blocks;  // all are kept, since their views must stay valid
       uint64_t next = 0;
       while (true) {
         RecordBlock read;

@@ -45,7 +45,7 @@ std::string Skewed(size_t size) {
   return content;
 }
 
-// All places where zlib finds that a block starts, and the end.
+// All places where zlib finds the start of a block, and the end.
 std::vector<DeflateBlock> BlocksOf(std::string_view data) {
   std::vector<DeflateBlock> blocks = {{0, 0}};
   std::string out(1 << 16, '\0');
@@ -68,7 +68,7 @@ std::vector<DeflateBlock> BlocksOf(std::string_view data) {
   return blocks;
 }
 
-// What InflateBlocks makes of it; "bad" if nothing.
+// The result of InflateBlocks, or "bad" if it fails.
 std::string Inflate(std::string_view data, absl::Span<const DeflateBlock> blocks, size_t size,
                     bool ends_stream = true, std::string_view dictionary = "") {
   const std::string with_slack = std::string(data) + std::string(kInflateBlocksSlack, '\xff');
@@ -121,7 +121,7 @@ TEST_P(InflateBlocksOf, GivesTheContentBack) {
   }
 }
 
-// Where there are many copies, libdeflate is faster, and there is no reason to go on.
+// With many copies, libdeflate is faster, so there is no reason to go on.
 TEST(InflateBlocks, GivesUpWhereMuchRepeats) {
   const std::string noise = Noise(300'000);
   for (const std::string& content :
@@ -134,7 +134,7 @@ TEST(InflateBlocks, GivesUpWhereMuchRepeats) {
   EXPECT_TRUE(Inflate(data, BlocksOf(data), content.size()) == content);
 }
 
-// From one block to another, with the content before as the dictionary.
+// From one block to another, with the preceding content as the dictionary.
 TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
   const std::string content = GetParam().content();
   const std::string data = Deflate(content, kRaw, GetParam().memory_level, GetParam().strategy);
@@ -159,8 +159,8 @@ TEST_P(InflateBlocksOf, StartsAndEndsAtAnyBlock) {
   }
 }
 
-// Whatever is wrong, nothing outside is touched (this is for the address sanitizer), and what comes
-// out is of the right size.
+// No matter what is wrong, nothing outside is accessed (which AddressSanitizer checks), and the
+// result has the right size.
 TEST_P(InflateBlocksOf, DamageIsFoundOrShows) {
   const std::string content = GetParam().content().substr(0, 60'000);
   const std::string data = Deflate(content, kRaw, 1, GetParam().strategy);
@@ -208,7 +208,7 @@ TEST(InflateBlocks, WrongPlacesAreBad) {
       EXPECT_EQ(Inflate(data, lie, size), "bad") << i << " by " << by;
     }
   }
-  // The stream ends before the last place.
+  // The stream ends before the last of the places.
   const std::string twice = data + data;
   std::vector<DeflateBlock> more = blocks;
   for (const DeflateBlock& block : blocks) {
@@ -217,7 +217,7 @@ TEST(InflateBlocks, WrongPlacesAreBad) {
   EXPECT_EQ(Inflate(twice, more, 2 * size), "bad");
 }
 
-// Many blocks without content: each is a place here.
+// Many blocks without content, each of which is a place here.
 TEST(InflateBlocks, EmptyBlocks) {
   constexpr std::string_view kStored("\0\0\0\xff\xff", 5);
   std::string data;
@@ -232,7 +232,7 @@ TEST(InflateBlocks, EmptyBlocks) {
   EXPECT_EQ(Inflate(data, blocks, 3), "abc");
 }
 
-// One code of two bits leaves bits without meaning: zlib takes it for damage, too.
+// A single code of two bits leaves meaningless bits, which zlib treats as damage too.
 TEST(InflateBlocks, IncompleteCodesAreBad) {
   const auto with_distance_code = [](int bits) {
     std::string data(20, '\0');
@@ -274,7 +274,7 @@ TEST(InflateBlocks, IncompleteCodesAreBad) {
 
 // A copy may reach back to the first byte of the dictionary and no further.
 TEST(InflateBlocks, CopiesFromTheDictionary) {
-  const std::string dictionary = Noise(32'000, 0);  // zlib's deflate goes back 32,506 bytes at most
+  const std::string dictionary = Noise(32'000, 0);  // zlib's deflate goes back at most 32,506 bytes
   const std::string all = dictionary + dictionary.substr(0, 200) + Noise(5000, 0).substr(4000);
   const std::string data = Deflate(all, kRaw, 1);
   const std::vector<DeflateBlock> blocks = BlocksOf(data);

@@ -7,8 +7,8 @@
 namespace shardfeed {
 namespace {
 
-// Whether the fields of `message` can be read, which Protocol Buffers must see alike: to an Example
-// all of the fields used here are unknown.
+// Whether the fields of `message` can be read, in which Protocol Buffers must agree: all of the
+// fields used here are unknown to an Example.
 bool Sound(const std::string& message) {
   WireFields fields(message, 0);
   while (fields.Next()) {
@@ -96,7 +96,7 @@ TEST(WireFields, NumbersMayBeLongerThanNeeded) {
 }
 
 TEST(WireFields, BitsOfNumbersThatDoNotFit) {
-  // Of a tag they are lost, and a length is refused.
+  // In a tag the excess bits are ignored, and a length is refused.
   EXPECT_TRUE(Sound("\xa0\x80\x80\x80\x7f\x01"));
   EXPECT_TRUE(Sound(std::string("\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f")));
   EXPECT_FALSE(Sound(std::string("\x22\x81\x80\x80\x80\x08") + "a"));
@@ -129,7 +129,7 @@ TEST(WireFields, GroupsNestUpToTheLimit) {
   }
 }
 
-// The deeper a message stands, the fewer groups may be in it.
+// The more deeply a message is nested, the fewer groups may be nested in it.
 TEST(VisitFeatures, GroupsInEveryMessageNestUpToTheLimit) {
   const auto field = [](char tag, const std::string& content) {
     std::string bytes(1, tag);
