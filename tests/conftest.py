@@ -3,8 +3,8 @@
     bazel build --config=opt //cli:shardfeed
     python3 -m pytest tests/program tests/package
 
-Needs pytest, Pillow and, for all tests to run, TensorFlow. SHARDFEED_BIN names another binary. As
-root, more is tested: full and read-only disks.
+Needs pytest, Pillow and, for all tests to run, TensorFlow. SHARDFEED_BIN names another binary. Root
+also tests full and read-only disks.
 """
 
 import os
@@ -16,13 +16,13 @@ import tempfile
 
 import pytest
 
-# Before anything imports TensorFlow: no GPU, no chatter.
+# Set before anything imports TensorFlow: no GPU, no log messages.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import harness
 
-# Programs in the background may have been told to ignore it, and what they start then does so, too.
+# Programs in the background may have been told to ignore SIGINT, which their children inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -41,7 +41,7 @@ def tf():
 @pytest.fixture(scope="session")
 def large(tf, tmp_path_factory):
     """Three shards of 20,000 small records each, raw and GZIP (one member): the records in order,
-    and per compression the folder."""
+    and the folder, whose subfolders are named after the compression."""
     folder = tmp_path_factory.mktemp("large")
     records = [harness.example(tf, number=[i], text=[b"x" * (i % 97)]) for i in range(60_000)]
     for kind in ("", "GZIP"):
@@ -55,13 +55,13 @@ def large(tf, tmp_path_factory):
 
 @pytest.fixture
 def out(tmp_path) -> pathlib.Path:
-    """A folder to write datasets to, which is not there yet."""
+    """A folder to write datasets to, which does not exist yet."""
     return tmp_path / "out"
 
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user may reach and write to, unlike tmp_path."""
+    """A folder that, unlike tmp_path, every user may access and write to."""
     with tempfile.TemporaryDirectory() as name:
         pathlib.Path(name).chmod(0o777)
         yield pathlib.Path(name)
@@ -69,11 +69,11 @@ def open_folder():
 
 @pytest.fixture
 def run_without_privilege(open_folder):
-    """Runs shardfeed as a user who may not read everything, as root may."""
+    """Runs shardfeed as a user that, unlike root, may not read everything."""
     become = []
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
-            pytest.skip("run by root, and there is no setpriv to become somebody else")
+            pytest.skip("run by root, and setpriv is missing to become another user")
         become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     binary = shutil.copy(harness.BINARY, open_folder / "shardfeed")
 

@@ -1,4 +1,4 @@
-"""Verbs of the tests: run the program, look at TFRecord bytes, compare folders."""
+"""Helpers of the tests: run the program, parse TFRecord bytes, compare folders."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TESTDATA = REPOSITORY / "testdata"
 BINARY = pathlib.Path(os.environ.get("SHARDFEED_BIN", REPOSITORY / "bazel-bin/cli/shardfeed"))
-# bazel-bin is a link that the next build may turn elsewhere.
+# bazel-bin is a link that the next build may redirect.
 BINARY = BINARY.resolve()
 
 DONE, DEFECTS, USAGE, IO_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -34,7 +34,7 @@ class Result:
 
     @property
     def lines(self):
-        """Standard output as one JSON value a line."""
+        """Standard output, parsed as one JSON value per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -43,21 +43,21 @@ def command(*arguments):
 
 
 def run(*arguments, cwd=None, preexec=None, env=None, timeout=120):
-    """Runs shardfeed to its end, whatever that is."""
+    """Runs shardfeed to its end, whether it succeeds or not."""
     done = subprocess.run(command(*arguments), cwd=cwd, preexec_fn=preexec, env=env, timeout=timeout,
                           stdin=subprocess.DEVNULL, capture_output=True)
     return Result(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
 def succeed(*arguments, **options):
-    """Runs shardfeed where only success is right."""
+    """Runs shardfeed, which must succeed."""
     result = run(*arguments, **options)
     assert result.status == DONE, result.err + result.out.decode(errors="replace")
     return result
 
 
 def fail(status, *arguments, **options):
-    """Runs shardfeed where it must end with `status`; returns its one line of explanation."""
+    """Runs shardfeed, which must end with `status`; returns its one line of explanation."""
     result = run(*arguments, **options)
     assert result.status == status, (result.status, result.err, result.out)
     assert result.err.startswith("shardfeed: "), result.err
@@ -79,15 +79,15 @@ def verify(dataset, *options, status=DONE):
 
 
 def payloads(dataset, *options):
-    """All records as `cat` reads them; in JSON, so that it tells one from the next."""
+    """All records as read by `cat`, in JSON, which separates them."""
     return succeed("cat", dataset, *options).lines
 
 
-# ---- TFRecord bytes, by the book and by nothing else
+# ---- TFRecord bytes, independent of shardfeed
 
 
 def frames(raw):
-    """(offset, payload) of each whole frame; CRCs are not looked at."""
+    """(offset, payload) of each whole frame, without checking CRCs."""
     found = []
     offset = 0
     while offset + HEADER <= len(raw):
@@ -99,11 +99,11 @@ def frames(raw):
     return found
 
 
-# ---- manifests, by docs/manifest.md and by nothing else
+# ---- manifests by docs/manifest.md, independent of shardfeed
 
 
 def write_manifest(path, manifest):
-    """Writes a manifest with the checksum that goes with it."""
+    """Writes a manifest with its checksum."""
     members = {key: value for key, value in manifest.items() if key != "crc32c"}
     text = json.dumps(members, indent=1).removesuffix("\n}") + ",\n "
     path.write_text(f'{text}"crc32c": "{crc32c(text.encode()):08x}"\n}}\n')
@@ -146,7 +146,7 @@ def decoded(tf, record):
 
 
 def as_cat_prints(features):
-    """Decoded features as `cat --format json` is to print them."""
+    """Decoded features as `cat --format json` should print them."""
     def value(v):
         if not isinstance(v, bytes):
             return v
@@ -165,13 +165,13 @@ def shards(folder, stem):
 
 
 def tree(folder):
-    """Every file below `folder`, hidden ones too, with its bytes."""
+    """Every file below `folder`, including hidden ones, with its bytes."""
     return {str(path.relative_to(folder)): path.read_bytes()
             for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def looks_complete(folder, stem):
-    """Whether anything could take what is in `folder` for the dataset `stem`."""
+    """Whether the content of `folder` could be taken for the dataset `stem`."""
     if (folder / ".shardfeed" / f"{stem}.manifest.json").exists():
         return True
     return folder.exists() and run("verify", folder / f"{stem}@*").status == DONE
@@ -211,7 +211,7 @@ def masked_crc(data):
 
 
 def header(length):
-    """A sound header of a record of `length` bytes."""
+    """A valid header of a record of `length` bytes."""
     number = struct.pack("<Q", length)
     return number + struct.pack("<I", masked_crc(number))
 
@@ -224,7 +224,7 @@ def frame(payload):
 
 
 def members(data):
-    """(offset, content) of each member, by the size that its "SF" field tells."""
+    """(offset, content) of each member, by the size in its "SF" field."""
     import gzip
     found = []
     offset = 0

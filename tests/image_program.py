@@ -19,7 +19,7 @@ def run(*jobs):
 
 
 def decode(*jobs):
-    """The images of all jobs; of one alone when there is one."""
+    """The images of all jobs; the image itself if there is only one."""
     done = run(*jobs)
     assert done.returncode == 0, done.stderr.decode()
     out = []

@@ -1,8 +1,8 @@
-"""The code in README.md and docs/*.md runs, and the notebooks do.
+"""Runs the code in README.md and docs/*.md, and the notebooks.
 
 Every fenced block of Python, shell and C++ is run (C++: compiled) in the order of its page, in a
-folder with the data that the pages speak of. A block that cannot run here stands behind a comment
-that says why: <!-- not run: it needs a GPU -->.
+folder with the data that the pages mention. A block that cannot run here follows a comment that says
+why: <!-- not run: it needs a GPU -->.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 NOTEBOOKS = sorted((REPOSITORY / "docs/notebooks").glob("*.ipynb"))
 LANGUAGES = {"python", "sh", "cpp", "c", "cmake", "text", "json"}
 
-# How many blocks say that they cannot run. More of them are a decision, not an accident.
+# The number of blocks that say that they cannot run. Another one needs a decision.
 NOT_RUN = 17
 
 
@@ -36,7 +36,7 @@ NOT_RUN = 17
 class Block:
     language: str
     code: str
-    reason: str  # why it is not run; empty if it is
+    reason: str  # why it is not run, or empty
     line: int
 
 
@@ -65,7 +65,7 @@ def to_run(page, *languages):
     return [b for b in blocks(page) if b.language in languages and not b.reason]
 
 
-# ---- The data that the pages speak of
+# ---- The data that the pages mention
 
 
 def member(tar, name, data):
@@ -102,7 +102,7 @@ def prepared(tmp_path_factory):
             for i in range(1000):
                 writer.write({"x": np.arange(4, dtype=np.float32) + i, "y": float(i),
                               "tokens": [i] * (i % 3 + 1)})
-    shutil.rmtree(folder / "old/.shardfeed")  # as if another program had written them
+    shutil.rmtree(folder / "old/.shardfeed")  # as if another program had written the shards
     return folder
 
 
@@ -122,7 +122,7 @@ def scratch(prepared, tmp_path, monkeypatch):
 
 
 def missing(code):
-    """The framework that the code needs and that is not installed, if any."""
+    """The framework that the code needs but that is not installed, if any."""
     for module, use in (("torch", r"\btorch\b"), ("tensorflow", r"\.tf\b|tensorflow"), ("jax", r"\bjax\b")):
         if re.search(use, code) and importlib.util.find_spec(module) is None:
             return module
@@ -131,7 +131,7 @@ def missing(code):
 
 def run_python(code, names, where):
     if importlib.util.find_spec("torch") is None:
-        code = code.replace(".torch()", ".numpy()")  # the same but for the type of the arrays
+        code = code.replace(".torch()", ".numpy()")  # the same except for the type of the arrays
     module = missing(re.sub(r"(?m)#.*$", "", code))
     if module:
         return module
@@ -155,7 +155,7 @@ def test_the_blocks_of_a_page_run(page, scratch):
     steps = []
     names = {"__name__": "docs", "train": lambda *values: steps.append(values),
              "step": lambda *values: steps.append(values)}
-    if page.name in ("README.md", "tutorial.md"):  # begin with nothing but raw data
+    if page.name in ("README.md", "tutorial.md"):  # these begin with raw data only
         shutil.rmtree(scratch / "out")
     else:
         names.update(sf=sf, np=np, crc32c=crc32c)

@@ -1,10 +1,10 @@
-"""Runs examples/python/ddp.py on processes that are forked from this one, where torch, whose import takes
-seconds, is there already.
+"""Runs examples/python/ddp.py on processes that are forked from this one, which has imported torch already,
+since that takes seconds.
 
     python ddp_runs.py
 
-Each line of the standard input is a run: {"processes", "arguments", "kill_at"}; at that step all its
-processes are killed. Each line of the output tells of one: {"out", "statuses"}.
+Each line of the standard input is a run: {"processes", "arguments", "kill_at"}, where "kill_at" is the step at
+which all its processes are killed. Each line of the output is a result: {"out", "statuses"}.
 """
 
 import json
@@ -15,7 +15,7 @@ import socket
 import sys
 import traceback
 
-os.environ["OMP_NUM_THREADS"] = "1"  # as torchrun has it; threads would not be there after fork
+os.environ["OMP_NUM_THREADS"] = "1"  # as in torchrun; threads would not exist after fork
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples/python"))
 
@@ -29,7 +29,7 @@ def free_port():
 
 
 def work(rank, world, port, out, arguments, kill_at):
-    """One of the processes; does not return."""
+    """The body of one of the processes; does not return."""
     def tell(line, **options):
         print(line, **options)
         if line.startswith(f"step {kill_at} "):

@@ -45,7 +45,7 @@ def losses(out):
 
 
 def needs(*modules):
-    """What CI does not install is tested where it is."""
+    """Skips a test whose modules are not installed, as in CI."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed (pip install {module})")
@@ -54,7 +54,7 @@ def needs(*modules):
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ddp")
-    # As many as no number of processes divides: the rest of an epoch is the same for all.
+    # A number that no number of processes divides, so that the rest of an epoch is tested.
     sf.convert("imagefolder", REPOSITORY / "testdata/images", folder / "train@3", limit=23,
                no_sync=True)
     return folder / "train@3"
@@ -62,7 +62,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ddp(images):
-    """Trains by ddp.py: ddp(processes, checkpoint, kill_at=STEP) gives what is printed. See
+    """Trains with ddp.py: ddp(processes, checkpoint, kill_at=STEP) returns its output. See
     ddp_runs.py."""
     needs("torch")
     script = REPOSITORY / "tests/examples/ddp_runs.py"
@@ -91,7 +91,7 @@ def steps_of(out):
 
 @pytest.fixture(scope="module")
 def alone(ddp, tmp_path_factory):
-    """The training by one process: its steps, and their losses."""
+    """The training with one process: its steps, and their losses."""
     steps, losses = ddp(1, tmp_path_factory.mktemp("alone") / "checkpoint")
     assert [step for step, _ in steps] == list(range(1, STEPS + 1))
     assert all(len(set(records)) == 8 for _, records in steps)
@@ -103,7 +103,7 @@ def test_ddp_by_torchrun(images, alone, tmp_path):
                   EXAMPLES / "ddp.py", images, tmp_path / "checkpoint", STEPS)
     steps, losses = steps_of(out)
     assert steps == alone[0] and np.allclose(losses, alone[1], rtol=1e-4)
-    # Both ranks have the same number of records, and no record is with both.
+    # Both ranks have the same number of records, and no record in common.
     for line in re.findall("^step.*", out, re.M):
         first, second = [set(part.split(",")) for part in line.split("records ")[1].split(" | ")]
         assert len(first) == len(second) == 4 and not first & second
@@ -113,7 +113,7 @@ def test_ddp_by_torchrun(images, alone, tmp_path):
 def test_ddp_goes_on_with_any_number_of_processes(ddp, alone, tmp_path, processes):
     start, _ = ddp(2, tmp_path / "checkpoint", kill_at=random.randint(2, STEPS - 3))
     rest, losses = ddp(processes, tmp_path / "checkpoint")
-    first = rest[0][0]  # behind the last checkpoint that was complete
+    first = rest[0][0]  # after the last complete checkpoint
     assert 1 < first <= len(start) + 2
     assert start[:first - 1] + rest == alone[0]
     assert np.allclose(losses, alone[1][first - 1:], rtol=1e-4)

@@ -46,7 +46,7 @@ def main():
             accelerator.backward(loss)
             optimizer.step()
             mine.append(batch["n"].tolist())
-            # Leaves out what Accelerate repeats so that all ranks have as many.
+            # Leaves out the records that Accelerate repeats to give all ranks the same number.
             all_of_them.append(accelerator.gather_for_metrics(batch["n"]).tolist())
         epochs.append(mine)
         gathered.append(all_of_them)

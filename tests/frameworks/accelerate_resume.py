@@ -1,6 +1,6 @@
-"""Accelerate's checkpoints: save_state and load_state, which take the loader's state with them.
+"""Accelerate's checkpoints: save_state and load_state, which include the loader's state.
 
-    accelerate_resume.py FOLDER DATASET STOP      so many batches; then save_state
+    accelerate_resume.py FOLDER DATASET STOP      STOP batches; then save_state
     accelerate_resume.py FOLDER DATASET rest      load_state, then the rest of the epoch
 """
 
@@ -15,7 +15,8 @@ def main():
     folder, spec, (stop,) = common.arguments()
     accelerator = accelerate.Accelerator(cpu=True)
     chain = common.parsed(spec, batch=8).batch(8)
-    # It is not prepared: each rank reads its own part, and a state is good for all of them.
+    # The loader is not prepared: each rank reads its own part, and a state is valid for all of
+    # them.
     loader = StatefulDataLoader(sf.torch.IterableDataset(chain), batch_size=None)
     accelerator.register_for_checkpointing(loader)
     model = accelerator.prepare(torch.nn.Linear(4, 1))

@@ -1,7 +1,7 @@
-"""What the programs beside this file have in common: the records, and how they are told of.
+"""The common part of the programs beside this file: the records, and how programs report them.
 
-A program is run with the folder for what it tells and the dataset as its first two arguments, by
-frameworks_test.py, which starts as many of its processes as there are to be ranks.
+frameworks_test.py runs a program with the folder for its reports and the dataset as the first two
+arguments, with one process for each rank.
 """
 
 import json
@@ -18,7 +18,7 @@ COLUMNS = {"n": sf.int64, "x": sf.fixed(4, sf.float32), "y": sf.float32}
 
 
 def write(spec):
-    """Record i holds the number i; y is the sum of x."""
+    """Writes the dataset: record i holds the number i, and y is the sum of x."""
     with sf.write(spec, sync=False) as writer:
         for i in range(RECORDS):
             x = [(i * k % 7) / 7 for k in (1, 2, 3, 5)]
@@ -26,7 +26,7 @@ def write(spec):
 
 
 def arguments():
-    """(folder, dataset, all others) of the command line."""
+    """(folder, dataset, other arguments) of the command line."""
     return pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 
 
@@ -44,13 +44,13 @@ def flat(lists):
 
 
 def tell(folder, rank=0, **what):
-    """A line of JSON in the rank's file: frameworks may print what they like."""
+    """Appends a line of JSON to the rank's file, since frameworks may print anything."""
     with open(folder / f"rank-{rank}.jsonl", "a") as lines:
         lines.write(json.dumps({"rank": rank, "pid": os.getpid(), **what}) + "\n")
 
 
 def end_training(accelerator):
-    """Ends the process group of Accelerate. The model holds on to it, so that threads of torch's gloo
-    live on; one that drops its last tensor when the interpreter has ended aborts (torch 2.13)."""
+    """Ends the process group of Accelerate. The model keeps it alive, and thereby threads of torch's gloo;
+    one that drops its last tensor after the interpreter has ended aborts (torch 2.13)."""
     accelerator.end_training()
     time.sleep(0.5)

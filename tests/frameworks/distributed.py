@@ -1,9 +1,9 @@
-"""torch.distributed with gloo: each rank's part of three epochs, and a state with which another
-number of ranks goes on.
+"""torch.distributed with gloo: each rank's part of three epochs, and a state from which another
+number of ranks resumes.
 
     distributed.py FOLDER DATASET KIND WORKERS     three epochs
-    distributed.py FOLDER DATASET stop STEPS       so many batches of the first one; saves the state
-    distributed.py FOLDER DATASET rest -           the rest of it, by any number of ranks
+    distributed.py FOLDER DATASET stop STEPS       STEPS batches of the first epoch; saves the state
+    distributed.py FOLDER DATASET rest -           the rest of that epoch, with any number of ranks
 """
 
 import common
@@ -20,7 +20,7 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     state = folder / "state.pt"
-    # Of sf.read, whose `end` says what comes of the records that cannot be shared out evenly.
+    # `end` of sf.read determines what happens to records that cannot be divided evenly.
     chain = (sf.read(spec, batch=8).shuffle(seed=1).shard().parse(common.COLUMNS).batch(8))
     if kind == "chain":
         common.tell(folder, rank, epochs=[common.numbers(chain.torch()) for _ in range(EPOCHS)])
@@ -36,14 +36,14 @@ def main():
         it = iter(chain.torch())
         if kind == "stop":
             found = common.numbers(next(it) for _ in range(int(number)))
-            if rank == 0:  # it is the state of all
+            if rank == 0:  # the state is the same on all ranks
                 torch.save(it.state_dict(), state)
         else:
             it.load_state_dict(torch.load(state))
             found = common.numbers(it)
         common.tell(folder, rank, epochs=[found])
         it.close()
-    # Also what else ranks do together still works: all have come here.
+    # Checks that collective operations still work, and that all ranks get here.
     total = torch.tensor([1])
     dist.all_reduce(total)
     assert total.item() == dist.get_world_size()

@@ -1,10 +1,10 @@
 """Programs of torch, torchdata, Lightning, Accelerate, Keras, TFDS and JAX, which count the records
-that they are given: over epochs, ranks, workers and resumes. The programs are beside this file.
+that they get over epochs, ranks, workers and resumes. The programs are beside this file.
 
     scripts/test --frameworks       installs the frameworks, and runs these
 
-There are 997 records, so that nothing is shared out evenly by chance. What cannot be shared out
-evenly is left out of an epoch, as `end` of sf.read says: less than a batch for each rank's worker.
+There are 997 records, so that nothing is divided evenly by chance. Records that cannot be divided
+evenly are left out of an epoch, as `end` of sf.read says: less than a batch for each rank's worker.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ sf = pytest.importorskip("shardfeed", reason="the package is not built: python/b
 import common  # noqa: E402  which imports shardfeed
 from common import RECORDS, flat  # noqa: E402
 
-SECONDS = 300  # after which a program that does not end is killed
+SECONDS = 300  # time limit of a program
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TF_CONFIG",
              "SLURM_PROCID", "SLURM_NTASKS")
 
@@ -51,7 +51,7 @@ def free_port():
 
 
 def start(command, output, **environment):
-    """A program with processes of its own in a group that can be killed."""
+    """Starts a program in a process group of its own, which can be killed."""
     kept = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     kept.update(PYTHONPATH=str(REPOSITORY / "python"), CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1",
                 TF_CPP_MIN_LOG_LEVEL="3", ACCELERATE_USE_CPU="true", JAX_PLATFORMS="cpu",
@@ -63,7 +63,7 @@ def start(command, output, **environment):
 
 
 def finish(started):
-    """Waits for (process, output) of each, and leaves none of them behind."""
+    """Waits for the processes of [(process, output)], and ends those that remain."""
     until = time.monotonic() + SECONDS
     try:
         for process, output in started:
@@ -82,8 +82,8 @@ def finish(started):
 
 
 def run(program, folder, dataset, *arguments, processes=0):
-    """Runs a program to its end, on so many processes which are to be ranks (0: one that is alone);
-    what they tell, in the order of the ranks."""
+    """Runs a program to its end, with `processes` ranks (0: a single process without ranks). Returns
+    their reports in the order of the ranks."""
     for told in folder.glob("rank-*.jsonl"):
         told.unlink()
     port = free_port()
@@ -101,18 +101,18 @@ def run(program, folder, dataset, *arguments, processes=0):
 
 
 def shared_out(parts, batch=1):
-    """How many of the records are left in rounds of a batch for each part."""
+    """How many of the records remain in whole rounds of a batch for each part."""
     return RECORDS // (parts * batch) * parts * batch
 
 
 def check_once(numbers, count=RECORDS):
-    """Each number once, and so many of them."""
+    """Checks that each number appears once, and that there are `count`."""
     assert len(numbers) == len(set(numbers)) == count
     assert set(numbers) <= set(range(RECORDS))
 
 
 def check_epochs(epochs, count=RECORDS):
-    """Three epochs [epoch][batch][record]: each record once, in a new order each time."""
+    """Checks three epochs [epoch][batch][record]: each record once, in another order each time."""
     assert len(epochs) == 3
     orders = [tuple(flat(epoch)) for epoch in epochs]
     for order in orders:
@@ -121,7 +121,7 @@ def check_epochs(epochs, count=RECORDS):
 
 
 def together(told):
-    """[epoch][batch][record] of all ranks, the batches of one behind those of the one before."""
+    """[epoch][batch][record] of all ranks, with their batches concatenated."""
     return [sum(parts, []) for parts in zip(*[line["epochs"] for line in told])]
 
 
@@ -145,8 +145,8 @@ def test_a_loader_gives_each_record_once_an_epoch(dataset, tmp_path, kind, conte
 @pytest.mark.parametrize("context, workers, persistent", LOADERS)
 def test_take_skip_and_enumerate_count_for_all_workers(dataset, tmp_path, context, workers,
                                                        persistent):
-    """The loader gives what the chain gives without one, whatever the number of workers; behind
-    enumerate that is all, for nothing is left out there."""
+    """The loader delivers the same as the chain alone, with any number of workers; after enumerate
+    that is everything, because nothing is left out there."""
     needs("torch")
     told = run("torch_loaders.py", tmp_path, dataset, "counted", context, workers, persistent)
     assert [line["step"] for line in told] == ["take", "skip", "enumerate"]
@@ -161,8 +161,8 @@ def test_take_skip_and_enumerate_count_for_all_workers(dataset, tmp_path, contex
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_distributed_samplers_cover_all_records(dataset, tmp_path, workers):
-    """torch's DistributedSampler and ours, on three ranks: the same records, all of them, and as
-    many for each rank."""
+    """torch's DistributedSampler and shardfeed's, on three ranks: the same records, all of them, and
+    the same number for each rank."""
     needs("torch")
     told = run("torch_loaders.py", tmp_path, dataset, "sampler", "fork", workers, False)
     assert [line["rank"] for line in told] == [0, 1, 2]
@@ -172,7 +172,7 @@ def test_distributed_samplers_cover_all_records(dataset, tmp_path, workers):
     orders = [tuple(flat(epoch)) for epoch in together(told)]
     assert len(set(orders)) == 3
     for order in orders:
-        assert set(order) == set(range(RECORDS))  # two come twice, so that all ranks have 333
+        assert set(order) == set(range(RECORDS))  # two appear twice, so that all ranks have 333
 
 
 # ---- torchdata
@@ -181,8 +181,8 @@ def test_distributed_samplers_cover_all_records(dataset, tmp_path, workers):
 @pytest.mark.parametrize("kind", ["iterable", "batches", "by_number"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_another_process_goes_on_with_a_stateful_loader(dataset, tmp_path, kind, workers):
-    """Stopped within the first epoch: the second process gives the batches that the first one did
-    not give, then the next epoch, as if there had been no stop."""
+    """Stopped within the first epoch: the second process delivers the batches that the first one did
+    not deliver, then the next epoch, as if there had been no stop."""
     needs("torch", "torchdata")
 
     def epochs(stop):
@@ -198,7 +198,7 @@ def test_another_process_goes_on_with_a_stateful_loader(dataset, tmp_path, kind,
         check_once(flat(first + rest), count)
         assert [first + rest, following] == whole
     check_once(flat(whole[1]), count)
-    # The sampler's epochs are those that set_epoch tells.
+    # The sampler's epochs depend on set_epoch alone.
     assert (whole[0] == whole[1]) == (kind == "by_number")
 
 
@@ -208,13 +208,13 @@ def test_another_process_goes_on_with_a_stateful_loader(dataset, tmp_path, kind,
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("kind, workers", [("chain", 0), ("loader", 0), ("loader", 2), ("pad", 0)])
 def test_ranks_have_as_many_records_and_none_twice(dataset, tmp_path, processes, kind, workers):
-    """shard() of a chain and IterableDataset in a loader, with gloo; end="pad" leaves none out."""
+    """shard() of a chain, and IterableDataset in a loader, with gloo; end="pad" leaves no record out."""
     needs("torch")
     told = run("distributed.py", tmp_path, dataset, kind, workers, processes=processes)
     assert [line["rank"] for line in told] == list(range(processes))
     for sizes in zip(*[[[len(batch) for batch in epoch] for epoch in line["epochs"]]
                        for line in told]):
-        assert all(size == sizes[0] for size in sizes)  # as many batches, and as large ones
+        assert all(size == sizes[0] for size in sizes)  # the same number and sizes of batches
     if kind == "pad":
         for epoch in together(told):
             assert set(flat(epoch)) == set(range(RECORDS))
@@ -227,7 +227,7 @@ def test_ranks_have_as_many_records_and_none_twice(dataset, tmp_path, processes,
 
 @pytest.mark.parametrize("first, then", [(3, 2), (2, 3), (2, 1)])
 def test_other_ranks_go_on(dataset, tmp_path, first, then):
-    """A state of so many ranks within an epoch, and the rest of it by another number of them."""
+    """A state of some number of ranks within an epoch, and its rest by another number of ranks."""
     needs("torch")
     before = run("distributed.py", tmp_path, dataset, "stop", 20, processes=first)
     after = run("distributed.py", tmp_path, dataset, "rest", "-", processes=then)
@@ -235,7 +235,7 @@ def test_other_ranks_go_on(dataset, tmp_path, first, then):
 
 
 def check_goes_on(before, after):
-    """Batches of 8: 20 for each rank before; what is left comes once, as much for each rank."""
+    """Batches of 8: 20 for each rank before; the rest comes once, divided evenly among ranks."""
     delivered = flat(together(before)[0])
     assert len(delivered) == len(before) * 20 * 8
     left = (RECORDS - len(delivered)) // (len(after) * 8) * len(after) * 8
@@ -247,7 +247,7 @@ def check_goes_on(before, after):
 
 
 def lightning_epochs(told):
-    """[epoch][batch][record] of both ranks, and the steps of each, which must be as many."""
+    """[epoch][batch][record] of both ranks, whose numbers of steps must be equal."""
     assert [(line["rank"], line["world"]) for line in told] == [(0, 2), (1, 2)]
     assert len({tuple(epoch for epoch, _ in line["seen"]) for line in told}) == 1
     numbers = sorted({epoch for epoch, _ in told[0]["seen"]})
@@ -258,7 +258,7 @@ def lightning_epochs(told):
 @pytest.mark.parametrize("kind, workers", [("iterable", 0), ("iterable", 2)])
 def test_lightning_with_ddp_trains_and_goes_on(dataset, tmp_path, kind, workers):
     """Three epochs on two ranks; then from a checkpoint within the second epoch, and from one at
-    the end of the first: each rank gets the very batches that it got without the stop."""
+    the end of the first: each rank gets the same batches as without the stop."""
     needs("torch", "torchdata", "lightning")
     whole = run("lightning_fit.py", tmp_path, dataset, kind, workers)
     parts = 2 * max(workers, 1)
@@ -271,15 +271,15 @@ def test_lightning_with_ddp_trains_and_goes_on(dataset, tmp_path, kind, workers)
 
 
 def test_lightning_without_a_loader(dataset, tmp_path):
-    """A chain that shards itself is what fit takes as its loader."""
+    """fit accepts a chain that shards itself as its loader."""
     needs("torch", "torchdata", "lightning")
     told = run("lightning_fit.py", tmp_path, dataset, "chain", 0)
     check_epochs(lightning_epochs(told), shared_out(2, 16))
 
 
 def test_lightning_shares_records_by_number_out(dataset, tmp_path):
-    """Lightning's own DistributedSampler over a MapDataset gives all; one comes twice, so that both
-    ranks have as many."""
+    """Lightning's own DistributedSampler over a MapDataset delivers all records; one appears twice, so
+    that both ranks have the same number."""
     needs("torch", "torchdata", "lightning")
     epochs = lightning_epochs(run("lightning_fit.py", tmp_path, dataset, "by_number", 0))
     assert len({tuple(flat(epoch)) for epoch in epochs}) == 3
@@ -291,7 +291,7 @@ def test_lightning_shares_records_by_number_out(dataset, tmp_path):
 
 
 def accelerated(told):
-    """What gather_for_metrics gave, which is the same on all ranks."""
+    """The results of gather_for_metrics, which are the same on all ranks."""
     assert all(line["gathered"] == told[0]["gathered"] for line in told)
     return told[0]["gathered"]
 
@@ -300,8 +300,8 @@ def accelerated(told):
 @pytest.mark.parametrize("kind, dispatch", [("rows", "default"), ("rows", "share"),
                                             ("batches", "default"), ("by_number", "default")])
 def test_prepared_loaders_share_all_records_out(dataset, tmp_path, processes, kind, dispatch):
-    """Accelerate shares out among the ranks what a loader gives, on the first rank (the default for
-    an IterableDataset) or on each of them: then the dataset does not share out, too."""
+    """Accelerate divides what a loader delivers among the ranks, on the first rank (the default for
+    an IterableDataset) or on each of them; then the dataset must not divide it as well."""
     needs("torch", "accelerate")
     told = run("accelerate_fit.py", tmp_path, dataset, kind, dispatch, 0, "-", processes=processes)
     check_accelerated(told, processes, RECORDS, dispatch)
@@ -311,7 +311,7 @@ def test_prepared_loaders_share_all_records_out(dataset, tmp_path, processes, ki
     ("rows", "default", "fork"), ("rows", "share", "fork"), ("rows", "share", "spawn"),
     ("batches", "default", "spawn")])
 def test_prepared_loaders_with_workers(dataset, tmp_path, kind, dispatch, context):
-    """The workers, too, know that Accelerate shares out."""
+    """The workers also know that Accelerate divides the data."""
     needs("torch", "accelerate")
     told = run("accelerate_fit.py", tmp_path, dataset, kind, dispatch, 2, context, processes=2)
     check_accelerated(told, 2, shared_out(2), dispatch)
@@ -323,7 +323,8 @@ def check_accelerated(told, processes, count, dispatch):
     for line in told:
         assert [len(epoch) for epoch in line["epochs"]] == [line["length"]] * 3
     if dispatch == "share":
-        # It fills the last batches up from the epoch's first, and gather_for_metrics keeps that.
+        # Accelerate fills up the last batches from the epoch's beginning, and gather_for_metrics
+        # keeps that.
         orders = [tuple(flat(epoch)) for epoch in together(told)]
         assert len(set(orders)) == 3
         for order in orders:
@@ -335,7 +336,7 @@ def check_accelerated(told, processes, count, dispatch):
 
 @pytest.mark.parametrize("workers, context", [(0, "-"), (2, "fork"), (2, "spawn")])
 def test_a_loader_that_accelerate_does_not_prepare(dataset, tmp_path, workers, context):
-    """There the dataset shares out: each rank reads its own part alone."""
+    """The dataset divides the data: each rank reads only its own part."""
     needs("torch", "accelerate")
     told = run("accelerate_fit.py", tmp_path, dataset, "unprepared", "default", workers, context,
                processes=2)
@@ -344,7 +345,7 @@ def test_a_loader_that_accelerate_does_not_prepare(dataset, tmp_path, workers, c
 
 @pytest.mark.parametrize("first, then", [(2, 2), (2, 3)])
 def test_accelerate_goes_on_from_its_checkpoint(dataset, tmp_path, first, then):
-    """A loader that is registered for checkpointing: as many ranks as before, or another number."""
+    """A loader that is registered for checkpointing: the same number of ranks, or another one."""
     needs("torch", "torchdata", "accelerate")
     before = run("accelerate_resume.py", tmp_path, dataset, 20, processes=first)
     after = run("accelerate_resume.py", tmp_path, dataset, "rest", processes=then)
@@ -356,8 +357,8 @@ def test_accelerate_goes_on_from_its_checkpoint(dataset, tmp_path, first, then):
 
 @pytest.mark.parametrize("steps", [0, 10])
 def test_keras_sees_each_record_once_an_epoch(dataset, tmp_path, steps):
-    """fit with validation_data; with steps_per_epoch the epochs are cut out of one run that goes
-    on, so that no record comes twice before all have come."""
+    """fit with validation_data; with steps_per_epoch the epochs are parts of one continuous run, so
+    that no record comes twice before all have come."""
     needs("keras", "tensorflow")
     told, = run("keras_fit.py", tmp_path, dataset, steps)
     if steps:
@@ -373,7 +374,7 @@ def test_keras_sees_each_record_once_an_epoch(dataset, tmp_path, steps):
 
 
 def test_tfds_reads_what_convert_writes(tmp_path):
-    """A folder of convert --tfds in builder_from_directory: each record once an epoch, and each
+    """A folder of convert --tfds in builder_from_directory: each record once per epoch, and each
     half of a split."""
     needs("tensorflow", "tensorflow_datasets")
     table = tmp_path / "t.csv"
@@ -389,7 +390,7 @@ def test_tfds_reads_what_convert_writes(tmp_path):
 
 
 def test_what_tfds_writes_is_read(tmp_path):
-    """Each record of a split once an epoch, in orders of our own."""
+    """Each record of a split once per epoch, in shardfeed's orders."""
     needs("tensorflow", "tensorflow_datasets")
     told, = run("tfds_folder.py", tmp_path, "-", "theirs")
     check_epochs([[epoch] for epoch in told["epochs"]])
@@ -401,8 +402,8 @@ def test_what_tfds_writes_is_read(tmp_path):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_jax_processes_have_their_parts(dataset, tmp_path, processes):
-    """shard() by jax.process_index(); the global arrays that are made of the parts hold each record
-    once, by their sums over all devices."""
+    """shard() by jax.process_index(); the global arrays made of the parts hold each record once, as
+    their sums over all devices show."""
     needs("jax")
     coordinator = f"127.0.0.1:{free_port()}"
     outputs = [tmp_path / f"output-{process}.txt" for process in range(processes)]

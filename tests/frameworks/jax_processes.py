@@ -1,5 +1,5 @@
-"""JAX on several processes of two devices: each reads its own part, which together are global
-arrays.
+"""JAX on several processes with two devices each: each process reads its own part, and the parts
+together are global arrays.
 
     jax_processes.py FOLDER DATASET COORDINATOR PROCESSES PROCESS
 """

@@ -1,6 +1,6 @@
-"""Keras' fit over sf.tf.dataset. The model writes down what it is given.
+"""Keras' fit over sf.tf.dataset. The model records its inputs.
 
-    keras_fit.py FOLDER DATASET STEPS      of each epoch; 0: all there are
+    keras_fit.py FOLDER DATASET STEPS      STEPS of each epoch; 0 for all
 """
 
 import common
@@ -13,7 +13,7 @@ BATCH = 32
 
 
 class Model(keras.Sequential):
-    """One layer; it tells each batch's records, which come as its inputs' last column."""
+    """One layer, which records the records of each batch: the last column of its inputs."""
 
     def __init__(self):
         super().__init__([keras.Input([5]), keras.layers.Dense(1)])
@@ -40,7 +40,7 @@ def pairs(batch):
 
 
 class Epochs(keras.callbacks.Callback):
-    """What was trained with and tested with in each epoch."""
+    """The records of training and testing in each epoch."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +56,7 @@ class Epochs(keras.callbacks.Callback):
 def main():
     folder, spec, (steps,) = common.arguments()
     steps = int(steps)
-    # x is scaled by nothing: the numbers among the inputs are large, and the rate is 0.
+    # The learning rate is 0, because the inputs include large numbers.
     ds = common.parsed(spec).batch(BATCH).map(pairs, batched=True)
     validation = (sf.read(spec, records="0-99").parse(common.COLUMNS).batch(BATCH)
                   .map(pairs, batched=True))

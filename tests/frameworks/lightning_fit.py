@@ -1,5 +1,5 @@
 """Lightning's Trainer with two processes, the second of which it starts itself (strategy "ddp").
-It leaves checkpoints within epochs (MIDDLE) and at their ends.
+Writes checkpoints within epochs (at MIDDLE) and at their ends.
 
     lightning_fit.py FOLDER DATASET KIND WORKERS [CHECKPOINT]      three epochs, or the rest of them
 """
@@ -26,7 +26,7 @@ class Model(lightning.LightningModule):
 
     def train_dataloader(self):
         # A checkpoint at the end of an epoch has no state of the loader that Lightning would load,
-        # and at its load current_epoch is still that epoch's number.
+        # and when it is loaded current_epoch still has that epoch's number.
         if hasattr(self.data, "set_epoch"):
             self.data.set_epoch(self.trainer.fit_loop.epoch_progress.current.processed)
         return self.loader
@@ -40,8 +40,8 @@ class Model(lightning.LightningModule):
 
 
 def make_loader(kind, spec, workers):
-    """(what has the epochs, what fit takes)."""
-    if kind == "by_number":  # Lightning puts a DistributedSampler of its own there
+    """Returns (the dataset with set_epoch, the loader for fit)."""
+    if kind == "by_number":  # Lightning inserts a DistributedSampler of its own
         data = sf.torch.MapDataset(sf.read(spec).parse(common.COLUMNS))
         return data, DataLoader(data, shuffle=True, batch_size=BATCH, num_workers=workers)
     if kind == "chain":  # no loader at all

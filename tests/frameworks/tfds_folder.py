@@ -1,7 +1,7 @@
-"""tensorflow-datasets: a folder that shardfeed has written, and one that it writes itself.
+"""tensorflow-datasets: reads a folder that shardfeed has written, or writes one.
 
-    tfds_folder.py FOLDER DATASET ours        DATASET's folder is one that convert --tfds wrote
-    tfds_folder.py FOLDER DATASET theirs      it writes a folder FOLDER/numbers, shardfeed reads
+    tfds_folder.py FOLDER DATASET ours        reads DATASET's folder, which convert --tfds wrote
+    tfds_folder.py FOLDER DATASET theirs      writes the folder FOLDER/numbers for shardfeed to read
 """
 
 import pathlib
@@ -15,7 +15,7 @@ EPOCHS = 3
 
 
 def write(folder):
-    """The folder of a dataset of two splits that TFDS has written."""
+    """Writes a dataset of two splits with TFDS and returns its folder."""
     def examples(begin, end):
         return tf.data.Dataset.range(begin, end).map(
             lambda i: {"n": i, "text": tf.strings.as_string(i)})

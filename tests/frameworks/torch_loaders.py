@@ -33,7 +33,7 @@ def main():
     elif kind == "batches":
         loader = DataLoader(sf.torch.IterableDataset(ds.batch(10)), batch_size=None, **options)
         common.tell(folder, epochs=epochs_of(loader))
-    elif kind == "counted":  # what counts elements counts those of all workers
+    elif kind == "counted":  # steps that count elements count those of all workers
         for step, chain in [("take", ds.take(100)), ("skip", ds.skip(900)),
                             ("enumerate", ds.enumerate())]:
             loader = DataLoader(sf.torch.IterableDataset(chain), batch_size=None, **options)
@@ -47,7 +47,7 @@ def main():
         torch.manual_seed(5)
         loader = DataLoader(by_number, batch_size=10, shuffle=True, **options)
         common.tell(folder, epochs=epochs_of(loader))
-    elif kind == "sampler":  # torch's and ours give the same, on each of three ranks
+    elif kind == "sampler":  # torch's and shardfeed's agree on each of three ranks
         for rank in range(3):
             found = []
             for sampler in (DistributedSampler(by_number, 3, rank, seed=7),

@@ -1,7 +1,7 @@
-"""torchdata's StatefulDataLoader, stopped in the middle of an epoch by one process and gone on with
-by another.
+"""torchdata's StatefulDataLoader, stopped in the middle of an epoch by one process and resumed by
+another.
 
-    torchdata_resume.py FOLDER DATASET KIND WORKERS STOP     STOP batches; then it saves the state
+    torchdata_resume.py FOLDER DATASET KIND WORKERS STOP     STOP batches; then saves the state
     torchdata_resume.py FOLDER DATASET KIND WORKERS rest     the rest of the epoch, and the next
     torchdata_resume.py FOLDER DATASET KIND WORKERS whole    two epochs without a stop
 """

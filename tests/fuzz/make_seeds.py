@@ -1,9 +1,9 @@
 """Makes the seeds of the fuzz targets in testdata/fuzz, with Python's standard library and from
-files of testdata. It gives the same bytes each time.
+files of testdata. The result is the same each time.
 
     python3 tests/fuzz/make_seeds.py
 
-JPEGs of kinds that testdata has none of are made by //tests/fuzz:jpeg_seeds.
+//tests/fuzz:jpeg_seeds makes JPEGs of kinds that testdata lacks.
 """
 
 import gzip
@@ -80,15 +80,15 @@ def deflate(content, window_bits, level=6, strategy=zlib.Z_DEFAULT_STRATEGY, mem
 
 
 def sized_member(content):
-    """As AppendGzipMember lays it out: docs/compression.md."""
+    """A member in the layout of AppendGzipMember: docs/compression.md."""
     body = deflate(content, -15) + struct.pack("<II", zlib.crc32(content), len(content))
     return (b"\x1f\x8b\x08\x04" + bytes(5) + b"\xff\x0c\x00SF\x08\x00" +
             struct.pack("<Q", 24 + len(body)) + body)
 
 
 def index(compression, sizes, points=(), shard_bytes=None):
-    """An index after docs/index.md, without its CRCs, which the target makes right. `points` are
-    tuples: file_offset, stream_offset, dictionary, bits, at_header, blocks."""
+    """An index by docs/index.md, without its CRCs, which the target adds. `points` are tuples:
+    file_offset, stream_offset, dictionary, bits, at_header, blocks."""
     offsets = [sum(sizes[:i]) for i in range(len(sizes))]
     body = b""
     directory = b""
@@ -120,7 +120,7 @@ def index(compression, sizes, points=(), shard_bytes=None):
 
 
 def manifest(count, version=2):
-    """A manifest after docs/manifest.md, without the end, which the target puts there."""
+    """A manifest by docs/manifest.md, without the end, which the target adds."""
     feature = {"kind": "bytes", "records": 3 * count, "min_values": 1, "max_values": 2,
                "min_bytes": 0, "max_bytes": 9}
     document = {
@@ -150,7 +150,7 @@ def snappy_block(content):
 
 
 def batch(rows):
-    """After docs/snapshot.md: n (int64), text (bytes) and values (ragged float32[2])."""
+    """A batch by docs/snapshot.md: n (int64), text (bytes) and values (ragged float32[2])."""
     out = struct.pack("<6Q", rows, 0, 0, 1, 1, 3)
     out += struct.pack("<Q", rows - 1)  # a damaged row
     out += struct.pack("<6Q", 0, 0, 1, 10, 1, 0)  # an origin
@@ -199,7 +199,7 @@ def bmp(bits, compression, data, masks=b"", palette=b""):
 
 
 def png(colour, depth, row, palette=b"", interlace=0):
-    """A PNG of 4 x 2 pixels, the rows of which are alike."""
+    """A PNG of 4 x 2 pixels with identical rows."""
     def chunk(kind, data):
         return (struct.pack(">I", len(data)) + kind + data +
                 struct.pack(">I", zlib.crc32(kind + data)))
@@ -211,7 +211,7 @@ def png(colour, depth, row, palette=b"", interlace=0):
 
 
 def tiff(samples, bits, photometric, extra=None):
-    """A TIFF of 4 x 2 pixels, whose values that do not fit their entry stand behind it."""
+    """A TIFF of 4 x 2 pixels; values that do not fit their entry follow it."""
     data = bytes(range(samples * bits))
     tags = [(256, 4), (257, 2), (258, bits), (259, 1), (262, photometric), (273, 8), (274, 6),
             (277, samples), (278, 2), (279, len(data))]

@@ -1,4 +1,4 @@
-"""The public headers: each compiles alone, and none brings more than it says."""
+"""The public headers: each compiles alone, and none includes more than it should."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ import pytest
 from harness import REPOSITORY
 
 HEADERS = sorted((REPOSITORY / "include/shardfeed").glob("*.h"))
-# What users of the library have anyway.
+# Headers that users of the library have anyway.
 ABSEIL = {"absl/status/status.h", "absl/status/statusor.h", "absl/types/span.h"}
 COMPILERS = ["g++", "clang++-14"]
 

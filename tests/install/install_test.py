@@ -1,4 +1,4 @@
-"""scripts/install, and programs outside of the tree that use what it installs."""
+"""scripts/install, and programs outside the tree that use what it installs."""
 
 import subprocess
 

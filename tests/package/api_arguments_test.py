@@ -1,6 +1,6 @@
-"""Every public function with wrong kinds of every argument: it works, or raises one of Python's
-exceptions that names the argument. It never ends the interpreter, hangs, or passes on a message of
-the binding's."""
+"""Calls every public function with wrong kinds of every argument: it works, or raises one of Python's
+exceptions that names the argument. It never ends the interpreter, hangs, or shows a message of the
+binding."""
 
 import json
 import os
@@ -16,7 +16,7 @@ sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
 LIMIT = 6 << 30
-SECONDS = 10  # of one case
+SECONDS = 10  # time limit of a case
 
 
 def wrong_values():
@@ -34,7 +34,7 @@ def wrong_values():
 
 
 def targets(folder):
-    """{name: (function, sensible arguments by name)} of all that the package offers."""
+    """{name: (function, valid arguments by name)} of everything that the package offers."""
     import numpy as np
     import shardfeed as sf
 
@@ -166,7 +166,7 @@ UNNAMED = ("std::", "incompatible function arguments", "nanobind", "Unable to ca
 
 
 def judge(name, argument, error):
-    """What is wrong with an exception, or None."""
+    """A description of what is wrong with an exception, or None."""
     text = str(error)
     if isinstance(error, (MemoryError, SystemError, AssertionError, AttributeError)):
         return f"{type(error).__name__}: {text}"
@@ -178,7 +178,7 @@ def judge(name, argument, error):
 
 
 def run_cases(folder, name):
-    """In the child: prints each case before it is run, and what is wrong with it."""
+    """Runs in the child: prints each case before it is run, and what is wrong with it."""
     import signal
 
     def late(*_):

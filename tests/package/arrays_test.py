@@ -21,7 +21,7 @@ def test_arrays_are_views_that_live_on(parsed):
     gc.collect()
     assert np.array_equal(x, copies[0]) and np.array_equal(some, copies[1])
     assert text[-1] == b"record 396"
-    x[0] = 7  # nobody else has it
+    x[0] = 7  # the memory is not shared
 
 
 def test_cached_arrays_are_read_only(parsed):

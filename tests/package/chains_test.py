@@ -84,7 +84,7 @@ def test_chunks_and_lanes_are_parts_of_the_order(dataset):
 
 
 def test_each_iterator_is_the_next_epoch(dataset):
-    """In every process the same ones; a view, a copy of the chain and a loaded state go on likewise."""
+    """Every process has the same epochs; a view, a copy of the chain and a loaded state continue alike."""
     def chain():
         return sf.read(dataset).shuffle(seed=1, window=None).parse({"n": sf.int64})
 
@@ -96,7 +96,7 @@ def test_each_iterator_is_the_next_epoch(dataset):
             for view in (batched, batched.numpy(), batched)] == epochs
     ds = chain()
     assert [row["n"] for row in ds.start(epoch=2)] == epochs[2]
-    assert [row["n"] for row in ds] == epochs[0]  # what was named counts for itself
+    assert [row["n"] for row in ds] == epochs[0]  # a named epoch does not count
     ds.set_epoch(1)
     it = iter(ds)
     for _ in range(10):
@@ -205,7 +205,7 @@ def test_snapshots_of_other_functions_and_parameters(dataset, tmp_path):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("use", ["write", "close", "drop", "leave"])
 def test_a_writer_is_its_processs_own(tmp_path, use):
-    """In a child, it neither hangs nor ends what the parent writes."""
+    """In a child, a writer neither hangs nor ends what the parent writes."""
     script = f"""
 import os, sys
 import shardfeed as sf
@@ -234,7 +234,7 @@ with sf.write({str(tmp_path / "d@2")!r}) as writer:
 
 
 def test_a_snapshot_is_not_that_of_shards_written_since(tmp_path):
-    """Their size, and so their indexes, are as they were."""
+    """Their size, and so their indexes, did not change."""
     def write(folder, first):
         with sf.write(folder / "d@2") as writer:
             for n in range(100, 110):
@@ -346,7 +346,7 @@ def test_shards_without_an_index_are_the_same(dataset, tmp_path, io):
     indexed = numbers(sf.read(dataset).parse(SPEC).batch(7))
 
     def unindexed():
-        # Each time another folder: the files of an iterator that goes on must stay.
+        # Another folder each time, because the files of a running iterator must remain.
         copy = tmp_path / str(len(list(tmp_path.iterdir())))
         shutil.copytree(pathlib.Path(dataset).parent, copy,
                         ignore=shutil.ignore_patterns(".shardfeed"))

@@ -1,4 +1,4 @@
-"""Elements of a dataset as plain values, and whether runs go on from states."""
+"""Elements of a dataset as plain values, and checks that runs resume from states."""
 
 import pickle
 import sys
@@ -21,7 +21,7 @@ def theirs(ds):
 
 
 def plain(element):
-    """An element that can be compared."""
+    """The element in a form that can be compared."""
     if isinstance(element, sf.Ragged):
         return [plain(row) for row in element]
     if isinstance(element, sf.Sparse):
@@ -34,8 +34,8 @@ def plain(element):
 
 
 def goes_on(ds, stops=(0, 1, 2, 5, 9)):
-    """Whether runs that go on from a state, saved at several places, give the rest; also with
-    another number of threads. The elements."""
+    """Checks that runs that resume from a state, saved at several places, deliver the rest, also with
+    another number of threads. Returns the elements."""
     ds = pickle.loads(pickle.dumps(ds))
     wanted = [plain(element) for element in ds.start(epoch=0)]
     for stop in stops:

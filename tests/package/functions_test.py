@@ -1,4 +1,4 @@
-"""The package: functions of the user's in map and filter."""
+"""The package: users' functions in map and filter."""
 
 import gc
 import sys

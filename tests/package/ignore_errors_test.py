@@ -1,4 +1,4 @@
-"""Elements that fail and are left out: which, how many, and what is said of them."""
+"""Elements that fail and are dropped: which, how many, and what is reported about them."""
 
 import io
 
@@ -99,7 +99,7 @@ def test_ignore_errors_of_images(tmp_path):
     ds = ds.augment("image", [sf.augment.RandomInvert(p=1)]).ignore_errors()
     found = list(ds.batch(7))
     assert [n for e in found for n in e["n"].tolist()] == [n for n in range(40) if n % 9 != 4]
-    # Steps that work in place do so once.
+    # Steps that work in place are not repeated.
     assert all((e["image"] == 248).all() for e in found)
 
 

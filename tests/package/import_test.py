@@ -1,4 +1,4 @@
-"""The package in one process with others: what it imports, in which order, and whose codecs are whose."""
+"""The package in one process with others: what it imports, in which order, and that codecs do not mix."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ with open("/proc/self/maps") as maps:
 
 
 def png():
-    """An image of 2 x 2 pixels, which libpng decodes: other modules have a libpng, too."""
+    """An image of 2 x 2 pixels for libpng, of which other modules have a copy too."""
     def chunk(kind, data):
         body = kind + data
         return len(data).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
@@ -91,7 +91,7 @@ def test_any_order(order, tmp_path):
     with sf.write(tmp_path / "a@2") as writer:
         for _ in range(2):
             writer.write({"image": png()})
-    # All are imported, then used in that order and the other way round.
+    # All modules are imported, then used in that order and in reverse.
     code = "import sys, numpy\n" + "".join(f"import {name}\n" for name in order)
     code += "".join(USES[name] for name in [*order, *reversed(order)]) + "print('alive')"
     assert run_python(code, tmp_path / "a@2").endswith("alive")

@@ -47,7 +47,7 @@ def test_the_extension_shows_nothing():
     symbols = subprocess.run(["nm", "-D", "--defined-only", extension], capture_output=True,
                              text=True).stdout
     names = {line.split()[-1] for line in symbols.splitlines()}
-    # Instances of std::string that the C++ library wants to be one in the process.
+    # Instances of std::string that the C++ library requires to be unique in the process.
     assert {name for name in names if not name.startswith("_ZNSt7__cxx1112basic_string")} == {
         "PyInit__core"}
 
@@ -240,7 +240,7 @@ def test_convert_verify_index_inspect(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")
     assert "sound" in repr(sf.verify(out)) and "<table>" not in sf.verify(out)._repr_html_()
-    # Images that are gone by the time of looking.
+    # The images are gone by the time they are shown.
     for path in tmp_path.glob("images-*"):
         path.unlink()
     assert "<table>" in seen._repr_html_() and "data:image/" not in seen._repr_html_()

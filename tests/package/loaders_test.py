@@ -22,7 +22,7 @@ def test_elements_by_number(dataset, parsed):
         ds.shuffle(1)[0]
     path, record, offset = ds.place(251)
     assert path.endswith("train-00001-of-00004") and record == 1 and offset > 0
-    # Errors name it as they do when it comes by iterating.
+    # Errors name an element as they do in iteration.
     with pytest.raises(Exception, match=f"train-00001-of-00004: record 1 at byte {offset}: "):
         ds.parse({"n": sf.float32})[[251, 7]]
 

@@ -1,4 +1,4 @@
-"""merge_states: chains whose ranks advance unevenly go on with any number of ranks."""
+"""merge_states: chains whose ranks advance unevenly resume with any number of ranks."""
 
 import json
 import random
@@ -25,7 +25,7 @@ def spec(tmp_path_factory):
 
 
 def rows_of(n):
-    """What flat_map makes of record n: none to four rows."""
+    """The rows that flat_map makes of record n: none to four."""
     return [n * 10 + part for part in range(n * 7 % 5)]
 
 
@@ -63,7 +63,7 @@ def packed(rows):
 ALL = range(RECORDS)
 TOKENS = [token for n in ALL for token in tokens_of(n)]
 MADE = [value for n in ALL for value in rows_of(n)]
-# What follows the reader, and the values that all ranks together deliver of an epoch.
+# The steps after the reader, and the values that all ranks together deliver in an epoch.
 CHAINS = {
     "filter": (lambda ds: parsed(ds).filter(keep_odd), [n for n in ALL if n % 2]),
     "filter and batches": (lambda ds: parsed(ds).filter(keep_odd).batch(4), [n for n in ALL if n % 2]),
@@ -111,13 +111,13 @@ CHAINS = {
 
 
 def run(ds, chain, rank, world, states, elements, threads=2):
-    """Rank `rank` of `world` goes on from `states`, if there are any, for so many elements."""
+    """Runs rank `rank` of `world` from `states`, if there are any, for `elements` elements."""
     it = CHAINS[chain][0](ds.shard(rank, world)).start(epoch=0, threads=threads)
     if states:
         it.load_state_dict(sf.merge_states(states))
     got = []
     for _, element in zip(range(elements), it):
-        got += [int(n) for n in np.ravel(element["n"]) if n >= 0]  # packed rows have -1 behind them
+        got += [int(n) for n in np.ravel(element["n"]) if n >= 0]  # packed rows end with -1
     return got, it.state_dict()
 
 
@@ -135,7 +135,7 @@ def test_every_row_comes_once_however_often_the_ranks_change(spec, chain, order)
             draw.shuffle(states)
             for got, _ in results:
                 delivered += got
-        # One rank takes the rest, so that none is dropped for the sake of equal numbers.
+        # One rank takes the rest, so that none is dropped for equal numbers.
         delivered += run(ds, chain, 0, 1, states, 10**9)[0]
         assert sorted(delivered) == sorted(CHAINS[chain][1]), chain
 
@@ -205,7 +205,7 @@ def test_epochs_that_the_reader_repeats(spec):
     it = chain(0, 1).start(epoch=0)
     it.load_state_dict(sf.merge_states(states))
     got += [int(row["n"]) for row in it]
-    # Two ranks have dropped the last record of the first epoch, whichever it was.
+    # Two ranks have dropped the last record of the first epoch, whichever that was.
     odd = [n for n in ALL if n % 2]
     assert len(odd) * 3 - 1 <= len(got) <= len(odd) * 3
     assert all(got.count(n) in (2, 3) for n in odd)

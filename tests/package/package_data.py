@@ -1,4 +1,4 @@
-"""What the tests of the package have in common: a dataset, a chain over it, programs of their own."""
+"""Common parts of the tests of the package: a dataset, a chain over it, and programs in processes of their own."""
 
 import os
 import pathlib
@@ -42,7 +42,7 @@ def numbers(ds):
 
 
 def python(code, *arguments, timeout=60, **environment):
-    """Runs a program of its own that has the package."""
+    """Runs code in a process of its own that has the package."""
     path = os.pathsep.join([str(REPOSITORY / "python"), str(pathlib.Path(__file__).parent)])
     return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True,
                           text=True, timeout=timeout,

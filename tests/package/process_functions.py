@@ -24,14 +24,14 @@ def die_later(batch):
 
 
 def keep(batch):
-    """Holds what it was given, and tells whether what it holds has changed."""
+    """Keeps its arguments, and tells whether any of them has changed."""
     kept.append((batch["x"], batch["x"].copy()))
     return {"n": batch["n"], "same": np.full(len(batch["n"]), all(
         np.array_equal(a, b) for a, b in kept))}
 
 
 def doubled(batch):
-    batch["x"] *= 2  # it is the function's own
+    batch["x"] *= 2  # the batch belongs to the function
     return {"n": batch["n"], "x": batch["x"], "text": [t + b"!" for t in batch["text"]],
             "some": batch["some"]}
 

@@ -1,4 +1,4 @@
-"""States of chains that repeat: saved anywhere, loaded by any number of ranks."""
+"""States of chains that repeat, saved at any point and loaded by any number of ranks."""
 
 import sys
 

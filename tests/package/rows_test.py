@@ -1,5 +1,5 @@
-"""Work on rows: it comes promptly, ends when it is not wanted any more, and what was made is not
-lost: to errors, signals, or a generator that never returns. Conditions are counted, not timed."""
+"""Work on rows: results come promptly, work ends when it is not needed any more, and finished rows are
+not lost to errors, signals, or a generator that never returns. Conditions are counted, not timed."""
 
 import os
 import queue
@@ -61,7 +61,7 @@ def test_the_first_row_needs_its_own_call_alone(name):
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_close_waits_for_the_calls_that_run(name):
-    # Cheap rows, so that many are taken at a time; then some that take long.
+    # Cheap rows, so that many are taken at a time; then some expensive ones.
     calls = []
     blocked = threading.Event()
     opened = threading.Event()
@@ -80,7 +80,7 @@ def test_close_waits_for_the_calls_that_run(name):
     threading.Timer(0.1, opened.set).start()
     it.close()
     taker.join(60)
-    # As many as there are threads, and those that had begun just then.
+    # As many as there are threads, plus those that had just begun.
     assert len(calls) <= 2 * THREADS
 
 
@@ -105,7 +105,7 @@ def test_an_interrupt_ends_a_wait(name, interrupts):
 
 @pytest.mark.parametrize("form", ["rows", "tuples", "batches", "asked"])
 def test_a_signal_that_is_pending_loses_nothing(form, interrupts):
-    """Sent while next() waits for the element, and seen when it is there."""
+    """The signal is sent while next() waits for an element, and handled when the element arrives."""
     elements = 12
     turn = 0
     sent = set()
@@ -204,7 +204,7 @@ def test_the_budget_holds_for_what_functions_make(kind):
     for delivered in range(1, 40):
         next(it)
         time.sleep(0.005)
-        # Half of the budget is for batches where shards are read; and some were begun before their
+        # If shards are read, half of the budget is for batches; and some were begun before their
         # size was known.
         assert len(calls) - delivered <= 16 + 2 * THREADS
     it.close()
@@ -339,7 +339,7 @@ print(sum(int(batch["n"].sum()) for batch in it))
 
 @pytest.fixture
 def start_snapshot(tmp_path):
-    """Starts a run that has written some of the snapshot; it goes on with a line of input."""
+    """Starts a run that has written some of the snapshot; it continues after a line of input."""
     started = []
 
     def start():
@@ -380,7 +380,7 @@ def test_two_runs_do_not_spoil_each_others_snapshot(start_snapshot, tmp_path):
     assert names(tmp_path) == ["s", "s.1.tmp"]
     assert other.communicate("\n")[0] == f"{REST}\n"
     assert names(tmp_path) == ["s"]
-    # Both killed: the next run leaves nothing of theirs.
+    # Both are killed: the next run removes what they left.
     (tmp_path / "s").unlink()
     for process in (start_snapshot(), start_snapshot()):
         process.kill()

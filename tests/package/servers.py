@@ -1,5 +1,5 @@
-"""HTTP servers within the tests: one that answers by a function, and one that is S3 in memory, with
-faults on request."""
+"""HTTP servers within the tests: one that answers with a function, and S3 in memory, with faults on
+demand."""
 
 import base64
 import collections
@@ -53,7 +53,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 @contextlib.contextmanager
 def answering(answer):
-    """The URL of a server whose answer(request, body) gives status, headers and body."""
+    """The URL of a server whose answer(request, body) returns status, headers and body."""
     server = Server(("127.0.0.1", 0), Handler)
     server.answer = answer
     threading.Thread(target=server.serve_forever, daemon=True).start()

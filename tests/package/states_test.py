@@ -1,4 +1,4 @@
-"""The package: states of iterators, and their end."""
+"""The package: states and the end of iterators."""
 
 import pickle
 

@@ -1,5 +1,5 @@
-"""Steps that tf.data has too, beside tf.data's own on the same data: what they give, where they go
-on from a state, and what they say of wrong arguments."""
+"""Steps that tf.data has too, beside tf.data's own on the same data: their results, resuming from
+states, and errors for wrong arguments."""
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def test_scan_begins_with_a_state_of_its_own():
     for _ in range(2):
         assert values(ds, "seen") == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
     assert first == []
-    # What it gives is learnt from the first row.
+    # The output is inferred from the first row.
     pairs = sf.range(3).scan((0, 0), lambda s, row: (s, (row["value"], s[0])))
     assert values(pairs, 0) == [0, 1, 2]
 
@@ -190,7 +190,7 @@ def test_choose(tf, exhausted, pattern):
     expected = chosen(tf, [numbers(tf, 100 * i, 100 * i + n) for i, n in enumerate(sizes)],
                       tf.data.Dataset.from_tensor_slices(tf.constant(pattern, tf.int64)).repeat(),
                       stop_on_empty_dataset=exhausted == "stop")
-    # tf.data never ends by itself where all have ended and the choice has not.
+    # tf.data does not end if all datasets have ended but the choice has not.
     expected = theirs(expected.take(sum(sizes)))
     ours = [sf.range(100 * i, 100 * i + n) for i, n in enumerate(sizes)]
     for choice in (pattern, np.array(pattern, np.int8), sf.from_arrays({"n": pattern}).repeat()):
@@ -237,7 +237,7 @@ def test_exact_mix():
     for n in range(0, len(found), 16):
         assert np.bincount(found[n:n + 16], minlength=3).tolist() in ([8, 5, 3], [0, 0, 0]) or (
             n + 16 > len(found))
-    # At each place as near to the shares as elements allow.
+    # At each position as close to the shares as possible.
     counts = np.stack([np.cumsum(found == i) for i in range(3)], axis=1)
     shares = np.arange(1, len(found) + 1)[:, None] * np.array([[0.5, 0.3125, 0.1875]])
     assert np.abs(counts - shares).max() < 1
@@ -315,7 +315,8 @@ def test_group_by_window(tf, size):
         found = values(ds)
         whole = sum(1 for batch in expected if len(batch) == size)
         assert found[:whole] == expected[:whole]
-        # What is left, tf.data gives in the order of the keys, and this of the first rows.
+        # tf.data delivers the remaining groups in the order of the keys, shardfeed in that of the
+        # first rows.
         assert sorted(found) == sorted(expected)
         assert found[whole:] == sorted(found[whole:])
     dropped = values(keyed.group_by_window("key", size, drop_remainder=True))
@@ -400,7 +401,7 @@ def shares_of(kinds):
 @pytest.mark.parametrize("initial", [None, [0.1, 0.1, 0.8]])
 @pytest.mark.parametrize("target", [[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]])
 def test_rejection_resample(tf, target, initial):
-    # tf.data estimates, and draws by an unseeded generator: the shares are alike.
+    # tf.data estimates, and draws from an unseeded generator, so the shares are only similar.
     theirs_ = numbers(tf, 20000).rejection_resample(
         lambda x: tf.cast(tf.minimum(x % 10, 2), tf.int32), target, initial, seed=3)
     expected = shares_of([int(kind) for kind, _ in theirs_])

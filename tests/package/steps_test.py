@@ -1,5 +1,5 @@
-"""Steps of the package's chains beside TensorFlow's and torch's: sparse rows, decoders, images
-changed and mixed, generators, what is kept on disk."""
+"""Steps of the package's chains beside TensorFlow's and torch's: sparse rows, decoders, augmented and
+mixed images, generators, caches on disk."""
 
 import io
 import pickle
@@ -401,7 +401,7 @@ def test_run_options_and_statistics(dataset):
 
 
 def test_batches_can_be_pickled(sparse):
-    # NumPy has two types of 64 bits, which it does not write alike.
+    # NumPy has two 64-bit integer types with different names.
     def text(element):
         return str(element).replace(", dtype=int64", "")
 

@@ -1,5 +1,5 @@
-"""Datasets in stores: over HTTP from a server that fails on request (tests/net), and from S3 as moto
-serves it; signatures are judged by botocore."""
+"""Datasets in stores: over HTTP from a server that fails on demand (tests/net), and from S3 as served
+by moto; botocore checks signatures."""
 
 import contextlib
 import datetime
@@ -380,7 +380,7 @@ def judged(secrets):
 
 
 def look(name="s3://bucket/a folder/x+y=z&ä%41~/file"):
-    """The error of a name that is not there, or where it is refused."""
+    """The error of opening a name that does not exist, or is refused."""
     return run("verify", name).err
 
 
@@ -473,7 +473,7 @@ def test_where_credentials_are_found(monkeypatch, tmp_path):
 
 
 def test_credentials_that_expire_are_replaced(monkeypatch, folder):
-    """The service gives others each time; the store takes only the newest."""
+    """The service gives new ones each time; the store accepts only the newest."""
     given = []
 
     def service(request, _):
@@ -500,7 +500,7 @@ def test_credentials_that_expire_are_replaced(monkeypatch, folder):
 
 
 def test_tls_is_verified_also_after_tensorflow(folder, tmp_path):
-    """TensorFlow exports the functions of its own TLS library: ours must not be taken for them."""
+    """TensorFlow exports the functions of its own TLS library, which must not replace shardfeed's."""
     x509 = pytest.importorskip("cryptography.x509")
     import ipaddress
     import ssl

@@ -1,4 +1,4 @@
-"""Types of the package: those of the extension are what stands in the tree, and mypy agrees."""
+"""Types of the package: the extension's stubs in the tree are up to date, and mypy accepts them."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def test_the_extensions_types_are_up_to_date():
 
 @pytest.fixture(scope="module")
 def mypy(tmp_path_factory):
-    """Runs mypy, without the frameworks' own types, which take minutes; gives what it prints."""
+    """Runs mypy, without the frameworks' own types, which take minutes; returns its output."""
     pytest.importorskip("mypy", reason="mypy is not installed")
     folder = tmp_path_factory.mktemp("mypy")
     (folder / "mypy.ini").write_text("""\

@@ -1,4 +1,4 @@
-"""Values that a column does not hold, and exceptions that would end a loop: errors that tell where."""
+"""Values that a column cannot hold, and exceptions that would end a loop: errors that say where."""
 
 import sys
 

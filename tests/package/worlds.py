@@ -1,9 +1,9 @@
-"""Random chains that are stopped and go on with other numbers of ranks, beside a plain model.
+"""Random chains that are stopped and resumed with other numbers of ranks, compared with a simple model.
 
 The model knows one sequence for each epoch, that of one rank with batches of one record, and counts.
-What each rank of each run delivers must be what the model says, to the row; from that it follows that
-every record comes once and that ranks have as many batches (which is checked as well). A fourth of
-the chains are such whose ranks advance unevenly: these go on from merged states.
+Each rank of each run must deliver exactly the rows that the model predicts. It follows that every
+record comes once and that ranks have the same number of batches (which is checked as well). In a
+fourth of the chains, ranks advance unevenly: these resume from merged states.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from harness import REPOSITORY
 sys.path.insert(0, str(REPOSITORY / "python"))
 
 MOST_WORLD = 64
-# All ranks of small worlds run; of large ones these many, drawn.
+# All ranks of small worlds run; of large ones this many, drawn at random.
 MOST_RANKS = 6
 
 
@@ -36,7 +36,7 @@ def fail_on_fifths(row):
     return {"n": row["n"]}
 
 
-# Steps that count, remember or hold back rows: each of rows {"n"}, and giving such.
+# Steps that count, remember or hold back rows, each with rows {"n"} as input and output.
 STEPS = {
     "take_while": lambda sf, ds: ds.take_while(lambda row: row["n"] != 41),
     "unique": lambda sf, ds: ds.map(lambda row: {"n": row["n"] // 3},
@@ -56,7 +56,7 @@ STEPS = {
 
 
 class Case:
-    """A chain, as a function of rank, world and batch; and what the model needs to know of it."""
+    """A chain, as a function of rank, world and batch, and what the model needs to know about it."""
 
     def __init__(self, sf, folder, seed):
         self.sf = sf
@@ -95,7 +95,7 @@ class Case:
         return ds.map(lambda row: {"n": row["n"]}, output={"n": self.sf.int64}) if self.maps else ds
 
     def chain(self, rank, world, batch):
-        """Elements are batches of `batch` rows; the last may be short behind a filter."""
+        """Elements are batches of `batch` rows; after a filter the last one may be short."""
         if self.kind == "read":
             ds = self.source(batch).shard(rank, world)
             if self.repeat is not None:
@@ -115,14 +115,14 @@ class Case:
         return ds.shard(rank, world).batch(batch)
 
     def whole(self, epoch):
-        """The sequence that ranks share: of "read", one epoch's; else all of it."""
+        """The sequence that ranks divide: for "read" that of one epoch, otherwise all of it."""
         if self.kind == "read":
             return [row["n"] for row in self.parsed(self.source(1)).start(epoch=epoch)]
         return [n for b in self.chain(0, 1, 1).start(epoch=0) for n in b["n"].tolist()]
 
 
 class Model:
-    """Where all ranks stand, and what is left for them."""
+    """The common position of all ranks, and what is left for them."""
 
     def __init__(self, case):
         self.case = case
@@ -142,8 +142,8 @@ class Model:
             self.begin = self.position
 
     def rounds(self):
-        """The batches of all ranks that come next, one round after another: a list of rows for each
-        rank, (n, is padding)."""
+        """The next batches of all ranks, one round after another: a list of rows (n, is padding) for
+        each rank."""
         batch, world = self.shared
         while self.epoch < self.epochs:
             rows = self.sequence()
@@ -168,7 +168,7 @@ class Model:
 
 
 def run(sf, folder, seed):
-    """Runs one case; an AssertionError tells which, and how it differs. The number of runs."""
+    """Runs one case and returns the number of runs. An AssertionError says which case differs, and how."""
     case = Case(sf, folder, seed)
     draw = case.draw
     model = Model(case)
@@ -214,7 +214,7 @@ def run(sf, folder, seed):
             assert len(counts) == 1, f"{case}: run {number}: ranks have {counts} batches"
         assert all(len(s) < 1024 for s in states)
         state = now
-        # A round that the sequence does not fill has no part in what follows.
+        # Incomplete rounds play no part in what follows.
         if not last and (len(expected) < stop or
                          expected and sum(map(len, expected[-1])) < batch * world):
             break
@@ -226,7 +226,7 @@ def run(sf, folder, seed):
 
 
 def uneven(sf, draw):
-    """A chain behind a rank's part, whose ranks advance unevenly, and what it is called."""
+    """A chain after a rank's part, whose ranks advance unevenly, and its name."""
     def flat_map(ds):
         return ds.flat_map(lambda row: [{"n": 10 * row["n"] + i} for i in range(len(row["v"]))],
                            output={"n": sf.int64})
@@ -266,8 +266,8 @@ def values_of(element):
 
 
 def run_merged(sf, folder, seed):
-    """The same of a chain whose ranks advance unevenly, and go on from merged states: of an epoch,
-    every row comes once."""
+    """The same for a chain whose ranks advance unevenly, and resume from merged states: every row of
+    an epoch comes once."""
     case = Case(sf, folder, seed)
     draw = case.draw
     case.end = "drop"
@@ -281,7 +281,7 @@ def run_merged(sf, folder, seed):
         states = []
         for rank in range(world):
             mine = state
-            for _ in range(draw.randint(1, 2)):  # stopped and resumed by itself
+            for _ in range(draw.randint(1, 2)):  # stopped and resumed alone
                 with chain(case.source(1).shard(rank, world)).start(epoch=0, threads=1) as it:
                     if mine is not None:
                         it.load_state_dict(mine)
@@ -300,7 +300,7 @@ def run_merged(sf, folder, seed):
 
 
 def run_all(sf, folder, seeds):
-    """(runs, [what was wrong])"""
+    """Returns (number of runs, [what was wrong])."""
     runs, wrong = 0, []
     for seed in seeds:
         try:

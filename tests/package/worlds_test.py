@@ -1,4 +1,4 @@
-"""A share of the cases of worlds.py; scripts/worlds tries ten thousand."""
+"""Some of the cases of worlds.py; scripts/worlds tries ten thousand."""
 
 import sys
 

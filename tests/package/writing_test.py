@@ -1,4 +1,4 @@
-"""The package: what is written, and read as batches and rows."""
+"""The package: writing, and reading back as batches and rows."""
 
 import pathlib
 

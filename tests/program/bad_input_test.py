@@ -1,4 +1,4 @@
-"""What convert refuses, how it says so, and that it leaves nothing behind."""
+"""Input that convert refuses, with which message, and that it leaves nothing behind."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ POEM = TESTDATA / "tables/poem.txt"
 
 
 def refuse(status, kind, source, out, *options, **others):
-    """The message of a convert that fails and leaves nothing that looks complete."""
+    """The message of a convert that must fail and leave nothing that looks complete."""
     sources = source if isinstance(source, (list, tuple)) else [source]
     message = harness.fail(status, "convert", kind, *sources, out / "x@2", "-q", *options, **others)
     assert not out.exists() or harness.tree(out) == {}
@@ -217,7 +217,7 @@ def test_overwrite_leaves_nothing_of_the_old_dataset(out, tmp_path, count):
 
 
 def test_overwrite_under_another_suffix_leaves_nothing_of_the_old_dataset(out):
-    """There is one manifest of a name, so there is one dataset of a name."""
+    """A name has one manifest, so there is one dataset of a name."""
     convert("text", POEM, out / "x@3.tfrecord")
     convert("jsonl", EVENTS, out / "x@2", "--overwrite")
     assert [path.name for path in harness.shards(out, "x")] == ["x-00000-of-00002",
@@ -235,7 +235,7 @@ def test_overwrite_that_fails_keeps_the_old_dataset(out, tmp_path):
 
 
 def test_bad_image_in_overwrite_keeps_the_old_dataset(out, tmp_path):
-    """Found only while records are written."""
+    """The bad image is found only while records are written."""
     convert("text", POEM, out / "x@3")
     before = harness.tree(out)
     shutil.copytree(TESTDATA / "images", tmp_path / "in")
@@ -282,7 +282,7 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("compression", ["none", "zlib"])
 def test_full_disk_ends_convert_and_leaves_nothing(big_source, small_disk, compression):
     source = big_source
-    if compression == "zlib":  # what does not compress
+    if compression == "zlib":  # the data does not compress
         source = big_source.parent / "random.txt"
         source.write_text(os.urandom(3_000_000).hex() + "\n")
     message = harness.fail(IO_FAILED, "convert", "text", source, small_disk / "x@3", "-q",

@@ -1,4 +1,4 @@
-"""Broken raw data of every kind, and what is said of it: file, place, remedy. IN is the folder."""
+"""Broken raw data of every kind, and its messages: file, place, remedy. IN is the folder."""
 
 import gzip
 import io

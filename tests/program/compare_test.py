@@ -1,4 +1,4 @@
-"""benchmarks/compare: it goes through, and notices outputs that are wrong. Nothing here looks at times."""
+"""benchmarks/compare: it runs to the end, and notices wrong outputs. Nothing here depends on times."""
 
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""Verify finds each defect, says where it is, and reads on behind it."""
+"""verify finds each defect, says where it is, and reads on after it."""
 
 import random
 import zlib
@@ -23,7 +23,7 @@ def only_defect(path, *options):
     return report, defect
 
 
-# file: kind, record, offset, sound records, bytes skipped, said in the detail
+# file: kind, record, offset, intact records, bytes skipped, text in the detail
 RAW_DEFECTS = {
     "cut_header": ("cut header", LAST, OFFSETS[LAST], LAST, 5, "expected 12 bytes, got 5"),
     "cut_payload": ("cut payload", LAST, OFFSETS[LAST], LAST, 32, "cut payload: expected 1055 bytes, got 20"),
@@ -53,7 +53,7 @@ def test_damage_of_a_raw_shard_is_located(name, level):
 
 
 def readable(gz):
-    """What Python's zlib gets out of a GZIP file before its end or its first defect."""
+    """What Python's zlib reads from a GZIP file before its end or its first defect."""
     inflater = zlib.decompressobj(31)
     content = b""
     try:
@@ -139,7 +139,7 @@ def test_several_defects_are_all_told(tmp_path):
         ("payload CRC", 3, OFFSETS[3]), ("length CRC", 4, OFFSETS[4]),
         ("length CRC", 30, OFFSETS[30]), ("payload CRC", 31, OFFSETS[31]),
         ("cut footer", 39, OFFSETS[39])]
-    assert report["records"] == 37  # the lengths can be mended
+    assert report["records"] == 37  # the lengths can be repaired
 
 
 def test_damage_in_one_shard_leaves_the_others(tmp_path):
@@ -160,7 +160,7 @@ def test_a_sound_header_of_a_length_beyond_the_file_is_a_cut(tmp_path):
 
 
 def test_every_single_flipped_bit_is_found(tmp_path):
-    """Wherever it is in the first three records; the rest is still read."""
+    """Anywhere in the first three records; the rest is still read."""
     path = tmp_path / "x.tfrecord"
     raw = RAW[:OFFSETS[3]]
     rng = random.Random(1)
@@ -211,7 +211,7 @@ def test_any_cut_or_flipped_bit_of_compressed_data_is_found(tmp_path, name):
         path.write_bytes(sound[:rng.randrange(1, len(sound))])
         assert verify(path, status=DEFECTS)["num_defects"] >= 1
         path.write_bytes(sound)
-        # The first ten bytes of GZIP hold a time and a system, which mean nothing here.
+        # The first ten bytes of GZIP include a time and a system, which have no meaning here.
         harness.flip(path, rng.randrange(10, len(sound)), 1 << rng.randrange(8))
         assert verify(path, status=DEFECTS)["num_defects"] >= 1
 
@@ -260,7 +260,7 @@ def test_damage_in_one_gzip_member_loses_no_other_member(gzip_dataset, which, at
     assert 0 < lost < 200 / 3
     report = verify(path, status=DEFECTS)
     before = sum(len(harness.frames(content)) for _, content in members[:which])
-    # What can be inflated of the member may show up as damaged records first.
+    # What can be inflated of the member may appear as damaged records first.
     assert report["defects"][-1]["kind"] == "compressed data"
     assert all(before <= d["record"] <= before + lost for d in report["defects"])
     assert 200 - lost <= report["records"] <= 200

@@ -1,4 +1,4 @@
-"""Where threads or memory end, the program explains itself: it is never killed by a signal."""
+"""Without threads or memory, the program reports an error; it is never killed by a signal."""
 
 import os
 import resource
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def run(name, folder, out, **options):
-    """The exit status, which must be one of success or a failure of the system."""
+    """Returns the exit status, which must be that of success or a failure of the system."""
     arguments = [*commands(folder, out)[name], "-q", "-j", "3"]
     result = harness.run(*arguments, **options)
     told = (name, result.status, result.err[-500:])
@@ -52,7 +52,7 @@ def run(name, folder, out, **options):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_threads(name, folder, tmp_path, faults):
-    """Fewer threads do the same work; only where none can start is that an error."""
+    """Fewer threads do the same work; it is an error only if none can start."""
     for threads in range(THREADS):
         out = tmp_path / str(threads)
         out.mkdir()
@@ -66,7 +66,7 @@ def test_without_threads(name, folder, tmp_path, faults):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_memory(name, folder, tmp_path):
-    """From what the program itself takes upwards."""
+    """Tries limits from what the program itself needs upwards."""
     def limit(bytes):
         return lambda: resource.setrlimit(resource.RLIMIT_AS, (bytes, bytes))
 

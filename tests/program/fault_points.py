@@ -1,11 +1,11 @@
-"""Every call on files, made to fail in every way that it can, and the process killed at it.
+"""Makes every call on files fail in every way that it can, and kills the process at it.
 
     python3 tests/program/fault_points.py [--share 1/10] [SCENARIO ...]
 
 Each scenario is a command. It is run once to count its calls (faults.c), and then once for each call
-and each fault. After each run of one that writes, the name of the dataset must mean the old dataset
-or the new one, whole, byte for byte; once the command was run again, the folder must hold the new
-dataset and nothing else. One that reads must print what is there, or an error behind a part of it.
+and each fault. After each run of a command that writes, the name of the dataset must refer to the
+whole old or the whole new dataset, byte for byte; after the command is run again, the folder must hold
+the new dataset and nothing else. A command that reads must print the content, or a part and an error.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Callable
 
 import harness
 
-# All paths are relative to the folder that a run is made in, so that runs compare.
+# All paths are relative to the folder in which a run is made, so that runs can be compared.
 FOLDER = "o"
 PYTHON = [sys.executable, "-c"]
 WRITE = """
@@ -56,19 +56,19 @@ def faults_of(call):
         yield "short"
 
 
-# These are no failures: the command must do its work all the same.
+# These are not failures: the command must still do its work.
 HARMLESS = {str(errno.EINTR), "short"}
 
 
 @dataclasses.dataclass
 class Scenario:
-    """A command, and what stands before it and after it."""
+    """A command, its preparation, and the expected result."""
     name: str
     command: list
-    stems: list  # of the datasets that it writes
+    stems: list  # stems of the datasets that it writes
     prepare: Callable = lambda folder: None  # called with the folder that the command runs in
-    overwrites: bool = False  # a second run succeeds where the first did
-    reads: bool = False  # writes nothing; what it prints is right, up to where it fails
+    overwrites: bool = False  # whether a second run succeeds after a successful one
+    reads: bool = False  # writes nothing; its output is right up to the failure
     environment: dict = dataclasses.field(default_factory=dict)
     done: int = harness.DONE  # the exit status without a fault
 
@@ -101,7 +101,7 @@ def old_dataset(*arguments):
 
 
 def damaged_dataset(folder):
-    """Two flipped bits and a shard that was cut."""
+    """A dataset with two flipped bits and a truncated shard."""
     must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@8")
     shards = sorted((folder / FOLDER).glob("d-*"))
     harness.flip(shards[1], 40)
@@ -110,7 +110,7 @@ def damaged_dataset(folder):
 
 
 def incomplete_dataset(folder):
-    """The same, and a shard is missing."""
+    """The same dataset with a missing shard."""
     damaged_dataset(folder)
     (folder / FOLDER / "d-00006-of-00008").unlink()
 
@@ -121,7 +121,7 @@ def two_datasets(folder):
 
 
 def killed_run(library, seconds_call):
-    """Leaves what a run with --resume leaves that is killed before its dataset is committed."""
+    """Leaves the files of a run with --resume that is killed before its dataset is committed."""
     def prepare(folder):
         done = run_in(folder, shardfeed(*RESUMED), LD_PRELOAD=library, FAULTS_UNDER=FOLDER,
                       FAULTS_CALLS="changes", KILL_AT=str(seconds_call))
@@ -204,7 +204,7 @@ def dataset_of(tree, stem):
 
 
 class Trial:
-    """One scenario with what it is to end with."""
+    """A scenario and its expected result."""
 
     def __init__(self, scenario, library, work):
         self.scenario = scenario
@@ -240,7 +240,7 @@ class Trial:
                 for fault in faults_of(call)]
 
     def check(self, number, call, fault):
-        """Returns what is wrong after this fault; nothing if all is as it should be."""
+        """Returns what is wrong after this fault, or nothing."""
         folder = self.copy(f"{number}-{fault}")
         try:
             return self.find_wrong(folder, number, call, fault)
@@ -262,7 +262,7 @@ class Trial:
             if done.returncode not in statuses:
                 return f"status {done.returncode}: {done.stderr.decode()[-300:]}"
         if self.scenario.reads:
-            # An index that it began to write; who writes it next takes it over.
+            # An index that the command began to write; the next writer replaces it.
             there = {name: data for name, data in harness.tree(folder / FOLDER).items()
                      if not name.endswith(".index.tmp")}
             if there != self.old:
@@ -295,7 +295,7 @@ class Trial:
 
 
 def run_all(library, work, names=(), share=(1, 1), progress=lambda text: None):
-    """Returns how many points were tried, and what is wrong."""
+    """Returns the number of points tried, and what is wrong."""
     tried, wrong = 0, []
     for scenario in scenarios(library):
         if names and scenario.name not in names:
@@ -313,13 +313,13 @@ def run_all(library, work, names=(), share=(1, 1), progress=lambda text: None):
     return tried, wrong
 
 
-# io_uring makes its system call by itself, so nothing can be preloaded before it; strace can make it
-# fail, where the kernel lets it.
+# io_uring makes its system call directly, so no function can be preloaded in its place; strace can
+# make it fail, if the kernel allows it.
 RING_ERRORS = ["EINTR", "EAGAIN", "EBUSY", "ENOMEM", "EIO", "kill"]
 
 
 def ring_faults(work, share=(1, 1)):
-    """Reads through io_uring while each of its calls fails. Returns how many were tried, what is
+    """Reads through io_uring while each of its calls fails. Returns the number of calls tried, what is
     wrong, and why nothing was tried, if so."""
     if shutil.which("strace") is None:
         return 0, [], "strace is not installed"

@@ -1,4 +1,4 @@
-"""A share of the faults of fault_points.py; scripts/faults tries all of them."""
+"""Some of the faults of fault_points.py; scripts/faults tries all of them."""
 
 import fault_points
 

@@ -1,4 +1,4 @@
-"""Images of all kinds of PNG, TIFF, BMP and WebP beside Pillow: grey, alpha, depths, orientation."""
+"""All kinds of PNG, TIFF, BMP and WebP images beside Pillow: grey, alpha, depths, orientation."""
 
 import struct
 import zlib
@@ -67,7 +67,7 @@ def test_transparent_colours_of_a_palette_stay(tmp_path):
 
 
 def test_interlaced_png(tmp_path):
-    """Adam7 with 1 to 16 bits of grey, rows of which are the same numbers."""
+    """Adam7 with 1 to 16 bits of grey; all rows have the same values."""
     for bits in (1, 2, 4, 8, 16):
         width, height = 19, 13
         values = np.arange(width * height).reshape(height, width) % 2 ** bits
@@ -297,7 +297,7 @@ def test_alpha_of_webp(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.png", "a.tiff", "a.bmp", "a.webp"])
 def test_libraries_print_nothing(tmp_path, name):
-    """What they have to say is in our error, which is one line."""
+    """Their messages are part of shardfeed's error, which is one line."""
     make_image(64, 48).save(tmp_path / name, **({"compression": "tiff_lzw"} if name == "a.tiff" else {}))
     whole = bytearray((tmp_path / name).read_bytes())
     for at in range(30, len(whole), len(whole) // 40):

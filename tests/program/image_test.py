@@ -49,7 +49,7 @@ def test_formats(tmp_path, name, options, mode):
     expected = Image.open(tmp_path / name)
     colour = decode({"path": tmp_path / name, "size": (67, 101)})
     if name.endswith(".jpg"):
-        # The reference's own chroma upsampling is libjpeg's, too.
+        # The reference's chroma upsampling is libjpeg's, too.
         assert np.abs(colour.astype(int) - np.asarray(expected.convert("RGB"))).max() <= 1
     else:
         np.testing.assert_array_equal(colour, np.asarray(expected.convert("RGB")))
@@ -120,7 +120,7 @@ def test_orientation(tmp_path, orientation, dtype):
 
 
 def test_large_jpegs_are_scaled_in_their_transform(tmp_path):
-    # Smooth, so that the way of scaling hardly matters.
+    # Smooth, so that the method of scaling hardly matters.
     y, x, c = np.mgrid[:1200, :1600, :3]
     source = Image.fromarray(
         (128 + 60 * np.sin(x / 90 + c) + 60 * np.cos(y / 70)).clip(0, 255).astype(np.uint8))
@@ -158,7 +158,7 @@ def test_as_tensorflow_decodes(tmp_path):
     mine = decode({"path": tmp_path / "a.jpg", "size": (224, 224), "box": (x, y, width, height),
                    "antialias": False})
     apart = np.abs(mine - expected)
-    # At the crop's edges its chroma is upsampled without what lies behind them.
+    # At the crop's edges TensorFlow upsamples chroma without the pixels beyond them.
     assert np.quantile(apart, 0.999) <= 1.5 and apart.mean() < 0.3
 
 

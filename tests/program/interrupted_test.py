@@ -1,4 +1,4 @@
-"""Convert is interrupted or killed: nothing half done may pass for a dataset."""
+"""convert is interrupted or killed: nothing incomplete may pass for a dataset."""
 
 import base64
 import gzip
@@ -42,7 +42,7 @@ def wait_for(process, condition):
 
 
 def staged_bytes(out):
-    """What is in staging, as far as it can be seen while it changes."""
+    """The size of staging, as far as it can be determined while it changes."""
     try:
         return sum(path.stat().st_size for path in out.glob(".shardfeed/*.incomplete/*"))
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def test_killed_convert_looks_incomplete_and_can_be_run_again(slow_source, out, 
 
 
 def each_step(faults, arguments, prepare, folder):
-    """Runs the command once whole, to count its steps, and then once killed before each step."""
+    """Runs the command once to the end, to count its steps, and then kills it before each step."""
     def run_with(**environment):
         return subprocess.run(harness.command(*arguments), capture_output=True, timeout=60,
                               env={**os.environ, "LD_PRELOAD": str(faults), **environment}).returncode
@@ -129,7 +129,7 @@ def each_step(faults, arguments, prepare, folder):
 
 
 def is_whole(out, expected):
-    """Whether the shards are those of `expected`, whatever stands beside them."""
+    """Whether the shards are those of `expected`, no matter what other files exist."""
     shards = {name: data for name, data in expected.items() if "/" not in name}
     there = harness.tree(out)
     return all(there.get(name) == data for name, data in shards.items())
@@ -145,7 +145,7 @@ def test_killed_at_any_step_nothing_half_done_looks_complete(faults, out, tmp_pa
         # The manifest is last.
         if (out / ".shardfeed/x.manifest.json").exists():
             assert is_whole(out, expected), step
-        # Whoever looks finishes what was committed.
+        # The next reader finishes what was committed.
         committed = (out / ".shardfeed/x.commit").exists()
         assert harness.looks_complete(out, "x") == is_whole(out, expected), step
         assert not committed or is_whole(out, expected), step
@@ -165,7 +165,7 @@ def test_killed_at_any_step_the_next_overwrite_leaves_no_trace(faults, out, tmp_
 
 
 def test_killed_at_any_step_the_next_convert_needs_no_overwrite(faults, out, tmp_path):
-    """What a process left that was killed before it committed is no dataset."""
+    """The files of a process that was killed before it committed are not a dataset."""
     arguments = ["convert", "text", POEM, out / "x@3", "-q", "-j", "1"]
     refused = {}
     for step in each_step(faults, arguments, lambda: None, out):

@@ -17,9 +17,9 @@ SIZE = 600_000_000
 
 
 def peak(*arguments, **environment):
-    """Runs the command and returns its report, with the most memory it had, in bytes."""
-    # Through a shell that stays: a process started straight from here would count the memory of
-    # Python and TensorFlow, which Linux carries over from before exec.
+    """Runs the command and returns its report, with its peak memory in bytes."""
+    # Through a shell that stays, because a process started directly from here would count the
+    # memory of Python and TensorFlow, which Linux carries over from before exec.
     done = subprocess.run(["sh", "-c", '"$@"; exit $?', "sh", *harness.command(*arguments),
                            "--json"], capture_output=True, timeout=300,
                           env={**os.environ, **environment})
@@ -80,14 +80,14 @@ def test_shuffle_and_compression_stay_below_the_limit(source, tmp_path):
 
 
 def test_convert_waits_for_a_slow_disk(source, tmp_path, faults):
-    """Encoded blocks do not pile up behind the writes."""
+    """Encoded blocks do not pile up while writes are slow."""
     used, _ = peak("convert", "text", source, tmp_path / "x@2", "-j", "4",
                    LD_PRELOAD=str(faults), SLOW_WRITES_MS="8")
     assert used < LIMIT
 
 
 def test_reported_memory_is_that_of_the_program():
-    """Not that of who started it: 400 MB here."""
+    """It is not that of the parent: 400 MB here."""
     script = ("import subprocess, sys; x = b'x' * (400 << 20); "
               "sys.exit(subprocess.run(sys.argv[1:]).returncode)")
     done = subprocess.run([sys.executable, "-c", script, *harness.command(
@@ -96,7 +96,7 @@ def test_reported_memory_is_that_of_the_program():
     assert json.loads(done.stdout)["peak_rss_bytes"] < 100 << 20
 
 
-# What hostile files may make of it.
+# The memory that hostile files may cause.
 HOSTILE_LIMIT = 512 << 20
 
 READING = {
@@ -123,7 +123,7 @@ def arguments_of(name, path, tmp_path):
 
 
 def hostile_peak(*arguments):
-    """The most memory the command had, in bytes, and its exit status."""
+    """The command's peak memory in bytes, and its exit status."""
     script = ("import resource, subprocess, sys; "
               "status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
               "print(status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
@@ -135,7 +135,7 @@ def hostile_peak(*arguments):
 
 
 def member(deflated, crc, size):
-    """A member that tells its size, as shardfeed writes them."""
+    """A member with its size, as shardfeed writes them."""
     total = 24 + len(deflated) + 8
     return (b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x0c\0SF\x08\0" + struct.pack("<Q", total) + deflated +
             struct.pack("<II", crc, size))
@@ -161,7 +161,7 @@ def hostile(tmp_path_factory):
     raw = deflated(ZEROS, -15)
     (folder / "member").write_bytes(member(raw, 0, len(ZEROS) << 20))
     (folder / "small claim").write_bytes(member(raw, 0, 1000))
-    # A record of which all is there but its CRC.
+    # A record that is complete except for its CRC.
     header = struct.pack("<Q", 200 << 20)
     header += struct.pack("<I", harness.masked_crc(header))
     (folder / "long record").write_bytes(deflated([header, *ZEROS[:200], b"wrong"], 31))

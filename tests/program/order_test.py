@@ -93,7 +93,7 @@ def test_read_delivers_everything(dataset, io, order):
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_compressed_shards_are_read_by_who_inflates(tmp_path, compression):
-    # What deflate does not shrink: its index says where blocks start.
+    # Data that deflate does not shrink, whose index says where blocks start.
     records = [os.urandom(5000) for _ in range(300)]
     options = tf.io.TFRecordOptions(compression_type=compression)
     with tf.io.TFRecordWriter(str(tmp_path / "d-00000-of-00001"), options) as writer:

@@ -75,7 +75,7 @@ def test_bucket_by_sequence_length():
     expected = ragged(200).bucket_by_sequence_length(
         lambda row: tf.shape(row)[0], bucket_boundaries=[2, 4], bucket_batch_sizes=[3, 5, 2])
     mine = ours(["ragged", 200], ["bucket", [2, 4], [3, 5, 2]])
-    # At the end, tf.data gives what is left in the order in which the buckets were begun.
+    # At the end, tf.data delivers the rest in the order in which the buckets were begun.
     count = len(theirs(ragged(200).bucket_by_sequence_length(
         lambda row: tf.shape(row)[0], bucket_boundaries=[2, 4], bucket_batch_sizes=[3, 5, 2],
         drop_remainder=True)))
@@ -248,7 +248,7 @@ def test_read_parse_tells_what_limits(examples, tmp_path):
     assert [stage["name"] for stage in report["stages"]] == ["read", "parse+batch"]
     assert report["limit"] in report["verdict"]
     assert report["autotune"] == []  # too short
-    # Also where memory is used again.
+    # Also when memory is reused.
     again = succeed("bench", examples, "--parse", "--batch", "16", "--epochs", "40", "--json").json
     assert max(stage["peak_bytes"] for stage in again["stages"]) < 1 << 30
     events = json.loads(trace.read_text())["traceEvents"]

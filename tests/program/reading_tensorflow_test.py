@@ -205,7 +205,7 @@ def test_range_that_is_none_is_refused():
 
 
 def test_gzip_of_many_members_is_one_stream(tf, tmp_path):
-    """As 'cat a.gz b.gz' and other writers make it: members that cut records."""
+    """As made by 'cat a.gz b.gz' and other writers: members that divide records."""
     import gzip
     raw = (TESTDATA / "tensorflow/examples.tfrecord").read_bytes()
     path = tmp_path / "members.gz"

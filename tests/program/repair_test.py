@@ -1,4 +1,4 @@
-"""repair saves what is sound, and counts as verify, convert and read do."""
+"""repair saves intact records, and its counts agree with those of verify, convert and read."""
 
 import gzip
 import json
@@ -100,7 +100,7 @@ def tensorflow_shards(tf, folder, compression):
 @pytest.mark.parametrize("written_by", ["shardfeed", "TensorFlow"])
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 def test_all_four_count_the_same_of_any_damage(tmp_path, compression, written_by):
-    """And keep records that were written, each once but for those of bytes that are there twice."""
+    """They keep only records that were written, each once unless its bytes appear twice."""
     if written_by == "shardfeed":
         shards = make(tmp_path, compression)
     else:
@@ -167,7 +167,7 @@ def test_another_shard_in_place_of_one_is_told(tmp_path):
 
 @pytest.mark.parametrize("indexed", [True, False])
 def test_one_flip_in_gzip_of_many_records_loses_few(tmp_path, indexed):
-    """Those of one member, at most. Of 40,000 records, convert once kept 3,775."""
+    """At most those of one member. Of 40,000 records, convert once kept 3,775."""
     source = tmp_path / "a.jsonl"
     draw = random.Random(7)
     source.write_text("".join(json.dumps({"i": i, "text": draw.randbytes(150).hex()}) + "\n"
@@ -206,7 +206,7 @@ def test_a_large_first_record_with_a_damaged_header_is_kept(tmp_path, indexed):
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 @pytest.mark.parametrize("manifest", [True, False])
 def test_a_shard_that_was_cut_between_records_is_not_forgotten(tmp_path, compression, manifest):
-    """Its index knows that there were more: no command makes it anew by itself."""
+    """Its index says that there were more records, so no command rebuilds it unasked."""
     shards = make(tmp_path, compression)
     if not manifest:
         (tmp_path / ".shardfeed/old.manifest.json").unlink()
@@ -227,7 +227,7 @@ def test_a_shard_that_was_cut_between_records_is_not_forgotten(tmp_path, compres
 @pytest.mark.parametrize("records", [0, 1, 100])
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
 def test_an_index_of_another_shard_costs_nothing(tmp_path, records, compression):
-    """Also one that begins alike."""
+    """Also if it begins with the same records."""
     shard, = make(tmp_path, compression, shards=1)
     (tmp_path / "x").mkdir()
     other = tmp_path / "x/a.jsonl"

@@ -55,7 +55,7 @@ def test_number_of_threads_does_not_show_in_the_index(source, tmp_path):
 
 
 def test_number_of_threads_does_not_show_in_a_shuffle_beyond_memory(tmp_path):
-    """What does not fit into 64 MiB is spread over files, which go again."""
+    """Data beyond 64 MiB is distributed over files, which are removed again."""
     rng = random.Random(1)
     text = tmp_path / "text"
     with open(text, "w") as file:
@@ -89,7 +89,7 @@ def test_each_seed_gives_its_own_order_of_the_same_records(source, out):
         orders.append(numbers(out / f"s{seed}@3"))
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(20_000))
-    # A shuffle of the whole, not of neighbours: the mean way of a record is a third of all.
+    # A shuffle of everything, not of neighbours: the mean distance of a record is a third of all.
     moved = sum(abs(i - n) for i, n in enumerate(orders[0])) / 20_000
     assert 20_000 / 3.3 < moved < 20_000 / 2.7
 

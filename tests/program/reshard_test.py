@@ -77,7 +77,7 @@ def test_merge_puts_datasets_one_after_another(dataset, lines, out):
     succeed("merge", dataset, out / "few@2", out / "both")
     assert numbers(out / "both@7") == [*range(20_000), *range(100)]
     assert sound(out / "both@7") == 20_100
-    # Each shard whole, so with the bytes it had.
+    # Each shard is copied whole, with the same bytes.
     assert (out / "both-00006-of-00007").read_bytes() == (out / "few-00001-of-00002").read_bytes()
     succeed("merge", dataset, out / "few@2", out / "two@2")
     assert numbers(out / "two@2") == [*range(20_000), *range(100)]
@@ -184,7 +184,7 @@ def test_damage_is_told_and_leaves_nothing(dataset, out):
     assert message.startswith(f"{shard}: record 1000 at byte {at}: its index does not match it; "
                               "'shardfeed verify' shows which of the two is damaged")
     harness.flip(shard, at + 1)
-    harness.flip(shard, at + 20)  # a payload: seen where it is read
+    harness.flip(shard, at + 20)  # a payload: noticed when it is read
     message = fail(DEFECTS, "reshard", dataset, out / "b@2", "--compression", "gzip")
     assert message == (f"{shard}: record 1000 at byte {at}: its payload's CRC is wrong; 'shardfeed "
                        "verify' lists all defects, 'shardfeed repair' saves what is sound")
@@ -236,7 +236,7 @@ def test_killed_at_any_step_nothing_half_done_looks_complete(faults, out, tmp_pa
         if run_with(faults, arguments, KILL_AT=str(step)).returncode != -signal.SIGKILL:
             continue
         has_manifest = (out / ".shardfeed/b.manifest.json").exists()
-        # Whoever looks finishes what was committed.
+        # The next reader finishes what was committed.
         complete = harness.looks_complete(out, "b")
         there = harness.tree(out) if out.exists() else {}
         assert complete == all(there.get(name) == data for name, data in shards.items()), step

@@ -1,5 +1,4 @@
-"""JPEGs that convert has rewritten: other decoders see the same pixels, and all that was beside
-them."""
+"""JPEGs that convert has rewritten: other decoders see the same pixels and the same metadata."""
 
 import io
 import json
@@ -21,7 +20,7 @@ SIZES = [(1, 1), (7, 9), (16, 16), (33, 65), (177, 121), (500, 47)]
 
 
 def make_image(mode, size, seed):
-    """Gradients, noise in some places."""
+    """Gradients with noise in some places."""
     rng = numpy.random.default_rng(seed)
     width, height = size
     channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
@@ -40,7 +39,7 @@ def saved(image, **options):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """A folder of all kinds of JPEG that Pillow writes; by name, the bytes."""
+    """A folder of all kinds of JPEG that Pillow writes, and their bytes by name."""
     folder = tmp_path_factory.mktemp("jpegs")
     files = {}
     for i, size in enumerate(SIZES):
@@ -60,7 +59,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def converted(tf, images, tmp_path_factory):
-    """What convert stored of them, by name; where; and its report."""
+    """What convert stored for them, by name; where; and its report."""
     folder, files = images
     out = tmp_path_factory.mktemp("converted")
     report = harness.succeed("convert", "imagefolder", folder, out / "p@2", "--json").json
@@ -153,7 +152,7 @@ def test_what_was_rewritten_is_kept_the_next_time(tf, converted, tmp_path, out):
 
 
 def segments(jpeg):
-    """(marker, offset, payload) up to the first scan, and where its data begins."""
+    """(marker, offset, payload) up to the first scan, and the offset of its data."""
     at, found = 2, []
     while True:
         size = int.from_bytes(jpeg[at + 2:at + 4], "big")
@@ -164,8 +163,8 @@ def segments(jpeg):
 
 
 def small_image(jpeg, box):
-    """A reader by docs/seekable_jpeg.md, the plain way: a JPEG of the intervals under the box, and
-    where it begins in the image."""
+    """A simple reader by docs/seekable_jpeg.md: a JPEG of the intervals under the box, and its
+    position in the image."""
     found, begin = segments(jpeg)
     frame_at, frame = next((at, p) for code, at, p in found if code in (0xc0, 0xc1))
     height, width, components = (int.from_bytes(frame[1:3], "big"),
@@ -334,7 +333,7 @@ def test_inspect_shows_images_where_the_terminal_can(tmp_path, out):
                        ("iterm", b"\x1b]1337;File=inline=1;size="),
                        ("sixel", b'\x1bPq"1;1;200;150#0;')):
         assert start in harness.succeed("inspect", out / "x@1", "--images", how).out
-    # On a terminal that kitty's variables tell of. `script` would do, but need not be there.
+    # On a terminal that kitty's variables announce. `script` would do, but may be missing.
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(harness.BINARY, harness.command("inspect", out / "x@1"), kitty)
@@ -342,7 +341,7 @@ def test_inspect_shows_images_where_the_terminal_can(tmp_path, out):
     while True:
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # Linux says at the end that the other side is gone
+        except OSError:  # how Linux reports the end, when the other side is closed
             break
         if not piece:
             break
@@ -378,7 +377,7 @@ def test_shrunk_images_are_those_of_an_area_mean(tf, tmp_path, out):
         ("RGB", (133, 100)), ("L", (100, 167)), ("RGB", (100, 100)), ("RGB", (90, 120)),
         ("RGB", (300, 300))]
     assert images[0].getexif()[0x0112] == 6
-    # In grey: chroma has half the resolution.
+    # Compared in grey, because chroma has half the resolution.
     expected = Image.open(tmp_path / "in/c/1.jpg").resize((133, 100), Image.Resampling.BOX)
     grey, expected = (numpy.asarray(i.convert("L"), numpy.int32) for i in (images[0], expected))
     assert numpy.abs(grey - expected).mean() < 4

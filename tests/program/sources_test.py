@@ -1,4 +1,4 @@
-"""Every kind of raw data as its own tools write it, and as they read it back."""
+"""Every kind of raw data, written by its own tools and read back by them."""
 
 import csv
 import gzip
@@ -23,7 +23,7 @@ def numbers(rows):
 
 
 def values(dataset):
-    """Records with single values in the place of lists of one."""
+    """Records with single values in place of lists of one."""
     return numbers(payloads(dataset))
 
 
@@ -34,7 +34,7 @@ def np():
 
 @pytest.fixture(scope="session")
 def digits(np):
-    """Images like MNIST's, real ones where scikit-learn is installed."""
+    """Images like MNIST's, real ones if scikit-learn is installed."""
     try:
         from sklearn.datasets import load_digits
         data = load_digits()
@@ -397,7 +397,7 @@ def test_npy_that_is_not_read_is_told(out, tmp_path, np):
 
 @pytest.fixture(scope="session")
 def others(tf, tmp_path_factory):
-    """Two shards of 1,000 records each, raw and GZIP, as TensorFlow writes them."""
+    """Two shards of 1,000 records each, raw and GZIP, written by TensorFlow."""
     folder = tmp_path_factory.mktemp("others")
     records = [harness.example(tf, number=[i], text=[b"x" * (i % 97)]) for i in range(2000)]
     for kind in ("none", "GZIP"):

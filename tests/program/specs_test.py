@@ -138,7 +138,7 @@ def test_sidecars_are_not_shards(ordered):
 
 
 def lay_tfds(folder, splits):
-    """As tensorflow_datasets lays out a version of a dataset."""
+    """Lays out a version of a dataset as tensorflow_datasets does."""
     folder.mkdir(parents=True)
     for split, count in splits.items():
         lay(folder, *(f"flowers-{split}.tfrecord-{i:05}-of-{count:05}" for i in range(count)))

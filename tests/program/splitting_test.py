@@ -1,4 +1,4 @@
-"""Splits, duplicates, and conversions that go on where an earlier one ended."""
+"""Splits, duplicates, and conversions that resume where an earlier one ended."""
 
 import json
 import os
@@ -191,8 +191,8 @@ def test_what_differs_is_not_resumed(slow_source, out, tmp_path):
 
 
 def test_a_mended_image_lets_the_conversion_go_on(out, tmp_path):
-    """A broken record ends it, too; the image is repaired, so the input is another, and all is
-    done anew: no shard of the earlier input may stay."""
+    """A broken record also ends a conversion. Repairing the image changes the input, so everything is
+    redone: no shard of the earlier input may remain."""
     shutil.copytree(IMAGES, tmp_path / "in")
     bad = tmp_path / "in/triangles/zzz.png"
     bad.write_bytes(b"?")

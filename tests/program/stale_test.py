@@ -1,4 +1,4 @@
-"""Indexes and manifests that do not go with their shards, and text indexes of others."""
+"""Indexes and manifests that do not match their shards, and text indexes of other programs."""
 
 import json
 import os

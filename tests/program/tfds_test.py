@@ -91,7 +91,7 @@ def test_each_dataset_of_the_folder_is_a_split(tmp_path):
             "--tfds")
     assert split_names(folder) == ["dev", "part-a", "part-b", "train"]
     for split in ("dev", "part-a", "part-b", "train"):
-        # Without the manifests the folder is read by what stands in dataset_info.json.
+        # Without the manifests the folder is read from dataset_info.json.
         assert verify(folder / split)["records"] == {"dev": 10, "train": 100}.get(split, 50)
 
 
@@ -130,7 +130,7 @@ def test_what_tfds_cannot_read_is_told(tmp_path, out):
     message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "a@1", "--tfds")
     assert ".shardfeed/z.manifest.json: cannot be a split of a TFDS dataset: it is compressed" in (
         message)
-    assert verify(out / "a@1")["num_defects"] == 0  # it is there all the same
+    assert verify(out / "a@1")["num_defects"] == 0  # the dataset exists nevertheless
     assert not (out / "dataset_info.json").exists()
 
 

@@ -35,7 +35,7 @@ def inflated(path, compression):
 
 
 def read_back(tf, folder, stem, compression, suffix=""):
-    """The records of all shards in order, by tf.data; also looked at by verify and by Python."""
+    """The records of all shards in order, read by tf.data, and checked by verify and Python."""
     paths = harness.shards(folder, stem)
     report = verify(folder / f"{stem}@*{suffix}", "--level", "examples")
     records = harness.read_by_tensorflow(tf, paths, TF_NAME[compression])
@@ -157,7 +157,7 @@ def test_any_table_is_read_as_python_reads_it(tf, tmp_path, out):
 
 
 def flattened(value, prefix=""):
-    """As jsonl.h says what becomes what; numbers of float columns are told by FLOATS."""
+    """A JSON value as features, as defined in jsonl.h; FLOATS names the float columns."""
     features = {}
     for key, item in value.items():
         name = prefix + key
@@ -255,7 +255,7 @@ def test_indexes_that_convert_writes_are_those_that_index_writes(out, compressio
     convert("jsonl", EVENTS, out / "events@2", "--compression", compression)
     before = harness.payloads(out / "events@2", "-r", "150-160")
     folder = out / ".shardfeed"
-    if compression == "none":  # compressed shards may get other points to start at
+    if compression == "none":  # compressed shards may get other restart points
         written = harness.tree(folder)
         harness.succeed("index", out / "events@2")
         assert harness.tree(folder) == written

@@ -1,4 +1,4 @@
-"""Command lines that are wrong: what was given, what is wanted, which help has more."""
+"""Wrong command lines: the message says what was given, what was expected, and which help has more."""
 
 import os
 
