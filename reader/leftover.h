@@ -1,4 +1,4 @@
-// What ranks have left of an epoch of which they had delivered different numbers of records.
+// The rest of an epoch of which ranks have delivered different numbers of records.
 
 #ifndef SHARDFEED_READER_LEFTOVER_H_
 #define SHARDFEED_READER_LEFTOVER_H_

@@ -1,4 +1,4 @@
-// What the recovery engine keeps of a damaged shard that no index fits, as a shard without damage.
+// Copies the records that the recovery engine keeps of a damaged shard without a matching index.
 
 #ifndef SHARDFEED_READER_SOUND_COPY_H_
 #define SHARDFEED_READER_SOUND_COPY_H_
@@ -15,20 +15,20 @@
 
 namespace shardfeed {
 
-// Readers find records by an index. That of a damaged shard cannot be made, and one from before,
-// of another size, leads elsewhere. So the sound records are copied to a raw shard, in which a
-// frame without a payload and with a wrong CRC stands for each record that is lost; where nobody
-// knows how many were, for all of one place.
+// Readers find records by an index. A damaged shard has none: it cannot be indexed, and an older
+// index, made for another size, does not match. So its intact records are copied to a raw shard.
+// There, a frame without a payload and with a wrong CRC represents each lost record; where the
+// number of lost records is unknown, one frame represents all of them.
 struct SoundCopy {
   std::shared_ptr<const File> file;
   std::shared_ptr<const ShardIndex> index;
   std::vector<DamagedPlace> places;
 };
 
-// The file has no name, and is in the system's folder for temporary files (TMPDIR).
+// The file has no name, and is in the folder for temporary files (TMPDIR).
 //
 // Errors: those of opening and reading the shard; ResourceExhausted and others of writing the copy.
-// Cancelled: stopping was asked for.
+// Cancelled: a stop was requested.
 absl::StatusOr<std::shared_ptr<const SoundCopy>> CopySoundRecords(const std::string& path,
                                                                   std::stop_token stop);
 

@@ -1,4 +1,4 @@
-// Reads shards of which not all have an index, from the first record on.
+// Reads shards whose indexes are not complete yet, from the first record on.
 
 #ifndef SHARDFEED_READER_UNINDEXED_READER_H_
 #define SHARDFEED_READER_UNINDEXED_READER_H_
@@ -20,22 +20,22 @@
 
 namespace shardfeed {
 
-// Delivers what a Reader of the same options delivers, but does not wait for the indexes: these are
-// made by threads of its own while the caller's thread walks through the shards, record after
-// record; as soon as all are there, a Reader goes on from where the walk has come to. The walk
-// leaves everything that needs more than the records so far to that Reader: damage, the end of the
-// epoch, and batches of all ranks that do not fit the budget.
+// Delivers the same as a Reader with the same options, but does not wait for the indexes: threads
+// of its own build these while the caller's thread walks through the shards, record after record.
+// Once all indexes are built, a Reader continues from the walk's position. The walk leaves to that
+// Reader everything that needs more than the records so far: damage, the end of the epoch, and
+// batches of all ranks that do not fit the budget.
 //
-// Not thread safe. May be destroyed at any time; indexes that are complete stay. A child after fork
-// may not use one whose indexes were still being made: its thread does not exist there.
+// Not thread safe. May be destroyed at any time; completed indexes remain. Must not be used in a
+// child after fork if its indexes were still being built, because its thread does not exist there.
 class UnindexedReader {
  public:
-  // Whether reading can begin without an index: in sequential and interleave order, when all
-  // records are read and damage is an error. (A shard that was cut has places for what it lost.)
+  // Whether reading can begin without an index: in sequential and interleaved order, if all records
+  // are read and damage is an error. (A truncated shard has positions for its lost records.)
   static bool CanRead(const ReaderOptions& options);
 
-  // `stop` ends the making of indexes, and with it Next, with Cancelled. InvalidArgument: not
-  // CanRead, or as Reader::Open.
+  // `stop` makes building indexes, and with it Next, end with Cancelled. InvalidArgument: CanRead
+  // is false, or as for Reader::Open.
   static absl::StatusOr<std::unique_ptr<UnindexedReader>> Open(
       std::shared_ptr<const LazyShardTable> table, ReaderOptions options,
       std::stop_token stop = {});
@@ -44,19 +44,19 @@ class UnindexedReader {
   // As Reader::Next; also errors of LazyShardTable::Get.
   absl::Status Next(ReadBlock* block);
 
-  // The Reader, which stands where Next has come to; waits for the indexes. Owned by this object,
-  // and what Next calls from here on.
+  // The Reader at the position of Next; waits for the indexes. Owned by this object; Next uses it
+  // from here on.
   absl::StatusOr<Reader*> Indexed();
-  // Whether it would not wait.
+  // Whether Indexed would return without waiting.
   bool indexed() const { return indexed_; }
 
-  // Of both; what the walk read counts as one thread's.
+  // The statistics of both; the walk's reads count as those of one thread.
   ReaderStats stats() const;
 
  private:
   // One of the shards that are read in turn.
   struct Slot {
-    std::unique_ptr<ShardReader> reader;  // null: none
+    std::unique_ptr<ShardReader> reader;  // null if the slot is empty
     RecordBlock block;
     size_t at = 0;  // the next record of `block`
     uint64_t file_position = 0;
@@ -68,15 +68,15 @@ class UnindexedReader {
   };
 
   UnindexedReader(std::shared_ptr<const LazyShardTable> table, ReaderOptions options);
-  // Walks on until there is a block of records of this rank; false at the end, and where the walk
-  // cannot go on.
+  // Continues the walk until there is a block of records of this rank. Returns false at the end, or
+  // where the walk cannot continue.
   bool Walk();
   void NextSlot();
 
   const std::shared_ptr<const LazyShardTable> table_;
   const ReaderOptions options_;
 
-  // The walk.
+  // State of the walk.
   uint64_t budget_bytes_ = 0;
   std::vector<Slot> slots_;
   size_t slot_ = 0;
@@ -88,7 +88,7 @@ class UnindexedReader {
   bool walk_ended_ = false;
   std::deque<Walked> walked_;   // not yet known to belong to whole batches
   uint64_t walked_bytes_ = 0;   // bytes in walked_
-  uint64_t next_position_ = 0;  // position after what was delivered
+  uint64_t next_position_ = 0;  // position after the delivered records
   ReaderStats stats_;
 
   std::unique_ptr<Reader> reader_;

@@ -38,7 +38,7 @@ struct RowRange {
   std::vector<uint8_t> keep;
   // Where a step begins: at `begin` or, again, at a row on which it failed and whose error was
   // caught. That row is kDropped for the following steps until the CatchStep makes it kCaught: it
-  // is delivered as it is, and replaces no other row.
+  // is delivered unchanged, and replaces no other row.
   size_t from = 0;
   size_t failed_row = 0;  // row of the batch at which a step failed or threw
   // Rows whose errors were caught, in ascending order for each step, and what is kept of the
@@ -63,7 +63,8 @@ absl::Status NoRoom(std::string_view step, const std::bad_alloc& error);
 
 // Calls column.Extend for the column that `spec` describes. Throws NoRoomError.
 inline char* ExtendColumn(const ColumnSpec& spec, size_t elements, VariableColumn* column) {
-  constexpr size_t kMostElements = size_t{1} << 60;  // the sum with those that are there fits
+  constexpr size_t kMostElements = size_t{1}
+                                   << 60;  // the sum with existing elements does not overflow
   try {
     if (elements > kMostElements) throw std::bad_alloc();
     return column->Extend(elements);
