@@ -1,6 +1,6 @@
-// A kernel that keeps the device busy with one waiting thread: the consumer in cuda_benchmark.
+// Keeps the device busy: one thread that waits, the work of a consumer in cuda_benchmark.
 //
-// scripts/make_ptx makes spin.ptx from this file.
+// spin.ptx is made from this file by scripts/make_ptx.
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
-// Converts uint8 images to normalised floating point ones: cast, mean and standard deviation,
-// mirroring, mixup or cutmix, and the change of layout, in one pass over the batch.
+// uint8 images to normalised floating point ones: cast, mean and standard deviation, mirror, mixup or
+// cutmix, and the change of layout, in one pass over the batch.
 //
-// scripts/make_ptx makes normalize.ptx from this file. The tests' stand-in driver compiles it for
-// the CPU; all arithmetic is written so that both produce the same bits.
+// normalize.ptx is made from this file by scripts/make_ptx. The tests' stand-in driver compiles it
+// for the processor; all arithmetic is written so that both give the same bits.
 
 #include "cuda/normalize_args.h"
 
@@ -16,7 +16,7 @@ __device__ inline uint16_t ToFloat16(float value) {
   return bits;
 }
 
-// In integers, because the instruction for it needs compute capability 8.0.
+// In integers: the instruction for it asks for compute capability 8.0.
 __device__ inline uint16_t ToBFloat16(float value) {
   const uint32_t bits = __float_as_uint(value);
   return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -41,8 +41,7 @@ struct AsFloat32 {
   static __device__ Value From(float value) { return value; }
 };
 
-// Each thread processes a pixel, so that neighbouring threads access neighbouring bytes. Blocks
-// along y process different images.
+// A thread takes a pixel: neighbours read and write neighbouring bytes. Blocks in y are images.
 template <typename Type, bool kPlanar>
 __device__ inline void Normalize(const NormalizeArgs& a) {
   typename Type::Value* const out = static_cast<typename Type::Value*>(a.out);
@@ -61,9 +60,9 @@ __device__ inline void Normalize(const NormalizeArgs& a) {
       const uint8_t* const from = image + static_cast<size_t>(flip ? mirrored : p) * a.channels;
       const uint8_t* const other =
           partner + static_cast<size_t>(flip_partner ? mirrored : p) * a.channels;
-      const bool inside = a.mix == 2 && y >= a.top && y < a.bottom && x >= a.left && x < a.right;
-      // The loop has a constant length, so that the arguments are not copied to local memory for
-      // indexing.
+      const bool inside =
+          a.mix == 2 && y >= a.top && y < a.bottom && x >= a.left && x < a.right;
+      // Of known length, so that the arguments are not copied to be indexed.
       for (uint32_t c = 0; c < kMaxChannels; ++c) {
         if (c >= a.channels) break;
         float value = inside ? other[c] : from[c];

@@ -1,4 +1,4 @@
-// The arguments of the kernels of normalize.cu. Device code includes this too, so it has only plain
+// What the kernels of normalize.cu are called with. Included by the device's code, too: plain
 // types.
 
 #ifndef SHARDFEED_CUDA_NORMALIZE_ARGS_H_
@@ -12,8 +12,8 @@ constexpr uint32_t kMaxChannels = 4;
 
 struct NormalizeArgs {
   const uint8_t* in;    // [images, height, width, channels]
-  void* out;            // [images, channels, height, width], or in the layout of `in`
-  const uint8_t* flip;  // [images]: 1 mirrors the image left to right; null mirrors none
+  void* out;            // [images, channels, height, width], or as `in`
+  const uint8_t* flip;  // [images]: 1 mirrors the image left to right; null: none is
   uint32_t images;
   uint32_t height;
   uint32_t width;
@@ -22,9 +22,9 @@ struct NormalizeArgs {
   float scale[kMaxChannels];
   float bias[kMaxChannels];
   // Image i is mixed with its partner, image i - 1 (the last one for i = 0).
-  uint32_t mix;  // 0: none, 1: mixup, 2: cutmix
+  uint32_t mix;  // 0: not, 1: mixup, 2: cutmix
   float lambda;  // mixup: the share of the image itself
-  // Cutmix: the box that comes from the partner.
+  // Cutmix: what is inside comes from the partner.
   uint32_t top;
   uint32_t left;
   uint32_t bottom;
