@@ -99,7 +99,7 @@ TEST_F(NpyTest, DefectsAreTold) {
   ExpectScanError("", "x.npy: not a .npy file: it starts with \"\"");
   ExpectScanError("PK\x03\x04zip", "an .npz file is an archive of .npy files: unpack it");
   ExpectScanError("\x93NUMPY", "x.npy: the file ends inside its header");
-  ExpectScanError("\x93NUMPY\x09\0\1\0\0\0x"s, "x.npy: version 9 of the .npy format is not known");
+  ExpectScanError("\x93NUMPY\x09\0\1\0\0\0x"s, "x.npy: unknown version 9 of the .npy format");
   ExpectScanError("\x93NUMPY\1\0\x50\0{}"s, "x.npy: the file ends inside its header of 90 bytes");
   ExpectScanError("\x93NUMPY\2\0\0\0\0\x10{}"s, "x.npy: a header of 268435456 bytes");
   ExpectScanError("\x93NUMPY\1\0\2\0{}"s, "x.npy: the header is not what NumPy writes: \"{}\"");

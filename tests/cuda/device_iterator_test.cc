@@ -217,7 +217,7 @@ TEST_F(DeviceIteratorTest, SeveralDevicesWorkInOneProcess) {
   ASSERT_OK(it->Next(&batch, ours.get()));
   EXPECT_FAILS(batch.Use(theirs.get()), kInvalidArgument,
                "the stream does not belong to the primary context of device 0");
-  EXPECT_FAILS(it->Next(&batch, theirs.get()), kInvalidArgument, "the stream is not of");
+  EXPECT_FAILS(it->Next(&batch, theirs.get()), kInvalidArgument, "the stream does not belong to");
 }
 
 TEST_F(DeviceIteratorTest, TheStateCountsWhatWasDelivered) {
@@ -405,7 +405,7 @@ TEST_F(DeviceIteratorTest, LoadStateDictForgetsErrorsOfTheDevice) {
     ASSERT_OK(it->Next(&batch, stream.get()));
   }
   batch = DeviceBatch();
-  EXPECT_FAILS(it->Next(&batch), kInternal, "a stream that a batch is used on must live");
+  EXPECT_FAILS(it->Next(&batch), kInternal, "a stream that uses a batch must live");
   EXPECT_THAT(TakeMisuses(), HasSubstr("the stream is gone"));
   expect_all();
   EXPECT_LE(it->stats().buffers, 3);

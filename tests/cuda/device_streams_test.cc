@@ -152,7 +152,7 @@ TEST_F(DeviceStreamsTest, AStreamThatEndsBeforeItsBatchIsAnError) {
   }
   batch = DeviceBatch();
   EXPECT_FAILS(it->Next(&batch), kInternal,
-               "a stream that a batch is used on must live until the batch is released");
+               "a stream that uses a batch must live until the batch is released");
   EXPECT_THAT(TakeMisuses(), HasSubstr("the stream is gone"));
 }
 

@@ -79,7 +79,7 @@ def test_chunks_and_lanes_are_parts_of_the_order(dataset):
     with pytest.raises(ValueError, match="lanes must be from 1 to"):
         order(lanes=1 << 40)
     for wrong in ({"chunk": 2}, {"lanes": 2}):
-        with pytest.raises(ValueError, match="chunk and lanes say how shards are read"):
+        with pytest.raises(ValueError, match="chunk and lanes affect how shards are read"):
             sf.range(100).shuffle(1, window=10, **wrong)
 
 

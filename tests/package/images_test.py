@@ -163,7 +163,7 @@ def test_by_number(images):
     ({"center_fraction": 0}, "center_fraction must be above 0"), ({"channels": 2}, "channels must be 3 .* got 2"),
     ({"interpolation": "lanczos"}, "interpolation must be one of .*, not 'lanczos'"),
     ({"layout": "HWC"}, "layout must be one of 'NHWC', 'NCHW'"), ({"dtype": "int8"}, "dtype must be .* got int8"),
-    ({"mean": 0.5}, "not normalised"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
+    ({"mean": 0.5}, "cannot be normalised"), ({"dtype": "float32", "mean": [1, 2]}, "mean has 2 values"),
     ({"dtype": "float32", "std": 0}, "std must be finite and positive, got 0"), ({"on_damage": "skip"}, "'accept', not 'skip'"),
     ({"feature": "photo"}, "no column 'photo'"), ({"feature": "n"}, "does not have one bytes value per row"),
     ({"seed": -1}, "seed must be at least 0, not -1"),

@@ -227,7 +227,7 @@ def test_states_of_chains_whose_ranks_advance_evenly_are_one(spec):
     states = [it.state_dict() for it in its]
     assert sf.merge_states(states) == states[0] == states[1]
     next(its[0])
-    with pytest.raises(RuntimeError, match="ranks that have not delivered as many elements"):
+    with pytest.raises(RuntimeError, match="ranks that have delivered different numbers of elements"):
         sf.merge_states([it.state_dict() for it in its])
 
 

@@ -216,7 +216,7 @@ def test_choose_tells_what_is_wrong():
     for choice, message in [
             ([0, 2], "choose: dataset 2 does not exist: there are 2, numbered from"),
             ([-1], "choose: dataset -1 does not exist"), ([], "choose: choice has no numbers"),
-            (sf.range(3).batch(2), "the choice must have rows of one int64 alone"),
+            (sf.range(3).batch(2), "the choice must have a single int64 column"),
             (sf.from_arrays({"x": np.zeros(2)}), "it has x: float64")]:
         with pytest.raises(ValueError, match=message):
             sf.choose(pair, choice)
@@ -379,7 +379,7 @@ def test_bucket_by_length_tells_what_is_wrong():
         with pytest.raises(ValueError, match="give the column of the rows' lengths, or length="):
             sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1], **arguments)
     for gives, error, message in [
-            (-1, ValueError, "the function gave a length of -1"),
+            (-1, ValueError, "the function returned a length of -1"),
             (0.5, TypeError, "must give a length, a whole number, not 0.5"),
             (1 << 70, ValueError, "gave a length of 1180591620717411303424")]:
         with pytest.raises(error, match=message):

@@ -230,7 +230,7 @@ def test_augmentations_resume(images):
     (lambda: [A.RandAugment(magnitude=99)], "magnitude must be"),
     (lambda: [A.RandomPosterize(9)], "bits must be"),
     (lambda: [A.RandomErasing(scale=(0, 0.5, 1))], "two numbers"),
-    (lambda: [A.RandomApply([A.Pad(1)])], "all images must be of one size"),
+    (lambda: [A.RandomApply([A.Pad(1)])], "all images must have one size"),
     (lambda: [A.Augmentation("Sepia", {})], "no augmentation 'Sepia'"),
 ])
 def test_augmentations_that_cannot_be(images, make, message):
@@ -358,7 +358,7 @@ def test_generators_that_fail():
         sf.from_generator(lambda: [])
     with pytest.raises(ValueError, match="column 'a': expected shape"):
         list(sf.from_generator(lambda: [{"a": np.zeros(2)}, {"a": np.zeros(3)}]))
-    with pytest.raises(TypeError, match="only its end tells"):
+    with pytest.raises(TypeError, match="is known only at its end"):
         len(sf.from_generator(broken))
 
 

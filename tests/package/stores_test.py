@@ -550,6 +550,6 @@ def test_tls_is_verified_also_after_tensorflow(folder, tmp_path):
                  "SSL_CERT_FILE": str(tmp_path / "trusted.pem")})
         assert (done.returncode, done.stdout.strip()) == (0, str(RECORDS)), done.stderr
     refused = run("verify", spec)
-    assert refused.status == IO_FAILED and "SSL_CERT_FILE names another file" in refused.err
+    assert refused.status == IO_FAILED and "set SSL_CERT_FILE to use another file" in refused.err
     server.shutdown()
     server.server_close()

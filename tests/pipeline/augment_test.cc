@@ -183,10 +183,10 @@ TEST(AugmentTest, WhatCannotBeIsRefused) {
   expect(RandomAdjustSharpness{.sharpness_factor = -1},
          "sharpness_factor must be from 0 to 1000000");
   expect(RandAugment{.num_ops = -1}, "num_ops must be from 0 to 1000");
-  expect(RandAugment{.magnitude = 31}, "magnitude must be from 0 on and less than");
+  expect(RandAugment{.magnitude = 31}, "magnitude must be at least 0 and less than");
   expect(TrivialAugmentWide{.num_magnitude_bins = 1}, "num_magnitude_bins must be at least 2");
   expect(RandomApply{{RandomInvert{.p = 2}}}, "augment: RandomInvert(p=2): p must be");
-  expect(RandomApply{{Pad{.padding = {1, 1, 1, 1}}}}, "not within RandomApply");
+  expect(RandomApply{{Pad{.padding = {1, 1, 1, 1}}}}, "must not be within RandomApply");
   EXPECT_FAILS(ds.Augment("photo", {}).status(), kInvalidArgument,
                "augment: there is no column 'photo'; there are: value: int64, image: uint8");
   EXPECT_FAILS(ds.Augment("value", {}).status(), kInvalidArgument,

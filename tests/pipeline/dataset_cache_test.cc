@@ -106,7 +106,7 @@ TEST(DatasetTest, SnapshotsThatCannotBeReadSaySo) {
   Collect(ds.Snapshot(folder / "s"));
   const std::string bytes = testing::ReadBytes(folder / "s");
   EXPECT_FAILS(FirstError(ds.Skip(1).Snapshot(folder / "s")), kFailedPrecondition,
-               "s: a snapshot of another chain or other data");
+               "s: the snapshot belongs to another chain or other data");
   EXPECT_FAILS(FirstError(ds.Shard(0, 2).Snapshot(folder / "s")), kFailedPrecondition, "another");
   // Any byte that was changed, and any end that is missing.
   for (size_t at = 0; at < bytes.size(); at += 4999) {

@@ -72,9 +72,9 @@ TEST(DecodersTest, RawTensors) {
   EXPECT_FAILS(ds.DecodeRaw("y", DType::kInt16, {3}).status(), kInvalidArgument,
                "decode_raw: there is no column 'y' with one bytes value per row; there are: x");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kInt16, {3, -1}).status(), kInvalidArgument,
-               "decode_raw: numbers of sizes from 1 on, at most 2 GiB in a row, can be decoded");
+               "decode_raw: expected numbers with sizes of at least 1 and at most 2 GiB per row");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kInt16, {1 << 20, 1 << 20}).status(), kInvalidArgument,
-               "asked is for x: int16 [1048576, 1048576]");
+               "got x: int16 [1048576, 1048576]");
   EXPECT_FAILS(ds.DecodeRaw("x", DType::kBytes, {}).status(), kInvalidArgument, "decode_raw");
 }
 
@@ -113,7 +113,7 @@ TEST(DecodersTest, Sound) {
   EXPECT_FAILS(ds.DecodeWav("x", 0).status(), kInvalidArgument,
                "decode_wav: channels must be from 1 to 65535");
   EXPECT_FAILS(ds.DecodeWav("x", 1, "x").status(), kInvalidArgument,
-               "and the rate's column another one");
+               "and the rate must be another column");
 }
 
 TEST(DecodersTest, TextOfTheChain) {

@@ -237,14 +237,15 @@ TEST(MixUpTest, WhatCannotBeIsRefused) {
   EXPECT_FAILS(ds.MixUp("image", "label", 4, 0).status(), kInvalidArgument,
                "alpha must be positive and finite, got 0");
   EXPECT_FAILS(ds.MixUp("label", "image", 4).status(), kInvalidArgument,
-               "images must be uint8, float16, bfloat16 or float32 and of one size; the column "
-               "is label: int64");
-  EXPECT_FAILS(ds.MixUp("image", "image", 4).status(), kInvalidArgument, "are one column");
+               "images must be uint8, float16, bfloat16 or float32 and of one size, got label: "
+               "int64");
+  EXPECT_FAILS(ds.MixUp("image", "image", 4).status(), kInvalidArgument,
+               "must be different columns");
   EXPECT_FAILS(Images(4, DType::kUInt8, {4}).Batch(2).CutMix("image", "label", 4).status(),
                kInvalidArgument, "images must be [height, width, channels] or");
   EXPECT_FAILS(ds.MixUp("image", "label", 4).MixUp("image", "label", 5).status(), kInvalidArgument,
-               "labels must be numbers of classes (uint8, int32 or int64) or float32 [5]; the "
-               "column is label: float32 [4]");
+               "labels must be numbers of classes (uint8, int32 or int64) or float32 [5], got "
+               "label: float32 [4]");
   auto it = ds.MixUp("image", "label", 3).Start();
   Batch batch;
   ASSERT_OK((*it)->Next(&batch));

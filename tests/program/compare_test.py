@@ -68,7 +68,7 @@ def test_sizes_are_not_mixed(out):
     done = subprocess.run([sys.executable, str(COMPARE), "--quick", "--peers", "tf.data", "--out", str(out)],
                           capture_output=True, text=True)
     assert done.returncode != 0
-    assert "are of the size tiny: name another --out" in done.stderr
+    assert "have the size tiny; name another folder for --out" in done.stderr
 
 
 def test_only_its_own_data_is_replaced(out, tmp_path):
@@ -76,7 +76,7 @@ def test_only_its_own_data_is_replaced(out, tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     done = compare(out, "--workloads", "shuffle_small", "--data", str(tmp_path))
     assert done.returncode != 0
-    assert "has other files: name an empty folder for --data" in done.stderr
+    assert "contains other files; name an empty folder for --data" in done.stderr
     assert (tmp_path / "thesis.tex").exists()
 
 

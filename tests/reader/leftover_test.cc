@@ -44,7 +44,7 @@ TEST(LeftoverTest, NumbersThatMakeNoSenseAreRefused) {
            {0, UINT64_MAX, {}},
            {UINT64_MAX, 0, {}},
        }) {
-    EXPECT_FAILS(wrong.Check(), kInvalidArgument, "what it says to be left of its epoch");
+    EXPECT_FAILS(wrong.Check(), kInvalidArgument, "the rest of its epoch is contradictory");
   }
 }
 

@@ -273,7 +273,8 @@ TEST_F(ReaderTest, StatesOfOtherThingsAreRefused) {
   }
   std::string later = state;
   later.replace(later.find("\"version\":2"), 11, "\"version\":9");
-  EXPECT_FAILS(reader->LoadStateDict(later), kInvalidArgument, "version 9; this shardfeed reads");
+  EXPECT_FAILS(reader->LoadStateDict(later), kInvalidArgument,
+               "version 9, but this shardfeed reads");
   for (const char* bad : {"\"from\":1", "\"batch\":0", "\"world\":0", "\"world\":99999999999",
                           "\"position\":9223372036854775808"}) {
     std::string damaged = state;

@@ -134,7 +134,7 @@ TEST_F(UnindexedReaderTest, DamageIsLeftToTheReader) {
   // If damage is skipped, positions are known only from the indexes.
   ReaderOptions options;
   options.damage.skip = true;
-  EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "behind damage");
+  EXPECT_FAILS(UnindexedReader::Open(Lazy(set), options), kInvalidArgument, "after damage");
   const auto failing = Open(set, ReaderOptions());
   ReadBlock block;
   absl::Status status;
