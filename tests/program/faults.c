@@ -1,14 +1,14 @@
-// Preloaded into shardfeed (or Python), stands in for what goes wrong outside it.
+// A library to preload into shardfeed (or Python), which simulates failures outside it.
 //
-//   FAULTS_UNDER=DIR[:DIR]  counts calls on files below these folders alone; all files without it
-//   FAULTS_CALLS=changes    counts calls that change files; all: those that read them, too
-//   COUNT_TO=FILE           writes one line a counted call, its name, to FILE at the end
+//   FAULTS_UNDER=DIR[:DIR]  counts only calls on files below these folders; by default all files
+//   FAULTS_CALLS=changes    counts calls that change files; all: also those that read them
+//   COUNT_TO=FILE           writes the name of each counted call to FILE at the end, one per line
 //   KILL_AT=n               ends the process as kill -9 would, before its nth call
-//   FAIL_AT=n, FAIL_WITH=e  lets the nth call fail with errno e (a number); FAIL_WITH=short: it
-//                           reads or writes half of what it was asked for
-//   FAIL_CALL=name          and only if that is a call of this name
+//   FAIL_AT=n, FAIL_WITH=e  makes the nth call fail with errno e (a number); FAIL_WITH=short: it
+//                           reads or writes half of the requested bytes
+//   FAIL_CALL=name          limits FAIL_AT to a call of this name
 //   SLOW_WRITES_MS=n        a slow disk: each write takes n milliseconds longer
-//   THREADS=n               no more than n threads can be started
+//   THREADS=n               at most n threads can be started
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -31,7 +31,7 @@
 
 static int calls = 0;
 static const char* names[MAX_CALLS];
-// Whether a descriptor is one of a file whose calls are counted.
+// Whether a descriptor belongs to a file whose calls are counted.
 static unsigned char watched[MAX_FDS];
 
 static int Under(const char* path) {
@@ -67,7 +67,7 @@ static int All(void) {
 
 enum Fault { kNone, kError, kShort };
 
-// Counts a call, and says what is to become of it; sets errno for kError.
+// Counts a call, and decides what happens to it; sets errno for kError.
 static enum Fault Step(const char* name) {
   const char* kill_at = getenv("KILL_AT");
   const char* fail_at = getenv("FAIL_AT");
@@ -79,7 +79,8 @@ static enum Fault Step(const char* name) {
     pause();
   }
   if (fail_at == NULL || with == NULL || n != atoi(fail_at)) return kNone;
-  // Threads do not always take turns alike: an error that this call cannot have is none.
+  // Threads do not always interleave in the same way, so an error that this call cannot have is
+  // dropped.
   const char* call = getenv("FAIL_CALL");
   if (call != NULL && strcmp(call, name) != 0) return kNone;
   if (strcmp(with, "short") == 0) return kShort;
@@ -104,7 +105,7 @@ __attribute__((destructor)) static void Tell(void) {
   static type(*next) parameters = NULL;       \
   if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, #name)
 
-// A call that succeeds or fails, of a path or a descriptor that `counts` looks at.
+// A call that succeeds or fails, on a path or a descriptor that `counts` checks.
 #define WRAP(type, name, parameters, arguments, counts, failed)             \
   type name parameters {                                                    \
     NEXT(type, name, parameters);                                           \
@@ -112,7 +113,7 @@ __attribute__((destructor)) static void Tell(void) {
     return next arguments;                                                  \
   }
 
-// One that moves `n` bytes.
+// A call that transfers `n` bytes.
 #define WRAP_BYTES(name, parameters, arguments, counts, before)             \
   ssize_t name parameters {                                                 \
     NEXT(ssize_t, name, parameters);                                        \
@@ -146,7 +147,7 @@ WRAP(void*, mmap, (void* at, size_t size, int protection, int flags, int fd, off
 WRAP(void*, mmap64, (void* at, size_t size, int protection, int flags, int fd, off_t offset),
      (at, size, protection, flags, fd, offset), fd >= 0 && All() && Watched(fd), MAP_FAILED)
 
-// A file that cannot be closed may be open or not: Linux has closed it.
+// After a failed close, the file is closed on Linux.
 int close(int fd) {
   NEXT(int, close, (int fd));
   const int counts = getenv("FAULTS_UNDER") != NULL && All() && Watched(fd);
