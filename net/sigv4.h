@@ -1,5 +1,6 @@
 // Signatures of requests to S3: AWS Signature Version 4, as "Authenticating Requests: Using the
-// Authorization Header" of Amazon's S3 API Reference describes it.
+// Authorization Header" of Amazon's S3 API Reference describes it; and to Google Cloud Storage: "V4
+// signing process", which has other names for the same.
 
 #ifndef SHARDFEED_NET_SIGV4_H_
 #define SHARDFEED_NET_SIGV4_H_
@@ -19,6 +20,15 @@ struct SigningKey {
   std::string session_token;  // may be empty
 };
 
+// What the two call the parts of a signature.
+struct SigningDialect {
+  std::string_view prefix;      // of the algorithm and the key
+  std::string_view headers;     // what the names of headers begin with
+  std::string_view terminator;  // of the scope
+};
+inline constexpr SigningDialect kAmazonDialect = {"AWS4", "x-amz-", "aws4_request"};
+inline constexpr SigningDialect kGoogleDialect = {"GOOG4", "x-goog-", "goog4_request"};
+
 // Adds to a request, whose URL is `origin` ("https://host"), an escaped path and a query, the
 // headers that sign it for `service` in `region` at `now`. The payload is not part of it;
 // `extra_headers`, which are not added, are, by their names in lower case.
@@ -26,7 +36,7 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
                  std::string_view origin, std::string_view escaped_path,
                  const std::map<std::string, std::string>& query,
                  const std::map<std::string, std::string>& extra_headers, std::time_t now,
-                 HttpRequest* request);
+                 HttpRequest* request, const SigningDialect& dialect = kAmazonDialect);
 
 // "a=1&b=%2F": names and values escaped, in the order of names.
 std::string CanonicalQuery(const std::map<std::string, std::string>& query);
