@@ -49,7 +49,8 @@ absl::StatusOr<Credentials> ParseJson(const std::string& text, const std::string
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   absl::StatusOr<std::string> token = ReadFile(path, kMaxTokenBytes);
-  if (!token.ok()) return token;
+  // Not found is for objects.
+  if (!token.ok()) return absl::UnavailableError(token.status().message());
   while (!token->empty() && std::strchr("\r\n ", token->back()) != nullptr) token->pop_back();
   return token;
 }

@@ -72,8 +72,10 @@ absl::StatusOr<std::optional<Credentials>> CallFunction(const CredentialsFunctio
   absl::Status thrown = CatchAll([&] { given = function(); });
   if (thrown.ok()) thrown = given.status();
   if (!thrown.ok()) {
-    return absl::Status(thrown.code(), fmt::format("credentials for {}: {}", prefix,
-                                                   std::string(thrown.message())));
+    // Not found is for objects.
+    const auto code = absl::IsNotFound(thrown) ? absl::StatusCode::kUnavailable : thrown.code();
+    return absl::Status(
+        code, fmt::format("credentials for {}: {}", prefix, std::string(thrown.message())));
   }
   if (given->source.empty()) given->source = fmt::format("the function for {}", prefix);
   if (absl::Status status = Check(*given); !status.ok()) {

@@ -230,7 +230,11 @@ absl::StatusOr<std::optional<Credentials>> FindGoogleCredentials(bool named_only
     return std::optional(std::move(found));
   }
   if (const std::string path = Env("GOOGLE_APPLICATION_CREDENTIALS"); !path.empty()) {
-    return FromFile(path);
+    absl::StatusOr<std::optional<Credentials>> found = FromFile(path);
+    // Not found is for objects.
+    if (!absl::IsNotFound(found.status())) return found;
+    return absl::FailedPreconditionError(
+        fmt::format("GOOGLE_APPLICATION_CREDENTIALS: {}", std::string(found.status().message())));
   }
   if (named_only) return std::nullopt;
   std::string folder = Env("CLOUDSDK_CONFIG");

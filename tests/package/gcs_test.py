@@ -134,12 +134,18 @@ def test_where_tokens_are_found(gcs, rsa, monkeypatch, tmp_path):
         assert abs(tokens.claims["iat"] - time.time()) < 60
         assert tokens.claims["exp"] - tokens.claims["iat"] == 3600
         by("user", GOOGLE_APPLICATION_CREDENTIALS=tmp_path / "gcloud/application_default_credentials.json")
+        # An emulator is not given what is there for everything; Google is, which cannot be reached here.
+        assert "without credentials" in look() and len(tokens.given) == 2
+        monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+        monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+        assert "https://storage.googleapis.com: Failed to connect" in look()
+        assert tokens.given[2:] == ["user"]
 
 
 def test_files_that_are_no_credentials(gcs, rsa, monkeypatch, tmp_path):
     path = tmp_path / "file.json"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    assert f"{path}: " in look() and "No such file" in look()
+    assert f"GOOGLE_APPLICATION_CREDENTIALS: {path}: cannot open: No such file" in look()
     account = {"type": "service_account", "client_email": "me@project", "private_key_id": "key-1"}
     for text, message in [
             ("{", f"{path}: not a file of credentials of Google's"),
