@@ -81,7 +81,8 @@ def write(spec, records=20, **options):
 
 
 def numbers(spec):
-    return [row["n"] for row in sf.read(spec).parse()]
+    """In order: a writer deals records out to its shards."""
+    return sorted(row["n"] for row in sf.read(spec).parse())
 
 
 # ---- Keys and tokens
@@ -247,11 +248,8 @@ def test_objects_that_are_stored_compressed_are_refused(gcs):
     gcs.objects[key] = Object(gzip.compress(found.data), '"zipped"', None)
     gcs.encoded.add(key)
     for name in (f"gs://{BUCKET}/d@1", f"gs://{BUCKET}/{key}"):
-        with pytest.raises(Exception, match="store it without Content-Encoding|was replaced|has another size"):
+        with pytest.raises(RuntimeError, match="encodes the object as gzip; store it without Content-Encoding"):
             numbers(name)
-    with pytest.raises(RuntimeError, match="encodes the object as gzip; store it without Content-Encoding"):
-        del gcs.objects[".shardfeed/d.manifest.json"]
-        numbers(f"gs://{BUCKET}/d@1")
 
 
 def test_listings_have_pages(gcs):
