@@ -1,13 +1,12 @@
 #include "net/aws_credentials.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "fmt/format.h"
 #include "io/file.h"
-#include "io/thread.h"
+#include "net/credentials.h"
+#include "net/sigv4.h"
 #include "net/transfers.h"
 #include "net/url.h"
 #include "nlohmann/json.hpp"
@@ -16,16 +15,7 @@
 namespace shardfeed {
 namespace {
 
-// Credentials are renewed this many seconds before they expire,
-constexpr std::time_t kEarly = 300;
-// and at most once in this many seconds.
-constexpr std::time_t kPause = 20;
 constexpr uint64_t kMaxTokenBytes = 64 << 10;
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // "2026-11-23T20:43:13Z", with any fraction of a second.
 std::optional<std::time_t> ParseTime(const std::string& text) {
@@ -41,29 +31,32 @@ absl::Status Malformed(const std::string& name) {
 
 // Parses {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}, the format of containers and
 // EC2.
-absl::StatusOr<AwsCredentials> ParseJson(const std::string& text, const std::string& name) {
+absl::StatusOr<Credentials> ParseJson(const std::string& text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto field = [&](const char* key) -> std::string {
     return json.is_object() && json.contains(key) && json[key].is_string()
                ? json[key].get<std::string>()
                : "";
   };
-  AwsCredentials found;
-  found.key = {field("AccessKeyId"), field("SecretAccessKey"), field("Token")};
+  Credentials found;
+  found.access_key_id = field("AccessKeyId");
+  found.secret_access_key = field("SecretAccessKey");
+  found.session_token = field("Token");
   found.expires = ParseTime(field("Expiration"));
   found.source = name;
-  if (found.key.key_id.empty() || found.key.secret.empty()) return Malformed(name);
+  if (found.access_key_id.empty() || found.secret_access_key.empty()) return Malformed(name);
   return found;
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   absl::StatusOr<std::string> token = ReadFile(path, kMaxTokenBytes);
-  if (!token.ok()) return token;
+  // Not found is for objects.
+  if (!token.ok()) return absl::UnavailableError(token.status().message());
   while (!token->empty() && std::strchr("\r\n ", token->back()) != nullptr) token->pop_back();
   return token;
 }
 
-absl::StatusOr<AwsCredentials> FromWebIdentity(const std::string& region) {
+absl::StatusOr<Credentials> FromWebIdentity(const std::string& region) {
   const std::string name = "AWS_WEB_IDENTITY_TOKEN_FILE";
   absl::StatusOr<std::string> token = ReadToken(Env("AWS_WEB_IDENTITY_TOKEN_FILE"));
   if (!token.ok()) return token.status();
@@ -88,16 +81,17 @@ absl::StatusOr<AwsCredentials> FromWebIdentity(const std::string& region) {
   const pugi::xml_node node = xml.child("AssumeRoleWithWebIdentityResponse")
                                   .child("AssumeRoleWithWebIdentityResult")
                                   .child("Credentials");
-  AwsCredentials found;
-  found.key = {node.child_value("AccessKeyId"), node.child_value("SecretAccessKey"),
-               node.child_value("SessionToken")};
+  Credentials found;
+  found.access_key_id = node.child_value("AccessKeyId");
+  found.secret_access_key = node.child_value("SecretAccessKey");
+  found.session_token = node.child_value("SessionToken");
   found.expires = ParseTime(node.child_value("Expiration"));
   found.source = name;
-  if (found.key.key_id.empty() || found.key.secret.empty()) return Malformed(endpoint);
+  if (found.access_key_id.empty() || found.secret_access_key.empty()) return Malformed(endpoint);
   return found;
 }
 
-absl::StatusOr<AwsCredentials> FromContainer() {
+absl::StatusOr<Credentials> FromContainer() {
   HttpRequest request;
   request.url = Env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   if (request.url.empty()) {
@@ -117,7 +111,7 @@ absl::StatusOr<AwsCredentials> FromContainer() {
 }
 
 // Outside EC2 nothing answers, or another service does; then there are no credentials.
-absl::StatusOr<std::optional<AwsCredentials>> FromEc2() {
+absl::StatusOr<std::optional<Credentials>> FromEc2() {
   std::string endpoint = Env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   if (endpoint.empty()) endpoint = "http://169.254.169.254";
   while (endpoint.ends_with('/')) endpoint.pop_back();
@@ -131,38 +125,38 @@ absl::StatusOr<std::optional<AwsCredentials>> FromEc2() {
   first.url = endpoint + "/latest/api/token";
   first.headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"};
   const HttpResponse token = call(std::move(first));
-  if (!token.transport.ok() || token.status != 200) return std::optional<AwsCredentials>();
+  if (!token.transport.ok() || token.status != 200) return std::optional<Credentials>();
   const std::string header = "X-aws-ec2-metadata-token: " + token.body;
   const std::string path = endpoint + "/latest/meta-data/iam/security-credentials/";
   HttpRequest roles;
   roles.url = path;
   roles.headers = {header};
   const HttpResponse role = call(std::move(roles));
-  if (!role.transport.ok() || role.status != 200) return std::optional<AwsCredentials>();
+  if (!role.transport.ok() || role.status != 200) return std::optional<Credentials>();
   HttpRequest last;
   last.url = path + role.body.substr(0, role.body.find('\n'));
   last.headers = {header};
   absl::StatusOr<HttpResponse> response = CallServer(std::move(last), endpoint);
   if (!response.ok()) return response.status();
-  absl::StatusOr<AwsCredentials> found = ParseJson(response->body, endpoint);
+  absl::StatusOr<Credentials> found = ParseJson(response->body, endpoint);
   if (!found.ok()) return found.status();
   return std::optional(*std::move(found));
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<AwsCredentials>> FindAwsCredentials(
+absl::StatusOr<std::optional<Credentials>> FindAwsCredentials(
     const std::map<std::string, std::string>& profile, const std::string& region) {
   const auto some =
-      [](absl::StatusOr<AwsCredentials> found) -> absl::StatusOr<std::optional<AwsCredentials>> {
+      [](absl::StatusOr<Credentials> found) -> absl::StatusOr<std::optional<Credentials>> {
     if (!found.ok()) return found.status();
     return std::optional(*std::move(found));
   };
   if (!Env("AWS_ACCESS_KEY_ID").empty() && !Env("AWS_SECRET_ACCESS_KEY").empty()) {
-    return some(AwsCredentials{
-        {Env("AWS_ACCESS_KEY_ID"), Env("AWS_SECRET_ACCESS_KEY"), Env("AWS_SESSION_TOKEN")},
-        std::nullopt,
-        "the environment"});
+    return some(Credentials{.access_key_id = Env("AWS_ACCESS_KEY_ID"),
+                            .secret_access_key = Env("AWS_SECRET_ACCESS_KEY"),
+                            .session_token = Env("AWS_SESSION_TOKEN"),
+                            .source = "the environment"});
   }
   if (!Env("AWS_WEB_IDENTITY_TOKEN_FILE").empty() && !Env("AWS_ROLE_ARN").empty()) {
     return some(FromWebIdentity(region));
@@ -172,76 +166,17 @@ absl::StatusOr<std::optional<AwsCredentials>> FindAwsCredentials(
     return it == profile.end() ? std::string() : it->second;
   };
   if (!setting("aws_access_key_id").empty() && !setting("aws_secret_access_key").empty()) {
-    return some(AwsCredentials{{setting("aws_access_key_id"), setting("aws_secret_access_key"),
-                                setting("aws_session_token")},
-                               std::nullopt,
-                               "the profile"});
+    return some(Credentials{.access_key_id = setting("aws_access_key_id"),
+                            .secret_access_key = setting("aws_secret_access_key"),
+                            .session_token = setting("aws_session_token"),
+                            .source = "the profile"});
   }
   if (!Env("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty() ||
       !Env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty()) {
     return some(FromContainer());
   }
-  if (Env("AWS_EC2_METADATA_DISABLED") == "true") return std::optional<AwsCredentials>();
+  if (Env("AWS_EC2_METADATA_DISABLED") == "true") return std::optional<Credentials>();
   return FromEc2();
-}
-
-AwsCredentialsCache::AwsCredentialsCache(std::map<std::string, std::string> profile,
-                                         std::string region, AwsCredentials first)
-    : profile_(std::move(profile)), region_(std::move(region)) {
-  MutexLock lock(state_->mutex);
-  state_->credentials = std::move(first);
-}
-
-AwsCredentials AwsCredentialsCache::Get() {
-  bool refresh = false;
-  AwsCredentials credentials;
-  {
-    MutexLock lock(state_->mutex);
-    credentials = state_->credentials;
-    const std::time_t now = std::time(nullptr);
-    refresh = credentials.expires && now > *credentials.expires - kEarly && !state_->refreshing &&
-              now - state_->tried >= kPause;
-    if (refresh) {
-      state_->refreshing = true;
-      state_->tried = now;
-    }
-  }
-  if (refresh) Refresh();
-  return credentials;
-}
-
-bool AwsCredentialsCache::Expired() {
-  {
-    MutexLock lock(state_->mutex);
-    const std::time_t now = std::time(nullptr);
-    // If they were just replaced, the request was signed with the previous ones.
-    if (state_->refreshing || now - state_->replaced < kPause) return true;
-    if (now - state_->tried < kPause) return false;
-    state_->refreshing = true;
-    state_->tried = now;
-  }
-  Refresh();
-  return true;
-}
-
-void AwsCredentialsCache::Refresh() const {
-  absl::StatusOr<std::thread> thread =
-      StartThread([state = state_, profile = profile_, region = region_] {
-        absl::StatusOr<std::optional<AwsCredentials>> found;
-        CatchAll([&] { found = FindAwsCredentials(profile, region); }).IgnoreError();
-        MutexLock lock(state->mutex);
-        state->refreshing = false;
-        // On failure, the current credentials may still be valid for a while.
-        if (!found.ok() || !*found) return;
-        state->credentials = **found;
-        state->replaced = std::time(nullptr);
-      });
-  if (thread.ok()) {
-    thread->detach();
-    return;
-  }
-  MutexLock lock(state_->mutex);
-  state_->refreshing = false;
 }
 
 }  // namespace shardfeed

@@ -368,6 +368,12 @@ class HttpClient::Loop {
       return 0;
     } else if (line.empty() && call.response.status == 206 && !call.request.into.empty()) {
       // The body must be checked before any of it is stored.
+      const std::string_view encoding = call.response.Header("content-encoding");
+      if (!encoding.empty() && encoding != "identity") {
+        call.response.transport = absl::FailedPreconditionError(fmt::format(
+            "the server encodes the object as {}; store it without Content-Encoding", encoding));
+        return 0;
+      }
       const auto range = ParseContentRange(call.response.Header("content-range"));
       const uint64_t first = call.request.first_byte;
       if (!range || range->first != first ||
@@ -375,12 +381,6 @@ class HttpClient::Loop {
         call.response.transport = absl::DataLossError(fmt::format(
             "expected bytes {}-{}, got '{}'", first, first + call.request.into.size() - 1,
             call.response.Header("content-range")));
-        return 0;
-      }
-      const std::string_view encoding = call.response.Header("content-encoding");
-      if (!encoding.empty() && encoding != "identity") {
-        call.response.transport = absl::FailedPreconditionError(fmt::format(
-            "the server encodes the object as {}; store it without Content-Encoding", encoding));
         return 0;
       }
       if (call.request.object_size != 0 && range->size != 0 &&

@@ -1,27 +1,18 @@
 #include "net/s3_store.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "fmt/format.h"
+#include "net/aws_credentials.h"
 #include "net/aws_profile.h"
+#include "net/s3_protocol.h"
 #include "net/sigv4.h"
-#include "net/transfers.h"
 #include "net/url.h"
-#include "pugixml.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
-
-constexpr size_t kMaxListingBytes = 16 << 20;
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 // Whether a bucket's name can be a label of a host name that a certificate for *.s3.amazonaws.com
 // covers.
@@ -29,32 +20,10 @@ bool FitsHost(std::string_view bucket) {
   return bucket.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == bucket.npos;
 }
 
-// The content of an error's body.
-struct S3Error {
-  std::string code;
-  std::string message;
-  std::string region;
-
-  static S3Error Of(const HttpResponse& response) {
-    pugi::xml_document xml;
-    xml.load_buffer(response.body.data(), response.body.size());
-    const pugi::xml_node error = xml.child("Error");
-    return {error.child_value("Code"), error.child_value("Message"), error.child_value("Region")};
-  }
-};
-
-// The time of an HTTP header: "Mon, 23 Nov 2026 20:43:13 GMT".
-std::optional<std::time_t> ParseDate(std::string_view text) {
-  std::tm time = {};
-  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
-    return std::nullopt;
-  }
-  return ::timegm(&time);
-}
-
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view bucket) {
+absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view bucket,
+                                                           FindCredentials given) {
   absl::StatusOr<std::map<std::string, std::string>> profile = ReadProfile();
   if (!profile.ok()) return profile.status();
   const auto setting = [&](std::initializer_list<const char*> variables, const char* name) {
@@ -80,13 +49,14 @@ absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view buck
   } else {
     store->in_path_ = !FitsHost(bucket);
   }
-  if (Env("AWS_NO_SIGN_REQUEST").empty()) {
-    absl::StatusOr<std::optional<AwsCredentials>> found = FindAwsCredentials(*profile, region);
-    if (!found.ok()) return found.status();
-    if (*found) {
-      store->credentials_ =
-          std::make_unique<AwsCredentialsCache>(*std::move(profile), region, **std::move(found));
-    }
+  if (given == nullptr && Env("AWS_NO_SIGN_REQUEST").empty()) {
+    given = [profile = *profile, region] { return FindAwsCredentials(profile, region); };
+  }
+  if (given != nullptr) {
+    absl::StatusOr<std::unique_ptr<CredentialsCache>> credentials =
+        CredentialsCache::Make(std::move(given));
+    if (!credentials.ok()) return credentials.status();
+    store->credentials_ = *std::move(credentials);
   }
   MutexLock lock(store->mutex_);
   store->region_ = std::move(region);
@@ -115,8 +85,9 @@ absl::StatusOr<HttpRequest> S3Store::Request(
   request.url = origin + escaped;
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);
   if (credentials_ != nullptr) {
-    SignRequest(credentials_->Get().key, region, "s3", origin, escaped, query, headers, now,
-                &request);
+    const Credentials found = credentials_->Get();
+    SignRequest({found.access_key_id, found.secret_access_key, found.session_token}, region, "s3",
+                origin, escaped, query, headers, now, &request);
   }
   for (const auto& [name, value] : headers) {
     request.headers.push_back(fmt::format("{}: {}", name, value));
@@ -126,8 +97,7 @@ absl::StatusOr<HttpRequest> S3Store::Request(
 
 absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& response) const {
   const S3Error error = S3Error::Of(response);
-  const std::string said = error.code.empty() ? fmt::format("answered {}", response.status)
-                                              : fmt::format("{}: {}", error.code, error.message);
+  const std::string said = error.Text(response);
   const auto message = [&](std::string_view text) { return fmt::format("{}: {}", path, text); };
   if (error.code == "NoSuchBucket") {
     return absl::NotFoundError(message(
@@ -141,7 +111,6 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
                       "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
                       said)));
     }
-    const std::string source = credentials_->Get().source;
     std::string_view remedy =
         "; they do not allow reading this object, or it does not exist and they do not allow "
         "listing";
@@ -151,8 +120,8 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
       remedy = "; get new ones, then go on from the saved state";
     }
     if (error.code == "RequestTimeTooSkewed") remedy = "; set this machine's clock";
-    return absl::PermissionDeniedError(
-        message(fmt::format("S3 refuses the credentials of {} ({}){}", source, said, remedy)));
+    return absl::PermissionDeniedError(message(fmt::format(
+        "S3 refuses the credentials of {} ({}){}", credentials_->Describe(), said, remedy)));
   }
   if (response.status == 301 || response.status == 307) {
     return absl::FailedPreconditionError(message(
@@ -178,12 +147,9 @@ bool S3Store::Learn(const HttpResponse& response) const {
     region_ = region;
     return true;
   }
-  if (error.code == "RequestTimeTooSkewed") {
-    const std::optional<std::time_t> date = ParseDate(response.Header("date"));
-    if (!date) return false;
-    const std::time_t skew = *date - std::time(nullptr);
-    if (std::abs(skew - skew_) < 60) return false;
-    skew_ = skew;
+  if (const std::optional<std::time_t> skew = SkewOf(error, response)) {
+    if (std::abs(*skew - skew_) < 60) return false;
+    skew_ = *skew;
     return true;
   }
   const bool expired = error.code == "ExpiredToken" || error.code == "InvalidToken" ||
@@ -191,60 +157,10 @@ bool S3Store::Learn(const HttpResponse& response) const {
   return expired && credentials_ != nullptr && credentials_->Expired();
 }
 
-absl::Status S3Store::CheckWritable(std::string_view path) const {
-  // A listing, which is XML, could not contain such a name.
-  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: names in S3 must be UTF-8, but this one is not", path));
-}
+absl::Status S3Store::CheckWritable(std::string_view path) const { return CheckUtf8(path, "S3"); }
 
 absl::StatusOr<ObjectListing> S3Store::List(const std::string& folder) const {
-  const std::string key(SplitUrl(folder).key);
-  const std::string prefix = key.empty() ? "" : key + "/";
-  const std::string bucket = fmt::format("s3://{}", bucket_);
-  std::map<std::string, std::string> query = {
-      {"delimiter", "/"}, {"list-type", "2"}, {"max-keys", "1000"}, {"prefix", prefix}};
-  ObjectListing listing;
-  while (true) {
-    absl::StatusOr<HttpResponse> response =
-        CallStore(*this, bucket + "/", {.query = query, .max_body = kMaxListingBytes});
-    if (!response.ok()) {
-      return absl::Status(response.status().code(),
-                          fmt::format("{}: cannot be listed: {}", folder,
-                                      std::string(response.status().message())));
-    }
-    pugi::xml_document xml;
-    const bool parsed = xml.load_buffer(response->body.data(), response->body.size());
-    const pugi::xml_node result = xml.child("ListBucketResult");
-    if (!parsed || !result) {
-      return absl::UnavailableError(
-          fmt::format("{}: the server's response is not a listing", folder));
-    }
-    for (const pugi::xml_node object : result.children("Contents")) {
-      const std::string name = object.child_value("Key");
-      if (!name.starts_with(prefix) || name == prefix) continue;  // a folder's own marker
-      ObjectInfo info;
-      info.path = fmt::format("{}/{}", bucket, name);
-      const std::string_view size = object.child_value("Size");
-      if (std::from_chars(size.data(), size.data() + size.size(), info.size).ec != std::errc()) {
-        return absl::UnavailableError(
-            fmt::format("{}: the server lists {} without a size", folder, name));
-      }
-      info.version = object.child_value("ETag");
-      listing.objects.push_back(std::move(info));
-    }
-    for (const pugi::xml_node common : result.children("CommonPrefixes")) {
-      std::string name = common.child_value("Prefix");
-      if (!name.starts_with(prefix)) continue;
-      name = name.substr(prefix.size());
-      if (name.ends_with('/')) name.pop_back();
-      if (!name.empty()) listing.folders.push_back(std::move(name));
-    }
-    const std::string next = result.child_value("NextContinuationToken");
-    if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;
-    query["continuation-token"] = next;
-  }
-  return listing;
+  return ListBucket(*this, fmt::format("s3://{}", bucket_), folder);
 }
 
 }  // namespace shardfeed

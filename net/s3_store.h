@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "net/aws_credentials.h"
+#include "net/credentials.h"
 #include "net/store.h"
 
 namespace shardfeed {
@@ -24,8 +24,10 @@ namespace shardfeed {
 // is not set.
 class S3Store : public Store {
  public:
-  // Errors: those of FindAwsCredentials and ReadProfile.
-  static absl::StatusOr<std::shared_ptr<const Store>> Open(std::string_view bucket);
+  // `given`: what looks for credentials instead of FindAwsCredentials, unless null. Errors: those
+  // of either and of ReadProfile.
+  static absl::StatusOr<std::shared_ptr<const Store>> Open(std::string_view bucket,
+                                                           FindCredentials given);
 
   absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
@@ -44,7 +46,7 @@ class S3Store : public Store {
   std::string origin_;  // "https://host:port"
   bool in_path_ = false;
   bool amazon_ = false;
-  std::unique_ptr<AwsCredentialsCache> credentials_;  // null: requests are not signed
+  std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
 
   mutable Mutex mutex_;
   mutable std::string region_ ABSL_GUARDED_BY(mutex_);

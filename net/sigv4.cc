@@ -48,13 +48,16 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
                  std::string_view origin, std::string_view escaped_path,
                  const std::map<std::string, std::string>& query,
                  const std::map<std::string, std::string>& extra_headers, std::time_t now,
-                 HttpRequest* request) {
+                 HttpRequest* request, const SigningDialect& dialect) {
   const std::string time = fmt::format("{:%Y%m%dT%H%M%SZ}", fmt::gmtime(now));
   const std::string day = time.substr(0, 8);
   const std::string_view host = origin.substr(origin.find("://") + 3);
-  std::map<std::string, std::string> added = {{"x-amz-content-sha256", std::string(kUnsigned)},
-                                              {"x-amz-date", time}};
-  if (!key.session_token.empty()) added["x-amz-security-token"] = key.session_token;
+  const auto own = [&](std::string_view name) {
+    return fmt::format("{}{}", dialect.headers, name);
+  };
+  std::map<std::string, std::string> added = {{own("content-sha256"), std::string(kUnsigned)},
+                                              {own("date"), time}};
+  if (!key.session_token.empty()) added[own("security-token")] = key.session_token;
   for (const auto& [name, value] : added) {
     request->headers.push_back(fmt::format("{}: {}", name, value));
   }
@@ -70,14 +73,15 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
   }
   const std::string canonical = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", request->method, escaped_path,
                                             CanonicalQuery(query), lines, names, kUnsigned);
-  const std::string scope = fmt::format("{}/{}/{}/aws4_request", day, region, service);
-  const std::string to_sign =
-      fmt::format("AWS4-HMAC-SHA256\n{}\n{}\n{}", time, scope, Hex(Sha256(canonical)));
+  const std::string scope = fmt::format("{}/{}/{}/{}", day, region, service, dialect.terminator);
+  const std::string to_sign = fmt::format("{}-HMAC-SHA256\n{}\n{}\n{}", dialect.prefix, time, scope,
+                                          Hex(Sha256(canonical)));
+  const std::string secret = fmt::format("{}{}", dialect.prefix, key.secret);
   const std::string signing_key =
-      Hmac(Hmac(Hmac(Hmac("AWS4" + key.secret, day), region), service), "aws4_request");
+      Hmac(Hmac(Hmac(Hmac(secret, day), region), service), dialect.terminator);
   request->headers.push_back(
-      fmt::format("Authorization: AWS4-HMAC-SHA256 Credential={}/{},SignedHeaders={},Signature={}",
-                  key.key_id, scope, names, Hex(Hmac(signing_key, to_sign))));
+      fmt::format("Authorization: {}-HMAC-SHA256 Credential={}/{},SignedHeaders={},Signature={}",
+                  dialect.prefix, key.key_id, scope, names, Hex(Hmac(signing_key, to_sign))));
 }
 
 }  // namespace shardfeed

@@ -1,5 +1,6 @@
 #include "net/store.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
@@ -7,6 +8,8 @@
 
 #include "base/mutex.h"
 #include "fmt/format.h"
+#include "net/credentials.h"
+#include "net/gcs_store.h"
 #include "net/http_store.h"
 #include "net/s3_store.h"
 #include "net/transfers.h"
@@ -33,27 +36,44 @@ constexpr const char* kVariables[] = {"AWS_ACCESS_KEY_ID",
                                       "AWS_SECRET_ACCESS_KEY",
                                       "AWS_SESSION_TOKEN",
                                       "AWS_SHARED_CREDENTIALS_FILE",
-                                      "AWS_WEB_IDENTITY_TOKEN_FILE"};
+                                      "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                      "CLOUDSDK_CONFIG",
+                                      "GCE_METADATA_HOST",
+                                      "GCE_METADATA_IP",
+                                      "GOOGLE_APPLICATION_CREDENTIALS",
+                                      "GOOGLE_CLOUD_QUOTA_PROJECT",
+                                      "GS_ACCESS_KEY_ID",
+                                      "GS_NO_SIGN_REQUEST",
+                                      "GS_SECRET_ACCESS_KEY",
+                                      "NO_GCE_CHECK",
+                                      "STORAGE_EMULATOR_HOST"};
+
+constexpr std::string_view kSchemes[] = {"s3", "gs", "http", "https"};
+
+// What Google calls kWriterHeader.
+constexpr std::string_view kGoogleWriterHeader = "x-goog-meta-shardfeed-writer";
 
 struct Stores {
   Mutex mutex;
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
 };
 
-absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url) {
+absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url, FindCredentials given) {
   const UrlParts parts = SplitUrl(url);
   if (parts.host.empty()) {
-    return absl::InvalidArgumentError(fmt::format("{}: the name of the {} is missing", url,
-                                                  parts.scheme == "s3" ? "bucket" : "host"));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the name of the {} is missing", url,
+                    parts.scheme.starts_with("http") ? "host" : "bucket"));
   }
   // It would stand in messages, logs and states.
   if (parts.host.find('@') != std::string_view::npos) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}://...@{}: a URL must not contain a password; S3 takes credentials from the "
-                    "environment",
-                    parts.scheme, parts.host.substr(parts.host.rfind('@') + 1)));
+    return absl::InvalidArgumentError(fmt::format(
+        "{}://...@{}: a URL must not contain a password; credentials are taken from the "
+        "environment",
+        parts.scheme, parts.host.substr(parts.host.rfind('@') + 1)));
   }
-  if (parts.scheme == "s3") return S3Store::Open(parts.host);
+  if (parts.scheme == "s3") return S3Store::Open(parts.host, std::move(given));
+  if (parts.scheme == "gs") return GcsStore::Open(parts.host, std::move(given));
   return std::shared_ptr<const Store>(std::make_shared<HttpStore>());
 }
 
@@ -61,15 +81,17 @@ absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url) {
 
 absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   const std::optional<std::string_view> scheme = SchemeOf(url);
-  if (!scheme || (*scheme != "s3" && *scheme != "http" && *scheme != "https")) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is not supported; datasets are read from paths, s3://, http:// and https://, and "
-        "written to paths and s3://",
-        url, scheme ? fmt::format("{}://", *scheme) : "this"));
+  if (!scheme ||
+      std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) == std::end(kSchemes)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is not supported; datasets are read from paths, s3://, gs://, http:// "
+                    "and https://, and written to paths, s3:// and gs://",
+                    url, scheme ? fmt::format("{}://", *scheme) : "this"));
   }
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
-  std::string key = fmt::format("{}://{}", parts.scheme, parts.host);
+  GivenCredentials given = CredentialsGivenFor(parts.scheme, parts.host);
+  std::string key = fmt::format("{}://{}\n{}", parts.scheme, parts.host, given.number);
   for (const char* variable : kVariables) {
     const char* value = std::getenv(variable);
     key += fmt::format("\n{}", value == nullptr ? "" : value);
@@ -80,7 +102,7 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
     if (it != known->stores.end()) return it->second;
   }
   // Without the mutex: it may ask servers for credentials.
-  absl::StatusOr<std::shared_ptr<const Store>> made = Make(url);
+  absl::StatusOr<std::shared_ptr<const Store>> made = Make(url, std::move(given.find));
   if (!made.ok()) return made;
   MutexLock lock(known->mutex);
   return known->stores.try_emplace(std::move(key), *std::move(made)).first->second;
@@ -108,7 +130,7 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
 
 absl::Status Store::CheckWritable(std::string_view path) const {
   return absl::InvalidArgumentError(
-      fmt::format("{}: HTTP servers are only read; write to a path or to s3://", path));
+      fmt::format("{}: HTTP servers are only read; write to a path, to s3:// or to gs://", path));
 }
 
 absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
@@ -117,6 +139,14 @@ absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
 }
 
 namespace {
+
+absl::Status CheckEncoding(const std::string& path, const HttpResponse& response) {
+  const std::string_view encoding = response.Header("content-encoding");
+  if (encoding.empty() || encoding == "identity") return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("{}: the server encodes the object as {}; store it without Content-Encoding",
+                  path, encoding));
+}
 
 absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& response) {
   ObjectInfo info;
@@ -129,15 +159,11 @@ absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& r
     return absl::UnavailableError(
         fmt::format("{}: the server does not tell how long the object is", path));
   }
-  if (!response.Header("content-encoding").empty() &&
-      response.Header("content-encoding") != "identity") {
-    return absl::FailedPreconditionError(
-        fmt::format("{}: the server encodes the object as {}; store it without Content-Encoding",
-                    path, response.Header("content-encoding")));
-  }
+  if (absl::Status status = CheckEncoding(path, response); !status.ok()) return status;
   const std::string_view tag = response.Header("etag");
   if (!tag.starts_with("W/")) info.version = tag;
   info.writer = response.Header(kWriterHeader);
+  if (info.writer.empty()) info.writer = response.Header(kGoogleWriterHeader);
   return info;
 }
 
@@ -163,6 +189,7 @@ absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_byt
   if (!store.ok()) return store.status();
   absl::StatusOr<HttpResponse> response = CallStore(**store, path, {.max_body = max_bytes});
   if (!response.ok()) return response.status();
+  if (absl::Status status = CheckEncoding(path, *response); !status.ok()) return status;
   if (info != nullptr) {
     absl::StatusOr<ObjectInfo> found = InfoOf(path, *response);
     if (!found.ok()) return found.status();

@@ -215,8 +215,13 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     request->stall = attempts_.stall();
     request->headers.push_back(fmt::format("Range: bytes={}-{}", request->first_byte,
                                            request->first_byte + into.size() - 1));
-    // A server that compresses would send other bytes.
-    request->headers.push_back("Accept-Encoding: identity");
+    // A server that compresses would send other bytes, unless the store knows better.
+    const auto is_encoding = [](const std::string& header) {
+      return header.starts_with("Accept-Encoding:");
+    };
+    if (std::none_of(request->headers.begin(), request->headers.end(), is_encoding)) {
+      request->headers.push_back("Accept-Encoding: identity");
+    }
     if (!read_.version.empty()) request->headers.push_back("If-Match: " + read_.version);
     return request;
   }

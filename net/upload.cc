@@ -478,7 +478,7 @@ absl::Status Discard(const PendingObject& object) {
 
 absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   StoreCall call = Put(std::make_shared<const std::string>(bytes));
-  call.headers.push_back("If-None-Match: *");
+  call.store_headers = {{"if-none-match", "*"}};
   const absl::Status status = Call(path, call).status();
   // Refused; but it may have been created by an attempt whose answer was lost.
   if (absl::IsAborted(status)) {
@@ -493,7 +493,7 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   RemoveObject(path).IgnoreError();
   if (!again.ok()) return again;
   return absl::UnimplementedError(fmt::format(
-      "{}: the store replaces objects where it is asked not to (If-None-Match), so that "
+      "{}: the store replaces objects where it is asked not to (a condition of creation), so that "
       "two writers of one dataset could not be told apart; write to a path and copy it",
       path));
 }

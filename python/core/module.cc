@@ -13,6 +13,10 @@
 #include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"
 
+namespace shardfeed::python {
+void BindCredentials(nanobind::module_& m);  // credentials.cc
+}
+
 NB_MODULE(_core, m) {
   using namespace shardfeed::python;  // NOLINT(build/namespaces)
   // Iterators of a program that ends are not worth a warning.
@@ -22,6 +26,7 @@ NB_MODULE(_core, m) {
   BindDatasets(m);
   BindWriting(m);
   BindDevice(m);
+  BindCredentials(m);
   m.def("version", [] { return SHARDFEED_VERSION; });
   m.def("set_max_record_bytes", &shardfeed::SetMaxRecordBytes);
   m.def("max_record_bytes", &shardfeed::MaxRecordBytes);

@@ -176,7 +176,12 @@ class Writer {
          const std::map<std::string, std::string>& types)
       : made_by_(std::move(made_by)) {
     for (const auto& [name, type] : types) kinds_[name] = KindOf(DTypeFromName(type));
-    OutputSpec output = Check(ParseOutputSpec(spec));
+    absl::StatusOr<OutputSpec> parsed;
+    {
+      const GilRelease release;  // a store may ask servers for credentials
+      parsed = ParseOutputSpec(spec);
+    }
+    OutputSpec output = Check(std::move(parsed));
     if (!output.count) {
       throw nb::value_error(
           fmt::format("{}: say how many shards there will be: {}@16", spec, spec).c_str());

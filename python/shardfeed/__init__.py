@@ -19,6 +19,7 @@ from ._core import BytesArray, CancelledError, DataLossError, DeviceArray, Trace
 from ._core import version as _version
 from .command import (Defect, Inspection, VerifyReport, convert, index, inspect,
                       set_max_record_bytes, verify)
+from .credentials import set_credentials
 from .dataset import Dataset
 from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
@@ -45,7 +46,8 @@ __all__ = [
     "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "choose", "concatenate", "convert",
     "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
     "int16", "int32", "int64", "int8", "interleave", "merge_states", "mix", "ragged", "range",
-    "rank_and_world", "read", "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
+    "rank_and_world", "read", "set_credentials", "set_max_record_bytes", "sparse", "uint16", "uint8", "var",
+    "verify", "write", "zip",
 ]
 
 if not _typing.TYPE_CHECKING:  # a type checker is to find a misspelt name

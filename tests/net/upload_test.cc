@@ -280,7 +280,7 @@ TEST_F(UploadTest, OneOfTwoCreatesAnObject) {
     return std::nullopt;
   });
   EXPECT_FAILS(CreateObject("s3://bucket/a", "two"), kUnimplemented,
-               "the store replaces objects where it is asked not to (If-None-Match)");
+               "the store replaces objects where it is asked not to (a condition of creation)");
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ def targets(folder):
         "from_generator": {"make": generate, "output": out},
         "choose": {"datasets": [sf.range(3), sf.range(3)], "choice": [0, 1]},
         "fixed": {}, "ragged": {}, "var": {}, "sparse": {}, "rank_and_world": {},
+        "set_credentials": {"url": "s3://bucket", "function": dict},
         "set_max_record_bytes": {"size": 1 << 20},
         "write": {"spec": folder + "/new@1", "overwrite": True},
         "index": {"spec": folder + "/x@2"}, "verify": {"spec": folder + "/x@2"},

@@ -106,6 +106,8 @@ class S3:
     answered by 200 and an error). `conditions`: it heeds If-None-Match. `secrets`, unless None: see
     signature_error."""
 
+    scheme, endpoint, writer = "s3", "AWS_ENDPOINT_URL", "x-amz-meta-shardfeed-writer"
+
     def __init__(self, bucket):
         self.bucket, self.conditions, self.secrets = bucket, True, None
         self.objects, self.uploads = {}, {}
@@ -127,7 +129,7 @@ class S3:
         with self.lock:
             number = len(self.requests)
             self.requests.append((request.command, key, query))
-        if self.secrets and (refused := signature_error(request, self.secrets)):
+        if refused := self.refused(request):
             return refused
         what = self.fault and self.fault(number, request.command, key, query)
         if what == "refuse":
@@ -144,6 +146,15 @@ class S3:
             done = self.do(request, key, query, body)
         return None if what == "lost" else done
 
+    def refused(self, request):
+        """The answer to a request without the right credentials, or that is none of this store's."""
+        return self.secrets and signature_error(request, self.secrets)
+
+    @staticmethod
+    def creates(request):
+        """Whether a PUT is to replace nothing."""
+        return request.headers.get("If-None-Match") == "*"
+
     def do(self, request, key, query, body):
         tag = f'"{hashlib.md5(body).hexdigest()}"'
         command, upload = request.command, query.get("uploadId")
@@ -156,15 +167,15 @@ class S3:
             self.uploads[upload]["parts"][int(query["partNumber"])] = Object(body, tag, None)
             return 200, {"ETag": tag}, b""
         if command == "PUT":
-            if self.conditions and request.headers.get("If-None-Match") == "*" and key in self.objects:
+            if self.conditions and self.creates(request) and key in self.objects:
                 return error(412, "PreconditionFailed")
-            self.objects[key] = Object(body, tag, request.headers.get("x-amz-meta-shardfeed-writer"))
+            self.objects[key] = Object(body, tag, request.headers.get(self.writer))
             return 200, {"ETag": tag}, b""
         if command == "POST" and "uploads" in query:
             self.begun += 1
             name = f"upload-{self.begun}<&>"
             self.uploads[name] = {"key": key, "parts": {}, "time": time.time(),
-                                  "writer": request.headers.get("x-amz-meta-shardfeed-writer")}
+                                  "writer": request.headers.get(self.writer)}
             return 200, {}, (f"<InitiateMultipartUploadResult><UploadId>{escape(name)}</UploadId>"
                              "</InitiateMultipartUploadResult>").encode()
         if command == "POST":
@@ -206,7 +217,7 @@ class S3:
         found = self.objects[key]
         headers = {"ETag": found.tag}
         if found.writer:
-            headers["x-amz-meta-shardfeed-writer"] = found.writer
+            headers[self.writer] = found.writer
         if request.headers.get("If-Match", found.tag) != found.tag:
             return error(412, "PreconditionFailed")
         wanted = request.headers.get("Range")

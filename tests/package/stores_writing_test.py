@@ -1,6 +1,7 @@
-"""Datasets that are written to stores: to S3 as moto serves it, and to a stand-in that fails on
-request at any of its requests."""
+"""Datasets that are written to stores: to S3 as moto serves it, and to stand-ins for S3 and Google
+Cloud Storage that fail on request at any of their requests."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import time
 import harness
 import numpy as np
 import pytest
+from gcs_server import Gcs
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
 from servers import S3, Object, answering
 
@@ -30,13 +32,15 @@ def surroundings(monkeypatch, tmp_path):
     """Nothing of this machine's own credentials, little patience, and a folder for temporary files
     of which nothing must remain."""
     for name in list(os.environ):
-        if name.startswith("AWS_"):
+        if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCE_", "CLOUDSDK_", "STORAGE_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("GS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("GS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "4")
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
@@ -52,14 +56,21 @@ class Place:
         return f"{self.url}/{name}"
 
 
-@pytest.fixture
-def s3(monkeypatch):
-    """The stand-in, whose folder is `s3.place`."""
-    store = S3(BUCKET)
+@contextlib.contextmanager
+def stand_in(kind, monkeypatch):
+    """A stand-in, whose folder is its `place`."""
+    store = kind(BUCKET)
     with answering(store.answer) as endpoint:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        store.place = Place(f"s3://{BUCKET}/a folder/ä+&", lambda: store.files("a folder/ä+&/"),
+        monkeypatch.setenv(store.endpoint, endpoint)
+        store.place = Place(f"{store.scheme}://{BUCKET}/a folder/ä+&", lambda: store.files("a folder/ä+&/"),
                             lambda: [each["key"] for each in store.uploads.values()])
+        yield store
+
+
+@pytest.fixture(params=[S3, Gcs], ids=["s3", "gs"])
+def s3(request, monkeypatch):
+    """A store that speaks S3's protocol."""
+    with stand_in(request.param, monkeypatch) as store:
         yield store
 
 
@@ -96,10 +107,13 @@ def moto(moto_server, monkeypatch, request):
     return Place(f"s3://{BUCKET}/{prefix.rstrip('/')}", files, uploads)
 
 
-@pytest.fixture(params=["stand-in", "moto"])
-def place(request):
-    return request.getfixturevalue("s3").place if request.param == "stand-in" else \
-        request.getfixturevalue("moto")
+@pytest.fixture(params=["s3", "gs", "moto"])
+def place(request, monkeypatch):
+    if request.param == "moto":
+        yield request.getfixturevalue("moto")
+        return
+    with stand_in(S3 if request.param == "s3" else Gcs, monkeypatch) as store:
+        yield store.place
 
 
 def files(folder):
@@ -168,6 +182,7 @@ def test_large_shards_are_several_parts(s3, tmp_path):
     assert sum("partNumber" in query for _, _, query in s3.requests) == 2 * 3 + 2
 
 
+@pytest.mark.parametrize("s3", [S3], indirect=True)
 def test_many_open_shards_do_not_take_much_memory(s3, tmp_path):
     """60 shards, each of which has less than a part: 330 MB, of which 256 MiB are kept in memory."""
     program = f"""if True:
@@ -280,12 +295,12 @@ def test_urls_are_not_paths(s3, tmp_path, monkeypatch):
 
 
 def test_wrong_places(s3):
-    for spec, message in [("s3://other/d@2", "there is no bucket 'other' at http://127.0.0.1"),
-                          (f"s3://{BUCKET}", "the name is missing"),
-                          (f"s3://{BUCKET}/", "the name is missing"),
-                          ("s3://data/d@2.\udcff", "names in S3 must be UTF-8, but this one is not"),
-                          ("s3:///d@1", "the name of the bucket is missing")]:
-        result = run("convert", "jsonl", TEXT, spec)
+    for spec, message in [("other/d@2", "there is no bucket 'other' at http://127.0.0.1"),
+                          (BUCKET, "the name is missing"),
+                          (f"{BUCKET}/", "the name is missing"),
+                          ("data/d@2.\udcff", " are UTF-8, which this one is not"),
+                          ("/d@1", "the name of the bucket is missing")]:
+        result = run("convert", "jsonl", TEXT, f"{s3.scheme}://{spec}")
         assert result.status != DONE and message in result.err, result.err
 
 
@@ -376,9 +391,9 @@ def test_a_writer_that_ends_at_any_request_leaves_the_old_dataset_or_the_new_one
         elif read.status == DONE:
             assert {**there, RECORD: 0} in ({**old, RECORD: 0}, {**new, RECORD: 0}), (k, err)
         else:
-            assert committed and "'shardfeed clean s3://" in read.err, (k, read.err)
+            assert committed and f"'shardfeed clean {s3.scheme}://" in read.err, (k, read.err)
         if what == "refuse":
-            assert not committed or "'shardfeed clean s3://" in err, (k, err)
+            assert not committed or f"'shardfeed clean {s3.scheme}://" in err, (k, err)
             if not committed and k > 0:
                 assert there == old
         cleaned = succeed("clean", s3.place / "d", "--older-than", "0s")
@@ -482,6 +497,7 @@ def test_a_store_that_ignores_conditions_is_refused(s3):
     assert s3.place.files() == {} and s3.place.uploads() == []
 
 
+@pytest.mark.parametrize("s3", [S3], indirect=True)
 def test_signatures_are_botocores(s3, tmp_path):
     s3.secrets = {"key": ("secret", None)}
     write(s3.place / "d+ &=@3")

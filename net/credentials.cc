@@ -1,0 +1,225 @@
+#include "net/credentials.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/thread.h"
+#include "net/url.h"
+
+namespace shardfeed {
+namespace {
+
+// So long before they expire, credentials are looked for again.
+constexpr std::time_t kEarly = 300;
+// And no more often than this.
+constexpr std::time_t kPause = 20;
+constexpr size_t kMaxBytes = 64 << 10;
+constexpr std::string_view kSchemes[] = {"s3", "gs"};
+
+struct Functions {
+  Mutex mutex;
+  uint64_t last ABSL_GUARDED_BY(mutex) = 0;
+  // By "s3://bucket" or "s3://".
+  std::map<std::string, GivenCredentials> given ABSL_GUARDED_BY(mutex);
+
+  // Never destroyed: threads may look while the process ends.
+  static Functions& Get() {
+    static auto* const functions = new Functions();
+    return *functions;
+  }
+};
+
+// Whether it can stand in a header. Never says what it is.
+bool IsSound(std::string_view text) {
+  return text.size() <= kMaxBytes &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7f; });
+}
+
+absl::Status Check(const Credentials& given) {
+  const auto wrong = [&](std::string_view what) {
+    return absl::InvalidArgumentError(fmt::format("{} gave {}", given.source, what));
+  };
+  if (given.access_key_id.empty() != given.secret_access_key.empty()) {
+    return wrong("an access_key_id or a secret_access_key without the other");
+  }
+  if (given.access_key_id.empty() == given.token.empty()) {
+    return wrong(given.token.empty() ? "neither a token nor an access_key_id"
+                                     : "both a token and an access_key_id");
+  }
+  for (const auto& [name, value] :
+       {std::pair("access_key_id", &given.access_key_id),
+        std::pair("secret_access_key", &given.secret_access_key),
+        std::pair("session_token", &given.session_token), std::pair("token", &given.token)}) {
+    if (!IsSound(*value)) {
+      return wrong(fmt::format("a {} that has blanks or other characters that none has", name));
+    }
+  }
+  if (given.expires && *given.expires <= std::time(nullptr)) {
+    return wrong("credentials that have expired already");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<Credentials>> CallFunction(const CredentialsFunction& function,
+                                                        const std::string& prefix) {
+  absl::StatusOr<Credentials> given = Credentials();
+  absl::Status thrown = CatchAll([&] { given = function(); });
+  if (thrown.ok()) thrown = given.status();
+  if (!thrown.ok()) {
+    // Not found is for objects.
+    const auto code = absl::IsNotFound(thrown) ? absl::StatusCode::kUnavailable : thrown.code();
+    return absl::Status(
+        code, fmt::format("credentials for {}: {}", prefix, std::string(thrown.message())));
+  }
+  if (given->source.empty()) given->source = fmt::format("the function for {}", prefix);
+  if (absl::Status status = Check(*given); !status.ok()) {
+    return absl::Status(status.code(), fmt::format("credentials for {}: {}", prefix,
+                                                   std::string(status.message())));
+  }
+  return std::optional(*std::move(given));
+}
+
+}  // namespace
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+absl::Status SetCredentials(std::string_view prefix, CredentialsFunction function) {
+  const std::optional<std::string_view> scheme = SchemeOf(prefix);
+  const bool known =
+      scheme && std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) != std::end(kSchemes);
+  if (!known || prefix.find('/', scheme->size() + 3) != prefix.npos ||
+      prefix.find('@') != prefix.npos) {
+    return absl::InvalidArgumentError(
+        fmt::format("credentials are set for a bucket, such as s3://bucket or gs://bucket, or for "
+                    "all of a scheme: s3:// or gs://; not for '{}'",
+                    prefix.find('@') == prefix.npos ? prefix : "...@..."));
+  }
+  std::string key(prefix);
+  GivenCredentials given;
+  if (function != nullptr) {
+    given.find = [function = std::move(function), key] { return CallFunction(function, key); };
+  }
+  Functions& functions = Functions::Get();
+  // What was there is destroyed without the mutex: it may be anything.
+  {
+    MutexLock lock(functions.mutex);
+    given.number = ++functions.last;
+    std::swap(functions.given[key], given);
+  }
+  return absl::OkStatus();
+}
+
+GivenCredentials CredentialsGivenFor(std::string_view scheme, std::string_view host) {
+  Functions& functions = Functions::Get();
+  MutexLock lock(functions.mutex);
+  for (const std::string& key :
+       {fmt::format("{}://{}", scheme, host), fmt::format("{}://", scheme)}) {
+    const auto it = functions.given.find(key);
+    if (it != functions.given.end() && it->second.find != nullptr) return it->second;
+  }
+  return {};
+}
+
+struct CredentialsCache::State {
+  FindCredentials find;
+  Mutex mutex;
+  Credentials credentials ABSL_GUARDED_BY(mutex);
+  bool refreshing ABSL_GUARDED_BY(mutex) = false;
+  pid_t pid ABSL_GUARDED_BY(mutex) = 0;  // the process that began to
+  std::time_t tried ABSL_GUARDED_BY(mutex) = 0;
+  std::time_t replaced ABSL_GUARDED_BY(mutex) = 0;
+  std::string problem ABSL_GUARDED_BY(mutex);  // why the last attempt to replace them failed
+
+  // A thread of the parent is not in its child.
+  bool IsRefreshing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return refreshing && pid == ::getpid();
+  }
+  void Begin(std::time_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    refreshing = true;
+    pid = ::getpid();
+    tried = now;
+  }
+};
+
+absl::StatusOr<std::unique_ptr<CredentialsCache>> CredentialsCache::Make(FindCredentials find) {
+  absl::StatusOr<std::optional<Credentials>> first = find();
+  if (!first.ok()) return first.status();
+  if (!*first) return std::unique_ptr<CredentialsCache>();
+  auto state = std::make_shared<State>();
+  state->find = std::move(find);
+  MutexLock lock(state->mutex);
+  state->credentials = **std::move(first);
+  return std::unique_ptr<CredentialsCache>(new CredentialsCache(state));
+}
+
+Credentials CredentialsCache::Get() {
+  bool refresh = false;
+  Credentials credentials;
+  {
+    MutexLock lock(state_->mutex);
+    credentials = state_->credentials;
+    const std::time_t now = std::time(nullptr);
+    refresh = credentials.expires && now > *credentials.expires - kEarly &&
+              !state_->IsRefreshing() && now - state_->tried >= kPause;
+    if (refresh) state_->Begin(now);
+  }
+  if (refresh) Refresh();
+  return credentials;
+}
+
+bool CredentialsCache::Expired() {
+  {
+    MutexLock lock(state_->mutex);
+    const std::time_t now = std::time(nullptr);
+    // Or the request was signed with those before.
+    if (state_->IsRefreshing() || now - state_->replaced < kPause) return true;
+    if (now - state_->tried < kPause) return false;
+    state_->Begin(now);
+  }
+  Refresh();
+  return true;
+}
+
+std::string CredentialsCache::Describe() {
+  MutexLock lock(state_->mutex);
+  const std::string& source = state_->credentials.source;
+  if (state_->problem.empty()) return source;
+  return fmt::format("{}, which could not be replaced: {};", source, state_->problem);
+}
+
+void CredentialsCache::Refresh() {
+  absl::StatusOr<std::thread> thread = StartThread([state = state_] {
+    absl::StatusOr<std::optional<Credentials>> found;
+    const absl::Status thrown = CatchAll([&] { found = state->find(); });
+    if (!thrown.ok()) found = thrown;
+    MutexLock lock(state->mutex);
+    state->refreshing = false;
+    // Those that are there may serve a little longer.
+    if (!found.ok() || !*found) {
+      state->problem =
+          found.ok() ? "there are none any more" : std::string(found.status().message());
+      return;
+    }
+    state->credentials = **std::move(found);
+    state->replaced = std::time(nullptr);
+    state->problem.clear();
+  });
+  if (thread.ok()) {
+    thread->detach();
+    return;
+  }
+  MutexLock lock(state_->mutex);
+  state_->refreshing = false;
+  state_->problem = std::string(thread.status().message());
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,60 @@
+// Credentials that are replaced before they expire, and those that the program gives.
+
+#ifndef SHARDFEED_NET_CREDENTIALS_H_
+#define SHARDFEED_NET_CREDENTIALS_H_
+
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "shardfeed/credentials.h"
+
+namespace shardfeed {
+
+// Looks for credentials. Nothing: there are none. An error: some are configured, and cannot be had.
+// May wait for servers.
+using FindCredentials = std::function<absl::StatusOr<std::optional<Credentials>>()>;
+
+// Credentials that are looked for again minutes before they expire, by a thread in the background.
+// Thread-safe.
+class CredentialsCache {
+ public:
+  // Looks for the first ones, in this thread. Null: there are none. Errors: those of `find`.
+  static absl::StatusOr<std::unique_ptr<CredentialsCache>> Make(FindCredentials find);
+
+  // Does not wait.
+  Credentials Get();
+  // They were refused as expired: looks for others before the next Get returns, unless that was
+  // done just now. Does not wait; true if there is hope.
+  bool Expired();
+  // For the message of an error that refuses them: where they are from, and why there are no newer
+  // ones, if that was tried.
+  std::string Describe();
+
+ private:
+  struct State;
+  explicit CredentialsCache(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void Refresh();
+
+  const std::shared_ptr<State> state_;
+};
+
+// What SetCredentials was called with for a store.
+struct GivenCredentials {
+  FindCredentials find;  // checks what the function gives; null: there is none
+  uint64_t number = 0;   // another one for each call of SetCredentials
+};
+GivenCredentials CredentialsGivenFor(std::string_view scheme, std::string_view host);
+
+// The environment's variable; "" where there is none.
+std::string Env(const char* name);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_CREDENTIALS_H_

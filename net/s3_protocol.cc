@@ -1,0 +1,102 @@
+#include "net/s3_protocol.h"
+
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "fmt/format.h"
+#include "net/transfers.h"
+#include "net/url.h"
+#include "pugixml.hpp"
+#include "simdjson.h"
+
+namespace shardfeed {
+namespace {
+
+constexpr size_t kMaxListingBytes = 16 << 20;
+
+}  // namespace
+
+S3Error S3Error::Of(const HttpResponse& response) {
+  pugi::xml_document xml;
+  xml.load_buffer(response.body.data(), response.body.size());
+  const pugi::xml_node error = xml.child("Error");
+  return {error.child_value("Code"), error.child_value("Message"), error.child_value("Details"),
+          error.child_value("Region")};
+}
+
+std::string S3Error::Text(const HttpResponse& response) const {
+  if (code.empty()) return fmt::format("answered {}", response.status);
+  return fmt::format("{}: {}", code, details.empty() ? message : details);
+}
+
+std::optional<std::time_t> ParseHttpDate(std::string_view text) {
+  std::tm time = {};
+  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
+    return std::nullopt;
+  }
+  return ::timegm(&time);
+}
+
+std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response) {
+  if (error.code != "RequestTimeTooSkewed") return std::nullopt;
+  const std::optional<std::time_t> date = ParseHttpDate(response.Header("date"));
+  if (!date) return std::nullopt;
+  return *date - std::time(nullptr);
+}
+
+absl::Status CheckUtf8(std::string_view path, std::string_view where) {
+  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: names in {} are UTF-8, which this one is not", path, where));
+}
+
+absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,
+                                         const std::string& folder) {
+  const std::string key(SplitUrl(folder).key);
+  const std::string prefix = key.empty() ? "" : key + "/";
+  std::map<std::string, std::string> query = {
+      {"delimiter", "/"}, {"list-type", "2"}, {"max-keys", "1000"}, {"prefix", prefix}};
+  ObjectListing listing;
+  while (true) {
+    absl::StatusOr<HttpResponse> response =
+        CallStore(store, bucket + "/", {.query = query, .max_body = kMaxListingBytes});
+    if (!response.ok()) {
+      return absl::Status(response.status().code(),
+                          fmt::format("{}: cannot be listed: {}", folder,
+                                      std::string(response.status().message())));
+    }
+    pugi::xml_document xml;
+    const bool parsed = xml.load_buffer(response->body.data(), response->body.size());
+    const pugi::xml_node result = xml.child("ListBucketResult");
+    if (!parsed || !result) {
+      return absl::UnavailableError(fmt::format("{}: what the server lists is no listing", folder));
+    }
+    for (const pugi::xml_node object : result.children("Contents")) {
+      const std::string name = object.child_value("Key");
+      if (!name.starts_with(prefix) || name == prefix) continue;  // a folder's own marker
+      ObjectInfo info;
+      info.path = fmt::format("{}/{}", bucket, name);
+      const std::string_view size = object.child_value("Size");
+      if (std::from_chars(size.data(), size.data() + size.size(), info.size).ec != std::errc()) {
+        return absl::UnavailableError(
+            fmt::format("{}: the server lists {} without a size", folder, name));
+      }
+      info.version = object.child_value("ETag");
+      listing.objects.push_back(std::move(info));
+    }
+    for (const pugi::xml_node common : result.children("CommonPrefixes")) {
+      std::string name = common.child_value("Prefix");
+      if (!name.starts_with(prefix)) continue;
+      name = name.substr(prefix.size());
+      if (name.ends_with('/')) name.pop_back();
+      if (!name.empty()) listing.folders.push_back(std::move(name));
+    }
+    const std::string next = result.child_value("NextContinuationToken");
+    if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;
+    query["continuation-token"] = next;
+  }
+  return listing;
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,45 @@
+// What S3 and Google Cloud Storage have in common: errors and listings in XML.
+
+#ifndef SHARDFEED_NET_S3_PROTOCOL_H_
+#define SHARDFEED_NET_S3_PROTOCOL_H_
+
+#include <ctime>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/store.h"
+
+namespace shardfeed {
+
+// What the body of an error says.
+struct S3Error {
+  std::string code;  // empty: the body is none
+  std::string message;
+  std::string details;  // Google's
+  std::string region;   // Amazon's
+
+  static S3Error Of(const HttpResponse& response);
+  // "CODE: MESSAGE", or what the server answered.
+  std::string Text(const HttpResponse& response) const;
+};
+
+// The time of an HTTP header: "Mon, 23 Nov 2026 20:43:13 GMT".
+std::optional<std::time_t> ParseHttpDate(std::string_view text);
+
+// By how many seconds the clock of a server that refused a request because of its time differs from
+// this one's; nothing: the response is another one, or tells no time.
+std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response);
+
+// InvalidArgument: listings could not say the name, which is not UTF-8. `where`: "S3".
+absl::Status CheckUtf8(std::string_view path, std::string_view where);
+
+// Store::List of a store that knows ListObjectsV2. `bucket`: its URL, without '/' at the end.
+absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,
+                                         const std::string& folder);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_NET_S3_PROTOCOL_H_
