@@ -43,15 +43,6 @@ struct S3Error {
   }
 };
 
-// The time of an HTTP header: "Mon, 23 Nov 2026 20:43:13 GMT".
-std::optional<std::time_t> ParseDate(std::string_view text) {
-  std::tm time = {};
-  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
-    return std::nullopt;
-  }
-  return ::timegm(&time);
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Store>> S3Store::Open(std::string_view bucket) {
@@ -178,7 +169,7 @@ bool S3Store::Learn(const HttpResponse& response) const {
     return true;
   }
   if (error.code == "RequestTimeTooSkewed") {
-    const std::optional<std::time_t> date = ParseDate(response.Header("date"));
+    const std::optional<std::time_t> date = ParseHttpDate(response.Header("date"));
     if (!date) return false;
     const std::time_t skew = *date - std::time(nullptr);
     if (std::abs(skew - skew_) < 60) return false;

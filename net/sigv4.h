@@ -28,6 +28,8 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
                  const std::map<std::string, std::string>& extra_headers, std::time_t now,
                  HttpRequest* request);
 
+std::string HmacSha256(std::string_view key, std::string_view data);
+
 // "a=1&b=%2F": names and values escaped, in the order of names.
 std::string CanonicalQuery(const std::map<std::string, std::string>& query);
 

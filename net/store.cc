@@ -1,12 +1,15 @@
 #include "net/store.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/mutex.h"
 #include "fmt/format.h"
+#include "net/azure_store.h"
 #include "net/http_store.h"
 #include "net/s3_store.h"
 #include "net/transfers.h"
@@ -33,19 +36,49 @@ constexpr const char* kVariables[] = {"AWS_ACCESS_KEY_ID",
                                       "AWS_SECRET_ACCESS_KEY",
                                       "AWS_SESSION_TOKEN",
                                       "AWS_SHARED_CREDENTIALS_FILE",
-                                      "AWS_WEB_IDENTITY_TOKEN_FILE"};
+                                      "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                      "AZURE_AUTHORITY_HOST",
+                                      "AZURE_CLIENT_ID",
+                                      "AZURE_CLIENT_SECRET",
+                                      "AZURE_FEDERATED_TOKEN_FILE",
+                                      "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+                                      "AZURE_SKIP_SIGNATURE",
+                                      "AZURE_STORAGE_ACCOUNT",
+                                      "AZURE_STORAGE_CONNECTION_STRING",
+                                      "AZURE_STORAGE_ENDPOINT",
+                                      "AZURE_STORAGE_KEY",
+                                      "AZURE_STORAGE_SAS_TOKEN",
+                                      "AZURE_TENANT_ID",
+                                      "IDENTITY_ENDPOINT",
+                                      "IDENTITY_HEADER"};
 
 struct Stores {
   Mutex mutex;
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
 };
 
+// A shared access signature in a URL would stand in messages, states and listings.
+absl::Status CheckNoToken(std::string_view url) {
+  const size_t query = url.find('?');
+  if (query == url.npos || !url.starts_with("a") || url.find("sig=", query) == url.npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: a URL must not contain a shared access signature; set "
+                  "AZURE_STORAGE_SAS_TOKEN to it",
+                  url.substr(0, query)));
+}
+
 absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url) {
   const UrlParts parts = SplitUrl(url);
+  const bool azure = parts.scheme == "az" || parts.scheme == "abfss";
   if (parts.host.empty()) {
     return absl::InvalidArgumentError(fmt::format("{}: the name of the {} is missing", url,
-                                                  parts.scheme == "s3" ? "bucket" : "host"));
+                                                  azure                  ? "container"
+                                                  : parts.scheme == "s3" ? "bucket"
+                                                                         : "host"));
   }
+  if (azure) return AzureStore::Open(url);
   // It would stand in messages, logs and states.
   if (parts.host.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(
@@ -61,12 +94,16 @@ absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url) {
 
 absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   const std::optional<std::string_view> scheme = SchemeOf(url);
-  if (!scheme || (*scheme != "s3" && *scheme != "http" && *scheme != "https")) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: {} is not supported; datasets are read from paths, s3://, http:// and https://, and "
-        "written to paths and s3://",
-        url, scheme ? fmt::format("{}://", *scheme) : "this"));
+  constexpr std::string_view kSchemes[] = {"s3", "az", "abfss", "http", "https"};
+  if (!scheme ||
+      std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) == std::end(kSchemes)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is not supported; datasets are read from paths, s3://, az://, "
+                    "abfss://, http:// and "
+                    "https://, and written to paths, s3://, az:// and abfss://",
+                    url, scheme ? fmt::format("{}://", *scheme) : "this"));
   }
+  if (absl::Status status = CheckNoToken(url); !status.ok()) return status;
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
   std::string key = fmt::format("{}://{}", parts.scheme, parts.host);
@@ -108,7 +145,7 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
 
 absl::Status Store::CheckWritable(std::string_view path) const {
   return absl::InvalidArgumentError(
-      fmt::format("{}: HTTP servers are only read; write to a path or to s3://", path));
+      fmt::format("{}: HTTP servers are only read; write to a path, s3:// or az://", path));
 }
 
 absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
@@ -118,7 +155,8 @@ absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
 
 namespace {
 
-absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& response) {
+absl::StatusOr<ObjectInfo> InfoOf(const Store& store, const std::string& path,
+                                  const HttpResponse& response) {
   ObjectInfo info;
   info.path = path;
   // "bytes 0-0/1234" or, of an empty object, "bytes */0".
@@ -137,7 +175,7 @@ absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& r
   }
   const std::string_view tag = response.Header("etag");
   if (!tag.starts_with("W/")) info.version = tag;
-  info.writer = response.Header(kWriterHeader);
+  info.writer = response.Header(store.writer_header());
   return info;
 }
 
@@ -154,7 +192,7 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
     response = CallStore(**store, path, {.max_body = 0});
   }
   if (!response.ok()) return response.status();
-  return InfoOf(path, *response);
+  return InfoOf(**store, path, *response);
 }
 
 absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_bytes,
@@ -164,7 +202,7 @@ absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_byt
   absl::StatusOr<HttpResponse> response = CallStore(**store, path, {.max_body = max_bytes});
   if (!response.ok()) return response.status();
   if (info != nullptr) {
-    absl::StatusOr<ObjectInfo> found = InfoOf(path, *response);
+    absl::StatusOr<ObjectInfo> found = InfoOf(**store, path, *response);
     if (!found.ok()) return found.status();
     *info = *std::move(found);
   }

@@ -24,13 +24,12 @@ struct ObjectInfo {
   std::string writer;   // UploadGroup::id of the group that wrote it; empty if it is not known
 };
 
-// The header of requests and responses that is ObjectInfo::writer.
-inline constexpr std::string_view kWriterHeader = "x-amz-meta-shardfeed-writer";
-
 struct ObjectListing {
   std::vector<ObjectInfo> objects;   // objects in the folder, with their full paths
   std::vector<std::string> folders;  // names of the folders in it, without slashes
 };
+
+class UploadProtocol;
 
 // A store, such as a bucket of S3. Thread-safe, immutable but for its credentials. All functions
 // but Of and List return at once.
@@ -50,6 +49,11 @@ class Store {
       const std::map<std::string, std::string>& query = {},
       const std::map<std::string, std::string>& headers = {}) const = 0;
 
+  // Called with a request that is to be sent as it is, after its body and the headers of the
+  // transfer were added: for stores whose signatures cover them. `query`: that of Request.
+  virtual void Sign(const std::map<std::string, std::string>& /*query*/,
+                    HttpRequest* /*request*/) const {}
+
   // The error of a response that is none of those that are repeated, or of the last one that was.
   // The message begins with the path and names the remedy.
   //
@@ -61,9 +65,19 @@ class Store {
   // expired, the bucket is in another region), and the request is worth repeating.
   virtual bool Learn(const HttpResponse& /*response*/) const { return false; }
 
+  // Whether an error stays although its status is one of those that are repeated.
+  virtual bool Stays(const HttpResponse& /*response*/) const { return false; }
+
   // Whether size and version are asked for by a range of one byte rather than by HEAD, whose errors
   // have no body and therefore no reason.
   virtual bool stat_by_range() const { return false; }
+
+  // The header of requests and responses that is ObjectInfo::writer; empty: there is none.
+  virtual std::string_view writer_header() const { return ""; }
+
+  // How objects are written. Not null for paths that CheckWritable has no error for; lives as long
+  // as the store.
+  virtual const UploadProtocol* uploads() const { return nullptr; }
 
   // InvalidArgument: objects of this store are only read, or not with such a name; the message
   // begins with the path.

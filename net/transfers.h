@@ -77,8 +77,10 @@ std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::str
 // The same, and waits for it. Must not be called by the HTTP client's thread.
 absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path, StoreCall call);
 
-// A request without a store, such as for credentials: one that is not signed.
-absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name);
+// A request without a store, such as for credentials: one that is not signed. `refused`, unless
+// null, receives the last answer if that is an error.
+absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name,
+                                        HttpResponse* refused = nullptr);
 
 // One attempt of such a request.
 HttpResponse CallServerOnce(HttpRequest request);

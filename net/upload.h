@@ -1,6 +1,6 @@
 // Writing to object stores: objects in parts that nobody sees before they are published, and small
-// objects that are created only where there is none. The requests are those of S3: its multipart
-// uploads, and PutObject with If-None-Match.
+// objects that are created only where there is none. The requests are those of the store's
+// UploadProtocol.
 //
 // All functions wait for the store and repeat what may pass (transfers.h), unless they say
 // otherwise. Errors: Store::ErrorOf's.
@@ -9,7 +9,6 @@
 #define SHARDFEED_NET_UPLOAD_H_
 
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -20,16 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/store.h"
+#include "net/upload_protocol.h"
 
 namespace shardfeed {
-
-// An object whose parts are in the store, where nobody sees them before Publish.
-struct PendingObject {
-  std::string path;
-  std::string upload;              // the store's name for it; empty if the object is empty
-  std::vector<std::string> parts;  // ETags, in order
-  uint64_t bytes = 0;
-};
 
 // Errors: those of Store::Of and of Store::CheckWritable.
 absl::Status CheckWritable(const std::string& path);
@@ -107,8 +99,13 @@ class Upload {
 // parts are gone, and the object is not there.
 absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer);
 
-// Removes the parts of an object that was not published; those of one that was remain.
+// Removes the parts of an object that was not published; those of one that was remain. Where the
+// store removes them by itself alone (UnfinishedUpload::expires), it does nothing.
 absl::Status Discard(const PendingObject& object);
+
+// Which objects of a dataset, by their place, have parts that are not in the store (any more), as
+// they also are once it was published. Those that are empty have none.
+absl::StatusOr<std::vector<size_t>> WithoutParts(const std::vector<PendingObject>& objects);
 
 // Creates a small object where there is none. OK also if an object with these very bytes is there.
 // AlreadyExists: another one is. Unimplemented: the store would replace it.
@@ -120,12 +117,8 @@ absl::Status PutObject(const std::string& path, std::string_view bytes);
 // Removes an object; OK if there is none.
 absl::Status RemoveObject(const std::string& path);
 
-// Objects in the folder (no deeper) that were begun and neither published nor removed.
-struct UnfinishedUpload {
-  std::string path;
-  std::string upload;
-  std::time_t begun = 0;
-};
+// The objects of the folder (no deeper) that were begun and neither published nor removed, as far
+// as the store lists them.
 absl::StatusOr<std::vector<UnfinishedUpload>> ListUploads(const std::string& folder);
 
 }  // namespace shardfeed

@@ -44,7 +44,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     """Reads the records of shards, as bytes.
 
     `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these; or a URL
-    of one in S3 or on an HTTP server, such as "s3://bucket/train@16". The shards may come from
+    of one in S3, in Azure or on an HTTP server, such as "s3://bucket/train@16". The shards may come from
     any writer; missing indexes are built.
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].

@@ -388,13 +388,16 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
   EXPECT_FAILS(ParseOutputSpec("https://host/x@1"), kInvalidArgument,
-               "https://host/x@1: HTTP servers are only read; write to a path or to s3://");
+               "https://host/x@1: HTTP servers are only read; write to a path, s3:// or az://");
   for (const char* spec : {"gs://b/x@1", "hdfs://host:9000/x"}) {
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
-                 ":// is not supported; datasets are read from paths, s3://, http:// and https://, "
-                 "and written to paths and s3://");
-    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument,
-                 ":// is not supported; datasets are read from paths, s3://, http:// and https://");
+    EXPECT_FAILS(
+        ParseOutputSpec(spec), kInvalidArgument,
+        ":// is not supported; datasets are read from paths, s3://, az://, abfss://, http:// "
+        "and https://, and written to paths, s3://, az:// and abfss://");
+    EXPECT_FAILS(
+        ResolveSpec(spec), kInvalidArgument,
+        ":// is not supported; datasets are read from paths, s3://, az://, abfss://, http:// "
+        "and https://");
     EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
   }
   EXPECT_FAILS(CheckIsPath("gs://b/x@1"), kInvalidArgument,

@@ -1,0 +1,190 @@
+#include "net/azure_identity.h"
+
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "fmt/format.h"
+#include "io/file.h"
+#include "net/sigv4.h"
+#include "net/transfers.h"
+#include "nlohmann/json.hpp"
+
+namespace shardfeed {
+namespace {
+
+constexpr uint64_t kMaxTokenBytes = 64 << 10;
+constexpr char kResource[] = "https://storage.azure.com";
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+nlohmann::json ParseAnswer(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string Text(const nlohmann::json& json, const char* name) {
+  return json.is_object() && json.contains(name) && json[name].is_string()
+             ? json[name].get<std::string>()
+             : "";
+}
+
+// A number, as such or as text, as some services have it.
+std::optional<std::time_t> Number(const nlohmann::json& json, const char* name) {
+  if (!json.is_object() || !json.contains(name)) return std::nullopt;
+  if (json[name].is_number_integer()) return json[name].get<std::time_t>();
+  const std::string text = Text(json, name);
+  std::time_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// {"access_token", "expires_in", "expires_on"}
+absl::StatusOr<AccessToken> ParseToken(const HttpResponse& response, std::string_view source) {
+  const nlohmann::json json = ParseAnswer(response.body);
+  AccessToken token;
+  token.value = Text(json, "access_token");
+  if (const auto on = Number(json, "expires_on")) {
+    token.expires = *on;
+  } else if (const auto in = Number(json, "expires_in")) {
+    token.expires = std::time(nullptr) + *in;
+  }
+  // Any other byte would be another header.
+  const bool sound = token.value.find_first_of(" \r\n\t") == token.value.npos;
+  if (!token.value.empty() && token.expires != 0 && sound) return token;
+  return absl::UnavailableError(
+      fmt::format("the identity of {}: the answer is not what such a service gives", source));
+}
+
+// The error with what the service says, "AADSTS7000215: Invalid client secret provided. ...".
+absl::Status Refused(const absl::Status& status, const HttpResponse& answer,
+                     std::string_view source, std::string_view remedy) {
+  const nlohmann::json json = ParseAnswer(answer.body);
+  std::string said = Text(json, "error_description");
+  said = said.substr(0, said.find_first_of("\r\n"));
+  if (said.empty()) said = std::string(status.message());
+  return absl::UnavailableError(
+      fmt::format("the identity of {} gives no token: {}; {}", source, said, remedy));
+}
+
+absl::StatusOr<AccessToken> Ask(HttpRequest request, const std::string& server,
+                                std::string_view source, std::string_view remedy) {
+  HttpResponse refused;
+  const absl::StatusOr<HttpResponse> response = CallServer(std::move(request), server, &refused);
+  if (!response.ok()) return Refused(response.status(), refused, source, remedy);
+  return ParseToken(*response, source);
+}
+
+absl::StatusOr<AccessToken> FromAuthority(std::map<std::string, std::string> form,
+                                          std::string_view source) {
+  std::string authority = Env("AZURE_AUTHORITY_HOST");
+  if (authority.empty()) authority = "https://login.microsoftonline.com";
+  if (authority.find("://") == authority.npos) authority = "https://" + authority;
+  while (authority.ends_with('/')) authority.pop_back();
+  form["grant_type"] = "client_credentials";
+  form["client_id"] = Env("AZURE_CLIENT_ID");
+  form["scope"] = fmt::format("{}/.default", kResource);
+  HttpRequest request;
+  request.method = "POST";
+  request.url = fmt::format("{}/{}/oauth2/v2.0/token", authority, Env("AZURE_TENANT_ID"));
+  request.headers = {"Content-Type: application/x-www-form-urlencoded"};
+  request.body = std::make_shared<const std::string>(CanonicalQuery(form));
+  return Ask(std::move(request), authority, source, "check AZURE_TENANT_ID and AZURE_CLIENT_ID");
+}
+
+absl::StatusOr<AccessToken> FromSecret() {
+  return FromAuthority({{"client_secret", Env("AZURE_CLIENT_SECRET")}}, "AZURE_CLIENT_SECRET");
+}
+
+// The file is replaced from time to time.
+absl::StatusOr<AccessToken> FromWorkload() {
+  absl::StatusOr<std::string> assertion =
+      ReadFile(Env("AZURE_FEDERATED_TOKEN_FILE"), kMaxTokenBytes);
+  if (!assertion.ok()) return assertion.status();
+  while (!assertion->empty() && std::strchr("\r\n ", assertion->back()) != nullptr) {
+    assertion->pop_back();
+  }
+  return FromAuthority(
+      {{"client_assertion", *assertion},
+       {"client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}},
+      "AZURE_FEDERATED_TOKEN_FILE");
+}
+
+std::string ManagedQuery(const char* version) {
+  std::map<std::string, std::string> query = {{"api-version", version}, {"resource", kResource}};
+  if (const std::string client = Env("AZURE_CLIENT_ID"); !client.empty()) {
+    query["client_id"] = client;
+  }
+  return CanonicalQuery(query);
+}
+
+absl::StatusOr<AccessToken> FromAppService() {
+  const std::string endpoint = Env("IDENTITY_ENDPOINT");
+  HttpRequest request;
+  request.url = fmt::format("{}?{}", endpoint, ManagedQuery("2019-08-01"));
+  request.headers = {"X-IDENTITY-HEADER: " + Env("IDENTITY_HEADER")};
+  return Ask(std::move(request), endpoint, "IDENTITY_ENDPOINT",
+             "check that the service has an identity");
+}
+
+std::string MetadataHost() {
+  std::string host = Env("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+  if (host.empty()) host = "http://169.254.169.254";
+  while (host.ends_with('/')) host.pop_back();
+  return host;
+}
+
+HttpRequest MetadataRequest() {
+  HttpRequest request;
+  request.url = fmt::format("{}/metadata/identity/oauth2/token?{}", MetadataHost(),
+                            ManagedQuery("2018-02-01"));
+  request.headers = {"Metadata: true"};
+  return request;
+}
+
+absl::StatusOr<AccessToken> FromMetadata() {
+  return Ask(MetadataRequest(), MetadataHost(), "the metadata service",
+             "check that this machine has an identity");
+}
+
+absl::StatusOr<AzureIdentity> Cached(TokenCache::Find find, std::string source) {
+  absl::StatusOr<AccessToken> first = find();
+  if (!first.ok()) return first.status();
+  return AzureIdentity{std::make_unique<TokenCache>(std::move(find), *std::move(first)),
+                       std::move(source)};
+}
+
+}  // namespace
+
+absl::StatusOr<AzureIdentity> FindAzureIdentity() {
+  const bool application = !Env("AZURE_TENANT_ID").empty() && !Env("AZURE_CLIENT_ID").empty();
+  if (application && !Env("AZURE_CLIENT_SECRET").empty()) {
+    return Cached(FromSecret, "AZURE_CLIENT_SECRET");
+  }
+  if (application && !Env("AZURE_FEDERATED_TOKEN_FILE").empty()) {
+    return Cached(FromWorkload, "AZURE_FEDERATED_TOKEN_FILE");
+  }
+  if (!Env("IDENTITY_ENDPOINT").empty() && !Env("IDENTITY_HEADER").empty()) {
+    return Cached(FromAppService, "IDENTITY_ENDPOINT");
+  }
+  // Elsewhere than on a virtual machine nothing answers, or something else does.
+  HttpRequest request = MetadataRequest();
+  request.stall = std::chrono::seconds(1);
+  request.connect = std::chrono::seconds(1);
+  const HttpResponse response = CallServerOnce(std::move(request));
+  if (!response.transport.ok() || response.status != 200) return AzureIdentity();
+  absl::StatusOr<AccessToken> first = ParseToken(response, "the metadata service");
+  if (!first.ok()) return first.status();
+  return AzureIdentity{std::make_unique<TokenCache>(FromMetadata, *std::move(first)),
+                       "the metadata service"};
+}
+
+}  // namespace shardfeed
