@@ -33,7 +33,8 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
     const nlohmann::ordered_json json = {{"dry_run", flags.dry_run},
                                          {"finished", summary->finished},
                                          {"removed", summary->removed},
-                                         {"kept", summary->kept}};
+                                         {"kept", summary->kept},
+                                         {"expiring", summary->expiring}};
     fmt::print("{}\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
     return kExitDone;
   }
@@ -49,7 +50,13 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
     fmt::print("{} unfinished uploads are younger than {} and stay: a writer may be at work\n",
                FormatCount(summary->kept.size()), flags.older_than);
   }
-  if (summary->finished.empty() && summary->removed.empty() && summary->kept.empty()) {
+  if (!summary->expiring.empty()) {
+    fmt::print(
+        "{} unfinished uploads stay: Azure alone removes them, a week after their last part\n",
+        FormatCount(summary->expiring.size()));
+  }
+  if (summary->finished.empty() && summary->removed.empty() && summary->kept.empty() &&
+      summary->expiring.empty()) {
     fmt::print("nothing was left behind\n");
   }
   return kExitDone;
@@ -63,8 +70,8 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   auto flags = std::make_shared<CleanFlags>();
   command
       ->add_option("DATASET", flags->dataset,
-                   "folder/name or s3://bucket/folder/name; all names of a folder: folder/ (with "
-                   "the slash)")
+                   "folder/name, s3://bucket/folder/name or az://container/folder/name; all names "
+                   "of a folder: folder/ (with the slash)")
       ->required();
   command
       ->add_option(

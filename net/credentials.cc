@@ -15,12 +15,12 @@
 namespace shardfeed {
 namespace {
 
-// So long before they expire, credentials are looked for again.
+// Credentials are renewed this many seconds before they expire,
 constexpr std::time_t kEarly = 300;
-// And no more often than this.
+// and at most once in this many seconds.
 constexpr std::time_t kPause = 20;
 constexpr size_t kMaxBytes = 64 << 10;
-constexpr std::string_view kSchemes[] = {"s3", "gs"};
+constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "abfss"};
 
 struct Functions {
   Mutex mutex;
@@ -98,10 +98,11 @@ absl::Status SetCredentials(std::string_view prefix, CredentialsFunction functio
       scheme && std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) != std::end(kSchemes);
   if (!known || prefix.find('/', scheme->size() + 3) != prefix.npos ||
       prefix.find('@') != prefix.npos) {
-    return absl::InvalidArgumentError(
-        fmt::format("credentials are set for a bucket, such as s3://bucket or gs://bucket, or for "
-                    "all of a scheme: s3:// or gs://; not for '{}'",
-                    prefix.find('@') == prefix.npos ? prefix : "...@..."));
+    return absl::InvalidArgumentError(fmt::format(
+        "credentials are set for a bucket or container, such as s3://bucket, gs://bucket "
+        "or az://container, or for all of a scheme: s3://, gs://, az:// or abfss://; "
+        "not for '{}'",
+        prefix.find('@') == prefix.npos ? prefix : "...@..."));
   }
   std::string key(prefix);
   GivenCredentials given;
@@ -180,7 +181,7 @@ bool CredentialsCache::Expired() {
   {
     MutexLock lock(state_->mutex);
     const std::time_t now = std::time(nullptr);
-    // Or the request was signed with those before.
+    // If they were just replaced, the request was signed with the previous ones.
     if (state_->IsRefreshing() || now - state_->replaced < kPause) return true;
     if (now - state_->tried < kPause) return false;
     state_->Begin(now);
@@ -203,7 +204,7 @@ void CredentialsCache::Refresh() {
     if (!thrown.ok()) found = thrown;
     MutexLock lock(state->mutex);
     state->refreshing = false;
-    // Those that are there may serve a little longer.
+    // On failure, the current credentials may still be valid for a while.
     if (!found.ok() || !*found) {
       state->problem =
           found.ok() ? "there are none any more" : std::string(found.status().message());

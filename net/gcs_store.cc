@@ -15,20 +15,10 @@ namespace {
 
 constexpr std::string_view kGoogle = "https://storage.googleapis.com";
 
-// The headers of S3's protocol as Google has them.
-std::map<std::string, std::string> Translate(const std::map<std::string, std::string>& headers) {
-  constexpr std::string_view kMeta = "x-amz-meta-";
-  std::map<std::string, std::string> out;
-  for (const auto& [name, value] : headers) {
-    if (name.starts_with(kMeta)) {
-      out["x-goog-meta-" + name.substr(kMeta.size())] = value;
-    } else if (name == "if-none-match" && value == "*") {
-      out["x-goog-if-generation-match"] = "0";  // If-None-Match is for reading only
-    } else {
-      out[name] = value;
-    }
-  }
-  return out;
+// Google's If-None-Match is for reading only.
+std::map<std::string, std::string> Translate(std::map<std::string, std::string> headers) {
+  if (headers.erase("if-none-match") > 0) headers["x-goog-if-generation-match"] = "0";
+  return headers;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "net/credentials.h"
+#include "net/s3_uploads.h"
 #include "net/store.h"
 
 namespace shardfeed {
@@ -34,6 +35,8 @@ class GcsStore : public Store {
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
   bool Learn(const HttpResponse& response) const override;
   bool stat_by_range() const override { return true; }
+  std::string_view writer_header() const override { return "x-goog-meta-shardfeed-writer"; }
+  const UploadProtocol* uploads() const override { return &uploads_; }
   absl::Status CheckWritable(std::string_view path) const override;
   absl::StatusOr<ObjectListing> List(const std::string& folder) const override;
 
@@ -45,7 +48,8 @@ class GcsStore : public Store {
   std::string bucket_;
   std::string origin_;  // "https://host:port"
   bool google_ = false;
-  std::string project_;                            // that pays for requests; may be empty
+  std::string project_;  // that pays for requests; may be empty
+  const S3Uploads uploads_{*this};
   std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
 
   mutable Mutex mutex_;

@@ -111,6 +111,14 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
 
 }  // namespace
 
+std::optional<std::time_t> ParseHttpDate(std::string_view text) {
+  std::tm time = {};
+  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
+    return std::nullopt;
+  }
+  return ::timegm(&time);
+}
+
 std::string_view HttpResponse::Header(std::string_view name) const {
   const auto it = headers.find(name);
   return it == headers.end() ? std::string_view() : it->second;

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +58,9 @@ struct HttpResponse {
 
   std::string_view Header(std::string_view name) const;
 };
+
+// The time of a header: "Mon, 23 Nov 2026 20:43:13 GMT".
+std::optional<std::time_t> ParseHttpDate(std::string_view text);
 
 struct HttpStats {
   uint64_t requests = 0;

@@ -25,15 +25,15 @@ std::string Sha256(std::string_view data) {
   return {reinterpret_cast<const char*>(digest), size};
 }
 
-std::string Hmac(std::string_view key, std::string_view data) {
+}  // namespace
+
+std::string HmacSha256(std::string_view key, std::string_view data) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
        reinterpret_cast<const unsigned char*>(data.data()), data.size(), digest, &size);
   return {reinterpret_cast<const char*>(digest), size};
 }
-
-}  // namespace
 
 std::string CanonicalQuery(const std::map<std::string, std::string>& query) {
   std::string out;
@@ -77,11 +77,11 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
   const std::string to_sign = fmt::format("{}-HMAC-SHA256\n{}\n{}\n{}", dialect.prefix, time, scope,
                                           Hex(Sha256(canonical)));
   const std::string secret = fmt::format("{}{}", dialect.prefix, key.secret);
-  const std::string signing_key =
-      Hmac(Hmac(Hmac(Hmac(secret, day), region), service), dialect.terminator);
+  const std::string signing_key = HmacSha256(
+      HmacSha256(HmacSha256(HmacSha256(secret, day), region), service), dialect.terminator);
   request->headers.push_back(
       fmt::format("Authorization: {}-HMAC-SHA256 Credential={}/{},SignedHeaders={},Signature={}",
-                  dialect.prefix, key.key_id, scope, names, Hex(Hmac(signing_key, to_sign))));
+                  dialect.prefix, key.key_id, scope, names, Hex(HmacSha256(signing_key, to_sign))));
 }
 
 }  // namespace shardfeed

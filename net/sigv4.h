@@ -1,6 +1,6 @@
 // Signs requests to S3 with AWS Signature Version 4, as described in "Authenticating Requests:
-// Using the Authorization Header" of Amazon's S3 API Reference, and requests to Google Cloud Storage
-// with its "V4 signing process", which has other names for the same parts.
+// Using the Authorization Header" of Amazon's S3 API Reference, and requests to Google Cloud
+// Storage with its "V4 signing process", which has other names for the same parts.
 
 #ifndef SHARDFEED_NET_SIGV4_H_
 #define SHARDFEED_NET_SIGV4_H_
@@ -37,6 +37,8 @@ void SignRequest(const SigningKey& key, std::string_view region, std::string_vie
                  const std::map<std::string, std::string>& query,
                  const std::map<std::string, std::string>& extra_headers, std::time_t now,
                  HttpRequest* request, const SigningDialect& dialect = kAmazonDialect);
+
+std::string HmacSha256(std::string_view key, std::string_view data);
 
 // "a=1&b=%2F": names and values are escaped and in the order of the names.
 std::string CanonicalQuery(const std::map<std::string, std::string>& query);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "base/mutex.h"
 #include "fmt/format.h"
+#include "net/azure_store.h"
 #include "net/credentials.h"
 #include "net/gcs_store.h"
 #include "net/http_store.h"
@@ -37,6 +39,18 @@ constexpr const char* kVariables[] = {"AWS_ACCESS_KEY_ID",
                                       "AWS_SESSION_TOKEN",
                                       "AWS_SHARED_CREDENTIALS_FILE",
                                       "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                      "AZURE_AUTHORITY_HOST",
+                                      "AZURE_CLIENT_ID",
+                                      "AZURE_CLIENT_SECRET",
+                                      "AZURE_FEDERATED_TOKEN_FILE",
+                                      "AZURE_POD_IDENTITY_AUTHORITY_HOST",
+                                      "AZURE_SKIP_SIGNATURE",
+                                      "AZURE_STORAGE_ACCOUNT",
+                                      "AZURE_STORAGE_CONNECTION_STRING",
+                                      "AZURE_STORAGE_ENDPOINT",
+                                      "AZURE_STORAGE_KEY",
+                                      "AZURE_STORAGE_SAS_TOKEN",
+                                      "AZURE_TENANT_ID",
                                       "CLOUDSDK_CONFIG",
                                       "GCE_METADATA_HOST",
                                       "GCE_METADATA_IP",
@@ -45,26 +59,40 @@ constexpr const char* kVariables[] = {"AWS_ACCESS_KEY_ID",
                                       "GS_ACCESS_KEY_ID",
                                       "GS_NO_SIGN_REQUEST",
                                       "GS_SECRET_ACCESS_KEY",
+                                      "IDENTITY_ENDPOINT",
+                                      "IDENTITY_HEADER",
                                       "NO_GCE_CHECK",
                                       "STORAGE_EMULATOR_HOST"};
 
-constexpr std::string_view kSchemes[] = {"s3", "gs", "http", "https"};
-
-// What Google calls kWriterHeader.
-constexpr std::string_view kGoogleWriterHeader = "x-goog-meta-shardfeed-writer";
+constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "abfss", "http", "https"};
 
 struct Stores {
   Mutex mutex;
   std::map<std::string, std::shared_ptr<const Store>> stores ABSL_GUARDED_BY(mutex);
 };
 
+// A shared access signature in a URL would stand in messages, states and listings.
+absl::Status CheckNoToken(std::string_view url) {
+  const size_t query = url.find('?');
+  if (query == url.npos || !url.starts_with("a") || url.find("sig=", query) == url.npos) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("{}: a URL must not contain a shared access signature; set "
+                  "AZURE_STORAGE_SAS_TOKEN to it",
+                  url.substr(0, query)));
+}
+
 absl::StatusOr<std::shared_ptr<const Store>> Make(std::string_view url, FindCredentials given) {
   const UrlParts parts = SplitUrl(url);
+  const bool azure = parts.scheme == "az" || parts.scheme == "abfss";
   if (parts.host.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: the name of the {} is missing", url,
-                    parts.scheme.starts_with("http") ? "host" : "bucket"));
+    return absl::InvalidArgumentError(fmt::format("{}: the name of the {} is missing", url,
+                                                  azure                              ? "container"
+                                                  : parts.scheme.starts_with("http") ? "host"
+                                                                                     : "bucket"));
   }
+  if (azure) return AzureStore::Open(url, std::move(given));
   // It would stand in messages, logs and states.
   if (parts.host.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(fmt::format(
@@ -84,10 +112,12 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   if (!scheme ||
       std::find(std::begin(kSchemes), std::end(kSchemes), *scheme) == std::end(kSchemes)) {
     return absl::InvalidArgumentError(
-        fmt::format("{}: {} is not supported; datasets are read from paths, s3://, gs://, http:// "
-                    "and https://, and written to paths, s3:// and gs://",
+        fmt::format("{}: {} is not supported; datasets are read from paths, s3://, gs://, az://, "
+                    "abfss://, http:// and https://, and written to paths, s3://, gs://, az:// and "
+                    "abfss://",
                     url, scheme ? fmt::format("{}://", *scheme) : "this"));
   }
+  if (absl::Status status = CheckNoToken(url); !status.ok()) return status;
   static auto* const known = new Stores();
   const UrlParts parts = SplitUrl(url);
   GivenCredentials given = CredentialsGivenFor(parts.scheme, parts.host);
@@ -130,7 +160,7 @@ absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response)
 
 absl::Status Store::CheckWritable(std::string_view path) const {
   return absl::InvalidArgumentError(
-      fmt::format("{}: HTTP servers are only read; write to a path, to s3:// or to gs://", path));
+      fmt::format("{}: HTTP servers are only read; write to a path, s3://, gs:// or az://", path));
 }
 
 absl::StatusOr<ObjectListing> Store::List(const std::string& folder) const {
@@ -148,7 +178,8 @@ absl::Status CheckEncoding(const std::string& path, const HttpResponse& response
                   path, encoding));
 }
 
-absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& response) {
+absl::StatusOr<ObjectInfo> InfoOf(const Store& store, const std::string& path,
+                                  const HttpResponse& response) {
   ObjectInfo info;
   info.path = path;
   // "bytes 0-0/1234" or, of an empty object, "bytes */0".
@@ -162,8 +193,7 @@ absl::StatusOr<ObjectInfo> InfoOf(const std::string& path, const HttpResponse& r
   if (absl::Status status = CheckEncoding(path, response); !status.ok()) return status;
   const std::string_view tag = response.Header("etag");
   if (!tag.starts_with("W/")) info.version = tag;
-  info.writer = response.Header(kWriterHeader);
-  if (info.writer.empty()) info.writer = response.Header(kGoogleWriterHeader);
+  info.writer = response.Header(store.writer_header());
   return info;
 }
 
@@ -180,7 +210,7 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
     response = CallStore(**store, path, {.max_body = 0});
   }
   if (!response.ok()) return response.status();
-  return InfoOf(path, *response);
+  return InfoOf(**store, path, *response);
 }
 
 absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_bytes,
@@ -191,7 +221,7 @@ absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_byt
   if (!response.ok()) return response.status();
   if (absl::Status status = CheckEncoding(path, *response); !status.ok()) return status;
   if (info != nullptr) {
-    absl::StatusOr<ObjectInfo> found = InfoOf(path, *response);
+    absl::StatusOr<ObjectInfo> found = InfoOf(**store, path, *response);
     if (!found.ok()) return found.status();
     *info = *std::move(found);
   }

@@ -24,13 +24,12 @@ struct ObjectInfo {
   std::string writer;   // UploadGroup::id of the group that wrote it; empty if unknown
 };
 
-// The header of requests and responses that holds ObjectInfo::writer.
-inline constexpr std::string_view kWriterHeader = "x-amz-meta-shardfeed-writer";
-
 struct ObjectListing {
   std::vector<ObjectInfo> objects;   // objects in the folder, with their full paths
   std::vector<std::string> folders;  // names of the folders in it, without slashes
 };
+
+class UploadProtocol;
 
 // A store, such as a bucket of S3. Thread-safe, and immutable except for its credentials and what
 // it learns. All functions except Of and List return at once.
@@ -50,6 +49,11 @@ class Store {
       const std::map<std::string, std::string>& query = {},
       const std::map<std::string, std::string>& headers = {}) const = 0;
 
+  // Called with a request when its body and the headers of the transfer have been added, for stores
+  // whose signatures cover them. `query`: that of Request.
+  virtual void Sign(const std::map<std::string, std::string>& /*query*/,
+                    HttpRequest* /*request*/) const {}
+
   // The error for a response that is not repeated, or that was the last one. The message begins
   // with the path and names the remedy.
   //
@@ -62,9 +66,19 @@ class Store {
   // repeating.
   virtual bool Learn(const HttpResponse& /*response*/) const { return false; }
 
+  // Whether an error is final although requests with its status are usually repeated.
+  virtual bool Stays(const HttpResponse& /*response*/) const { return false; }
+
   // Whether size and version are requested by a range of one byte rather than by HEAD, whose errors
   // have no body and therefore no reason.
   virtual bool stat_by_range() const { return false; }
+
+  // The header of requests and responses that holds ObjectInfo::writer; empty if there is none.
+  virtual std::string_view writer_header() const { return ""; }
+
+  // How objects are written. Not null for paths that CheckWritable accepts; lives as long as the
+  // store.
+  virtual const UploadProtocol* uploads() const { return nullptr; }
 
   // InvalidArgument: objects of this store are read-only, or cannot have this name; the message
   // begins with the path.

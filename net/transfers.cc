@@ -46,11 +46,12 @@ bool IsSuccess(const HttpResponse& response) {
   return response.transport.ok() && response.status >= 200 && response.status < 300;
 }
 
-// Whether another attempt may succeed.
-bool MayPass(const HttpResponse& response) {
+// Whether another attempt may succeed. `store`: null for a server that is none.
+bool MayPass(const Store* store, const HttpResponse& response) {
   if (!response.transport.ok()) {
     return absl::IsUnavailable(response.transport) || absl::IsDeadlineExceeded(response.transport);
   }
+  if (store != nullptr && store->Stays(response)) return false;
   const int status = response.status;
   // 409: another request to the same object was in progress.
   return status == 408 || status == 409 || status == 429 || status == 500 || status == 502 ||
@@ -223,6 +224,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       request->headers.push_back("Accept-Encoding: identity");
     }
     if (!read_.version.empty()) request->headers.push_back("If-Match: " + read_.version);
+    store_->Sign({}, &*request);
     return request;
   }
 
@@ -255,7 +257,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
           fmt::format("{}: the server answered {} to a range", read_.path, response.status)));
     }
     if (learnt_ < kMaxLearnt && Learns(*store_, response)) return Start(kLearningWait * learnt_++);
-    if (MayPass(response)) {
+    if (MayPass(store_.get(), response)) {
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
     }
     End(attempts_.Describe(ErrorOf(*store_, read_.path, response)));
@@ -354,6 +356,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
     request->body = call_.body;
     request->max_body = call_.max_body;
     request->stall = std::max(attempts_.stall(), call_.patience);
+    store_.Sign(call_.query, &*request);
     started_ = Clock::now() + delay;
     MutexLock lock(mutex_);
     if (cancelled_) {
@@ -376,7 +379,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   void Finished(HttpResponse response) {
     if (IsSuccess(response)) return End(std::move(response));
     if (learnt_ < kMaxLearnt && Learns(store_, response)) return Start(kLearningWait * learnt_++);
-    if (MayPass(response)) {
+    if (MayPass(&store_, response)) {
       if (response.transport.ok()) attempts_.Answered(Clock::now() - started_);
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
     }
@@ -457,20 +460,23 @@ absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& pa
   return promise.get_future().get();
 }
 
-absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name) {
+absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name,
+                                        HttpResponse* refused) {
   Attempts attempts;
   milliseconds wait(0);
   while (true) {
     HttpResponse response = CallOnce(request, wait);
     if (IsSuccess(response)) return response;
-    const auto next = MayPass(response) ? attempts.Next(response) : std::nullopt;
+    const auto next = MayPass(nullptr, response) ? attempts.Next(response) : std::nullopt;
     if (next) {
       wait = *next;
       continue;
     }
     if (response.transport.ok()) {
+      const int status = response.status;
+      if (refused != nullptr) *refused = std::move(response);
       return attempts.Describe(
-          absl::UnavailableError(fmt::format("{}: answered {}", name, response.status)));
+          absl::UnavailableError(fmt::format("{}: answered {}", name, status)));
     }
     return attempts.Describe(absl::UnavailableError(
         fmt::format("{}: {}", name, std::string(response.transport.message()))));

@@ -78,8 +78,9 @@ std::shared_ptr<Transfer> StartCall(std::shared_ptr<const Store> store, std::str
 absl::StatusOr<HttpResponse> CallStore(const Store& store, const std::string& path, StoreCall call);
 
 // Sends an unsigned request to a server that is not a store, for example for credentials, and
-// waits.
-absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name);
+// waits. `refused`, unless null, receives the last response if it is an error.
+absl::StatusOr<HttpResponse> CallServer(HttpRequest request, const std::string& name,
+                                        HttpResponse* refused = nullptr);
 
 // The same in a single attempt.
 HttpResponse CallServerOnce(HttpRequest request);

@@ -1,70 +1,31 @@
 #include "net/upload.h"
 
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <random>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/output_file.h"
 #include "net/transfers.h"
-#include "net/url.h"
-#include "pugixml.hpp"
 
 namespace shardfeed {
 namespace {
 
-constexpr size_t kMaxListingBytes = 16 << 20;
 constexpr uint64_t kPartsOfOneSize = 1000;
+// Azure takes no more than 4,000 MiB, S3 5 GiB.
+constexpr size_t kMaxPartBytes = size_t{2} << 30;
 // Large objects take the store a while to put together, during which nothing comes.
 constexpr std::chrono::seconds kCompletionPatience(30);
 constexpr int kCompletionAttempts = 5;
-// Between the last bytes of a part and the answer.
-constexpr std::chrono::seconds kPartPatience(30);
 
-using Body = std::shared_ptr<const std::string>;
-
-// The store compares a body with it.
-std::string Md5Header(std::string_view body) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  EVP_Digest(body.data(), body.size(), digest, &size, EVP_md5(), nullptr);
-  return "Content-MD5: " + absl::Base64Escape({reinterpret_cast<const char*>(digest), size});
-}
-
-StoreCall Put(Body body) {
-  StoreCall call;
-  call.method = "PUT";
-  call.headers = {Md5Header(*body)};
-  call.body = std::move(body);
-  call.patience = kPartPatience;
-  return call;
-}
-
-std::string RandomId() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) id += fmt::format("{:08x}", random());
-  return id;
-}
-
-// Of responses whose root element is not the one that is expected.
-absl::Status Unexpected(std::string_view path, const pugi::xml_document& xml) {
-  const pugi::xml_node error = xml.child("Error");
-  return absl::UnavailableError(
-      error
-          ? fmt::format("{}: {}: {}", path, error.child_value("Code"), error.child_value("Message"))
-          : fmt::format("{}: the server answered something that is not S3's protocol", path));
-}
+using Body = UploadProtocol::Body;
 
 absl::StatusOr<std::shared_ptr<const Store>> WritableStore(const std::string& path) {
   absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);
@@ -73,11 +34,7 @@ absl::StatusOr<std::shared_ptr<const Store>> WritableStore(const std::string& pa
   return store;
 }
 
-absl::StatusOr<HttpResponse> Call(const std::string& path, StoreCall call) {
-  absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
-  if (!store.ok()) return store.status();
-  return CallStore(**store, path, std::move(call));
-}
+Body Share(std::string_view bytes) { return std::make_shared<const std::string>(bytes); }
 
 }  // namespace
 
@@ -99,7 +56,7 @@ absl::StatusOr<std::unique_ptr<UploadGroup>> UploadGroup::Begin(const std::strin
   if (!store.ok()) return store.status();
   auto state = std::make_shared<State>();
   state->store = *std::move(store);
-  state->id = RandomId();
+  state->id = RandomDigits(32);
   return std::unique_ptr<UploadGroup>(new UploadGroup(std::move(state)));
 }
 
@@ -116,22 +73,23 @@ const std::string& UploadGroup::id() const { return state_->id; }
 struct Upload::State : std::enable_shared_from_this<Upload::State> {
   struct Part {
     uint64_t number;
-    StoreCall call;
+    Body body;
   };
 
   State(std::shared_ptr<UploadGroup::State> of, std::string name)
-      : group(std::move(of)), path(std::move(name)) {}
+      : group(std::move(of)), path(std::move(name)), protocol(*group->store->uploads()) {}
 
   const std::shared_ptr<UploadGroup::State> group;
   const std::string path;
+  const UploadProtocol& protocol;  // the store's
 
   Mutex mutex;
   StopCondVar changed;
   absl::Status status ABSL_GUARDED_BY(mutex);
-  bool begun ABSL_GUARDED_BY(mutex) = false;         // the store was asked for an upload
-  std::string upload ABSL_GUARDED_BY(mutex);         // its answer
-  std::vector<Part> waiting ABSL_GUARDED_BY(mutex);  // for the answer
-  std::vector<std::string> tags ABSL_GUARDED_BY(mutex);
+  bool begun ABSL_GUARDED_BY(mutex) = false;  // there is a name, or the store was asked for it
+  std::string upload ABSL_GUARDED_BY(mutex);  // the name
+  std::vector<Part> waiting ABSL_GUARDED_BY(mutex);       // for the answer
+  std::vector<std::string> parts ABSL_GUARDED_BY(mutex);  // their names
   // Parts that were added and are not yet in the store; those that are being sent, by number.
   size_t requests ABSL_GUARDED_BY(mutex) = 0;
   std::map<uint64_t, std::shared_ptr<Transfer>> running ABSL_GUARDED_BY(mutex);
@@ -154,23 +112,21 @@ void Upload::State::Release(uint64_t bytes) {
   group->changed.NotifyAll();
 }
 
-// The first part makes the store begin an upload; until it has answered, parts wait.
+// The first part begins an upload. Where the store gives its name, parts wait until it has
+// answered.
 void Upload::State::Add(Part part) {
   std::string id;
   {
     MutexLock lock(mutex);
-    tags.resize(std::max<size_t>(tags.size(), part.number + 1));
+    parts.resize(std::max<size_t>(parts.size(), part.number + 1));
     ++requests;
+    if (!begun) upload = protocol.NewUpload(group->id);
     id = upload;
     if (id.empty()) waiting.push_back(std::move(part));
-    if (id.empty() && std::exchange(begun, true)) return;
+    if (std::exchange(begun, true) && id.empty()) return;
   }
   if (!id.empty()) return Send(std::move(part), id);
-  StoreCall call;
-  call.method = "POST";
-  call.query = {{"uploads", ""}};
-  call.store_headers = {{std::string(kWriterHeader), group->id}};
-  StartCall(group->store, path, std::move(call),
+  StartCall(group->store, path, protocol.Begin(group->id),
             [self = shared_from_this()](absl::StatusOr<HttpResponse> response) {
               self->Begun(std::move(response));
             });
@@ -180,29 +136,28 @@ void Upload::State::Begun(absl::StatusOr<HttpResponse> response) {
   std::string id;
   absl::Status failed = response.status();
   if (failed.ok()) {
-    pugi::xml_document xml;
-    xml.load_buffer(response->body.data(), response->body.size());
-    id = xml.child("InitiateMultipartUploadResult").child_value("UploadId");
-    if (id.empty()) failed = Unexpected(path, xml);
+    absl::StatusOr<std::string> name = protocol.BegunUpload(path, *response);
+    failed = name.status();
+    if (name.ok()) id = *std::move(name);
   }
-  std::vector<Part> parts;
+  std::vector<Part> held;
   bool send = false;
   bool last = false;
   uint64_t bytes = 0;
   {
     MutexLock lock(mutex);
     upload = id;
-    parts.swap(waiting);
+    held.swap(waiting);
     if (status.ok()) status = failed;
     send = status.ok() && !given_up;
     if (!send) {
-      requests -= parts.size();
-      for (const Part& part : parts) bytes += part.call.body->size();
+      requests -= held.size();
+      for (const Part& part : held) bytes += part.body->size();
     }
     last = !send && given_up;
   }
   if (send) {
-    for (Part& part : parts) Send(std::move(part), id);
+    for (Part& part : held) Send(std::move(part), id);
     return;
   }
   Release(bytes);
@@ -212,34 +167,36 @@ void Upload::State::Begun(absl::StatusOr<HttpResponse> response) {
 
 void Upload::State::Send(Part part, const std::string& id) {
   const uint64_t number = part.number;
-  const uint64_t bytes = part.call.body->size();
-  part.call.query = {{"partNumber", fmt::format("{}", number + 1)}, {"uploadId", id}};
+  const uint64_t bytes = part.body->size();
   const std::shared_ptr<Transfer> transfer =
-      StartCall(group->store, path, std::move(part.call),
+      StartCall(group->store, path, protocol.PutPart(id, number, std::move(part.body)),
                 [self = shared_from_this(), number, bytes](absl::StatusOr<HttpResponse> response) {
                   self->Sent(number, bytes, std::move(response));
                 });
   MutexLock lock(mutex);
   // It may be done already.
-  if (tags[number].empty() && status.ok()) running[number] = transfer;
+  if (parts[number].empty() && status.ok()) running[number] = transfer;
   if (given_up) transfer->Cancel();
 }
 
 void Upload::State::Sent(uint64_t number, uint64_t bytes, absl::StatusOr<HttpResponse> response) {
   absl::Status failed = response.status();
-  std::string tag;
+  std::string name;
   if (failed.ok()) {
-    tag = response->Header("etag");
-    if (tag.empty()) {
-      failed = absl::UnavailableError(
-          fmt::format("{}: the server gave no ETag for part {}", path, number + 1));
+    std::string id;
+    {
+      MutexLock lock(mutex);
+      id = upload;
     }
+    absl::StatusOr<std::string> given = protocol.PartName(path, id, number, *response);
+    failed = given.status();
+    if (given.ok()) name = *std::move(given);
   }
   std::shared_ptr<Transfer> done;  // destroyed without the mutex
   bool last = false;
   {
     MutexLock lock(mutex);
-    tags[number] = std::move(tag);
+    parts[number] = std::move(name);
     if (status.ok()) status = failed;
     if (const auto it = running.find(number); it != running.end()) {
       done = std::move(it->second);
@@ -283,11 +240,10 @@ void Upload::State::Remove() {
     }
     of->changed.NotifyAll();
   };
-  if (id.empty()) return removed(HttpResponse());
-  StoreCall call;
-  call.method = "DELETE";
-  call.query = {{"uploadId", id}};
-  StartCall(group->store, path, std::move(call), removed);
+  std::optional<StoreCall> call;
+  if (!id.empty()) call = protocol.Discard(id);
+  if (!call) return removed(HttpResponse());
+  StartCall(group->store, path, *std::move(call), removed);
 }
 
 // A file that has the beginning of a part.
@@ -397,8 +353,8 @@ absl::Status Upload::SendPart() {
     });
     group.in_flight += bytes;
   }
-  state_->Add({parts_++, Put(std::make_shared<const std::string>(*std::move(part)))});
-  if (parts_ % kPartsOfOneSize == 0) part_bytes_ *= 2;
+  state_->Add({parts_++, std::make_shared<const std::string>(*std::move(part))});
+  if (parts_ % kPartsOfOneSize == 0) part_bytes_ = std::min(2 * part_bytes_, kMaxPartBytes);
   return absl::OkStatus();
 }
 
@@ -419,45 +375,33 @@ absl::StatusOr<PendingObject> Upload::Finish(const std::stop_token& stop) {
     if (stop.stop_requested()) return absl::CancelledError("interrupted");
   }
   if (!state.status.ok()) return state.status;
-  return PendingObject{state.path, state.upload, state.tags, size_};
+  return PendingObject{state.path, state.upload, state.parts, size_};
 }
 
 absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer) {
-  const std::map<std::string, std::string> headers = {{std::string(kWriterHeader), writer}};
-  StoreCall call;
-  call.patience = kCompletionPatience;
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(object.path);
+  if (!store.ok()) return store.status();
+  const UploadProtocol& protocol = *(*store)->uploads();
   if (object.upload.empty()) {
-    call = Put(std::make_shared<const std::string>());
-    call.store_headers = headers;
-    absl::StatusOr<HttpResponse> response = Call(object.path, std::move(call));
+    absl::StatusOr<HttpResponse> response =
+        CallStore(**store, object.path, protocol.Put(Share(""), writer, /*replace=*/true));
     if (!response.ok()) return response.status();
     return std::string(response->Header("etag"));
   }
-  call.method = "POST";
-  call.query = {{"uploadId", object.upload}};
-  std::string body = "<CompleteMultipartUpload>";
-  for (size_t i = 0; i < object.parts.size(); ++i) {
-    body += fmt::format("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", i + 1,
-                        absl::StrReplaceAll(object.parts[i], {{"&", "&amp;"}, {"<", "&lt;"}}));
-  }
-  body += "</CompleteMultipartUpload>";
-  call.body = std::make_shared<const std::string>(std::move(body));
+  StoreCall call = protocol.Complete(object, writer);
+  call.patience = kCompletionPatience;
   absl::Status status;
   for (int attempt = 1; attempt <= kCompletionAttempts; ++attempt) {
-    absl::StatusOr<HttpResponse> response = Call(object.path, call);
+    absl::StatusOr<HttpResponse> response = CallStore(**store, object.path, call);
     if (response.ok()) {
-      // The answer begins before the store is done, so it says 200 even where it fails.
-      pugi::xml_document xml;
-      xml.load_buffer(response->body.data(), response->body.size());
-      if (const pugi::xml_node done = xml.child("CompleteMultipartUploadResult")) {
-        return std::string(done.child_value("ETag"));
-      }
-      status = Unexpected(object.path, xml);
+      absl::StatusOr<std::string> version = protocol.Completed(object.path, *response);
+      if (version.ok()) return version;
+      status = version.status();
       continue;
     }
     status = response.status();
     if (!absl::IsNotFound(status)) return status;
-    // The store does not know the upload: it is done, or was removed.
+    // The store does not have the parts: it is done, or they were removed.
     absl::StatusOr<ObjectInfo> info = StatObject(object.path);
     if (info.ok() && info->writer == writer && info->size == object.bytes) return info->version;
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
@@ -469,17 +413,26 @@ absl::StatusOr<std::string> Publish(const PendingObject& object, const std::stri
 
 absl::Status Discard(const PendingObject& object) {
   if (object.upload.empty()) return absl::OkStatus();
-  StoreCall call;
-  call.method = "DELETE";
-  call.query = {{"uploadId", object.upload}};
-  const absl::Status status = Call(object.path, std::move(call)).status();
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(object.path);
+  if (!store.ok()) return store.status();
+  std::optional<StoreCall> call = (*store)->uploads()->Discard(object.upload);
+  if (!call) return absl::OkStatus();
+  const absl::Status status = CallStore(**store, object.path, *std::move(call)).status();
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+absl::StatusOr<std::vector<size_t>> WithoutParts(const std::vector<PendingObject>& objects) {
+  if (objects.empty()) return std::vector<size_t>();
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(objects[0].path);
+  if (!store.ok()) return store.status();
+  return (*store)->uploads()->WithoutParts(objects);
+}
+
 absl::Status CreateObject(const std::string& path, std::string_view bytes) {
-  StoreCall call = Put(std::make_shared<const std::string>(bytes));
-  call.store_headers = {{"if-none-match", "*"}};
-  const absl::Status status = Call(path, call).status();
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
+  if (!store.ok()) return store.status();
+  StoreCall call = (*store)->uploads()->Put(Share(bytes), "", /*replace=*/false);
+  const absl::Status status = CallStore(**store, path, call).status();
   // Refused; but it may have been created by an attempt whose answer was lost.
   if (absl::IsAborted(status)) {
     const absl::StatusOr<std::string> there = ReadObject(path, bytes.size());
@@ -488,7 +441,7 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
   }
   if (!status.ok()) return status;
   // A store that does not know the condition ignores it.
-  const absl::Status again = Call(path, std::move(call)).status();
+  const absl::Status again = CallStore(**store, path, std::move(call)).status();
   if (absl::IsAborted(again)) return absl::OkStatus();
   RemoveObject(path).IgnoreError();
   if (!again.ok()) return again;
@@ -499,44 +452,23 @@ absl::Status CreateObject(const std::string& path, std::string_view bytes) {
 }
 
 absl::Status PutObject(const std::string& path, std::string_view bytes) {
-  return Call(path, Put(std::make_shared<const std::string>(bytes))).status();
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
+  if (!store.ok()) return store.status();
+  return CallStore(**store, path, (*store)->uploads()->Put(Share(bytes), "", /*replace=*/true))
+      .status();
 }
 
 absl::Status RemoveObject(const std::string& path) {
-  StoreCall call;
-  call.method = "DELETE";
-  const absl::Status status = Call(path, std::move(call)).status();
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(path);
+  if (!store.ok()) return store.status();
+  const absl::Status status = CallStore(**store, path, {.method = "DELETE"}).status();
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
 absl::StatusOr<std::vector<UnfinishedUpload>> ListUploads(const std::string& folder) {
-  const UrlParts parts = SplitUrl(folder);
-  const std::string prefix = parts.key.empty() ? "" : std::string(parts.key) + "/";
-  const std::string bucket = fmt::format("{}://{}/", parts.scheme, parts.host);
-  StoreCall call;
-  call.query = {{"uploads", ""}, {"prefix", prefix}};
-  call.max_body = kMaxListingBytes;
-  std::vector<UnfinishedUpload> found;
-  while (true) {
-    absl::StatusOr<HttpResponse> response = Call(bucket, call);
-    if (!response.ok()) return response.status();
-    pugi::xml_document xml;
-    xml.load_buffer(response->body.data(), response->body.size());
-    const pugi::xml_node result = xml.child("ListMultipartUploadsResult");
-    if (!result) return Unexpected(folder, xml);
-    for (const pugi::xml_node node : result.children("Upload")) {
-      const std::string key = node.child_value("Key");
-      if (!key.starts_with(prefix) || key.find('/', prefix.size()) != key.npos) continue;
-      std::tm begun = {};
-      ::strptime(node.child_value("Initiated"), "%Y-%m-%dT%H:%M:%S", &begun);
-      found.push_back({bucket + key, node.child_value("UploadId"), ::timegm(&begun)});
-    }
-    const std::string next = result.child_value("NextUploadIdMarker");
-    if (std::string_view(result.child_value("IsTruncated")) != "true" || next.empty()) break;
-    call.query["key-marker"] = result.child_value("NextKeyMarker");
-    call.query["upload-id-marker"] = next;
-  }
-  return found;
+  const absl::StatusOr<std::shared_ptr<const Store>> store = WritableStore(folder);
+  if (!store.ok()) return store.status();
+  return (*store)->uploads()->List(folder);
 }
 
 }  // namespace shardfeed

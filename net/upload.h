@@ -1,6 +1,6 @@
 // Writes to object stores: objects in parts that are invisible until they are published, and small
-// objects that are created only if there is none. The requests are those of S3: its multipart
-// uploads, and PutObject with If-None-Match.
+// objects that are created only if there is none. The requests are those of the store's
+// UploadProtocol.
 //
 // All functions wait for the store and repeat requests (transfers.h), unless they say otherwise.
 // Errors: those of Store::ErrorOf.
@@ -9,7 +9,6 @@
 #define SHARDFEED_NET_UPLOAD_H_
 
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -20,16 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/store.h"
+#include "net/upload_protocol.h"
 
 namespace shardfeed {
-
-// An object whose parts are in the store, invisible until Publish.
-struct PendingObject {
-  std::string path;
-  std::string upload;              // the store's name for it; empty if the object is empty
-  std::vector<std::string> parts;  // ETags, in order
-  uint64_t bytes = 0;
-};
 
 // Errors: those of Store::Of and of Store::CheckWritable.
 absl::Status CheckWritable(const std::string& path);
@@ -107,8 +99,13 @@ class Upload {
 // parts are gone, and the object does not exist.
 absl::StatusOr<std::string> Publish(const PendingObject& object, const std::string& writer);
 
-// Removes the parts of an object that was not published; does nothing to a published one.
+// Removes the parts of an object that was not published; does nothing to a published one, or if
+// the store takes no request to remove parts (UnfinishedUpload::expires).
 absl::Status Discard(const PendingObject& object);
+
+// Returns the positions of the objects of a dataset whose parts are not, or no longer, in the
+// store. This includes published objects, but not empty ones.
+absl::StatusOr<std::vector<size_t>> WithoutParts(const std::vector<PendingObject>& objects);
 
 // Creates a small object if there is none. OK also if an object with the same bytes exists.
 // AlreadyExists: another object exists. Unimplemented: the store would replace it.

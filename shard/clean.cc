@@ -90,6 +90,10 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
       const std::optional<ShardNameView> shard = ViewShardName(name);
       if (!shard || (stem && shard->stem != *stem)) continue;
       if (options.dry_run && stems.contains(std::string(shard->stem))) continue;
+      if (upload.expires) {
+        summary->expiring.push_back(upload.path);
+        continue;
+      }
       if (upload.begun >= options.begun_before) {
         summary->kept.push_back(upload.path);
         continue;

@@ -25,6 +25,8 @@ struct CleanSummary {
   std::vector<std::string> finished;  // stems of datasets whose commit was finished
   std::vector<std::string> removed;   // staging folders, and objects whose uploads were removed
   std::vector<std::string> kept;      // objects whose uploads began too late
+  // Objects whose uploads the store removes in time by itself, and takes no request to do so.
+  std::vector<std::string> expiring;
 };
 
 // Finishes commits, and removes unfinished uploads and staging folders, what could be resumed

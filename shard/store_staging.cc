@@ -170,20 +170,11 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
 }
 
 // Checks that every object of the commit is published or can be.
-absl::Status CheckParts(const StoreCommit& commit, const std::string& directory) {
-  std::set<std::pair<std::string, std::string>> there;
-  for (const std::string& folder : {directory, SidecarPath(directory)}) {
-    absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
-    if (!uploads.ok()) return uploads.status();
-    for (UnfinishedUpload& upload : *uploads) {
-      there.emplace(std::move(upload.path), std::move(upload.upload));
-    }
-  }
-  return ParallelFor(commit.objects.size(), kRequests, {}, [&](size_t i) -> absl::Status {
-    const PendingObject& object = commit.objects[i];
-    if (object.upload.empty() || there.contains({object.path, object.upload})) {
-      return absl::OkStatus();
-    }
+absl::Status CheckParts(const StoreCommit& commit) {
+  const absl::StatusOr<std::vector<size_t>> missing = WithoutParts(commit.objects);
+  if (!missing.ok()) return missing.status();
+  return ParallelFor(missing->size(), kRequests, {}, [&](size_t i) -> absl::Status {
+    const PendingObject& object = commit.objects[(*missing)[i]];
     const absl::StatusOr<ObjectInfo> info = StatObject(object.path);
     if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
     if (info.ok() && info->writer == commit.writer && info->size == object.bytes) {
@@ -432,7 +423,7 @@ absl::StatusOr<FoundCommit> FinishStoreCommit(const std::string& directory,
     if (!discarded.ok()) return discarded;
     return FoundCommit::kDiscarded;
   }
-  absl::Status status = CheckParts(*commit, directory);
+  absl::Status status = CheckParts(*commit);
   if (absl::IsDataLoss(status)) {
     if (absl::Status discarded = discard(); !discarded.ok()) return discarded;
     return absl::DataLossError(fmt::format(

@@ -19,7 +19,7 @@ struct Credentials {
   std::string access_key_id = {};
   std::string secret_access_key = {};
   std::string session_token = {};  // of a key of S3's that has one
-  std::string token = {};          // of OAuth; not S3's
+  std::string token = {};          // OAuth; for Google and Azure, which takes no keys here
   // Seconds since the epoch; nothing: they stay valid.
   std::optional<std::time_t> expires = std::nullopt;
   // Where they are from, as messages name it: "the environment".
@@ -28,8 +28,8 @@ struct Credentials {
 
 using CredentialsFunction = std::function<absl::StatusOr<Credentials>()>;
 
-// From now on, credentials for a bucket ("s3://bucket", "gs://bucket"), or for all buckets of a
-// scheme that have none of their own ("s3://"), are those that `function` gives, in this process
+// From now on, credentials for a bucket or container ("s3://bucket", "gs://bucket",
+// "az://container"), or for all of a scheme that have none of their own ("s3://"), are those that `function` gives, in this process
 // and its forks, instead of those that the environment names. Null: those of the environment again.
 // Datasets and writers that are open keep what they have. Thread-safe.
 //

@@ -31,7 +31,7 @@ class Whole(NamedTuple):
 UNCHECKED = object()
 
 _MOST = (1 << 63) - 1
-_SCHEMES = [("s3:",), ("gs:",), ("http:",), ("https:",)]
+_SCHEMES = [("s3:",), ("gs:",), ("az:",), ("abfss:",), ("http:",), ("https:",)]
 
 Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]

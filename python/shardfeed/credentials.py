@@ -19,12 +19,13 @@ _Given = Tuple[str, str, str, str, Optional[int]]
 def set_credentials(url: str, function: Optional[Callable[[], Mapping[str, Any]]]) -> None:
     """Lets a function give the credentials for a bucket, instead of the environment.
 
-    `url` names the bucket, "s3://bucket" or "gs://bucket", or all buckets of a scheme that have no
-    function of their own: "s3://". `function` is called without arguments and returns a dict of
+    `url` names the bucket or container, "s3://bucket", "gs://bucket" or "az://container", or all
+    of a scheme that have no function of their own: "s3://", "abfss://". `function` is called without arguments and returns a dict of
 
         access_key_id, secret_access_key    a key, which signs requests; of Google's: an HMAC key
         session_token                       of a key of S3's that has one
-        token                               or a token of OAuth, for Google Cloud Storage
+        token                               or a token of OAuth: for Google Cloud Storage, and for
+                                            Azure, which takes no keys here
         expires                             a datetime with a time zone, or seconds since the epoch;
                                             missing or None: they stay valid
 

@@ -44,8 +44,8 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
     """Reads the records of shards, as bytes.
 
     `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these; or a URL
-    of one in S3, Google Cloud Storage or on an HTTP server, such as "s3://bucket/train@16". The shards may come from
-    any writer; missing indexes are built.
+    of one in S3, Google Cloud Storage, Azure or on an HTTP server, such as
+    "s3://bucket/train@16". The shards may come from any writer; missing indexes are built.
 
     - `records`: ranges of record numbers, "0-99,200" or [(first, count)].
     - `batch`, `end`: every rank gets the same number of whole batches of `batch` records. The

@@ -1,8 +1,14 @@
 // Tests what needs no server: URLs, profiles, signatures.
 
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "net/aws_profile.h"
+#include "net/azure_account.h"
 #include "net/open.h"
 #include "net/sigv4.h"
 #include "net/url.h"
@@ -79,6 +85,96 @@ TEST(SignatureTest, IsThatOfOtherSigners) {
             "Credential=AKIDEXAMPLE/20231114/eu-west-1/s3/aws4_request,"
             "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token,"
             "Signature=e9bd4148404491cad997071ffb6a99f40ef0a67ba4e3e0ae7d1d407800b75f3d");
+}
+
+// Settings of this process, without any of Azure's before and afterwards.
+class AzureTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Clear(); }
+  void TearDown() override { Clear(); }
+  static void Clear() {
+    for (const char* name :
+         {"AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ENDPOINT",
+          "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"}) {
+      unsetenv(name);
+    }
+  }
+  static AzureAccount Find(const char* url) {
+    const absl::StatusOr<AzureUrl> parsed = ParseAzureUrl(url);
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    const absl::StatusOr<AzureAccount> found = FindAzureAccount(*parsed);
+    EXPECT_TRUE(found.ok()) << found.status();
+    return found.ok() ? *found : AzureAccount();
+  }
+};
+
+constexpr char kLake[] = "abfss://data@lake.dfs.core.windows.net/x";
+
+TEST_F(AzureTest, UrlsNameContainersAndAccounts) {
+  EXPECT_EQ(ParseAzureUrl("az://data/a/b@2")->container, "data");
+  EXPECT_EQ(ParseAzureUrl("az://$root/a")->container, "$root");
+  EXPECT_EQ(ParseAzureUrl(kLake)->container, "data");
+  EXPECT_EQ(ParseAzureUrl(kLake)->account, "lake");
+  EXPECT_EQ(ParseAzureUrl(kLake)->endpoint, "https://lake.blob.core.windows.net");
+  EXPECT_EQ(ParseAzureUrl("abfss://data@lake.dfs.core.chinacloudapi.cn/x")->endpoint,
+            "https://lake.blob.core.chinacloudapi.cn");
+  for (const char* wrong :
+       {"az://a_b/x", "az://data@lake.dfs.core.windows.net/x", "abfss://data/x",
+        "abfss://data@lake/x", "abfss://data@.dfs.core.windows.net/x", "abfss://@lake.dfs.net/x",
+        "abfss://a@b@lake.dfs.core.windows.net/x", "abfss://data@lake.dfs.host:80/x"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(ParseAzureUrl(wrong).status())) << wrong;
+  }
+}
+
+TEST_F(AzureTest, SettingsBelongToTheAccountThatTheyName) {
+  EXPECT_EQ(Find(kLake).endpoint, "https://lake.blob.core.windows.net");
+  EXPECT_FALSE(FindAzureAccount(*ParseAzureUrl("az://data/x")).ok());
+  setenv("AZURE_STORAGE_KEY", "YSBrZXk=", 1);
+  EXPECT_EQ(Find(kLake).key, "a key");
+  EXPECT_FALSE(FindAzureAccount(*ParseAzureUrl("az://data/x")).ok());
+  setenv("AZURE_STORAGE_ACCOUNT", "mine", 1);
+  EXPECT_EQ(Find("az://data/x").endpoint, "https://mine.blob.core.windows.net");
+  EXPECT_EQ(Find("az://data/x").source, "AZURE_STORAGE_KEY");
+  EXPECT_EQ(Find(kLake).key, "");
+  setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:10000/mine/", 1);
+  EXPECT_EQ(Find("az://data/x").endpoint, "http://127.0.0.1:10000/mine");
+  EXPECT_EQ(Find(kLake).endpoint, "https://lake.blob.core.windows.net");
+  setenv("AZURE_STORAGE_CONNECTION_STRING",
+         "defaultendpointsprotocol=http;AccountName=lake;EndpointSuffix=core.usgovcloudapi.net;"
+         "SharedAccessSignature=?sv=1&sig=a%3D;AccountKey=;;nonsense",
+         1);
+  EXPECT_EQ(Find("az://data/x").endpoint, "http://lake.blob.core.usgovcloudapi.net");
+  EXPECT_EQ(Find(kLake).sas, "sv=1&sig=a%3D");
+  EXPECT_EQ(Find("abfss://data@other.dfs.core.windows.net/x").sas, "");
+}
+
+// By the SDK's SharedKeyCredentialPolicy (azure-storage-blob 12.31.1).
+TEST_F(AzureTest, SignaturesAreThoseOfOtherSigners) {
+  AzureAccount account;
+  account.name = "account";
+  account.key = "a key";
+  HttpRequest request;
+  request.method = "PUT";
+  request.url = "http://localhost:10000/account/data/a%20b?blockid=ab%2B%2F&comp=block";
+  request.headers = {"x-ms-version: 2020-10-02",  "x-ms-date: Tue, 14 Nov 2023 22:13:20 GMT",
+                     "x-ms-blob-type: BlockBlob", "x-ms-meta-shardfeed_writer: me",
+                     "If-None-Match: *",          "Content-MD5: XUFAKrxLKna5cZ2REBfFkg=="};
+  request.body = std::make_shared<const std::string>("hello");
+  EXPECT_EQ(SharedKeyHeader(account, {{"blockid", "ab+/"}, {"comp", "block"}}, request),
+            "Authorization: SharedKey account:K4Lo9NNPN6SARILEsjLyDNkhZqkn7HwdX3VrF4hrDRQ=");
+  HttpRequest get;
+  get.url = "https://account.blob.core.windows.net/data/x";
+  get.headers = {"x-ms-date: Tue, 14 Nov 2023 22:13:20 GMT", "x-ms-version: 2020-10-02",
+                 "If-Match: \"0x8D\""};
+  EXPECT_EQ(SharedKeyHeader(account, {}, get),
+            "Authorization: SharedKey account:YOBZYph5DVhz++PGcN5ifHnA2oPwproGiL+u/FpRawc=");
+}
+
+TEST_F(AzureTest, SharedAccessSignaturesSayWhenTheyEnd) {
+  EXPECT_EQ(SasExpiry("sv=1&se=2023-11-14T22%3A13%3A20Z&sig=x"), 1'700'000'000);
+  EXPECT_EQ(SasExpiry("se=2023-11-14"), 1'699'920'000);
+  EXPECT_EQ(SasExpiry("si=policy&sig=x"), std::nullopt);
+  EXPECT_EQ(SasExpiry("se=&sig=x"), std::nullopt);
 }
 
 }  // namespace

@@ -353,8 +353,8 @@ def test_what_functions_do_wrong(store):
 
 
 def test_wrong_arguments():
-    for url in ("", "s3", "s3:/x", "http://host", "az://x", "s3://bucket/", "s3://bucket/key"):
-        with pytest.raises(ValueError, match="credentials are set for a bucket, such as s3://bucket"):
+    for url in ("", "s3", "s3:/x", "http://host", "ftp://x", "s3://bucket/", "s3://bucket/key"):
+        with pytest.raises(ValueError, match="credentials are set for a bucket or container, such as s3://bucket"):
             sf.set_credentials(url, dict)
     with pytest.raises(ValueError) as raised:
         sf.set_credentials("s3://user:s3cret@bucket", dict)

@@ -166,7 +166,7 @@ def test_http_servers_are_only_read(url, tmp_path):
                       ["index", f"{url}/raw@4"], ["clean", f"{url}/raw"]):
         result = run(*arguments)
         assert result.status == USAGE, arguments
-        assert "HTTP servers are only read; write to a path, to s3:// or to gs://" in result.err, result.err
+        assert "HTTP servers are only read; write to a path, s3://, gs:// or az://" in result.err, result.err
     with pytest.raises(ValueError, match="HTTP servers are only read"):
         with sf.write(f"{url}/out@2") as writer:
             writer.write({"a": 1})
@@ -278,7 +278,7 @@ def test_the_program_tells_what_was_repeated(folder):
 
 def test_names_that_cannot_be(url):
     for name, message in [
-            ("ftp://bucket/a@2", "ftp:// is not supported; datasets are read from paths, s3://, gs://, http:// and"),
+            ("ftp://bucket/a@2", "ftp:// is not supported; datasets are read from paths, s3://, gs://, az://, abfss://, http:// and"),
             ("http:///a@2", "the name of the host is missing"),
             ("s3:///a@2", "the name of the bucket is missing"),
             ("http://user:secret@host/a@2", "must not contain a password"),

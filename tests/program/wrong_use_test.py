@@ -40,8 +40,8 @@ def test_places_that_are_not_local_are_refused(place, tmp_path):
     for command in [["convert", "jsonl", place, "x@1"], ["bench", dataset, "--parse", "--trace", place]]:
         assert f"{scheme}:// is not supported here, only local paths are" in \
             harness.fail(harness.USAGE, *command, cwd=tmp_path), command
-    known = (f"{scheme}:// is not supported; datasets are read from paths, s3://, gs://, http:// and https://, "
-             "and written to paths, s3:// and gs://")
+    known = (f"{scheme}:// is not supported; datasets are read from paths, s3://, gs://, az://, abfss://, http:// "
+             "and https://, and written to paths, s3://, gs://, az:// and abfss://")
     for command in [["convert", "jsonl", TEXT, f"{place}@1"],
                     ["reshard", dataset, f"{place}@1"],
                     ["merge", dataset, dataset, f"{place}@1"],

@@ -389,14 +389,18 @@ TEST_F(ResolveTest, DeepJsonIsDataLoss) {
 TEST_F(ResolveTest, PlacesThatAreNoPathsAreRefused) {
   EXPECT_FAILS(
       ParseOutputSpec("https://host/x@1"), kInvalidArgument,
-      "https://host/x@1: HTTP servers are only read; write to a path, to s3:// or to gs://");
+      "https://host/x@1: HTTP servers are only read; write to a path, s3://, gs:// or az://");
   for (const char* spec : {"ftp://b/x@1", "hdfs://host:9000/x"}) {
-    EXPECT_FAILS(ParseOutputSpec(spec), kInvalidArgument,
-                 ":// is not supported; datasets are read from paths, s3://, gs://, http:// and "
-                 "https://, and written to paths, s3:// and gs://");
-    EXPECT_FAILS(ResolveSpec(spec), kInvalidArgument,
-                 ":// is not supported; datasets are read from paths, s3://, gs://, http:// and "
-                 "https://");
+    EXPECT_FAILS(
+        ParseOutputSpec(spec), kInvalidArgument,
+        ":// is not supported; datasets are read from paths, s3://, gs://, az://, abfss://, "
+        "http:// "
+        "and https://, and written to paths, s3://, gs://, az:// and abfss://");
+    EXPECT_FAILS(
+        ResolveSpec(spec), kInvalidArgument,
+        ":// is not supported; datasets are read from paths, s3://, gs://, az://, abfss://, "
+        "http:// "
+        "and https://");
     EXPECT_FAILS(ResolveSpecs({spec, "other"}), kInvalidArgument, ":// is not supported");
   }
   EXPECT_FAILS(CheckIsPath("gs://b/x@1"), kInvalidArgument,
