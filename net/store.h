@@ -24,7 +24,7 @@ struct ObjectInfo {
   std::string writer;   // UploadGroup::id of the group that wrote it; empty if it is not known
 };
 
-// The header of requests and responses that is ObjectInfo::writer.
+// The header of requests and responses that is ObjectInfo::writer, as S3 has it.
 inline constexpr std::string_view kWriterHeader = "x-amz-meta-shardfeed-writer";
 
 struct ObjectListing {
@@ -44,7 +44,8 @@ class Store {
   virtual ~Store() = default;
 
   // A signed request for the object (or the bucket, for a path without key). `query`: by name,
-  // unescaped. `headers`: by name in lower case; they are signed too. Valid for some minutes.
+  // unescaped. `headers`: as S3 has them, by name in lower case; they are signed too, and a store
+  // that has other names for them translates them. Valid for some minutes.
   virtual absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
       const std::map<std::string, std::string>& query = {},
