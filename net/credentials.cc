@@ -41,7 +41,7 @@ bool IsSound(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c < 0x7f; });
 }
 
-absl::Status Check(const Credentials& given) {
+absl::Status Check(const Credentials& given, std::string_view prefix) {
   const auto wrong = [&](std::string_view what) {
     return absl::InvalidArgumentError(fmt::format("{} gave {}", given.source, what));
   };
@@ -51,6 +51,9 @@ absl::Status Check(const Credentials& given) {
   if (given.access_key_id.empty() == given.token.empty()) {
     return wrong(given.token.empty() ? "neither a token nor an access_key_id"
                                      : "both a token and an access_key_id");
+  }
+  if (!given.token.empty() && prefix.starts_with("s3:")) {
+    return wrong("a token, which S3 does not take; it takes a key");
   }
   for (const auto& [name, value] :
        {std::pair("access_key_id", &given.access_key_id),
@@ -78,7 +81,7 @@ absl::StatusOr<std::optional<Credentials>> CallFunction(const CredentialsFunctio
         code, fmt::format("credentials for {}: {}", prefix, std::string(thrown.message())));
   }
   if (given->source.empty()) given->source = fmt::format("the function for {}", prefix);
-  if (absl::Status status = Check(*given); !status.ok()) {
+  if (absl::Status status = Check(*given, prefix); !status.ok()) {
     return absl::Status(status.code(), fmt::format("credentials for {}: {}", prefix,
                                                    std::string(status.message())));
   }

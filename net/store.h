@@ -43,7 +43,8 @@ class Store {
   virtual ~Store() = default;
 
   // A signed request for the object, or for the bucket if the path has no key. `query`: by name,
-  // unescaped. `headers`: by lower-case name; they are signed too. Valid for some minutes.
+  // unescaped. `headers`: by lower-case name, as S3 has them; they are signed too, and a store with
+  // other names for them translates them. Valid for some minutes.
   virtual absl::StatusOr<HttpRequest> Request(
       std::string_view method, std::string_view path,
       const std::map<std::string, std::string>& query = {},

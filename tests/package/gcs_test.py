@@ -352,6 +352,12 @@ def test_what_functions_do_wrong(store):
         assert "s3c" not in str(raised.value)
 
 
+def test_s3_takes_no_token():
+    sf.set_credentials("s3://data", lambda: {"token": "s3cret"})
+    with pytest.raises(ValueError, match="credentials for s3://data: the function .* gave a token, which S3 does not take"):
+        sf.read("s3://data/d@1")
+
+
 def test_wrong_arguments():
     for url in ("", "s3", "s3:/x", "http://host", "ftp://x", "s3://bucket/", "s3://bucket/key"):
         with pytest.raises(ValueError, match="credentials are set for a bucket or container, such as s3://bucket"):
