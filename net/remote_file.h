@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "io/buffer.h"
 #include "io/file.h"
+#include "net/block_cache.h"
 #include "net/store.h"
 #include "net/transfers.h"
 
@@ -23,7 +24,8 @@ namespace shardfeed {
 // error (Aborted). If the version is not known when it is opened, it is that of the first read.
 //
 // ReadAt waits for the store. It reads ahead, up to 32 MiB, for reads that follow each other, as
-// engines (net/remote_engine.h) need not.
+// engines (net/remote_engine.h) need not. Where there is a cache (BlockCache::For), it has what
+// that has, and fetches into it what it may.
 class RemoteFile : public File {
  public:
   // No request is made. Errors: those of Store::Of.
@@ -37,6 +39,11 @@ class RemoteFile : public File {
   // Starts to read exactly this stretch, which must be within the object: see StartRead.
   std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
                                   std::function<void(absl::Status)> done) const;
+
+  // What it is in the cache; null: it is not read through one.
+  const std::shared_ptr<const CachedObject>& cached() const { return cached_; }
+  // Fetches a block into the cache: see BlockCache::Fetch.
+  void Fetch(uint64_t block, BlockCache::Fetched done) const;
 
  private:
   // What all readers of the file share: its version.
@@ -60,12 +67,16 @@ class RemoteFile : public File {
   RemoteFile(std::string path, uint64_t size) : File(std::move(path), -1, size) {}
 
   static void SetVersion(Version& version, const std::string& value);
+  absl::StatusOr<size_t> ReadFromStore(uint64_t offset, absl::Span<char> dst) const;
+  absl::Status ReadThroughCache(uint64_t offset, absl::Span<char> dst) const;
+  uint64_t BlockEnd(uint64_t begin) const;
   std::shared_ptr<Block> StartBlock(uint64_t begin, uint64_t end) const;
   absl::Status ReadDirectly(uint64_t offset, absl::Span<char> dst) const;
   std::shared_ptr<Block> BlockAt(uint64_t offset, size_t wanted) const;
 
   std::shared_ptr<const Store> store_;
   std::shared_ptr<Version> version_ = std::make_shared<Version>();
+  std::shared_ptr<const CachedObject> cached_;
 
   mutable Mutex mutex_;
   mutable std::deque<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // by `begin`
