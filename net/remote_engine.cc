@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "io/buffer.h"
+#include "net/block_cache.h"
 #include "net/remote_file.h"
 
 namespace shardfeed {
@@ -21,10 +22,12 @@ class RemoteEngine : public Engine {
       : depth_(static_cast<size_t>(depth)), pool_(std::move(pool)) {}
 
   ~RemoteEngine() override {
-    for (auto& [number, flight] : flights_) flight.transfer->Cancel();
+    for (auto& [number, flight] : flights_) {
+      for (const std::shared_ptr<Transfer>& transfer : flight.transfers) transfer->Cancel();
+    }
     MutexLock lock(shared_->mutex);
     shared_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
-      return shared_->arrived.size() == flights_.size();
+      return shared_->arrived.size() == transfers_;
     });
   }
 
@@ -36,41 +39,44 @@ class RemoteEngine : public Engine {
   void Wait(size_t min_results, std::vector<ReadResult>* results) override {
     min_results = std::min(min_results, outstanding());
     size_t given = 0;
-    const auto give = [&](ReadResult result) {
-      results->push_back(std::move(result));
-      ++given;
-      ++stats_.requests;
-    };
     while (true) {
-      for (ReadResult& result : ready_) give(std::move(result));
+      for (ReadResult& result : ready_) {
+        results->push_back(std::move(result));
+        ++given;
+        ++stats_.requests;
+      }
       ready_.clear();
       std::vector<std::pair<uint64_t, absl::Status>> arrived;
+      std::vector<FetchedBlock> fetched;
       bool woken = false;
       {
         MutexLock lock(shared_->mutex);
-        if (given < min_results) {
+        if (given < min_results && cached_.empty()) {
           shared_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
-            return shared_->woken || !shared_->arrived.empty();
+            return shared_->woken || !shared_->arrived.empty() || !shared_->fetched.empty();
           });
         }
         woken = std::exchange(shared_->woken, false);
         arrived.swap(shared_->arrived);
+        fetched.swap(shared_->fetched);
       }
+      transfers_ -= arrived.size();
       for (auto& [number, status] : arrived) {
-        const auto it = flights_.find(number);
-        Flight flight = std::move(it->second);
-        flights_.erase(it);
-        stats_.bytes_read += flight.request.length;
-        ReadResult result;
-        result.tag = flight.request.tag;
-        result.status = std::move(status);
-        if (result.status.ok()) {
-          result.data = {flight.data, flight.request.length};
-          result.buffer = std::move(flight.buffer);
-        }
-        give(std::move(result));
+        Flight& flight = flights_.at(number);
+        flight.status.Update(std::move(status));
+        --flight.missing;
+        EndIfDone(number);
       }
+      for (FetchedBlock& block : fetched) TakeFetched(std::move(block));
       StartMore();
+      // One at a time, so that what has been read is checked while processors' caches have it.
+      if (given < min_results && ready_.empty() && !cached_.empty()) {
+        const uint64_t number = cached_.front();
+        cached_.pop_front();
+        ReadCached(number);
+        StartMore();
+      }
+      if (!ready_.empty()) continue;
       if (woken || given >= min_results) return;
     }
   }
@@ -97,55 +103,180 @@ class RemoteEngine : public Engine {
     ReadRequest request;
     char* data = nullptr;
     std::shared_ptr<Buffer> buffer;
-    std::shared_ptr<Transfer> transfer;
+    absl::Status status;
+    // Transfers, or blocks that are fetched, that have not come yet.
+    size_t missing = 0;
+    std::vector<std::shared_ptr<Transfer>> transfers;
+
+    const RemoteFile& file() const { return static_cast<const RemoteFile&>(*request.file); }
+    // Of a cache.
+    uint64_t first_block() const { return request.offset / kCacheBlockBytes; }
+    uint64_t end_block() const {
+      return (request.offset + request.length - 1) / kCacheBlockBytes + 1;
+    }
   };
-  // What the client's thread has.
+  using BlockOf = std::pair<std::shared_ptr<const CachedObject>, uint64_t>;
+  struct FetchedBlock {
+    BlockOf block;
+    absl::Status status;
+  };
+  // A block that requests wait for.
+  struct Wanted {
+    std::shared_ptr<const File> file;
+    std::vector<uint64_t> flights;
+  };
+  // What other threads have.
   struct Shared {
     Mutex mutex;
     CondVar changed;
     std::vector<std::pair<uint64_t, absl::Status>> arrived ABSL_GUARDED_BY(mutex);
+    std::vector<FetchedBlock> fetched ABSL_GUARDED_BY(mutex);
     bool woken ABSL_GUARDED_BY(mutex) = false;
   };
 
   void StartMore() {
     while (!queue_.empty() && flights_.size() < depth_) {
-      Flight flight;
-      flight.request = std::move(queue_.front());
+      ReadRequest request = std::move(queue_.front());
       queue_.pop_front();
-      const ReadRequest& request = flight.request;
       const File& file = *request.file;
-      flight.buffer = request.into != nullptr ? request.into : pool_->Allocate(request.length);
-      flight.data = flight.buffer->data() + (request.into != nullptr ? request.into_offset : 0);
-      const absl::Span<char> into(flight.data, request.length);
-      absl::Status status;
       const bool remote = file.fd() < 0;
+      absl::Status status;
       if (request.offset > file.size() || request.length > file.size() - request.offset) {
         status = FileTooShort(file, request.offset, request.offset + request.length);
-      } else if (!remote) {
-        status = file.ReadExactlyAt(request.offset, into);
-      }
-      if (!status.ok() || !remote || request.length == 0) {
-        ReadResult result;
-        result.tag = request.tag;
-        if (status.ok()) {
-          result.data = {flight.data, request.length};
-          result.buffer = std::move(flight.buffer);
-        }
-        result.status = std::move(status);
-        ready_.push_back(std::move(result));
-        continue;
       }
       const uint64_t number = next_number_++;
-      Flight& kept = flights_[number] = std::move(flight);
+      Flight& flight = flights_[number];
+      flight.request = std::move(request);
       stats_.max_depth = std::max<uint64_t>(stats_.max_depth, flights_.size());
-      kept.transfer =
-          static_cast<const RemoteFile&>(*kept.request.file)
-              .Start(kept.request.offset, into, [shared = shared_, number](absl::Status done) {
-                MutexLock lock(shared->mutex);
-                shared->arrived.emplace_back(number, std::move(done));
-                shared->changed.NotifyAll();
-              });
+      if (!status.ok() || !remote || flight.request.length == 0) {
+        if (status.ok()) {
+          Allocate(flight);
+          status = file.ReadExactlyAt(flight.request.offset, {flight.data, flight.request.length});
+        }
+        flight.status = std::move(status);
+        EndIfDone(number);
+      } else if (flight.file().cached() == nullptr) {
+        Allocate(flight);
+        StartTransfer(number, flight, flight.request.offset, flight.request.length);
+      } else {
+        LookIntoCache(number, flight);
+      }
     }
+    StartFetches();
+  }
+
+  void Allocate(Flight& flight) {
+    const ReadRequest& request = flight.request;
+    flight.buffer = request.into != nullptr ? request.into : pool_->Allocate(request.length);
+    flight.data = flight.buffer->data() + (request.into != nullptr ? request.into_offset : 0);
+  }
+
+  void StartTransfer(uint64_t number, Flight& flight, uint64_t offset, uint64_t length) {
+    ++flight.missing;
+    ++transfers_;
+    flight.transfers.push_back(
+        flight.file().Start(offset, {flight.data + (offset - flight.request.offset), length},
+                            [shared = shared_, number](absl::Status done) {
+                              MutexLock lock(shared->mutex);
+                              shared->arrived.emplace_back(number, std::move(done));
+                              shared->changed.NotifyAll();
+                            }));
+  }
+
+  // Blocks that are not in the cache are fetched before the request gets its memory: that of the
+  // blocks stands for it in the reader's budget.
+  void LookIntoCache(uint64_t number, Flight& flight) {
+    const auto& object = flight.file().cached();
+    for (uint64_t block = flight.first_block(); block < flight.end_block(); ++block) {
+      if (object->cache().Has(*object, block)) continue;
+      ++flight.missing;
+      const BlockOf key(object, block);
+      Wanted& wanted = wanted_[key];
+      if (wanted.flights.empty()) {
+        wanted.file = flight.request.file;
+        to_fetch_.push_back(key);
+      }
+      wanted.flights.push_back(number);
+    }
+    if (flight.missing == 0) {
+      cached_.push_back(number);
+    } else {
+      waiting_bytes_ += flight.request.length;
+    }
+  }
+
+  // As many as the requests that wait have bytes, and one at least.
+  void StartFetches() {
+    while (!to_fetch_.empty() &&
+           (fetching_ == 0 || (fetching_ + 1) * kCacheBlockBytes <= waiting_bytes_)) {
+      const BlockOf key = std::move(to_fetch_.front());
+      to_fetch_.pop_front();
+      ++fetching_;
+      const std::shared_ptr<const File> file = wanted_.at(key).file;
+      static_cast<const RemoteFile&>(*file).Fetch(
+          key.second, [shared = shared_, key](absl::Status status, bool /*kept*/) {
+            MutexLock lock(shared->mutex);
+            shared->fetched.push_back({key, std::move(status)});
+            shared->changed.NotifyAll();
+          });
+    }
+  }
+
+  void TakeFetched(FetchedBlock fetched) {
+    --fetching_;
+    const Wanted wanted = std::move(wanted_.extract(fetched.block).mapped());
+    for (const uint64_t number : wanted.flights) {
+      Flight& flight = flights_.at(number);
+      flight.status.Update(fetched.status);
+      if (--flight.missing > 0) continue;
+      waiting_bytes_ -= flight.request.length;
+      if (flight.status.ok()) {
+        cached_.push_back(number);
+      } else {
+        EndIfDone(number);
+      }
+    }
+  }
+
+  // Reads what the cache has, and asks the store for the rest: for what has found no room, or was
+  // let go or damaged since.
+  void ReadCached(uint64_t number) {
+    Flight& flight = flights_.at(number);
+    const ReadRequest& request = flight.request;
+    const uint64_t end = request.offset + request.length;
+    const auto& object = flight.file().cached();
+    Allocate(flight);
+    uint64_t from = UINT64_MAX;  // where what the cache has not begins
+    for (uint64_t at = request.offset; at < end;) {
+      const uint64_t block = at / kCacheBlockBytes;
+      const uint64_t stop = std::min(end, (block + 1) * kCacheBlockBytes);
+      const absl::Status read =
+          object->cache().Read(*object, block, at - block * kCacheBlockBytes,
+                               {flight.data + (at - request.offset), stop - at});
+      if (!read.ok() && from == UINT64_MAX) from = at;
+      if (from != UINT64_MAX && (read.ok() || stop == end)) {
+        StartTransfer(number, flight, from, (read.ok() ? at : stop) - from);
+        from = UINT64_MAX;
+      }
+      at = stop;
+    }
+    EndIfDone(number);
+  }
+
+  void EndIfDone(uint64_t number) {
+    const auto it = flights_.find(number);
+    if (it->second.missing > 0) return;
+    Flight& flight = it->second;
+    ReadResult result;
+    result.tag = flight.request.tag;
+    if (flight.status.ok()) {
+      stats_.bytes_read += flight.request.length;
+      result.data = {flight.data, flight.request.length};
+      result.buffer = std::move(flight.buffer);
+    }
+    result.status = std::move(flight.status);
+    ready_.push_back(std::move(result));
+    flights_.erase(it);
   }
 
   const size_t depth_;
@@ -155,6 +286,13 @@ class RemoteEngine : public Engine {
   std::map<uint64_t, Flight> flights_;
   std::vector<ReadResult> ready_;
   uint64_t next_number_ = 0;
+  size_t transfers_ = 0;  // started, and not taken from `arrived`
+
+  std::deque<uint64_t> cached_;  // flights whose blocks the cache has, or has no room for
+  std::map<BlockOf, Wanted> wanted_;
+  std::deque<BlockOf> to_fetch_;  // of `wanted_`, not started
+  size_t fetching_ = 0;           // of `wanted_`, started
+  uint64_t waiting_bytes_ = 0;    // of flights that wait for blocks
   EngineStats stats_;
 };
 

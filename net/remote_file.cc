@@ -24,6 +24,9 @@ absl::StatusOr<std::shared_ptr<File>> RemoteFile::Open(const ObjectInfo& info) {
   if (!store.ok()) return store.status();
   std::shared_ptr<RemoteFile> file(new RemoteFile(info.path, info.size));
   file->store_ = *std::move(store);
+  if (const std::shared_ptr<BlockCache> cache = BlockCache::For(info.path)) {
+    file->cached_ = cache->Object(info, *file->store_);
+  }
   MutexLock lock(file->version_->mutex);
   file->version_->value = info.version;
   return std::shared_ptr<File>(std::move(file));
@@ -40,6 +43,24 @@ RemoteFile::~RemoteFile() {
 void RemoteFile::SetVersion(Version& version, const std::string& value) {
   MutexLock lock(version.mutex);
   if (version.value.empty()) version.value = value;
+}
+
+void RemoteFile::Fetch(uint64_t block, BlockCache::Fetched done) const {
+  std::string version;
+  {
+    MutexLock lock(version_->mutex);
+    version = version_->value;
+  }
+  cached_->cache().Fetch(
+      cached_, block,
+      [store = store_, path = path(), size = size(), version](
+          uint64_t offset, absl::Span<char> dst, std::function<void(absl::Status)> read) {
+        StartRead(store, {path, offset, dst, version, size},
+                  [read = std::move(read)](absl::Status status, const std::string& /*version*/) {
+                    read(std::move(status));
+                  });
+      },
+      std::move(done));
 }
 
 std::shared_ptr<Transfer> RemoteFile::Start(uint64_t offset, absl::Span<char> dst,
@@ -86,6 +107,12 @@ absl::Status RemoteFile::ReadDirectly(uint64_t offset, absl::Span<char> dst) con
   return promise.get_future().get();
 }
 
+// Where a stretch ends that is read ahead; with that of the cache, where there is one.
+uint64_t RemoteFile::BlockEnd(uint64_t begin) const {
+  const uint64_t into = cached_ != nullptr ? begin % kCacheBlockBytes : 0;
+  return std::min(size(), begin - into + kBlockBytes);
+}
+
 // The block that has `offset`, which is begun where there is none; null: read what is wanted alone.
 std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t wanted) const {
   MutexLock lock(mutex_);
@@ -102,14 +129,15 @@ std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t w
   if (!there) {
     blocks_.clear();  // another thread may wait for them
     if (!follows && wanted > kSmallBytes) return nullptr;
-    const uint64_t bytes = follows ? kBlockBytes : kSmallBytes;
     ahead_ = 1;
-    blocks_.push_back(StartBlock(offset, std::min(size(), offset + bytes)));
+    blocks_.push_back(
+        StartBlock(offset, follows ? BlockEnd(offset) : std::min(size(), offset + kSmallBytes)));
   }
   if (follows) {
     while (blocks_.size() <= ahead_ && blocks_.back()->end < size()) {
       const uint64_t begin = blocks_.back()->end;
-      blocks_.push_back(StartBlock(begin, std::min(size(), begin + kBlockBytes)));
+      if (cached_ != nullptr && cached_->cache().Has(*cached_, begin / kCacheBlockBytes)) break;
+      blocks_.push_back(StartBlock(begin, BlockEnd(begin)));
     }
   }
   return blocks_.front();
@@ -118,6 +146,50 @@ std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t w
 absl::StatusOr<size_t> RemoteFile::ReadAt(uint64_t offset, absl::Span<char> dst) const {
   if (offset >= size()) return 0;
   dst = dst.subspan(0, std::min<uint64_t>(dst.size(), size() - offset));
+  if (cached_ == nullptr) return ReadFromStore(offset, dst);
+  absl::Status status = ReadThroughCache(offset, dst);
+  if (!status.ok()) return status;
+  return dst.size();
+}
+
+// Block by block: what the cache has, what it has once it was fetched, and what it has no room for.
+absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst) const {
+  BlockCache& cache = cached_->cache();
+  while (!dst.empty()) {
+    const uint64_t block = offset / kCacheBlockBytes;
+    const uint64_t into = offset % kCacheBlockBytes;
+    const absl::Span<char> part = dst.subspan(0, kCacheBlockBytes - into);
+    absl::Status status = cache.Read(*cached_, block, into, part);
+    const bool there = status.ok();
+    std::promise<std::pair<absl::Status, bool>> promise;
+    if (!there) {
+      Fetch(block, [&promise](absl::Status fetched, bool kept) {
+        promise.set_value({std::move(fetched), kept});
+      });
+    }
+    // Whoever begins a block at its beginning may want the next ones.
+    if (into == 0) {
+      const uint64_t end = std::min(BlockKey::NumBlocks(size()), block + 1 + kMaxAhead);
+      for (uint64_t next = there ? block + kMaxAhead : block + 1; next < end; ++next) {
+        if (!cache.Has(*cached_, next)) Fetch(next, [](const absl::Status&, bool) {});
+      }
+    }
+    if (!there) {
+      const auto [fetched, kept] = promise.get_future().get();
+      if (!fetched.ok()) return fetched;
+      status = kept ? cache.Read(*cached_, block, into, part) : absl::NotFoundError("");
+    }
+    if (!status.ok()) {
+      const absl::StatusOr<size_t> read = ReadFromStore(offset, part);
+      if (!read.ok()) return read.status();
+    }
+    offset += part.size();
+    dst.remove_prefix(part.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> RemoteFile::ReadFromStore(uint64_t offset, absl::Span<char> dst) const {
   size_t read = 0;
   while (read < dst.size()) {
     const uint64_t at = offset + read;

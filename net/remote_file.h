@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "io/buffer.h"
 #include "io/file.h"
+#include "net/block_cache.h"
 #include "net/store.h"
 #include "net/transfers.h"
 
@@ -23,7 +24,8 @@ namespace shardfeed {
 // is unknown when the object is opened, the first read determines it.
 //
 // ReadAt waits for the store. It reads ahead, up to 32 MiB, for consecutive reads; engines
-// (net/remote_engine.h) do not need this.
+// (net/remote_engine.h) do not need this. With a cache (BlockCache::For), it reads the blocks that
+// the cache has, and fetches into it the blocks that the cache admits.
 class RemoteFile : public File {
  public:
   // Makes no request. Errors: those of Store::Of.
@@ -37,6 +39,11 @@ class RemoteFile : public File {
   // Starts to read this range, which must be within the object: see StartRead.
   std::shared_ptr<Transfer> Start(uint64_t offset, absl::Span<char> dst,
                                   std::function<void(absl::Status)> done) const;
+
+  // What it is in the cache; null: it is not read through one.
+  const std::shared_ptr<const CachedObject>& cached() const { return cached_; }
+  // Fetches a block into the cache: see BlockCache::Fetch.
+  void Fetch(uint64_t block, BlockCache::Fetched done) const;
 
  private:
   // The version, which all pending reads share.
@@ -60,12 +67,16 @@ class RemoteFile : public File {
   RemoteFile(std::string path, uint64_t size) : File(std::move(path), -1, size) {}
 
   static void SetVersion(Version& version, const std::string& value);
+  absl::StatusOr<size_t> ReadFromStore(uint64_t offset, absl::Span<char> dst) const;
+  absl::Status ReadThroughCache(uint64_t offset, absl::Span<char> dst) const;
+  uint64_t BlockEnd(uint64_t begin) const;
   std::shared_ptr<Block> StartBlock(uint64_t begin, uint64_t end) const;
   absl::Status ReadDirectly(uint64_t offset, absl::Span<char> dst) const;
   std::shared_ptr<Block> BlockAt(uint64_t offset, size_t wanted) const;
 
   std::shared_ptr<const Store> store_;
   std::shared_ptr<Version> version_ = std::make_shared<Version>();
+  std::shared_ptr<const CachedObject> cached_;
 
   mutable Mutex mutex_;
   mutable std::deque<std::shared_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // by `begin`
