@@ -165,10 +165,10 @@ absl::Status ShardTable::OpenPack(const ShardSet& set) {
     pack_ = *std::move(pack);
     return absl::OkStatus();
   }
-  // Who may not list a bucket is not told that there is no such object.
-  const bool none = absl::IsNotFound(pack.status()) || absl::IsDataLoss(pack.status()) ||
-                    absl::IsPermissionDenied(pack.status());
-  return none ? absl::OkStatus() : pack.status();
+  // What says that this store has no pack for this reader, be it that it may not see it, or that a
+  // server sends no ranges, ends nothing; what says that the store cannot be reached does.
+  const bool reached = !absl::IsUnavailable(pack.status()) && !absl::IsCancelled(pack.status());
+  return reached ? absl::OkStatus() : pack.status();
 }
 
 // Takes from the index pack what it says of a shard, unless the manifest says something else.

@@ -98,7 +98,7 @@ TEST_F(PackedIndexesTest, WithoutAPackIndexesOfTheirOwnAreFetched) {
 TEST_F(PackedIndexesTest, WithoutAManifestThePackKnowsTheSizes) {
   Remove("d.manifest.json");
   EXPECT_EQ(ReadAll(), 0);
-  EXPECT_LE(opening_, 7);
+  EXPECT_LE(opening_, 8);
   EXPECT_EQ(requests_told_, 0);
   Remove("d.indexes");
   EXPECT_EQ(ReadAll(), 20);
