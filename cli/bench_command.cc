@@ -79,6 +79,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   if (!lazy.ok()) return ReportError(lazy.status());
   if ((*lazy)->made()) {
     table = *(*lazy)->Get();
+    NoteIndexes(*table, options);
   } else if (flags.skip_to > 0 || flags.skip_damaged || !NeedNoTable(flags.order)) {
     absl::StatusOr<std::shared_ptr<const ShardTable>> made =
         OpenTable(flags.order, options, opening.salvage);

@@ -11,6 +11,7 @@
 #include "io/parallel.h"
 #include "nlohmann/json.hpp"
 #include "shard/index_build.h"
+#include "shard/index_pack_write.h"
 #include "shard/spec.h"
 #include "shard/text_index.h"
 
@@ -72,6 +73,10 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
           return WriteTextIndex(TextIndexPath(path, flags.export_format), **index);
         });
   }
+  if (status.ok()) {
+    status = set->sharded_name ? WriteIndexPack(*set, InterruptToken())
+                               : RefreshIndexPacks(set->paths, InterruptToken());
+  }
   if (!status.ok()) return ReportError(set->version.CheckUnchanged(status));
   if (!sizes_known) total = indexed;
   const double seconds = watch.Seconds();
@@ -109,7 +114,9 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
                     "compare each text index (.idx or .tfindex) with its shard");
   AddCommonOptions(*command, options);
   command->footer(
-      "Indexes go to .shardfeed/ beside the shards. Raw shards: headers only, payloads of large\n"
+      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into "
+      "one\n"
+      "file, from which they are read in stores. Raw shards: headers only, payloads of large\n"
       "records are not read. Compressed shards get points from which reading can start.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"

@@ -102,6 +102,13 @@ void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
                "'shardfeed repair' does so once\n",
                table.shards_copied(), table.num_shards());
   }
+  if (table.requests_for_shards() > 0) {
+    fmt::print(
+        stderr,
+        "shardfeed: note: a manifest and an index pack would save {} requests, one or two for "
+        "each shard; 'shardfeed index' writes the pack\n",
+        FormatCount(table.requests_for_shards()));
+  }
   if (table.indexes_built() == 0) return;
   fmt::print(stderr, "shardfeed: note: {} of {} shards had no index; {}\n", table.indexes_built(),
              table.num_shards(),

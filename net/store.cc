@@ -228,4 +228,22 @@ absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_byt
   return std::move(response->body);
 }
 
+absl::StatusOr<std::string> ReadObjectStart(const std::string& path, uint64_t bytes,
+                                            ObjectInfo* info) {
+  absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);
+  if (!store.ok()) return store.status();
+  absl::StatusOr<HttpResponse> response = CallStore(
+      **store, path, {.headers = {fmt::format("Range: bytes=0-{}", bytes - 1)}, .max_body = bytes});
+  if (!response.ok()) return response.status();
+  absl::StatusOr<ObjectInfo> found = InfoOf(path, *response);
+  if (!found.ok()) return found.status();
+  if (response->body.size() != std::min(bytes, found->size)) {
+    return absl::UnavailableError(fmt::format("{}: the server sent {} bytes of {} instead of {}",
+                                              path, response->body.size(), found->size,
+                                              std::min(bytes, found->size)));
+  }
+  *info = *std::move(found);
+  return std::move(response->body);
+}
+
 }  // namespace shardfeed

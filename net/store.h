@@ -98,6 +98,12 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path);
 absl::StatusOr<std::string> ReadObject(const std::string& path, uint64_t max_bytes,
                                        ObjectInfo* info = nullptr);
 
+// The first bytes of an object, up to `bytes`. `info` receives its size and version. Aborted: the
+// object is empty. ResourceExhausted: it is longer, and the server sends no parts of objects.
+// Others: Store::ErrorOf's.
+absl::StatusOr<std::string> ReadObjectStart(const std::string& path, uint64_t bytes,
+                                            ObjectInfo* info);
+
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_NET_STORE_H_

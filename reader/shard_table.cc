@@ -50,11 +50,20 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   table->max_open_ = FileLimit();
   table->version_ = set.version;
   table->remote_ = std::any_of(set.paths.begin(), set.paths.end(), IsRemote);
-  std::optional<Manifest> manifest;
-  if (table->remote_) manifest = FindManifest(set);
+  std::shared_ptr<const Manifest> manifest;
+  std::vector<size_t> unknown;  // shards that the manifest and the pack do not describe
+  if (table->remote_) {
+    manifest = FindManifest(set);
+    absl::Status status = table->OpenPack(set);
+    if (!status.ok()) return set.version.CheckUnchanged(std::move(status));
+  }
+  for (size_t i = 0; i < set.paths.size(); ++i) {
+    if (!table->TakeFromPack(i, manifest ? &manifest->shards[i] : nullptr)) unknown.push_back(i);
+  }
   // Threads mostly wait for stores.
   const int threads = table->remote_ ? kRemoteThreads : ThreadCount(options.threads);
-  absl::Status status = ParallelFor(set.paths.size(), threads, options.stop, [&](size_t shard) {
+  absl::Status status = ParallelFor(unknown.size(), threads, options.stop, [&](size_t i) {
+    const size_t shard = unknown[i];
     if (!IsRemote(table->shards_[shard].path)) return table->Find(shard, options);
     return table->FindRemote(shard, manifest ? &manifest->shards[shard] : nullptr, options);
   });
@@ -147,6 +156,36 @@ absl::Status ShardTable::Find(size_t i, const ShardTableOptions& options) {
   return absl::OkStatus();
 }
 
+// A pack that cannot be used is as good as none.
+absl::Status ShardTable::OpenPack(const ShardSet& set) {
+  if (!set.sharded_name || !IsRemote(set.directory)) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
+      IndexPack::Open(set.directory, set.stem, set.paths.size(), set.suffix);
+  if (pack.ok()) {
+    pack_ = *std::move(pack);
+    return absl::OkStatus();
+  }
+  // Errors that mean that this reader gets no pack (it may not read it, or the server sends no
+  // ranges) are ignored; errors that mean that the store cannot be reached are not.
+  const bool reached = !absl::IsUnavailable(pack.status()) && !absl::IsCancelled(pack.status());
+  return reached ? absl::OkStatus() : pack.status();
+}
+
+// Takes a shard's summary from the index pack, unless the manifest contradicts it.
+// Without a manifest, the size is checked when the shard is first read.
+bool ShardTable::TakeFromPack(size_t i, const ManifestShard* listed) {
+  if (pack_ == nullptr) return false;
+  const IndexSummary& summary = pack_->summary(i);
+  if (listed != nullptr &&
+      (listed->bytes != summary.shard_bytes || listed->records != summary.records ||
+       listed->records_digest != summary.records_digest)) {
+    return false;
+  }
+  shards_[i].summary = summary;
+  shards_[i].packed = true;
+  return true;
+}
+
 // Finds the size, version and index of an object. If a manifest gives the size, the version is that
 // of the first read, which compares the size. Indexes stay in memory, because fetching them again
 // takes long.
@@ -155,11 +194,13 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
   Shard& shard = shards_[i];
   uint64_t size = listed == nullptr ? 0 : listed->bytes;
   if (listed == nullptr) {
+    ++requests_;
     absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
     if (!info.ok()) return info.status();
     shard.version = std::move(info->version);
     size = info->size;
   }
+  ++requests_;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(shard.path));
   if (!index.ok() && !absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {
     return index.status();
@@ -238,6 +279,16 @@ std::string ShardTable::NameOf(uint64_t record) const {
   return fmt::format("{}: record {} at byte {}", path(shard), number, (*index)->Offset(number));
 }
 
+// The index as the pack has it, or, if that is damaged, as the file beside the shard does.
+absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::OpenIndex(size_t shard) const {
+  const std::string path = IndexPath(shards_[shard].path);
+  if (!shards_[shard].packed) return ShardIndex::Open(path);
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> packed = pack_->Index(shard);
+  if (!absl::IsDataLoss(packed.status()) && !absl::IsAborted(packed.status())) return packed;
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> own = ShardIndex::Open(path);
+  return absl::IsNotFound(own.status()) ? packed : own;
+}
+
 absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard) const {
   const Shard& known = shards_[shard];
   if (known.built != nullptr) return known.built;
@@ -245,7 +296,7 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardTable::Index(size_t shard
     MutexLock lock(mutex_);
     if (opened_[shard].index != nullptr) return opened_[shard].index;
   }
-  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(known.path));
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> index = OpenIndex(shard);
   if (!index.ok()) return version_.CheckUnchanged(index.status());
   const IndexSummary& summary = (*index)->summary();
   if (summary.records != known.summary.records ||

@@ -19,6 +19,7 @@
 #include "reader/selection.h"
 #include "reader/sound_copy.h"
 #include "shard/index.h"
+#include "shard/index_pack.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
 
@@ -43,7 +44,8 @@ struct ShardTableOptions {
 class ShardTable {
  public:
   // Reads the heads of all indexes, on `threads` threads; an index that is missing or made for a
-  // shard of another size is built (headers only, for raw shards).
+  // shard of another size is built (headers only, for raw shards). In a store, the manifest and the
+  // index pack tell the same, as far as they are there and agree; then no shard costs a request.
   //
   // Errors: those of File::Open and of WriteIndex, and see ShardTableOptions. Aborted: the dataset
   // was replaced meanwhile.
@@ -80,6 +82,9 @@ class ShardTable {
   // How many indexes had to be built, and how many of these could not be stored.
   uint64_t indexes_built() const { return built_; }
   uint64_t indexes_not_kept() const { return not_kept_; }
+  // How many requests were made for the sizes and the separate indexes of shards, which a manifest
+  // and an index pack would have saved.
+  uint64_t requests_for_shards() const { return requests_; }
   // How many shards are copies of intact records.
   uint64_t shards_copied() const { return copied_; }
   // The copy of a damaged shard's intact records; null for other shards.
@@ -115,6 +120,7 @@ class ShardTable {
     FileBirth birth;      // identity of the file that the table was made for
     std::string version;  // version of an object in a store
     IndexSummary summary;
+    bool packed = false;  // its index is in pack_
     // The index in memory, for a shard whose index could not be stored.
     std::shared_ptr<const ShardIndex> built;
     std::shared_ptr<const SoundCopy> copy;
@@ -126,8 +132,11 @@ class ShardTable {
 
   ShardTable() = default;
   absl::Status Find(size_t shard, const ShardTableOptions& options);
+  absl::Status OpenPack(const ShardSet& set);
+  bool TakeFromPack(size_t shard, const ManifestShard* listed);
   absl::Status FindRemote(size_t shard, const ManifestShard* listed,
                           const ShardTableOptions& options);
+  absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenIndex(size_t shard) const;
   absl::Status Salvage(size_t shard, const ShardTableOptions& options);
 
   std::vector<Shard> shards_;
@@ -138,6 +147,8 @@ class ShardTable {
   std::atomic<uint64_t> built_ = 0;
   std::atomic<uint64_t> not_kept_ = 0;
   std::atomic<uint64_t> copied_ = 0;
+  std::atomic<uint64_t> requests_ = 0;
+  std::shared_ptr<const IndexPack> pack_;  // null: there is none, or none that is sound
   DatasetVersion version_;
   size_t max_open_ = 0;
   bool remote_ = false;

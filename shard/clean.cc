@@ -66,6 +66,18 @@ absl::Status CleanFolder(const std::string& directory, const std::set<std::strin
   return absl::OkStatus();
 }
 
+// Returns the stem of the dataset that an unfinished object belongs to. Nullopt: none.
+std::optional<std::string> WrittenStem(std::string_view path, bool sidecar) {
+  std::string name(SplitPath(path).name);
+  if (sidecar) {
+    if (std::optional<std::string> stem = StemOf(name, kIndexPackEnding)) return stem;
+    name = StemOf(name, kIndexEnding).value_or("");
+  }
+  const std::optional<ShardNameView> shard = ViewShardName(name);
+  if (!shard) return std::nullopt;
+  return std::string(shard->stem);
+}
+
 absl::Status CleanStore(const std::string& directory, const std::optional<std::string>& stem,
                         const std::set<std::string>& stems, const CleanOptions& options,
                         CleanSummary* summary) {
@@ -85,11 +97,9 @@ absl::Status CleanStore(const std::string& directory, const std::optional<std::s
     const absl::StatusOr<std::vector<UnfinishedUpload>> uploads = ListUploads(folder);
     if (!uploads.ok()) return uploads.status();
     for (const UnfinishedUpload& upload : *uploads) {
-      std::string name(SplitPath(upload.path).name);
-      if (folder != directory) name = StemOf(name, kIndexEnding).value_or("");
-      const std::optional<ShardNameView> shard = ViewShardName(name);
-      if (!shard || (stem && shard->stem != *stem)) continue;
-      if (options.dry_run && stems.contains(std::string(shard->stem))) continue;
+      const std::optional<std::string> writes = WrittenStem(upload.path, folder != directory);
+      if (!writes || (stem && *writes != *stem)) continue;
+      if (options.dry_run && stems.contains(*writes)) continue;
       if (upload.expires) {
         summary->expiring.push_back(upload.path);
         continue;

@@ -211,6 +211,16 @@ absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::FromBytes(std::str
   return index;
 }
 
+absl::StatusOr<std::shared_ptr<const ShardIndex>> ShardIndex::Within(
+    std::shared_ptr<const std::string> holder, std::string_view bytes, const std::string& name) {
+  std::shared_ptr<ShardIndex> index(new ShardIndex());
+  index->holder_ = std::move(holder);
+  index->bytes_ = bytes;
+  absl::Status status = index->Parse(name);
+  if (!status.ok()) return status;
+  return index;
+}
+
 ShardIndex::~ShardIndex() {
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_.size());
 }

@@ -35,6 +35,9 @@ class ShardIndex {
   // Opens an index in memory; `name` is used in messages.
   static absl::StatusOr<std::shared_ptr<const ShardIndex>> FromBytes(std::string bytes,
                                                                      const std::string& name);
+  // The same of `bytes` within `holder`, without a copy.
+  static absl::StatusOr<std::shared_ptr<const ShardIndex>> Within(
+      std::shared_ptr<const std::string> holder, std::string_view bytes, const std::string& name);
   ~ShardIndex();
   ShardIndex(const ShardIndex&) = delete;
   ShardIndex& operator=(const ShardIndex&) = delete;
@@ -89,6 +92,7 @@ class ShardIndex {
   std::string_view DictionaryOf(uint64_t number, uint64_t* blocks = nullptr) const;
 
   std::string owned_;
+  std::shared_ptr<const std::string> holder_;
   void* mapping_ = nullptr;
   std::string_view bytes_;
   IndexSummary summary_;

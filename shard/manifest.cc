@@ -62,11 +62,69 @@ absl::Status CheckNames(const std::string& path, Manifest* manifest) {
   return absl::OkStatus();
 }
 
+bool ParseDigest(std::string_view text, uint32_t* digest) {
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, *digest, 16);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
+
 // Returns the maximum number of records in a file of `bytes` bytes: a frame takes 16 bytes, and no
 // known compression exceeds deflate's maximum expansion of 1032.
 uint64_t MostRecords(uint64_t bytes) {
   return static_cast<uint64_t>(
       std::min<unsigned __int128>(static_cast<unsigned __int128>(bytes) * 1032 / 16, UINT64_MAX));
+}
+
+// Takes exactly `literal` from the beginning of `text`.
+bool Take(std::string_view literal, std::string_view* text) {
+  if (!text->starts_with(literal)) return false;
+  text->remove_prefix(literal.size());
+  return true;
+}
+
+bool TakeNumber(std::string_view* text, uint64_t* number) {
+  const char* const end = text->data() + text->size();
+  const auto [after, error] = std::from_chars(text->data(), end, *number);
+  // JSON has no leading zeros.
+  if (error != std::errc() || (text->front() == '0' && after != text->data() + 1)) return false;
+  text->remove_prefix(after - text->data());
+  return true;
+}
+
+bool TakePlainText(std::string_view* text, std::string_view* plain) {
+  const size_t end = text->find('"');
+  if (end == text->npos) return false;
+  *plain = text->substr(0, end);
+  text->remove_prefix(end + 1);
+  return std::all_of(plain->begin(), plain->end(),
+                     [](unsigned char c) { return c >= 0x20 && c < 0x80 && c != '\\'; });
+}
+
+// Reads the list of shards, nearly all of a large manifest, as FormatManifest writes it, and
+// returns the manifest without it: of 200,000 shards, the JSON library takes a second. Nullopt: the
+// text is not laid out like that, but may be a manifest all the same.
+std::optional<std::string> TakeShards(std::string_view text, std::vector<ManifestShard>* shards) {
+  constexpr std::string_view kList = "\n \"shards\": [";
+  const size_t list = text.find(kList);
+  if (list == text.npos) return std::nullopt;
+  std::string_view rest = text.substr(list + kList.size());
+  do {
+    ManifestShard& shard = shards->emplace_back();
+    std::string_view file;
+    std::string_view digest;
+    const bool taken = Take("\n  {\n   \"file\": \"", &rest) && TakePlainText(&rest, &file) &&
+                       Take(",\n   \"bytes\": ", &rest) && TakeNumber(&rest, &shard.bytes) &&
+                       Take(",\n   \"records\": ", &rest) && TakeNumber(&rest, &shard.records) &&
+                       Take(",\n   \"records_digest\": \"", &rest) &&
+                       TakePlainText(&rest, &digest) && Take("\n  }", &rest) &&
+                       ParseDigest(digest, &shard.records_digest);
+    if (!taken || shards->size() > kMaxShards) return std::nullopt;
+    shard.file = file;
+  } while (Take(",", &rest));
+  // What follows the list can only be the end of the document. So it is a list of the document
+  // itself, and not of something in it.
+  if (!Take("\n ],\n ", &rest) || rest.size() != kManifestSealBytes) return std::nullopt;
+  return fmt::format("{}{}],\n {}", text.substr(0, list), kList, rest);
 }
 
 }  // namespace
@@ -115,12 +173,14 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
   const auto broken = [&path](std::string_view what) {
     return absl::DataLossError(fmt::format("{}: not a shardfeed manifest: {}", path, what));
   };
+  Manifest manifest;
   nlohmann::json json;
-  absl::Status status = ParseBoundedJson(text, &json);
+  const std::optional<std::string> others = TakeShards(text, &manifest.shards);
+  if (!others) manifest.shards.clear();
+  absl::Status status = ParseBoundedJson(others ? *others : text, &json);
   if (status.ok()) status = CheckManifestSeal(text, json);
   if (!status.ok()) return broken(std::string(status.message()));
 
-  Manifest manifest;
   JsonMembers members;
   manifest.stem = members.Text(json, "stem");
   manifest.suffix = members.Text(json, "suffix");
@@ -138,9 +198,6 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
   const uint64_t records = members.Number(json, "records");
   const uint64_t bytes = members.Number(json, "bytes");
   const uint64_t num_shards = members.Number(json, "num_shards");
-  // Subtract from the totals, so that no sum can overflow.
-  uint64_t records_left = records;
-  uint64_t bytes_left = bytes;
   for (const nlohmann::json& entry : members.Array(json, "shards")) {
     if (!entry.is_object()) return broken("a shard is not an object");
     ManifestShard& shard = manifest.shards.emplace_back();
@@ -149,11 +206,15 @@ absl::StatusOr<Manifest> ParseManifest(std::string_view text, const std::string&
     shard.records = members.Number(entry, "records");
     const std::string digest = members.Text(entry, "records_digest");
     if (!members.status().ok()) break;
-    const auto end = digest.data() + digest.size();
-    const auto parsed = std::from_chars(digest.data(), end, shard.records_digest, 16);
-    if (parsed.ec != std::errc() || parsed.ptr != end) {
+    if (!ParseDigest(digest, &shard.records_digest)) {
       return broken("a records_digest is not a 32-bit hexadecimal number");
     }
+  }
+  // Subtract from the totals, so that no sum can overflow.
+  uint64_t records_left = records;
+  uint64_t bytes_left = bytes;
+  for (const ManifestShard& shard : manifest.shards) {
+    if (!members.status().ok()) break;
     if (shard.records > records_left || shard.bytes > bytes_left) {
       return broken("its shards hold more than the totals \"records\" and \"bytes\" say");
     }
@@ -192,11 +253,12 @@ bool Describes(const Manifest& manifest, const ShardSet& set) {
   return manifest.shards.size() == set.paths.size() && manifest.suffix == set.suffix;
 }
 
-std::optional<Manifest> FindManifest(const ShardSet& set) {
-  if (!set.sharded_name) return std::nullopt;
+std::shared_ptr<const Manifest> FindManifest(const ShardSet& set) {
+  if (!set.sharded_name) return nullptr;
+  if (set.manifest != nullptr) return Describes(*set.manifest, set) ? set.manifest : nullptr;
   absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
-  if (!manifest.ok() || !Describes(*manifest, set)) return std::nullopt;
-  return *std::move(manifest);
+  if (!manifest.ok() || !Describes(*manifest, set)) return nullptr;
+  return std::make_shared<const Manifest>(*std::move(manifest));
 }
 
 }  // namespace shardfeed

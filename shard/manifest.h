@@ -5,17 +5,18 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/names.h"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
-#include "shard/spec.h"
 #include "shardfeed/options.h"
+#include "shardfeed/spec.h"
 
 namespace shardfeed {
 
@@ -59,9 +60,8 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& path);
 // Returns whether the manifest has the suffix and the number of shards of `set`.
 bool Describes(const Manifest& manifest, const ShardSet& set);
 
-// Returns the manifest of these shards if it is intact and describes them; it helps to salvage
-// them.
-std::optional<Manifest> FindManifest(const ShardSet& set);
+// Returns the manifest of these shards, or null unless it is intact and describes them.
+std::shared_ptr<const Manifest> FindManifest(const ShardSet& set);
 
 }  // namespace shardfeed
 

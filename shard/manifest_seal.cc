@@ -40,8 +40,8 @@ absl::Status CheckManifestSeal(std::string_view text, const nlohmann::json& json
   }
   // Only the checksum distinguishes version 1 from a later manifest whose version is damaged.
   if (version == 1 && !json.contains(kChecksum)) return absl::OkStatus();
-  const size_t seal_bytes = SealOf(0).size();
-  const std::string_view sealed = text.substr(0, text.size() - std::min(text.size(), seal_bytes));
+  const std::string_view sealed =
+      text.substr(0, text.size() - std::min(text.size(), kManifestSealBytes));
   const uint32_t crc = Crc32c(sealed);
   if (version == kManifestVersion && text.substr(sealed.size()) == SealOf(crc)) {
     return absl::OkStatus();

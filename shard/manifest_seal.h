@@ -14,6 +14,9 @@ namespace shardfeed {
 inline constexpr char kManifestFormat[] = "shardfeed manifest";
 inline constexpr int kManifestVersion = 2;
 
+// Bytes of the checksum at the end, with the brace and the line that end the document.
+inline constexpr size_t kManifestSealBytes = 23;
+
 // Adds a last member to `document` that holds the checksum of everything before it. `document` must
 // be an object with at least one member, whose closing brace is on a line of its own.
 std::string SealManifest(std::string document);

@@ -83,6 +83,10 @@ std::string ManifestPath(std::string_view directory, std::string_view stem) {
   return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kManifestEnding));
 }
 
+std::string IndexPackPath(std::string_view directory, std::string_view stem) {
+  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kIndexPackEnding));
+}
+
 std::string StagingPath(std::string_view directory, std::string_view stem) {
   return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kStagingEnding));
 }

@@ -17,6 +17,9 @@
 
 namespace shardfeed {
 
+// Maximum number of shards of a set that is written. Reading has no limit.
+inline constexpr uint64_t kMaxShards = 1'000'000;
+
 // Returns "stem-00001-of-00010suffix". Both numbers have the same width: that of `count`, but at
 // least five digits.
 std::string ShardName(std::string_view stem, uint64_t index, uint64_t count,
@@ -52,6 +55,7 @@ std::string FormatSpec(std::string_view directory, std::string_view stem,
 inline constexpr std::string_view kSidecarFolder = ".shardfeed";
 inline constexpr std::string_view kManifestEnding = ".manifest.json";
 inline constexpr std::string_view kCommitEnding = ".commit";
+inline constexpr std::string_view kIndexPackEnding = ".indexes";
 
 // DIRECTORY/.shardfeed
 std::string SidecarPath(std::string_view directory);
@@ -59,6 +63,8 @@ std::string SidecarPath(std::string_view directory);
 std::string IndexPath(std::string_view shard_path);
 // The manifest of a dataset: DIRECTORY/.shardfeed/STEM.manifest.json
 std::string ManifestPath(std::string_view directory, std::string_view stem);
+// The index pack of a dataset (index_pack.h): DIRECTORY/.shardfeed/STEM.indexes
+std::string IndexPackPath(std::string_view directory, std::string_view stem);
 // The staging folder, in which a dataset is written: DIRECTORY/.shardfeed/STEM.incomplete
 std::string StagingPath(std::string_view directory, std::string_view stem);
 // The commit record, which makes the staged dataset the one of that name (see staging.h):

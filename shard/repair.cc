@@ -59,7 +59,7 @@ std::optional<DamagedPlace> OtherRecords(const std::string& path, const Manifest
 
 // Reads one shard and passes its intact records to `take`, which may be empty.
 absl::Status SalvageShard(const std::string& path, const SalvageOptions& salvaging,
-                          const RepairOptions& options, const std::optional<Manifest>& manifest,
+                          const RepairOptions& options, const Manifest* manifest,
                           ShardAccount* account,
                           const std::function<absl::Status(const RecordBlock&)>& take) {
   absl::StatusOr<std::unique_ptr<ShardSalvager>> salvager = ShardSalvager::Open(path, salvaging);
@@ -198,7 +198,7 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
           FormatSpec(output.directory, output.stem, output.count, output.suffix)));
     }
   }
-  const std::optional<Manifest> manifest = FindManifest(input);
+  const std::shared_ptr<const Manifest> manifest = FindManifest(input);
   const auto salvaging_of = [&](size_t i) {
     SalvageOptions salvaging;
     if (manifest) {
@@ -212,8 +212,8 @@ absl::StatusOr<RepairAccount> Repair(const ShardSet& input, OutputSpec output,
   const auto pass = [&](size_t i, const auto& take) {
     account.shards[i] = {};
     account.shards[i].shard = input.paths[i];
-    return SalvageShard(input.paths[i], salvaging_of(i), options, manifest, &account.shards[i],
-                        take);
+    return SalvageShard(input.paths[i], salvaging_of(i), options, manifest.get(),
+                        &account.shards[i], take);
   };
   const size_t threads = ThreadCount(options.threads);
   if (options.dry_run) {

@@ -22,6 +22,7 @@
 #include "shard/described_folder.h"
 #include "shard/file_names.h"
 #include "shard/folder_listing.h"
+#include "shard/manifest.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
@@ -221,16 +222,28 @@ absl::Status CheckNoneTwice(const std::vector<std::string>& paths) {
 
 // ---- Datasets in stores
 
+// Reads the manifest as a whole, which is fetched only once that way. One that contradicts itself
+// may still tell what the shards are called.
+absl::StatusOr<Described> ReadNames(const std::string& path,
+                                    std::shared_ptr<const Manifest>* whole) {
+  absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (absl::IsDataLoss(manifest.status())) return ReadDescribed(path);
+  if (!manifest.ok()) return manifest.status();
+  *whole = std::make_shared<const Manifest>(*std::move(manifest));
+  return Described{(*whole)->stem, (*whole)->shards.size(), (*whole)->suffix};
+}
+
 // What stem@N names: known from the manifest, if there is one, and then nothing is listed.
 absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::string& directory,
                                          const AtForm& form) {
   const std::string path = ManifestPath(directory, form.stem);
-  absl::StatusOr<Described> manifest = ReadDescribed(path);
+  ShardSet set;
+  absl::StatusOr<Described> manifest = ReadNames(path, &set.manifest);
   if (absl::IsNotFound(manifest.status())) {
     // While a dataset is put into place, it has no manifest.
     absl::Status status = FinishCommit(directory, std::string(form.stem));
     if (!status.ok()) return status;
-    manifest = ReadDescribed(path);
+    manifest = ReadNames(path, &set.manifest);
   }
   if (!manifest.ok() && !absl::IsNotFound(manifest.status())) return manifest.status();
   const bool fits = manifest.ok() && manifest->suffix == form.suffix &&
@@ -252,7 +265,7 @@ absl::StatusOr<ShardSet> ResolveRemoteAt(const std::string& spec, const std::str
     return absl::InvalidArgumentError(fmt::format(
         "{}: the number of shards must be at most {}, got {}", spec, kMaxShards, count));
   }
-  ShardSet set;
+  if (!fits) set.manifest = nullptr;
   set.directory = directory;
   set.stem = form.stem;
   set.suffix = form.suffix;

@@ -12,9 +12,6 @@
 
 namespace shardfeed {
 
-// Maximum number of shards of a set that is written. Reading has no limit.
-inline constexpr uint64_t kMaxShards = 1'000'000;
-
 // Returns OK for a local path, where nothing else is supported. InvalidArgument: a URL such as
 // s3://bucket/x. (A local folder named "s3:" is written as ./s3:)
 absl::Status CheckIsPath(std::string_view path);

@@ -20,6 +20,7 @@
 #include "io/output_file.h"
 #include "io/remedy.h"
 #include "net/open.h"
+#include "shard/index_pack.h"
 #include "shard/names.h"
 #include "shard/store_staging.h"
 #include "tfrecord/crc32c.h"
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr char kRecordHead[] = "shardfeed commit 1";
 constexpr char kManifest[] = "/manifest";
+constexpr char kIndexPack[] = "/indexes";
 constexpr size_t kCrcLineBytes = 16;  // "crc32c 01234567\n"
 constexpr auto kPatience = std::chrono::seconds(60);
 
@@ -148,6 +150,7 @@ class StagingFolder : public Staging {
 
  private:
   StagingFolder(std::string directory, std::string stem, int lock_fd);
+  absl::Status StagePack(const CommitPlan& plan, bool sync);
   absl::Status RollForward(const CommitPlan& plan, bool sync);
 
   const std::string directory_;
@@ -321,6 +324,17 @@ absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number
   return std::make_unique<ShardFile>(*std::move(file));
 }
 
+absl::Status StagingFolder::StagePack(const CommitPlan& plan, bool sync) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path_ + kIndexPack);
+  if (!file.ok()) return file.status();
+  absl::Status status =
+      PackIndexes(file->get(), plan.shard_bytes.size(), plan.suffix,
+                  [this](size_t i) { return fmt::format("{}/{:05}.index", path_, i); });
+  if (status.ok() && sync) status = (*file)->Sync();
+  if (status.ok()) status = (*file)->Close();
+  return status;
+}
+
 absl::Status StagingFolder::Commit(const CommitPlan& plan, std::string_view manifest, bool sync,
                                    const std::stop_token& /*stop*/) {
   const std::string sidecars = SidecarPath(directory_);
@@ -332,6 +346,8 @@ absl::Status StagingFolder::Commit(const CommitPlan& plan, std::string_view mani
     status = CheckIsNoFolder(path);
     if (status.ok()) status = CheckIsNoFolder(IndexPath(path));
   }
+  if (status.ok()) status = CheckIsNoFolder(IndexPackPath(directory_, stem_));
+  if (status.ok()) status = StagePack(plan, sync);
   if (status.ok()) status = WriteFile(path_ + kManifest, manifest, sync);
   if (!status.ok()) return status;
   const std::string staged_record = path_ + "/commit";
@@ -386,6 +402,9 @@ absl::Status StagingFolder::RollForward(const CommitPlan& plan, bool sync) {
     status = MoveIfThere(staged(i) + ".index", IndexPath(in_place(i)));
     if (status.ok()) status = MoveIfThere(staged(i) + ".shard", in_place(i));
   }
+  // A pack that is in place without a staged one is this dataset's, unless the writer was of a
+  // version that made none: then it is another's, which readers notice.
+  if (status.ok()) status = MoveIfThere(path_ + kIndexPack, IndexPackPath(directory_, stem_));
   if (status.ok() && sync) status = SyncDirectory(directory_);
   if (status.ok() && sync) status = SyncDirectory(sidecars);
   if (status.ok()) status = MoveIfThere(staged_manifest, manifest);

@@ -1,5 +1,6 @@
 #include "shard/store_staging.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -19,11 +20,13 @@
 #include "io/bounded_json.h"
 #include "io/errno_status.h"
 #include "io/file.h"
+#include "io/output_file.h"
 #include "io/parallel.h"
 #include "net/store.h"
 #include "net/transfers.h"
 #include "net/upload.h"
 #include "nlohmann/json.hpp"
+#include "shard/index_pack.h"
 #include "shard/names.h"
 
 namespace shardfeed {
@@ -35,23 +38,29 @@ constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 32;
 constexpr char kRecordFormat[] = "shardfeed store commit 1";
 constexpr char kRecordHead[] = R"({"format":"shardfeed store commit 1",)";
+// Bytes of the index pack that are read at a time.
+constexpr uint64_t kCopyBytes = 8 << 20;
 // Requests at a time when a dataset is put into place.
 constexpr int kRequests = 32;
 
 // The content of a commit record.
 struct StoreCommit {
-  std::string writer;                  // UploadGroup::id
-  std::string before;                  // ManifestVersion when the writer began
-  std::vector<PendingObject> objects;  // shard 0, its index, shard 1, its index, ...
-  std::vector<std::string> old;        // names of old shards
+  std::string writer;  // UploadGroup::id
+  std::string before;  // ManifestVersion when the writer began
+  // Shard 0, its index, shard 1, its index and so on; then the index pack, if there is one.
+  std::vector<PendingObject> objects;
+  std::vector<std::string> old;  // names of old shards
   std::string manifest;
 };
 
 std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
-  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
-  for (const PendingObject& object : commit.objects) {
-    objects.push_back(
+  const auto format = [](const PendingObject& object) {
+    return nlohmann::ordered_json(
         {{"bytes", object.bytes}, {"upload", object.upload}, {"parts", object.parts}});
+  };
+  nlohmann::ordered_json objects = nlohmann::ordered_json::array();
+  for (size_t i = 0; i + 1 < commit.objects.size(); ++i) {
+    objects.push_back(format(commit.objects[i]));
   }
   // Names may have bytes that are not UTF-8.
   nlohmann::ordered_json old = nlohmann::ordered_json::array();
@@ -59,8 +68,8 @@ std::string FormatRecord(const StoreCommit& commit, const std::string& suffix) {
   const nlohmann::ordered_json record = {
       {"format", kRecordFormat},       {"writer", commit.writer},
       {"before", commit.before},       {"suffix", absl::CHexEscape(suffix)},
-      {"objects", std::move(objects)}, {"old", std::move(old)},
-      {"manifest", commit.manifest}};
+      {"objects", std::move(objects)}, {"indexes", format(commit.objects.back())},
+      {"old", std::move(old)},         {"manifest", commit.manifest}};
   return record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -85,20 +94,28 @@ absl::StatusOr<StoreCommit> ParseRecord(std::string_view text, const std::string
   for (const std::string& name : members.Texts(json, "old")) {
     escaped &= absl::CUnescape(name, &commit.old.emplace_back());
   }
-  for (const nlohmann::json& object : members.Array(json, "objects")) {
+  const auto add = [&](const nlohmann::json& object) {
     PendingObject& pending = commit.objects.emplace_back();
     pending.bytes = members.Number(object, "bytes");
     pending.upload = members.Text(object, "upload");
     pending.parts = members.Texts(object, "parts");
-  }
+  };
+  for (const nlohmann::json& object : members.Array(json, "objects")) add(object);
   if (!members.status().ok()) return broken(std::string(members.status().message()));
   if (!escaped) return broken("its names are not escaped as they should be");
   // Objects are replaced and removed only if their names belong to this dataset.
   const size_t shards = commit.objects.size() / 2;
   const std::string first = ShardName(stem, 0, shards, suffix);
   const std::optional<ShardNameView> parsed = ViewShardName(first);
-  if (shards == 0 || commit.objects.size() % 2 != 0 || !parsed || parsed->stem != stem ||
-      parsed->suffix != suffix || first.find('/') != first.npos) {
+  const bool paired = commit.objects.size() % 2 == 0;
+  // Writers of earlier versions made no pack.
+  if (json.contains("indexes")) {
+    add(members.Object(json, "indexes"));
+    if (!members.status().ok()) return broken(std::string(members.status().message()));
+    commit.objects.back().path = IndexPackPath(directory, stem);
+  }
+  if (shards == 0 || !paired || !parsed || parsed->stem != stem || parsed->suffix != suffix ||
+      first.find('/') != first.npos) {
     return broken("its shards would have invalid names");
   }
   std::set<std::string> names;
@@ -158,6 +175,10 @@ absl::Status RollForward(const StoreCommit& commit, const std::string& directory
   status = ParallelFor(commit.objects.size(), kRequests, {}, [&](size_t i) {
     return Publish(commit.objects[i], commit.writer).status();
   });
+  // Of a writer of an earlier version, which made no pack; one that is there is another dataset's.
+  if (status.ok() && commit.objects.size() % 2 == 0) {
+    status = RemoveObject(IndexPackPath(directory, stem));
+  }
   if (!status.ok()) return status;
   status = ParallelFor(commit.old.size(), kRequests, {}, [&](size_t i) {
     const std::string old = JoinPath(directory, commit.old[i]);
@@ -196,6 +217,7 @@ class StoreStaging : public Staging {
         before_(std::move(before)) {}
   ~StoreStaging() override {
     shards_.clear();
+    pack_.reset();
     group_.reset();  // waits until what was given up is removed
     std::error_code ignored;
     fs::remove_all(path_, ignored);
@@ -216,6 +238,7 @@ class StoreStaging : public Staging {
   };
 
   absl::StatusOr<StoreCommit> FinishUploads(const CommitPlan& plan, const std::stop_token& stop);
+  absl::StatusOr<PendingObject> UploadPack(const CommitPlan& plan, const std::stop_token& stop);
   absl::Status CreateRecord(const std::string& record);
   void KeepUploads();
 
@@ -225,6 +248,7 @@ class StoreStaging : public Staging {
   const std::string before_;  // version of the manifest when the writer began
   Mutex mutex_;
   std::map<size_t, Uploads> shards_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Upload> pack_;
 };
 
 class ShardUpload : public StagedShard {
@@ -263,8 +287,6 @@ absl::Status StoreStaging::Add(size_t number, const std::string& path,
   absl::Status status = index->Append(*bytes);
   if (status.ok()) status = index->Close();
   if (!status.ok()) return status;
-  std::error_code ignored;
-  fs::remove(file, ignored);
   MutexLock lock(mutex_);
   shards_[number] = {std::move(shard), std::move(index)};
   return absl::OkStatus();
@@ -288,7 +310,34 @@ absl::StatusOr<StoreCommit> StoreStaging::FinishUploads(const CommitPlan& plan,
       commit.objects.push_back(*std::move(object));
     }
   }
+  absl::StatusOr<PendingObject> pack = UploadPack(plan, stop);
+  if (!pack.ok()) return pack.status();
+  commit.objects.push_back(*std::move(pack));
   return commit;
+}
+
+// The indexes of all shards are in files until here.
+absl::StatusOr<PendingObject> StoreStaging::UploadPack(const CommitPlan& plan,
+                                                       const std::stop_token& stop) {
+  pack_ = std::make_unique<Upload>(*group_, IndexPackPath(directory_, stem_));
+  const std::string path = path_ + "/indexes";
+  absl::StatusOr<std::unique_ptr<OutputFile>> packed = OutputFile::Create(path);
+  if (!packed.ok()) return packed.status();
+  absl::Status status =
+      PackIndexes(packed->get(), plan.shard_bytes.size(), plan.suffix,
+                  [this](size_t i) { return fmt::format("{}/{:05}.index", path_, i); });
+  if (status.ok()) status = (*packed)->Close();
+  if (!status.ok()) return status;
+  const absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
+  if (!file.ok()) return file.status();
+  std::string piece;
+  for (uint64_t at = 0; at < (*file)->size(); at += piece.size()) {
+    piece.resize(std::min(kCopyBytes, (*file)->size() - at));
+    status = (*file)->ReadExactlyAt(at, absl::MakeSpan(piece));
+    if (status.ok()) status = pack_->Append(piece);
+    if (!status.ok()) return status;
+  }
+  return pack_->Finish(stop);
 }
 
 void StoreStaging::KeepUploads() {
@@ -297,6 +346,7 @@ void StoreStaging::KeepUploads() {
     uploads.shard->Keep();
     uploads.index->Keep();
   }
+  pack_->Keep();
 }
 
 absl::Status StoreStaging::CreateRecord(const std::string& record) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/mutex.h"
@@ -13,6 +14,7 @@
 #include "net/open.h"
 #include "shard/index_build.h"
 #include "shard/index_check.h"
+#include "shard/index_pack.h"
 #include "shard/manifest.h"
 #include "shard/salvage.h"
 #include "shard/schema.h"
@@ -24,7 +26,10 @@ namespace {
 
 class ShardVerifier {
  public:
-  ShardVerifier(const std::string& path, const VerifyOptions& options) : options_(options) {
+  // The shard is number `number` of those that `pack`, unless it is null, has indexes of.
+  ShardVerifier(const std::string& path, const VerifyOptions& options, const IndexPack* pack,
+                size_t number)
+      : options_(options), index_name_(IndexPath(path)), pack_(pack), number_(number) {
     report_.shard = path;
     report_.schema = schema_;
   }
@@ -83,10 +88,9 @@ class ShardVerifier {
     report_.records = (*found)->records();
     report_.records_digest = (*found)->summary().records_digest;
     OpenIndex();
-    if (index_ != nullptr) {
-      AddIndexDefect(CompareRawIndexes(*index_, **found, IndexPath(report_.shard)));
-    }
+    if (index_ != nullptr) AddIndexDefect(CompareRawIndexes(*index_, **found, index_name_));
     AddIndexDefect(index_damage_);
+    AddIndexDefect(packed_damage_);
     return true;
   }
 
@@ -97,7 +101,7 @@ class ShardVerifier {
     const uint64_t defects_before_records = report_.num_defects;
     std::optional<IndexCheck> check;
     if (index_ != nullptr) {
-      check.emplace(index_, IndexPath(report_.shard));
+      check.emplace(index_, index_name_);
       reading.decompress = check->Watch();
     }
     absl::StatusOr<std::unique_ptr<ShardSalvager>> opened =
@@ -140,6 +144,7 @@ class ShardVerifier {
       report_.records_digest = found.records_digest;
       if (check) AddIndexDefect(check->End(found));
       AddIndexDefect(index_damage_);
+      AddIndexDefect(packed_damage_);
     }
     return absl::OkStatus();
   }
@@ -182,6 +187,23 @@ class ShardVerifier {
     } else if (!absl::IsNotFound(index.status())) {
       Add("unreadable", 0, 0, std::string(index.status().message()));
     }
+    if (pack_ != nullptr) OpenPacked();
+  }
+  // The index in the pack must be the one beside the shard, or right if there is none.
+  void OpenPacked() {
+    absl::StatusOr<std::shared_ptr<const ShardIndex>> packed = pack_->Index(number_);
+    if (absl::IsDataLoss(packed.status())) {
+      packed_damage_ = packed.status();
+    } else if (!packed.ok()) {
+      Add("unreadable", 0, 0, std::string(packed.status().message()));
+    } else if (index_ == nullptr) {
+      index_ = *std::move(packed);
+      index_name_ = pack_->path();
+    } else if ((*packed)->bytes() != index_->bytes()) {
+      packed_damage_ = absl::DataLossError(fmt::format(
+          "{}: has another index for shard {} than {}; rebuild it with 'shardfeed index'",
+          pack_->path(), number_, index_name_));
+    }
   }
   void AddIndexDefect(const absl::Status& status) {
     if (!status.ok()) Add("index", 0, 0, std::string(status.message()));
@@ -197,7 +219,12 @@ class ShardVerifier {
   bool index_opened_ = false;
   // Null if there is no intact index.
   std::shared_ptr<const ShardIndex> index_;
+  std::string index_name_;
   absl::Status index_damage_;
+  // The index pack, unless it is null, and the number of the shard in it.
+  const IndexPack* const pack_;
+  const size_t number_;
+  absl::Status packed_damage_;
 };
 
 // Compares the manifest of the set, if there is one, with the `report` of the shards, and with the
@@ -261,10 +288,27 @@ void CompareManifest(const ShardSet& set, const Schema* schema, VerifyReport* re
   }
 }
 
+// Returns the index pack of the set, or null if there is none that is sound.
+std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Defect>* defect) {
+  if (!set.sharded_name) return nullptr;
+  absl::StatusOr<std::shared_ptr<const IndexPack>> pack =
+      IndexPack::Open(set.directory, set.stem, set.paths.size(), set.suffix);
+  if (pack.ok()) return *std::move(pack);
+  // Who may not list a bucket is not told that there is no such object.
+  if (absl::IsNotFound(pack.status()) ||
+      (IsRemote(set.directory) && absl::IsPermissionDenied(pack.status()))) {
+    return nullptr;
+  }
+  const bool damaged = absl::IsDataLoss(pack.status());
+  *defect = {IndexPackPath(set.directory, set.stem), damaged ? "index" : "unreadable", 0, 0,
+             std::string(pack.status().message())};
+  return nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options) {
-  return ShardVerifier(path, options).Verify();
+  return ShardVerifier(path, options, nullptr, 0).Verify();
 }
 
 uint64_t VerifyReport::num_defects() const {
@@ -290,9 +334,12 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
   report.shards.resize(set.paths.size());
   Mutex schema_mutex;
   Schema schema;  // The merged schema of all shards.
+  std::optional<Defect> pack_defect;
+  const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
-        absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
+        absl::StatusOr<ShardReport> shard =
+            ShardVerifier(set.paths[i], options, pack.get(), i).Verify();
         if (shard.ok()) {
           report.shards[i] = *std::move(shard);
           MutexLock lock(schema_mutex);
@@ -315,6 +362,7 @@ absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOpti
   if (set.sharded_name) {
     CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
   }
+  if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
   return report;
 }
 

@@ -97,7 +97,7 @@ class TfrecordSource : public Source {
   InputFiles files_;
   const ShardSet set_;
   ImageRewriter images_;
-  std::optional<Manifest> manifest_;                        // set if defects are skipped
+  std::shared_ptr<const Manifest> manifest_;                // set if defects are skipped
   std::vector<std::shared_ptr<const ShardIndex>> indexes_;  // empty where defects are skipped
   std::vector<bool> by_reference_;
   std::vector<uint64_t> records_of_shard_;

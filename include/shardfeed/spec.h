@@ -7,6 +7,7 @@
 #define SHARDFEED_SPEC_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@
 #include "absl/status/statusor.h"
 
 namespace shardfeed {
+
+struct Manifest;
 
 // The name of a dataset to be written.
 struct OutputSpec {
@@ -77,6 +80,8 @@ struct ShardSet {
   bool sharded_name = false;
   // The version of the dataset, if all shards are of one dataset.
   DatasetVersion version;
+  // Internal: the manifest of that version, if it was read to find the shards.
+  std::shared_ptr<const Manifest> manifest;
 };
 
 // Finds the files that a spec names. The first match applies:

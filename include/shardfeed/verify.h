@@ -81,7 +81,7 @@ struct VerifyReport {
   std::vector<ShardReport> shards;  // reports in the order of the shards
   // Defects of the manifest: counts, sizes and digests that are not those of the shards and, from
   // level kExamples on, features that are not those of the records. Kind "unreadable" where it
-  // could not be read.
+  // could not be read. Also of the index pack as a whole, with its path and the kind "index".
   std::vector<Defect> manifest_defects;
   bool has_manifest = false;
 

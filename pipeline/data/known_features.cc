@@ -7,6 +7,11 @@
 namespace shardfeed {
 
 absl::StatusOr<Schema> FindSchema(const ShardSet& set) {
+  if (const std::shared_ptr<const Manifest> manifest = set.manifest;
+      manifest != nullptr && Describes(*manifest, set)) {
+    if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;
+    return manifest->schema;
+  }
   if (set.sharded_name) {
     absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(set.directory, set.stem));
     if (absl::Status same = set.version.CheckUnchanged(); !same.ok()) return same;

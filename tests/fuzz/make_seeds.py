@@ -312,6 +312,19 @@ def main():
     write("index", "snappy_blocks", index(3, sizes, [(0, 0, b"", 0, 1, []),
                                                      (400, 4000, b"", 0, 1, [])], 1000))
 
+    def sealed(index):
+        head = index[:80] + struct.pack("<I", crc32c(index[88:]))
+        return head + struct.pack("<I", crc32c(head)) + index[88:]
+
+    def pack(*indexes):
+        entries = b"".join(each[16:40] + struct.pack("<Q", len(each)) + each[12:16] + each[8:12]
+                           for each in indexes)
+        return bytes([len(indexes)]) + b"SFIPACK1" + bytes(32) + entries + b"".join(map(sealed, indexes))
+
+    write("index_pack", "raw", pack(index(0, sizes), index(0, [116] * 200), index(0, [])))
+    write("index_pack", "gzip", pack(index(1, sizes, [(0, 0, b"", 0, 1, [])], 5000)))
+    write("index_pack", "none", pack())
+
     write("text_index", "blanks", b" 0\t20\r\n20  116 \n136 16")
     write("text_index", "right", b"0 20\n20 116\n136 16\n")
     write("text_index", "wrong", b"0 20\n20 117\n")

@@ -182,7 +182,7 @@ def test_large_shards_are_several_parts(s3, tmp_path):
                 writer.write(rng.bytes(1 << 20))
         rng = np.random.default_rng(1)
     assert s3.place.files() == files(tmp_path / "out")
-    assert sum("partNumber" in query for _, _, query in s3.requests) == 2 * 3 + 2
+    assert sum("partNumber" in query for _, _, query in s3.requests) == 2 * 3 + 2 + 1
 
 
 @pytest.mark.parametrize("s3", [S3], indirect=True)
@@ -234,7 +234,7 @@ def test_shards_of_others_are_an_error_too(s3):
     write(s3.place / "d@2", overwrite=True)
     assert sorted(s3.place.files()) == [
         ".shardfeed/d-00000-of-00002.index", ".shardfeed/d-00001-of-00002.index",
-        ".shardfeed/d.manifest.json", "d-00000-of-00002", "d-00001-of-00002"]
+        ".shardfeed/d.indexes", ".shardfeed/d.manifest.json", "d-00000-of-00002", "d-00001-of-00002"]
 
 
 def test_the_old_dataset_is_replaced_as_a_whole(place, tmp_path):
@@ -351,6 +351,7 @@ def reset(s3, old):
 
 
 RECORD = ".shardfeed/d.commit"
+PACK = ".shardfeed/d.indexes"
 
 
 @pytest.mark.parametrize("what", ["refuse", "kill"])
@@ -561,18 +562,22 @@ def test_clean_tells_and_heeds_ages(s3, tmp_path):
     assert s3.uploads == {}
     with pytest.raises(OSError, match="d-0000"):
         with_parts.close()
-    assert sorted(s3.place.files()) == [".shardfeed/other-00000-of-00001.index",
-                                        ".shardfeed/other.manifest.json", "other-00000-of-00001"]
+    assert sorted(s3.place.files()) == [
+        ".shardfeed/other-00000-of-00001.index", ".shardfeed/other.indexes",
+        ".shardfeed/other.manifest.json", "other-00000-of-00001"]
 
 
 def test_clean_pages_through_uploads(s3):
     for n in range(20):
         s3.uploads[f"id {n:02}"] = {"key": f"a folder/ä+&/d-000{n:02}-of-00020", "parts": {}, "writer": None,
                                     "time": 0}
+    s3.uploads["pack"] = {"key": "a folder/ä+&/.shardfeed/d.indexes", "parts": {}, "writer": None, "time": 0}
+    for key in ("a folder/ä+&/.shardfeed/e.indexes", "a folder/ä+&/d.indexes"):
+        s3.uploads[key] = {"key": key, "parts": {}, "writer": None, "time": 0}
     for key in ("a folder/ä+&/e-00000-of-00001", "a folder/ä+&/deeper/d-00000-of-00020", "a folder/ä+&/d"):
         s3.uploads[key] = {"key": key, "parts": {}, "writer": None, "time": 0}
-    assert len(succeed("clean", s3.place / "d@20", "--json").json["removed"]) == 20
-    assert len(s3.uploads) == 3
+    assert len(succeed("clean", s3.place / "d@20", "--json").json["removed"]) == 21
+    assert len(s3.uploads) == 5
 
 
 def test_clean_of_folders(tmp_path):
@@ -599,6 +604,86 @@ def test_clean_of_folders(tmp_path):
         assert f"--older-than {wrong}: not a time such as" in run("clean", out / "d", "--older-than=" + wrong).err
 
 
+def test_a_record_of_an_earlier_version_has_no_pack(s3, tmp_path):
+    """Finishing it removes the pack of the old dataset, and 'index' makes the new one's."""
+    command, old, new = replacing(s3, tmp_path)
+    s3.fault = lambda number, method, key, query: \
+        "refuse" if RECORD in s3.place.files() and method != "PUT" else None
+    run(*command)
+    s3.fault = None
+    record = json.loads(s3.place.files()[RECORD])
+    del record["indexes"]
+    s3.objects[f"a folder/ä+&/{RECORD}"] = Object(json.dumps(record, separators=(",", ":")).encode(), '"x"', None)
+    succeed("clean", s3.place / "d", "--older-than", "0s")
+    without = {name: data for name, data in new.items() if name != PACK}
+    assert s3.place.files() == without and s3.place.uploads() == []
+    for spec in (s3.place / "d@2", s3.place / "d@*"):
+        assert len(sf.read(spec)) == len(sf.read(f"{tmp_path}/new/d@2"))
+    told = succeed("plan", s3.place / "d@2").err
+    assert "note: a manifest and an index pack would save 2 requests" in told, told
+    succeed("index", s3.place / "d@2")
+    assert s3.place.files() == new and s3.place.uploads() == []
+    assert "note" not in succeed("plan", s3.place / "d@2").err
+
+
+# ---- The index pack
+
+
+def test_a_dataset_is_opened_by_its_manifest_and_pack(s3):
+    write(s3.place / "d@30")
+    s3.requests.clear()
+    dataset = sf.read(s3.place / "d@30").shuffle(seed=1)
+    assert len(dataset) == 200
+    assert len(s3.requests) <= 5, s3.requests
+    assert {key.rpartition("/")[2] for _, key, _ in s3.requests} == {"d.manifest.json", "d.indexes"}
+    # Nothing else but shards is asked for, and nothing is listed.
+    assert sum(1 for _ in dataset) == 200
+    assert not [key for method, key, _ in s3.requests if method != "GET" or key.endswith(".index")]
+
+
+def test_a_pack_that_is_out_of_date_is_not_believed(s3):
+    write(s3.place / "d@3", seed=1)
+    old = s3.objects[f"a folder/ä+&/{PACK}"]
+    write(s3.place / "d@3", seed=2, overwrite=True)
+    expected = list(sf.read(s3.place / "d@3"))
+    s3.objects[f"a folder/ä+&/{PACK}"] = old
+    assert list(sf.read(s3.place / "d@3")) == expected
+    result = run("verify", s3.place / "d@3", "--json")
+    assert result.status == DEFECTS
+    assert {(each["kind"], f"{PACK}: has another index for shard" in each["detail"])
+            for each in result.json["defects"]} == {("index", True)}
+    succeed("index", s3.place / "d@3")
+    succeed("verify", s3.place / "d@3")
+
+
+@pytest.mark.parametrize("broken", [b"", b"<html>", None])
+def test_a_broken_pack_is_as_good_as_none(s3, broken):
+    write(s3.place / "d@3")
+    expected = list(sf.read(s3.place / "d@3"))
+    data = s3.place.files()[PACK]
+    s3.objects[f"a folder/ä+&/{PACK}"] = Object(data[:-5] if broken is None else broken, '"x"', None)
+    assert list(sf.read(s3.place / "d@3")) == expected
+    result = run("verify", s3.place / "d@3")
+    assert result.status == DEFECTS and f"{PACK}: " in result.out.decode(), result.out
+
+
+def test_writing_a_pack_that_fails_keeps_the_old_one(s3):
+    write(s3.place / "d@3")
+    there = s3.place.files()
+    s3.fault = lambda number, method, key, query: \
+        "refuse" if key.endswith(".indexes") and method in ("PUT", "POST") else None
+    result = run("index", s3.place / "d@3")
+    assert result.status != DONE and f"{PACK}: " in result.err, result.err
+    s3.fault = None
+    assert s3.place.files() == there and s3.place.uploads() == []
+
+
+def test_listings_ignore_the_pack(place):
+    write(place / "d@3")
+    for spec in (place.url, place / "d@*", place / "d-*", place / "d*", place / "*"):
+        assert len(sf.read(spec)) == 200
+
+
 def test_lying_records(s3, tmp_path):
     """A record that names objects of others, or has the wrong types, changes nothing."""
     command, old, _ = replacing(s3, tmp_path)
@@ -619,6 +704,7 @@ def test_lying_records(s3, tmp_path):
     for changes in ({"suffix": "/../x"}, {"suffix": 5}, {"old": ["other-00000-of-00001"]},
                     {"old": ["../d-00000-of-00003"]}, {"old": ["d-00000-of-00002"]}, {"old": "d"},
                     {"objects": []}, {"objects": record["objects"][:3]}, {"objects": [1, 2]},
+                    {"indexes": 5}, {"indexes": {**record["indexes"], "parts": [1]}},
                     {"objects": [{**record["objects"][0], "bytes": -1}, record["objects"][1]]},
                     {"manifest": None}, {"writer": 1}, {"before": 1}):
         lie(**changes)

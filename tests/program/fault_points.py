@@ -199,7 +199,8 @@ def scenarios(library):
 
 def dataset_of(tree, stem):
     """The files of one dataset, and its index and manifest."""
-    own = (f"{stem}-0", f".shardfeed/{stem}-0", f".shardfeed/{stem}.manifest.json")
+    own = (f"{stem}-0", f".shardfeed/{stem}-0", f".shardfeed/{stem}.indexes",
+           f".shardfeed/{stem}.manifest.json")
     return {name: data for name, data in tree.items() if name.startswith(own)}
 
 

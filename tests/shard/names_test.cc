@@ -88,6 +88,7 @@ TEST(Sidecars, LiveInAHiddenFolder) {
   EXPECT_EQ(IndexPath("out/train-00000-of-00001"), "out/.shardfeed/train-00000-of-00001.index");
   EXPECT_EQ(IndexPath("a"), ".shardfeed/a.index");
   EXPECT_EQ(ManifestPath("out", "train"), "out/.shardfeed/train.manifest.json");
+  EXPECT_EQ(IndexPackPath("out", "train"), "out/.shardfeed/train.indexes");
   EXPECT_EQ(StagingPath("out", "train"), "out/.shardfeed/train.incomplete");
 }
 

@@ -75,6 +75,7 @@ class StagingTest : public ::testing::Test {
       fs::rename(IndexPath(shard), fmt::format("{}/0000{}.index", aside, i));
       fs::rename(shard, fmt::format("{}/0000{}.shard", aside, i));
     }
+    fs::rename(IndexPackPath(folder_.path(), "d"), aside + "/indexes");
     fs::rename(ManifestPath(folder_.path(), "d"), aside + "/manifest");
     if (old) ASSERT_OK(Write("d@3", "old", 50));
     fs::create_directories(folder_ / ".shardfeed");
@@ -103,6 +104,23 @@ TEST_F(StagingTest, ReaderFinishesWhatWasCommitted) {
       EXPECT_FALSE(fs::exists(StagingPath(folder_.path(), "d")));
     }
   }
+}
+
+TEST_F(StagingTest, WritersOfEarlierVersionsHadNoPack) {
+  CommitAndDie(true);
+  fs::remove(StagingPath(folder_.path(), "d") + "/indexes");
+  const auto set = ResolveSpec(folder_ / "d@2");
+  ASSERT_OK(set);
+  EXPECT_EQ(ShardTable::Open(*set).value()->num_records(), 100);
+  // The pack is still the old dataset's, which is noticed.
+  const auto report = VerifyDataset(*set, {});
+  ASSERT_OK(report);
+  ASSERT_EQ(report->num_defects(), 1);
+  EXPECT_EQ(report->manifest_defects[0].shard, IndexPackPath(folder_.path(), "d"));
+  EXPECT_THAT(
+      report->manifest_defects[0].detail,
+      ::testing::HasSubstr("it has the indexes of 3 shards, and not of 2 whose names end in "
+                           "'-00000-of-00002'; rebuild it with 'shardfeed index'"));
 }
 
 TEST_F(StagingTest, ListedFilesOfAnInterruptedCommitAreThoseOfTheNewDataset) {
@@ -184,13 +202,16 @@ TEST_F(StagingTest, FolderInTheWayStopsAWriterBeforeItCommits) {
   ASSERT_OK(Write("d@4", "old", 50));
   const auto before = Files();
   for (const std::string& name :
-       {std::string("d-00002-of-00003"), std::string(".shardfeed/d-00000-of-00003.index")}) {
+       {std::string("d-00002-of-00003"), std::string(".shardfeed/d-00000-of-00003.index"),
+        std::string(".shardfeed/d.indexes")}) {
+    fs::remove(folder_ / name);
     fs::create_directories(folder_ / (name + "/x"));
     EXPECT_FAILS(Write("d@3", "new", 50, /*overwrite=*/true), kFailedPrecondition,
                  "expected a file of the dataset, found a folder; move it away");
+    fs::remove_all(folder_ / name);
+    if (before.contains(name)) Put(folder_ / name, before.at(name));
     EXPECT_EQ(Files(), before);
     ASSERT_OK(VerifyDataset(*ResolveSpec(folder_ / "d@4"), {}));
-    fs::remove_all(folder_ / name);
   }
 }
 

@@ -1,0 +1,177 @@
+// Datasets in a store whose indexes come from an index pack, from files beside the shards, or both.
+
+#include <filesystem>
+#include <set>
+
+#include "fmt/format.h"
+#include "gtest/gtest.h"
+#include "reader/shard_table.h"
+#include "shard/index_pack_write.h"
+#include "shard/names.h"
+#include "shard/spec.h"
+#include "shard/writer.h"
+#include "shardfeed/index.h"
+#include "tests/net/fault_server.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::Fault;
+using testing::FaultServer;
+using testing::ReadBytes;
+using testing::SeenRequest;
+using testing::TestFolder;
+
+constexpr int kRecords = 400;
+
+class PackedIndexesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Write("d", "r");
+    server_.ServeFolder(folder_.path());
+  }
+
+  void Write(const std::string& stem, const std::string& text, int records = kRecords) {
+    auto writer =
+        DatasetWriter::Create(*ParseOutputSpec(folder_ / (stem + "@20")), {.overwrite = true});
+    ASSERT_OK(writer);
+    for (int i = 0; i < records; ++i) {
+      ASSERT_OK((*writer)->Write(text + std::string(i % 30, 'x') + std::to_string(i)));
+    }
+    ASSERT_OK((*writer)->Finish({}));
+  }
+
+  // Opens the dataset, reads all of it, and returns how many requests came for indexes of shards
+  // before the first record was read.
+  size_t ReadAll(const std::string& text = "r", int records = kRecords) {
+    server_.ForgetRequests();
+    const auto set = ResolveSpec(server_.url() + "/d@20");
+    EXPECT_OK(set);
+    const auto table = ShardTable::Open(*set);
+    EXPECT_OK(table);
+    if (!table.ok()) return 0;
+    size_t indexes = 0;
+    for (const SeenRequest& request : server_.requests()) {
+      indexes += request.target.ends_with(".index");
+    }
+    opening_ = server_.requests().size();
+    requests_told_ = (*table)->requests_for_shards();
+    EXPECT_EQ((*table)->indexes_built(), 0);
+    EXPECT_EQ((*table)->num_records(), records);
+    std::set<std::string> found;
+    EXPECT_OK(RandomAccess(*table).Read(0, records, [&](uint64_t, std::string_view payload) {
+      found.emplace(payload);
+      return absl::OkStatus();
+    }));
+    for (int i = 0; i < records; ++i) {
+      EXPECT_TRUE(found.contains(text + std::string(i % 30, 'x') + std::to_string(i))) << i;
+    }
+    return indexes;
+  }
+
+  void Remove(const std::string& name) { fs::remove(folder_ / (".shardfeed/" + name)); }
+
+  TestFolder folder_;
+  FaultServer server_;
+  size_t opening_ = 0;
+  uint64_t requests_told_ = 0;
+};
+
+TEST_F(PackedIndexesTest, ManifestAndPackAreAllThatIsAskedFor) {
+  EXPECT_EQ(ReadAll(), 0);
+  EXPECT_LE(opening_, 5);
+  EXPECT_EQ(requests_told_, 0);
+  for (const SeenRequest& request : server_.requests()) {
+    EXPECT_FALSE(request.target.ends_with(".index")) << request.target;
+  }
+}
+
+TEST_F(PackedIndexesTest, WithoutAPackIndexesOfTheirOwnAreFetched) {
+  Remove("d.indexes");
+  EXPECT_EQ(ReadAll(), 20);
+  EXPECT_EQ(requests_told_, 20);
+}
+
+TEST_F(PackedIndexesTest, WithoutAManifestThePackKnowsTheSizes) {
+  Remove("d.manifest.json");
+  EXPECT_EQ(ReadAll(), 0);
+  EXPECT_LE(opening_, 8);
+  EXPECT_EQ(requests_told_, 0);
+  Remove("d.indexes");
+  EXPECT_EQ(ReadAll(), 20);
+  EXPECT_EQ(requests_told_, 40);
+}
+
+TEST_F(PackedIndexesTest, OfAnOutdatedPackOnlyWhatFitsTheManifestIsUsed) {
+  const std::string old = ReadBytes(folder_ / ".shardfeed/d.indexes");
+  Write("d", "r", kRecords + 3);  // three shards have other records
+  folder_.Write(".shardfeed/d.indexes", old);
+  EXPECT_EQ(ReadAll("r", kRecords + 3), 3);
+  // Nothing fits, not even where the sizes are the same.
+  Write("d", "s");
+  folder_.Write(".shardfeed/d.indexes", old);
+  EXPECT_EQ(ReadAll("s"), 20);
+}
+
+TEST_F(PackedIndexesTest, DamagedPackIsAsGoodAsNone) {
+  const std::string sound = ReadBytes(folder_ / ".shardfeed/d.indexes");
+  for (const size_t at : {0, 9, 20, 45, 500}) {
+    std::string pack = sound;
+    pack[at] = static_cast<char>(pack[at] ^ 1);
+    folder_.Write(".shardfeed/d.indexes", pack);
+    EXPECT_EQ(ReadAll(), 20) << at;
+  }
+  for (const std::string& pack : {std::string(), std::string("<html>"), sound + sound}) {
+    folder_.Write(".shardfeed/d.indexes", pack);
+    EXPECT_EQ(ReadAll(), 20);
+  }
+}
+
+TEST_F(PackedIndexesTest, DamagedIndexInAPackIsTakenFromBesideTheShard) {
+  std::string pack = ReadBytes(folder_ / ".shardfeed/d.indexes");
+  pack.back() = static_cast<char>(pack.back() ^ 1);
+  folder_.Write(".shardfeed/d.indexes", pack);
+  EXPECT_EQ(ReadAll(), 0);
+  size_t indexes = 0;
+  for (const SeenRequest& request : server_.requests()) {
+    indexes += request.target.ends_with("d-00019-of-00020.index");
+  }
+  EXPECT_GE(indexes, 1);
+  Remove("d-00019-of-00020.index");
+  const auto table = ShardTable::Open(*ResolveSpec(server_.url() + "/d@20"));
+  ASSERT_OK(table);
+  EXPECT_FAILS((*table)->Index(19), kDataLoss,
+               "/.shardfeed/d.indexes (shard 19): the index's CRC does not match its content");
+}
+
+TEST_F(PackedIndexesTest, WhoMayNotSeeThePackReadsAllTheSame) {
+  server_.SetFaults([](const SeenRequest& request) {
+    return request.target.ends_with(".indexes") ? Fault{.kind = Fault::kStatus, .status = 403}
+                                                : Fault();
+  });
+  EXPECT_EQ(ReadAll(), 20);
+}
+
+TEST_F(PackedIndexesTest, FaultsThatPassChangeNothing) {
+  for (const Fault::Kind kind : {Fault::kStatus, Fault::kReset, Fault::kShort}) {
+    server_.SetFaults(
+        [kind, n = std::make_shared<std::atomic<int>>(0)](const SeenRequest& request) {
+          const bool pack = request.target.ends_with(".indexes");
+          return pack && (*n)++ == 0 ? Fault{.kind = kind} : Fault();
+        });
+    EXPECT_EQ(ReadAll(), 0);
+  }
+}
+
+TEST_F(PackedIndexesTest, ServersWithoutRangesSendSmallPacksWhole) {
+  server_.SetFaults([](const SeenRequest& request) {
+    return request.target.ends_with(".indexes") ? Fault{.kind = Fault::kIgnoreRange} : Fault();
+  });
+  EXPECT_EQ(ReadAll(), 0);
+}
+
+}  // namespace
+}  // namespace shardfeed

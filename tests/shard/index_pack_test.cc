@@ -1,0 +1,287 @@
+#include "shard/index_pack.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "base/little_endian.h"
+#include "fmt/format.h"
+#include "gtest/gtest.h"
+#include "shard/index_pack_write.h"
+#include "shard/names.h"
+#include "shard/spec.h"
+#include "shard/writer.h"
+#include "shardfeed/index.h"
+#include "shardfeed/verify.h"
+#include "tests/testing/files.h"
+#include "tfrecord/crc32c.h"
+
+namespace shardfeed {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::ReadBytes;
+using testing::TestFolder;
+
+constexpr size_t kShards = 5;
+constexpr size_t kHeader = 40;
+constexpr size_t kEntry = 40;
+
+class IndexPackTest : public ::testing::Test {
+ protected:
+  void SetUp() override { set_ = Write("d@5", 300); }
+
+  ShardSet Write(const std::string& name, int records,
+                 Compression compression = Compression::kNone) {
+    DatasetWriterOptions options;
+    options.sync = false;
+    options.overwrite = true;
+    options.encode.compression = compression;
+    options.encode.member_bytes = 1000;
+    auto writer = DatasetWriter::Create(*ParseOutputSpec(folder_ / name), options);
+    EXPECT_OK(writer);
+    for (int i = 0; i < records; ++i) {
+      EXPECT_OK((*writer)->Write(std::string(i % 50, 'x') + std::to_string(i)));
+    }
+    EXPECT_OK((*writer)->Finish({}));
+    return *ResolveSpec(folder_ / name);
+  }
+
+  auto Open(size_t count = kShards, std::string_view suffix = "") {
+    return IndexPack::Open(folder_.path(), "d", count, suffix);
+  }
+  std::string Path() const { return IndexPackPath(folder_.path(), "d"); }
+
+  // Makes the CRCs of the directory and the header right.
+  static std::string Sealed(std::string pack, size_t count = kShards) {
+    StoreLittleEndian(Crc32c(std::string_view(pack).substr(kHeader, kEntry * count)),
+                      pack.data() + 28);
+    StoreLittleEndian(Crc32c(std::string_view(pack).substr(0, 36)), pack.data() + 36);
+    return pack;
+  }
+
+  void ExpectOwnIndexes(const ShardSet& set) {
+    const auto pack = IndexPack::Open(set.directory, set.stem, set.paths.size(), set.suffix);
+    ASSERT_OK(pack);
+    ASSERT_EQ((*pack)->num_shards(), set.paths.size());
+    for (size_t i = 0; i < set.paths.size(); ++i) {
+      const auto packed = (*pack)->Index(i);
+      ASSERT_OK(packed);
+      EXPECT_EQ((*packed)->bytes(), ReadBytes(IndexPath(set.paths[i])));
+      EXPECT_EQ((*pack)->summary(i).shard_bytes, fs::file_size(set.paths[i]));
+    }
+  }
+
+  TestFolder folder_;
+  ShardSet set_;
+};
+
+TEST_F(IndexPackTest, WritersMakeOne) {
+  ExpectOwnIndexes(set_);
+  ExpectOwnIndexes(Write("z@3.gz", 200, Compression::kGzip));
+  ExpectOwnIndexes(Write("empty@2", 0));
+  ExpectOwnIndexes(Write("d@4", 10));  // in the place of another
+}
+
+TEST_F(IndexPackTest, LayoutIsAsDocumented) {
+  const std::string pack = ReadBytes(Path());
+  EXPECT_EQ(pack.substr(0, 8), "SFIPACK1");
+  EXPECT_EQ(LoadLittleEndian<uint64_t>(pack.data() + 8), kShards);
+  EXPECT_EQ(LoadLittleEndian<uint64_t>(pack.data() + 16), pack.size());
+  EXPECT_EQ(LoadLittleEndian<uint32_t>(pack.data() + 24), Crc32c("-00000-of-00005"));
+  EXPECT_EQ(Sealed(pack), pack);
+  std::string indexes;
+  for (const std::string& path : set_.paths) indexes += ReadBytes(IndexPath(path));
+  EXPECT_EQ(pack.substr(kHeader + kShards * kEntry), indexes);
+}
+
+TEST_F(IndexPackTest, RenamedDatasetKeepsItsPack) {
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    if (entry.is_directory()) continue;
+    const std::string name = entry.path().filename();
+    fs::rename(entry.path(), folder_ / ("e" + name.substr(1)));
+    fs::rename(IndexPath(entry.path().string()), IndexPath(folder_ / ("e" + name.substr(1))));
+  }
+  fs::rename(Path(), IndexPackPath(folder_.path(), "e"));
+  ExpectOwnIndexes(*ResolveSpec(folder_ / "e@5"));
+}
+
+TEST_F(IndexPackTest, OtherDatasetsPackIsRefused) {
+  EXPECT_FAILS(Open(4), kDataLoss,
+               Path() +
+                   ": it has the indexes of 5 shards, and not of 4 whose names end in "
+                   "'-00000-of-00004'; rebuild it with 'shardfeed index'");
+  EXPECT_FAILS(Open(5, ".gz"), kDataLoss, "not of 5 whose names end in '-00000-of-00005.gz'");
+  EXPECT_FAILS(Open(UINT64_MAX / 2), kDataLoss, "it has the indexes of 5 shards");
+  fs::remove(Path());
+  EXPECT_FAILS(Open(), kNotFound, Path());
+}
+
+TEST_F(IndexPackTest, DamageIsFound) {
+  const std::string sound = ReadBytes(Path());
+  for (size_t at = 0; at < sound.size(); ++at) {
+    std::string pack = sound;
+    pack[at] = static_cast<char>(pack[at] ^ 4);
+    folder_.Write(".shardfeed/d.indexes", pack);
+    const auto opened = Open();
+    if (at < kHeader + kShards * kEntry) {
+      EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss) << at;
+      continue;
+    }
+    ASSERT_OK(opened);
+    size_t broken = 0;
+    for (size_t i = 0; i < kShards; ++i) broken += !(*opened)->Index(i).ok();
+    EXPECT_EQ(broken, 1) << at;
+  }
+  for (size_t size = 0; size < sound.size(); ++size) {
+    folder_.Write(".shardfeed/d.indexes", std::string_view(sound).substr(0, size));
+    EXPECT_EQ(Open().status().code(), absl::StatusCode::kDataLoss) << size;
+  }
+  folder_.Write(".shardfeed/d.indexes", "no pack");
+  EXPECT_FAILS(Open(), kDataLoss, Path() + ": not an index pack; rebuild it");
+  folder_.Write(".shardfeed/d.indexes", sound + "x");
+  EXPECT_FAILS(
+      Open(), kDataLoss,
+      fmt::format("the index pack has {} bytes instead of {}", sound.size() + 1, sound.size()));
+}
+
+TEST_F(IndexPackTest, LiesAreRefused) {
+  const std::string sound = ReadBytes(Path());
+  const auto lie = [&](size_t shard, size_t at, auto number) {
+    std::string pack = sound;
+    StoreLittleEndian(number, pack.data() + kHeader + shard * kEntry + at);
+    return IndexPack::FromBytes(Sealed(pack), "lie", kShards, "");
+  };
+  constexpr char kContradicts[] = "lie: the index pack contradicts itself at shard 1; rebuild it";
+  for (uint64_t number : {UINT64_MAX, UINT64_MAX / 2, uint64_t{1} << 40, sound.size()}) {
+    EXPECT_FAILS(lie(1, 24, number), kDataLoss, kContradicts);  // bytes of the index
+    EXPECT_FAILS(lie(1, 16, number), kDataLoss, kContradicts);  // records
+    EXPECT_FAILS(lie(1, 8, number), kDataLoss, kContradicts);   // a raw shard's stream
+    EXPECT_FAILS(lie(1, 0, number), kDataLoss, kContradicts);   // the shard
+  }
+  EXPECT_FAILS(lie(1, 36, uint32_t{4}), kDataLoss, kContradicts);  // compression
+  EXPECT_FAILS(lie(4, 24, uint64_t{1}), kDataLoss, "contradicts itself at its end");
+  // What fits the pack must fit the index.
+  const auto pack = lie(2, 32, uint32_t{0});
+  ASSERT_OK(pack);
+  EXPECT_OK((*pack)->Index(1));
+  EXPECT_FAILS((*pack)->Index(2), kDataLoss,
+               "lie (shard 2): the index is not the one that the directory lists; rebuild it with "
+               "'shardfeed index'");
+  // Indexes of other lengths than the directory says are cut wrongly.
+  std::string moved = sound;
+  for (auto [shard, by] : {std::pair(0, -8), std::pair(1, 8)}) {
+    char* const bytes = moved.data() + kHeader + shard * kEntry + 24;
+    StoreLittleEndian(LoadLittleEndian<uint64_t>(bytes) + by, bytes);
+  }
+  const auto shifted = IndexPack::FromBytes(Sealed(moved), "lie", kShards, "");
+  ASSERT_OK(shifted);
+  EXPECT_FAILS((*shifted)->Index(0), kDataLoss, "lie (shard 0): the index is truncated");
+  EXPECT_FAILS((*shifted)->Index(1), kDataLoss, "lie (shard 1): not a shard index");
+  EXPECT_OK((*shifted)->Index(2));
+}
+
+TEST_F(IndexPackTest, LargePacksAreReadInBlocks) {
+  // Four indexes of about 5 MB, and small ones between them.
+  std::mt19937 random(1);
+  std::vector<std::shared_ptr<const ShardIndex>> indexes;
+  for (int i = 0; i < 8; ++i) {
+    IndexBuilder builder;
+    for (int n = i % 2 == 0 ? 1'500'000 : 10; n > 0; --n) {
+      EXPECT_OK(builder.AddFrame(16 + random() % 200'000));
+    }
+    IndexSummary summary;
+    summary.shard_bytes = builder.stream_bytes();
+    summary.records_digest = i;
+    indexes.push_back(*ShardIndex::FromBytes(*builder.Finish(summary), "index"));
+  }
+  auto file = OutputFile::Create(Path());
+  ASSERT_OK(file);
+  IndexPackWriter writer(file->get(), indexes.size(), "");
+  for (const auto& index : indexes) ASSERT_OK(writer.Add(*index));
+  ASSERT_OK(writer.Finish());
+  ASSERT_GT(fs::file_size(Path()), 16 << 20);
+  const auto pack = Open(8);
+  ASSERT_OK(pack);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < indexes.size(); ++i) {
+        const auto index = (*pack)->Index(i);
+        ASSERT_OK(index);
+        EXPECT_TRUE((*index)->bytes() == indexes[i]->bytes()) << i;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(IndexPackTest, WriterWithTooFewIndexesFails) {
+  auto file = OutputFile::Create(Path());
+  IndexPackWriter writer(file->get(), 2, "");
+  ASSERT_OK(writer.Add(**ShardIndex::Open(IndexPath(set_.paths[0]))));
+  EXPECT_FAILS(writer.Finish(), kInternal, "not all indexes were added");
+}
+
+// ---- Packs for shards that are there
+
+TEST_F(IndexPackTest, IsMadeForShardsOfOthers) {
+  fs::remove_all(folder_ / ".shardfeed");
+  EXPECT_FAILS(WriteIndexPack(*ResolveSpec(folder_ / "d@5"), {}), kNotFound,
+               IndexPath(set_.paths[0]));
+  EXPECT_FALSE(fs::exists(Path()));
+  for (const std::string& path : set_.paths) EXPECT_OK(WriteIndex(path, {}));
+  const ShardSet set = *ResolveSpec(folder_ / "d@5");
+  ASSERT_OK(WriteIndexPack(set, {}));
+  ExpectOwnIndexes(set);
+}
+
+TEST_F(IndexPackTest, FollowsAShardThatWasRewritten) {
+  const ShardSet other = Write("o@5", 90);
+  const std::string before = ReadBytes(Path());
+  ASSERT_OK(RefreshIndexPacks({set_.paths[2]}, {}));
+  EXPECT_EQ(ReadBytes(Path()), before);
+  fs::copy_file(other.paths[2], set_.paths[2], fs::copy_options::overwrite_existing);
+  ASSERT_OK(WriteIndex(set_.paths[2], {}));
+  EXPECT_EQ((*Open())->summary(2).records, 60);
+  ASSERT_OK(RefreshIndexPacks({set_.paths[2]}, {}));
+  ExpectOwnIndexes(set_);
+  // A dataset without a pack gets none.
+  fs::remove(Path());
+  ASSERT_OK(RefreshIndexPacks({set_.paths[2], folder_ / "plain"}, {}));
+  EXPECT_FALSE(fs::exists(Path()));
+}
+
+TEST_F(IndexPackTest, VerifyFindsOneThatIsOutOfDate) {
+  const std::string pack = ReadBytes(Path());
+  EXPECT_EQ((*VerifyDataset(set_, {})).num_defects(), 0);
+  Write("d@5", 301);
+  folder_.Write(".shardfeed/d.indexes", pack);
+  set_ = *ResolveSpec(folder_ / "d@5");
+  for (const VerifyLevel level : {VerifyLevel::kHeaders, VerifyLevel::kPayload}) {
+    const auto report = VerifyDataset(set_, {.level = level});
+    ASSERT_OK(report);
+    ASSERT_EQ(report->num_defects(), 1);
+    EXPECT_EQ(report->shards[0].defects[0].kind, "index");
+    EXPECT_EQ(report->shards[0].defects[0].detail,
+              fmt::format("{}: has another index for shard 0 than {}; rebuild it with 'shardfeed "
+                          "index'",
+                          Path(), IndexPath(set_.paths[0])));
+  }
+  // Where it is the only index, it is compared with the shard.
+  fs::remove(IndexPath(set_.paths[0]));
+  const auto report = VerifyDataset(set_, {});
+  ASSERT_EQ(report->num_defects(), 1);
+  EXPECT_THAT(report->shards[0].defects[0].detail, ::testing::HasSubstr(Path()));
+  // A pack that is none at all.
+  fs::remove(Path());
+  ASSERT_EQ(::mkfifo(Path().c_str(), 0600), 0);
+  EXPECT_EQ(VerifyDataset(set_, {})->manifest_defects[0].kind, "unreadable");
+}
+
+}  // namespace
+}  // namespace shardfeed
