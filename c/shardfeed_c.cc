@@ -32,8 +32,8 @@ struct shardfeed_iterator {
   std::unique_ptr<shardfeed::Iterator> iterator;
 };
 
-// A batch, with what its columns need beside its memory: strings as C has them, and splits that
-// begin at 0.
+// A batch and the arrays that C needs in addition to its memory: strings as pointer and size, and
+// splits that begin at 0.
 struct shardfeed_batch {
   struct Column {
     std::vector<shardfeed_bytes> strings;
@@ -61,8 +61,8 @@ static_assert(SHARDFEED_FAILED_PRECONDITION ==
               static_cast<int>(absl::StatusCode::kFailedPrecondition));
 static_assert(SHARDFEED_DATA_LOSS == static_cast<int>(absl::StatusCode::kDataLoss));
 
-// The last error of each thread. A text that memory does not suffice for is replaced by a fixed
-// one.
+// The message of each thread's last error. If there is no memory to store it, a fixed message takes
+// its place.
 thread_local std::string last_error;
 thread_local bool last_error_is_lost = false;
 
@@ -76,7 +76,7 @@ int Report(int code, std::string_view text) noexcept {
   return code;
 }
 
-// Calls `work`, which returns a status, and turns what it returns or throws into a code.
+// Calls `work` and turns the status that it returns, or the exception that it throws, into a code.
 template <typename Work>
 int Guarded(Work work) noexcept {
   try {
@@ -97,7 +97,7 @@ absl::Status NullArgument(std::string_view name) {
   return absl::InvalidArgumentError(std::string(name) + " is NULL");
 }
 
-// Replaces the handle's dataset by what `step` makes of it, unless that is an error.
+// Replaces the handle's dataset with the result of `step`, unless that is an error.
 template <typename Step>
 int Append(shardfeed_dataset* handle, Step step) noexcept {
   return Guarded([&]() -> absl::Status {
@@ -116,7 +116,7 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
-// Takes a word of letters and digits from the beginning of `text`.
+// Removes a word of letters and digits from the beginning of `text` and returns it.
 std::string_view TakeWord(std::string_view* text) {
   *text = Trimmed(*text);
   size_t size = 0;
@@ -135,7 +135,7 @@ std::optional<DType> DTypeNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// "[3, 224, 224]", the sizes of a shape. False: it is none.
+// Parses the sizes of a shape, such as "[3, 224, 224]". Returns false if `text` is not a shape.
 bool ParseShape(std::string_view text, std::vector<int64_t>* shape) {
   if (text.empty()) return true;
   if (text.front() != '[' || text.back() != ']' || text.size() < 2) return false;
@@ -154,7 +154,7 @@ bool ParseShape(std::string_view text, std::vector<int64_t>* shape) {
   }
 }
 
-// One column of a schema: "tokens: int64 ragged [2]".
+// Parses one column of a schema, such as "tokens: int64 ragged [2]".
 absl::StatusOr<shardfeed::FeatureSpec> ParseColumn(std::string_view text) {
   const auto wrong = [&](std::string_view what) {
     return absl::InvalidArgumentError("schema: '" + std::string(text) + "': " + std::string(what));
@@ -183,7 +183,7 @@ absl::StatusOr<shardfeed::FeatureSpec> ParseColumn(std::string_view text) {
 absl::StatusOr<std::vector<shardfeed::FeatureSpec>> ParseSchema(std::string_view text) {
   std::vector<shardfeed::FeatureSpec> features;
   while (true) {
-    // The next comma outside of brackets.
+    // Find the next comma outside brackets.
     size_t end = 0;
     for (bool inside = false; end < text.size() && (inside || text[end] != ','); ++end) {
       if (text[end] == '[' || text[end] == ']') inside = text[end] == '[';

@@ -46,7 +46,8 @@ struct BenchFlags {
   bool headspace = false;
 };
 
-// Images of `flags.image` pixels each way, and all columns of fixed size that are not bytes.
+// Returns decoded images of `flags.image` x `flags.image` pixels, and all columns of fixed size
+// that are not bytes.
 Dataset DecodeImages(const Dataset& shards, const BenchFlags& flags) {
   const Dataset all = shards.ParseAll();
   if (!all.status().ok()) return all;
@@ -70,7 +71,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   const Stopwatch whole;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.order.specs);
   if (!set.ok()) return ReportError(set.status());
-  std::shared_ptr<const ShardTable> table;  // null: indexes are made while shards are read
+  std::shared_ptr<const ShardTable> table;  // null: indexes are built while shards are read
   const bool batches = flags.parse || flags.image > 0;
   ShardTableOptions opening;
   opening.threads = options.threads;
@@ -113,22 +114,22 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   }
   if (flags.image == 0 && (flags.center || !flags.antialias || !flags.grid.empty())) {
     return ReportError(absl::InvalidArgumentError(
-        "--center, --no-antialias and --save-grid tell of images: add --image SIZE"));
+        "--center, --no-antialias and --save-grid are about images: add --image SIZE"));
   }
   if (batches && flags.skip_to > 0) {
-    return ReportError(
-        absl::InvalidArgumentError("--skip-to tells of records: leave --parse and --image out"));
+    return ReportError(absl::InvalidArgumentError(
+        "--skip-to counts records: it cannot be combined with --parse or --image"));
   }
   for (const std::string* path : {&flags.grid, &flags.trace}) {
     absl::Status status = CheckIsPath(*path);
     if (status.ok() && *path == "-") {
       status = absl::InvalidArgumentError(
-          "-: what --save-grid and --trace write goes to a file, not to standard output; name one");
+          "-: --save-grid and --trace write to a file, not to standard output; name a file");
     }
     if (!status.ok()) return ReportError(status);
   }
   if (batches) {
-    // Batches may be short at the end, unless ranks are to have as many.
+    // The last batch may be short, unless all ranks need the same number of batches.
     if (flags.order.world == 1) reading->batch = 1;
     const Dataset shards = Dataset::Read(*std::move(lazy), *std::move(reading));
     const Dataset rows = flags.image > 0 ? DecodeImages(shards, flags) : shards.ParseAll();
@@ -138,7 +139,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   }
   if (!flags.trace.empty() || flags.headspace) {
     return ReportError(absl::InvalidArgumentError(
-        "--trace and --headspace tell of batches: add --parse or --image"));
+        "--trace and --headspace are about batches: add --parse or --image"));
   }
   std::unique_ptr<Reader> reader;
   std::unique_ptr<UnindexedReader> unindexed;
@@ -151,7 +152,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     reader = *std::move(opened);
     const uint64_t size = std::max<uint64_t>(1, reader->order().size());
     if (flags.skip_to > 0) reader->Seek(flags.skip_to / size, flags.skip_to % size);
-    // An epoch may have fewer or more than the order, where it is cut to batches.
+    // An epoch that is cut to batches may have fewer or more records than the order.
     const uint64_t each = reader->records_per_epoch();
     const uint64_t begun = flags.skip_to / size;
     const uint64_t before = std::min(each, flags.skip_to % size / flags.order.world);
@@ -188,7 +189,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   const double seconds = std::max(watch.Seconds(), 1e-9);
   const uint64_t records = passed - skipped;
   const ReaderStats stats = reader != nullptr ? reader->stats() : unindexed->stats();
-  // Where reading ended before the indexes were made, there is no Reader.
+  // If reading ended before the indexes were built, there is no Reader and hence no order.
   const Order* order = reader != nullptr ? &reader->order() : nullptr;
   if (unindexed != nullptr && unindexed->indexed()) {
     absl::StatusOr<Reader*> indexed = unindexed->Indexed();
@@ -198,7 +199,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   } else if (unindexed != nullptr && !options.quiet) {
     fmt::print(stderr,
                "shardfeed: note: not all shards had an index when reading ended; 'shardfeed index' "
-               "makes them\n");
+               "writes the missing ones\n");
   }
   const std::string described = order != nullptr ? order->Describe() : flags.order.order;
   const double amplification =
@@ -237,7 +238,8 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
                FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
                stats.threads);
     fmt::print("order: {}\n", described);
-    // Compressed shards are read by the threads that inflate them, one piece each.
+    // Compressed shards are read by the threads that decompress them, which do not count their
+    // reads.
     const std::string reads = stats.reads == 0
                                   ? ""
                                   : fmt::format("; {} reads, up to {} at once",
@@ -248,8 +250,8 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
       const HttpStats http = HttpClient::Get().stats();
       const TransferStats transfers = GetTransferStats();
       fmt::print(
-          "store: {} requests, {} repeated; {} refused with 429 or 503; {} late, of which the "
-          "second request came first for {}\n",
+          "store: {} requests, {} retried; {} refused with 429 or 503; {} hedged because they were "
+          "late, and the second request was faster for {}\n",
           FormatCount(http.requests), FormatCount(transfers.retries), FormatCount(http.throttled),
           FormatCount(transfers.hedges), FormatCount(transfers.hedges_won));
     }
@@ -273,8 +275,8 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
 }  // namespace
 
 void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
-  CLI::App* command =
-      app.add_subcommand("bench", "Read as training would, and tell how fast and what limits it");
+  CLI::App* command = app.add_subcommand(
+      "bench", "Read as training would, and report the speed and what limits it");
   auto flags = std::make_shared<BenchFlags>();
   AddOrderFlags(*command, flags->order);
   command->add_option("--epochs", flags->epochs, "passes over the data; default 1")
@@ -286,25 +288,26 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(WholeNumber(0));
   command
       ->add_option("--take", flags->take,
-                   "end after so many records; with --parse or --image, batches")
+                   "stop after this many records, or batches with --parse or --image")
       ->check(WholeNumber(1));
-  command->add_flag(
-      "--parse", flags->parse,
-      "parse all features into batches of --batch records, and tell which stage limits");
+  command->add_flag("--parse", flags->parse,
+                    "parse all features into batches of --batch records, and report which stage "
+                    "limits the speed");
   command
       ->add_option("--image", flags->image,
-                   "decode images into batches: random crops, mirrored or not, of SIZE x SIZE "
+                   "decode images into batches: random crops, flipped at random, of SIZE x SIZE "
                    "pixels")
       ->type_name("SIZE")
       ->check(CLI::Range(1, 65535));
   command
       ->add_option("--image-feature", flags->image_feature,
-                   "where the images are; default image/encoded")
+                   "feature that holds the images; default image/encoded")
       ->type_name("NAME");
   command->add_flag("--center", flags->center,
-                    "with --image: the middle of each image, as for evaluation");
-  command->add_flag("!--no-antialias", flags->antialias,
-                    "with --image: resize plainly, as OpenCV and TensorFlow do; faster");
+                    "with --image: crop the center of each image, as for evaluation");
+  command->add_flag(
+      "!--no-antialias", flags->antialias,
+      "with --image: resize without antialiasing, as OpenCV and TensorFlow do; faster");
   const std::vector<std::pair<std::string, OnDamage>> on_damage = {{"fail", OnDamage::kFail},
                                                                    {"replace", OnDamage::kReplace},
                                                                    {"zero", OnDamage::kZero},
@@ -318,14 +321,14 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->default_str("fail");
   command
       ->add_option("--save-grid", flags->grid,
-                   "with --image: write the first batch as one image, to look at")
+                   "with --image: write the images of the first batch, side by side, to a PNG file")
       ->type_name("FILE.png");
   command
       ->add_option("--trace", flags->trace,
-                   "with --parse or --image: what each thread did when, for ui.perfetto.dev")
+                   "with --parse or --image: write a timeline of all threads, for ui.perfetto.dev")
       ->type_name("FILE");
   command->add_flag("--headspace", flags->headspace,
-                    "with --parse or --image: deliver the first batch over and over");
+                    "with --parse or --image: deliver the first batch again and again");
   const std::vector<std::pair<std::string, CrcCheck>> checks = {
       {"all", CrcCheck::kAll}, {"header", CrcCheck::kHeader}, {"none", CrcCheck::kNone}};
   command
@@ -334,14 +337,17 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->transform(OneOf(checks))
       ->type_name("WHICH")
       ->default_str("all");
-  command->add_flag("--skip-damaged", flags->skip_damaged, "go on after damaged records");
+  command->add_flag("--skip-damaged", flags->skip_damaged,
+                    "skip damaged records instead of failing");
   command
       ->add_option("--max-skipped", flags->max_skipped,
-                   "with --skip-damaged: fail if more records of an epoch than this, or this share "
-                   "of them, are damaged; default 1%, and 10 at least")
+                   "with --skip-damaged: fail if more than this number or share of an epoch's "
+                   "records are damaged; default 1%, but at least 10")
       ->type_name("N|P%");
   command
-      ->add_option("--io", flags->io, "auto (default), uring, threads or mmap; or set SHARDFEED_IO")
+      ->add_option(
+          "--io", flags->io,
+          "how to read files: auto (default), uring, threads or mmap; also set by SHARDFEED_IO")
       ->check(CLI::IsMember({"auto", "uring", "threads", "mmap"}))
       ->type_name("HOW");
   const std::vector<std::pair<std::string, CacheUse>> caches = {
@@ -353,10 +359,10 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->type_name("WHICH")
       ->default_str("auto");
   command->add_flag("--any-order", flags->any_order,
-                    "deliver what is ready first, not in the order");
+                    "deliver records as soon as they are ready, in any order");
   AddCommonOptions(*command, options);
   command->footer(
-      "Exit status 1 when damaged records were skipped.\n\n"
+      "The exit status is 1 if damaged records were skipped.\n\n"
       "Examples:\n"
       "  shardfeed bench out/train@64\n"
       "  shardfeed bench out/train@64 --shuffle 1 --epochs 2\n"

@@ -40,14 +40,14 @@ int Cat(const CatFlags& flags, const CommandOptions& options) {
           }
           if (!text.ok()) {
             return absl::DataLossError(
-                fmt::format("record {}: {}; --format payload prints it as it is", number,
+                fmt::format("record {}: {}; --format payload prints its bytes unchanged", number,
                             std::string(text.status().message())));
           }
           const std::string_view bytes = flags.format == "payload" ? payload : *text;
           std::fwrite(bytes.data(), 1, bytes.size(), stdout);
           if (flags.format != "payload") std::fputc('\n', stdout);
           if (InterruptToken().stop_requested()) return absl::CancelledError("interrupted");
-          // Nobody reads on (head closed the pipe), or the disk is full: main tells.
+          // The reader has gone (`head` closed the pipe) or the disk is full; main reports it.
           if (std::ferror(stdout)) return absl::UnavailableError("cannot write to standard output");
           return absl::OkStatus();
         });
@@ -65,17 +65,18 @@ void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option("DATASET", flags->specs,
                    "stem@N, stem@*, a folder, a glob, files, or URLs of these")
       ->required();
-  command->add_option("-r,--records", flags->records,
-                      "which: 5, 10-19, 100- (to the end), several by commas; default: all");
+  command->add_option(
+      "-r,--records", flags->records,
+      "record numbers: 5, 10-19, 100- (to the end), or several separated by commas; default: all");
   command
       ->add_option("--format", flags->format,
-                   "json: a line per record; text: Protocol Buffers' text format; payload: the "
-                   "bytes as they are")
+                   "json: a line per record; text: the text format of Protocol Buffers; payload: "
+                   "the unchanged bytes")
       ->check(CLI::IsMember({"json", "text", "payload"}))
       ->capture_default_str();
   AddCommonOptions(*command, options);
   command->footer(
-      "Records are numbered from 0 through all shards. Bytes that are not text are printed as\n"
+      "Records are numbered from 0 across all shards. Bytes that are not text are printed as\n"
       "{\"base64\": \"...\"}.\n\n"
       "Examples:\n"
       "  shardfeed cat out/airports@4 --records 0-9\n"

@@ -1,4 +1,4 @@
-// clean: what killed writers of datasets left behind.
+// The clean command: removes what killed writers of datasets left behind.
 
 #include <ctime>
 #include <memory>
@@ -21,8 +21,8 @@ struct CleanFlags {
 int RunClean(const CleanFlags& flags, const CommandOptions& options) {
   const std::optional<uint64_t> age = ParseDuration(flags.older_than);
   if (!age) {
-    return ReportError(absl::InvalidArgumentError(
-        fmt::format("--older-than {}: not a time such as 90s, 30m, 24h or 7d", flags.older_than)));
+    return ReportError(absl::InvalidArgumentError(fmt::format(
+        "--older-than {}: expected a time such as 90s, 30m, 24h or 7d", flags.older_than)));
   }
   CleanOptions cleaning;
   cleaning.begun_before = std::time(nullptr) + 1 - static_cast<std::time_t>(*age);
@@ -40,15 +40,16 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
   }
   if (options.quiet) return kExitDone;
   for (const std::string& stem : summary->finished) {
-    fmt::print("{}: the dataset that was committed {} put into place\n", stem,
-               flags.dry_run ? "would be" : "is");
+    fmt::print("{}: the committed dataset {} put into place\n", stem,
+               flags.dry_run ? "would be" : "was");
   }
   for (const std::string& path : summary->removed) {
     fmt::print("{}: {}removed\n", path, flags.dry_run ? "would be " : "");
   }
   if (!summary->kept.empty()) {
-    fmt::print("{} unfinished uploads are younger than {} and stay: a writer may be at work\n",
-               FormatCount(summary->kept.size()), flags.older_than);
+    fmt::print(
+        "{} unfinished uploads are younger than {} and were kept: a writer may still be running\n",
+        FormatCount(summary->kept.size()), flags.older_than);
   }
   if (!summary->expiring.empty()) {
     fmt::print(
@@ -76,15 +77,16 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command
       ->add_option(
           "--older-than", flags->older_than,
-          "in a store, remove the uploads that began as long ago or longer (90s, 30m, 24h, "
-          "7d): younger ones may be those of a living writer")
+          "in a store, remove uploads that are at least this old (90s, 30m, 24h, 7d); younger ones "
+          "may belong to a writer that is still running")
       ->capture_default_str();
-  command->add_flag("--dry-run", flags->dry_run, "change nothing, tell what would be done");
+  command->add_flag("--dry-run", flags->dry_run, "change nothing; print what would be done");
   AddCommonOptions(*command, options);
   command->footer(
-      "A dataset that had been committed is put into place as a whole. Of one that had not,\n"
-      "everything is removed, finished shards that --resume would take over included; the dataset\n"
-      "that had the name before stays. In a folder, a writer at work is noticed, and an error.\n\n"
+      "A dataset that was committed is put into place as a whole. Everything that was written for\n"
+      "a dataset that was not committed is removed, including finished shards that --resume would\n"
+      "take over; an earlier dataset of the same name stays. In a folder, clean fails if a writer\n"
+      "is still at work.\n\n"
       "Examples:\n"
       "  shardfeed clean s3://bucket/out/train\n"
       "  shardfeed clean s3://bucket/out/ --older-than 7d --dry-run\n"

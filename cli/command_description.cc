@@ -20,7 +20,8 @@ OptionDescription DescribeOption(const CLI::Option& option) {
     for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
   }
   if (option.get_type_size() == 0 || option.get_expected_max() == 0) return described;  // a flag
-  // CLI11 gives "KIND:{none,gzip,zlib}": the name of the value, then what its checks say.
+  // CLI11 gives "KIND:{none,gzip,zlib}": the placeholder of the value, then the descriptions of its
+  // checks.
   const std::string type = option.get_type_name();
   described.value = type.substr(0, type.find(':'));
   const size_t open = type.find('{');

@@ -1,4 +1,5 @@
-// What the man page and the shell completions say of a command, taken from its CLI11 definition.
+// Descriptions of commands for the man page and the shell completions, taken from their CLI11
+// definitions.
 
 #ifndef SHARDFEED_CLI_COMMAND_DESCRIPTION_H_
 #define SHARDFEED_CLI_COMMAND_DESCRIPTION_H_
@@ -11,7 +12,7 @@
 namespace shardfeed {
 
 struct OptionDescription {
-  std::vector<std::string> names;  // "-q", "--quiet"; for a positional argument its name alone
+  std::vector<std::string> names;  // "-q", "--quiet"; for a positional argument, its name
   std::string text;
   std::string value;                 // placeholder of the value, such as SIZE; empty for a flag
   std::vector<std::string> choices;  // all values that the option takes, if they are words
@@ -19,7 +20,7 @@ struct OptionDescription {
   bool positional = false;
   bool required = false;
   bool repeated = false;        // takes one or more values
-  bool value_optional = false;  // may stand without its value
+  bool value_optional = false;  // may be given without a value
   bool takes_path = false;
 
   friend bool operator==(const OptionDescription&, const OptionDescription&) = default;
@@ -30,13 +31,13 @@ struct CommandDescription {
   std::string name;  // "csv"
   std::string text;
   std::string details;                       // lines shown below the options
-  std::vector<OptionDescription> options;    // positional arguments too
+  std::vector<OptionDescription> options;    // including positional arguments
   std::vector<CommandDescription> commands;  // the visible commands
 };
 
 CommandDescription DescribeCommand(const CLI::App& app);
 
-// Returns `command` and all commands below it, each before its own.
+// Returns `command` and all commands below it, each before its subcommands.
 std::vector<const CommandDescription*> AllCommands(const CommandDescription& command);
 
 }  // namespace shardfeed

@@ -1,5 +1,5 @@
-// The subcommands. Each Add* function declares one and what runs when it is chosen; `exit` gets the
-// exit status.
+// The subcommands. Each Add* function declares a subcommand, and what runs when it is chosen;
+// `exit` receives the exit status.
 
 #ifndef SHARDFEED_CLI_COMMANDS_H_
 #define SHARDFEED_CLI_COMMANDS_H_
@@ -27,16 +27,17 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit);
 
-// `completion` and `man`, which print what is known of all commands in `app`.
+// Adds `completion` and `man`, which print shell completions and the man page for all commands of
+// `app`.
 void AddShellCommands(CLI::App& app);
 
-// --json, --quiet and --jobs, which all of them have.
+// Adds the options that every command has: --json, --quiet, --jobs and --max-record-bytes.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
 
-// Accepts whole numbers from `least` on.
+// Accepts integers that are not less than `least`.
 CLI::Validator WholeNumber(uint64_t least);
 
-// Accepts these words, each of which stands for a value of the enumeration E.
+// Accepts one of these words and replaces it with the number of its value in the enumeration E.
 template <typename E>
 CLI::Validator OneOf(const std::vector<std::pair<std::string, E>>& choices) {
   std::string names;

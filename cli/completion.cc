@@ -9,7 +9,7 @@
 namespace shardfeed {
 namespace {
 
-// A word of a shell script, in single quotes.
+// Returns `text` as one word of a shell script, in single quotes.
 std::string Quoted(std::string_view text) {
   return "'" + absl::StrReplaceAll(absl::string_view(text.data(), text.size()), {{"'", "'\\''"}}) +
          "'";
@@ -30,12 +30,12 @@ std::vector<std::string> NamesOfOptions(const CommandDescription& command) {
   return names;
 }
 
-// "_shardfeed_convert_csv"
+// Returns the name of a command's shell function, such as "_shardfeed_convert_csv".
 std::string FunctionName(const CommandDescription& command) {
   return "_" + absl::StrReplaceAll(command.path, {{" ", "_"}, {"-", "_"}});
 }
 
-// The patterns of a bash `case` on "PATH OPTION".
+// Returns the patterns of a bash `case` on "PATH OPTION".
 std::string OptionPatterns(const CommandDescription& command, const OptionDescription& option) {
   std::vector<std::string> patterns;
   for (const std::string& name : option.names) {
@@ -44,13 +44,13 @@ std::string OptionPatterns(const CommandDescription& command, const OptionDescri
   return absl::StrJoin(patterns, " | ");
 }
 
-// In _arguments of zsh, brackets end a description.
+// Escapes brackets, which would end a description in zsh's _arguments.
 std::string ZshText(std::string_view text) {
   return absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
                              {{"\\", "\\\\"}, {"[", "\\["}, {"]", "\\]"}});
 }
 
-// The specification of an option for _arguments, one word for each of its names.
+// Returns the specification of an option for _arguments, one word for each of its names.
 std::string ZshOption(const OptionDescription& option) {
   std::string action;
   if (!option.value.empty()) {
@@ -75,9 +75,9 @@ std::string ZshOption(const OptionDescription& option) {
 }  // namespace
 
 std::string BashCompletion(const CommandDescription& program) {
-  std::string paths;   // patterns of all commands but the program
+  std::string paths;   // patterns that match the subcommands
   std::string values;  // cases of options that take a value
-  std::string words;   // cases of what may stand elsewhere
+  std::string words;   // cases that list the subcommands and options
   for (const CommandDescription* command : AllCommands(program)) {
     if (command != &program)
       paths += fmt::format("{}'{}'", paths.empty() ? "" : " | ", command->path);
@@ -107,7 +107,7 @@ _shardfeed() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before='' command=shardfeed commands='' options='' i
   COMPREPLY=()
   ((COMP_CWORD > 0)) && before=${{COMP_WORDS[COMP_CWORD - 1]}}
-  # Bash takes --option=value apart at the equals sign.
+  # Bash splits --option=value at the equals sign.
   if [[ $word == '=' ]]; then
     word=''
   elif [[ $before == '=' ]]; then

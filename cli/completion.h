@@ -9,7 +9,7 @@
 
 namespace shardfeed {
 
-// Each completes commands, options, and the values of options that have fixed ones; paths
+// Each script completes commands, options, the values of options that have fixed choices, and paths
 // elsewhere.
 std::string BashCompletion(const CommandDescription& program);
 std::string ZshCompletion(const CommandDescription& program);

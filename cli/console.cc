@@ -75,9 +75,10 @@ void StartInterruptHandler() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  // All threads inherit the mask; one waits for the signals, as a handler could hardly do anything.
+  // All threads inherit the mask. One thread waits for the signals, since a signal handler could do
+  // hardly anything.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // a file size limit is an error of write, not the end of the process
+  signal(SIGXFSZ, SIG_IGN);  // beyond the file size limit, write fails
   absl::StatusOr<std::thread> thread = StartThread([signals] {
     int signal_number;
     sigwait(&signals, &signal_number);
@@ -88,7 +89,7 @@ void StartInterruptHandler() {
   if (thread.ok()) {
     thread->detach();
   } else {
-    // Signals that nobody waits for end the process, as they do anywhere.
+    // Without a thread that waits for them, the signals end the process as usual.
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   }
 }
@@ -120,7 +121,7 @@ ProgressDisplay::~ProgressDisplay() {
 void ProgressDisplay::Run() {
   using std::chrono::milliseconds;
   MutexLock lock(mutex_);
-  // Work that is over at once shows nothing.
+  // Work that ends at once shows no progress.
   milliseconds wait(terminal_ ? 200 : 5000);
   while (!ended_changed_.WaitFor(
       lock, wait, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_; })) {
@@ -160,7 +161,7 @@ std::string ProgressDisplay::Line(const State& state) const {
 }
 
 uint64_t PeakResidentBytes() {
-  // Not getrusage: its figure begins with that of the process that started this one.
+  // The peak that getrusage reports includes that of the process that started this one.
   uint64_t kib = 0;
   if (std::FILE* status = std::fopen("/proc/self/status", "r")) {
     char line[256];

@@ -1,4 +1,4 @@
-// What the commands share: how they end, how they are interrupted, what they show meanwhile.
+// What the commands share: exit statuses, interruption and progress.
 
 #ifndef SHARDFEED_CLI_CONSOLE_H_
 #define SHARDFEED_CLI_CONSOLE_H_
@@ -15,40 +15,42 @@
 
 namespace shardfeed {
 
-// Exit statuses: 0 done, 1 defects in data, 2 wrong use, 3 input or output failed, 130 interrupted.
+// Exit statuses: 0 done, 1 defects in data, 2 usage error, 3 input or output failed, 130
+// interrupted.
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitDefects = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitIo = 3;
 inline constexpr int kExitInterrupted = 130;
 
-// What every command knows.
+// The options that every command has.
 struct CommandOptions {
   bool json = false;   // one JSON object on standard output
   bool quiet = false;  // no progress, no summary; errors only
   int threads = 0;     // 0: one per processor
 };
 
-// `text` for one line of a terminal: what would begin another, or steer the terminal (names of
-// files hold any bytes), is written as \n or \x1b.
+// Returns `text` for one line of a terminal: line breaks and control characters, which file names
+// may contain, are written as
+//  or \x1b.
 std::string OneLine(std::string_view text);
 
-// The error's message and, where an option helps, which one: "...; pass --overwrite to replace it".
+// Returns the error's message and the option that remedies it, if any: "...; pass --overwrite to
+// replace it".
 std::string DescribeError(const absl::Status& status);
 
-// Prints "shardfeed: MESSAGE" to standard error and returns the exit status that fits.
+// Prints "shardfeed: MESSAGE" to standard error and returns the matching exit status.
 int ReportError(const absl::Status& status);
 
-// Asked to stop by the first Ctrl-C (SIGINT) or SIGTERM; a second one ends the process at once.
-// Call StartInterruptHandler before any thread is started.
+// The first Ctrl-C (SIGINT) or SIGTERM asks the token to stop; a second one ends the process at
+// once. Call StartInterruptHandler before any thread is started.
 void StartInterruptHandler();
 std::stop_token InterruptToken();
 
-// Shows how far a long piece of work is: on a terminal a line that is redrawn, otherwise a plain
-// line now and then. Writes to standard error; nothing if `quiet`.
+// Shows the progress of long work on standard error: on a terminal a line that is redrawn,
+// otherwise a plain line every few seconds. Shows nothing if `quiet`.
 class ProgressDisplay {
  public:
-  // `units` in "bytes" are shown as sizes.
   struct State {
     std::string what;  // "scanning", "writing"
     uint64_t done = 0;
@@ -56,7 +58,7 @@ class ProgressDisplay {
     bool bytes = false;  // whether amounts are sizes rather than `unit`s
     std::string unit = "records";
   };
-  // `state` is called from a thread of the display until it is destroyed.
+  // `state` is called from the display's own thread until the display is destroyed.
   ProgressDisplay(const CommandOptions& options, std::function<State()> state);
   ~ProgressDisplay();
 

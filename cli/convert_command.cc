@@ -43,17 +43,17 @@ struct ConvertFlags {
   bool tfds = false;
 };
 
-// The value of a size option, or `fallback` where it was not given.
+// Returns the value of a size option, or `fallback` if the option was not given.
 absl::StatusOr<uint64_t> SizeOption(std::string_view name, const std::string& text,
                                     uint64_t fallback) {
   if (text.empty()) return fallback;
   const std::optional<uint64_t> size = ParseSize(text);
   if (size && *size > 0) return *size;
   return absl::InvalidArgumentError(
-      fmt::format("{} {}: not a size such as 256MiB or 1GB", name, text));
+      fmt::format("{} {}: expected a size such as 256MiB or 1GB", name, text));
 }
 
-// The sources with globs expanded; "-" becomes `input`, which is then set.
+// Returns the sources with globs expanded. For the source "-", opens `input` and uses its path.
 absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
                                                      std::vector<std::string> sources,
                                                      const std::string& directory,
@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
     if (source != "-") continue;
     if (!kind.reads_standard_input) {
       return absl::InvalidArgumentError(
-          fmt::format("{} is not read from standard input: name files", kind.name));
+          fmt::format("{} cannot be read from standard input: name files", kind.name));
     }
     if (input != nullptr) return absl::InvalidArgumentError("standard input (-) appears twice");
     std::atomic<uint64_t> copied{0};
@@ -82,8 +82,8 @@ absl::StatusOr<std::vector<std::string>> FindSources(const ConvertKind& kind,
   return ExpandGlobs(sources);
 }
 
-// The options of the kind's own that were given, as they were, and those whose default is told in
-// the help. `fingerprint` gets the state of the files among their values.
+// Returns the options of this kind that were given, as they were given, and those whose default the
+// help names. Appends the size and modification time of files among their values to `fingerprint`.
 std::string KindOptions(const CLI::App& command, const std::set<std::string>& common,
                         std::string* fingerprint) {
   std::string text;
@@ -106,11 +106,12 @@ std::string KindOptions(const CLI::App& command, const std::set<std::string>& co
   return text;
 }
 
-// Skipped by the source, which all manifests have alike, and while each was written.
+// Returns the number of skipped records: those that the source skipped, which every manifest
+// counts, and those skipped while each dataset was written.
 uint64_t SkippedInAll(const std::vector<Manifest>& manifests, uint64_t in_scan) {
   uint64_t sum = in_scan;
   for (const Manifest& manifest : manifests) {
-    // One that was complete already may be of a source that was broken in fewer places.
+    // A dataset that was already complete may come from a source with fewer broken records.
     sum += manifest.skipped.count - std::min(manifest.skipped.count, in_scan);
   }
   return sum;
@@ -133,7 +134,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   converting.output = *spec;
   if (spec->count && !flags.shard_size.empty()) {
     return ReportError(absl::InvalidArgumentError(
-        fmt::format("{} says how many shards there will be: give @{} or --shard-size, not both",
+        fmt::format("{} already gives the number of shards: pass @{} or --shard-size, not both",
                     output, *spec->count)));
   }
   absl::StatusOr<uint64_t> size =
@@ -166,13 +167,13 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   }
   if (flags.tfds && flags.compression != Compression::kNone) {
     return ReportError(absl::InvalidArgumentError(
-        "--tfds does not go with --compression: TFDS reads raw shards only"));
+        "--tfds cannot be combined with --compression: TFDS reads raw shards only"));
   }
   converting.overwrite = flags.overwrite;
   converting.sync = !flags.no_sync;
   converting.stop = InterruptToken();
   if (!flags.no_shuffle) converting.shuffle_seed = flags.shuffle;
-  // What the result depends on, and nothing else: the number of threads is not told.
+  // Record only what the result depends on, so not the number of threads.
   converting.made_by = {
       {"tool", std::string("shardfeed " SHARDFEED_VERSION)},
       {"command", "convert " + kind.name},
@@ -233,7 +234,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   const auto name_of = [&spec](const Manifest& manifest) {
     return FormatSpec(spec->directory, manifest.stem, manifest.shards.size(), spec->suffix);
   };
-  // Notes are those of the input, the same for all splits.
+  // Notes are about the input, so all splits have the same ones.
   const Manifest& first = manifests->front();
   std::vector<std::string> notes = first.notes;
   for (std::string& note : (*source)->built_notes()) {
@@ -274,7 +275,7 @@ int Convert(const ConvertKind& kind, const CLI::App& command, const std::set<std
   }
   if (progress.datasets_complete > 0) {
     fmt::print(
-        "note: {} of {} datasets {} complete already and stayed; --overwrite makes {} anew\n",
+        "note: {} of {} datasets {} already complete and kept; --overwrite writes {} again\n",
         progress.datasets_complete.load(), manifests->size(),
         progress.datasets_complete == 1 ? "was" : "were",
         progress.datasets_complete == 1 ? "it" : "them");
@@ -318,21 +319,21 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
       ->transform(OneOf(compressions))
       ->type_name("KIND")
       ->default_str("none");
-  command->add_option("--level", flags->level, "of compression: 1 (fast) to 9 (small)")
+  command->add_option("--level", flags->level, "compression level: 1 (fast) to 9 (small)")
       ->check(CLI::Range(1, 9))
       ->capture_default_str();
   command->add_option("--shard-size", flags->shard_size,
-                      "about so much in a shard before compression; default 256MiB");
+                      "approximate size of a shard before compression; default 256MiB");
   command->add_option(
       "--member-size", flags->member_size,
-      "what compressed data is cut into, and a reader can start at; default 256KiB");
+      "size of the pieces of compressed data at which a reader can start; default 256KiB");
   command
       ->add_option("--shuffle", flags->shuffle,
                    kind.default_shuffle ? "seed of the shuffle, which is on by default"
                                         : "shuffle, with this seed")
       ->check(WholeNumber(0));
   command->add_flag("--no-shuffle", flags->no_shuffle, "keep the order of the source");
-  command->add_option("--limit", flags->limit, "write so many records at most")
+  command->add_option("--limit", flags->limit, "write at most this many records")
       ->check(WholeNumber(0));
   command
       ->add_option("--on-error", flags->on_error,
@@ -343,26 +344,27 @@ void AddKind(CLI::App& convert, const ConvertKind& kind, CommandOptions& options
   command
       ->add_option(
           "--max-skipped", flags->max_skipped,
-          "with --on-error skip: fail if more records than this, or this share of them, are "
-          "broken; default 1%, and 10 at least")
+          "with --on-error skip: fail if more than this number or share of the records are "
+          "broken; default 1%, but at least 10")
       ->type_name("N|P%");
   command
       ->add_option("--split", flags->splits,
-                   "write several datasets, OUT-NAME each: train=0.9,test=0.1; by a hash of each "
-                   "record's key, so that a record's split does not depend on the others")
+                   "write several datasets, each named OUT-NAME: train=0.9,test=0.1; a hash of its "
+                   "key decides the split of a record, so it does not depend on other records")
       ->type_name("NAME=SHARE,...");
-  command->add_flag("--dedup", flags->dedup, "of records with the same content, keep the first");
+  command->add_flag("--dedup", flags->dedup,
+                    "keep only the first of records with the same content");
   command->add_flag(
       "--resume", flags->resume,
-      "go on from the shards that an interrupted run finished, and keep those of this "
-      "one if it is interrupted");
+      "continue from the shards that an interrupted run finished, and keep the finished shards of "
+      "this run if it is interrupted");
   command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
   command->add_flag("--tfds", flags->tfds,
                     "write dataset_info.json and features.json, so that "
                     "tfds.builder_from_directory opens the folder; its datasets are the splits");
   command->add_flag("--no-sync", flags->no_sync,
-                    "do not wait until everything is on the disk: faster, and lost if the machine "
-                    "stops soon after");
+                    "do not wait until everything is on disk: faster, but the data is lost if the "
+                    "machine crashes soon after");
   AddCommonOptions(*command, options);
   command->footer(kind.details);
   std::set<std::string> common;
@@ -379,7 +381,8 @@ void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* convert = app.add_subcommand("convert", "Turn raw data into a sharded dataset");
   convert->require_subcommand(1);
   convert->footer(
-      "Writes shards, an index for each and a manifest; they appear when all are complete.\n\n"
+      "Writes shards, an index for each and a manifest, which appear together once all are "
+      "complete.\n\n"
       "Examples:\n"
       "  shardfeed convert imagefolder photos/ out/train@64\n"
       "  shardfeed convert csv tables/*.csv out/table@4 --compression gzip\n");

@@ -24,7 +24,7 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-// The value of an option that is kept until the command runs.
+// Adds an option and returns the variable for its value, which is set when the command runs.
 std::shared_ptr<std::string> AddText(CLI::App& command, const std::string& name,
                                      const std::string& type, const std::string& help) {
   auto value = std::make_shared<std::string>();
@@ -34,7 +34,7 @@ std::shared_ptr<std::string> AddText(CLI::App& command, const std::string& name,
 
 std::shared_ptr<std::string> AddClassMap(CLI::App& command, const std::string& what) {
   return AddText(command, "--class-map", "FILE",
-                 what + ": one name a line, counted from 0, or JSON {\"cat\": 0}");
+                 what + ": one name per line, counted from 0, or JSON {\"cat\": 0}");
 }
 
 absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path) {
@@ -44,19 +44,19 @@ absl::StatusOr<std::optional<ClassMap>> ReadClassMap(const std::string& path) {
   return std::optional<ClassMap>(*std::move(map));
 }
 
-// What --jpeg says, "seekable" by default for kinds that are about images, and of those that
-// resize, --resize-shorter and --quality.
+// The values of --jpeg and, for kinds that resize, of --resize-shorter and --quality. `fallback` is
+// the mode if --jpeg is not given.
 class ImageFlags {
  public:
   ImageFlags(CLI::App& command, JpegMode fallback, bool resizes) : fallback_(fallback) {
     CLI::Option* jpeg =
         command
             .add_option("--jpeg", jpeg_,
-                        "seekable: JPEGs are rewritten losslessly, so that crops of them decode "
-                        "faster; keep: the bytes as they are")
+                        "seekable: rewrite JPEGs losslessly, so that crops of them decode faster; "
+                        "keep: store their bytes unchanged")
             ->check(CLI::IsMember({"seekable", "keep"}))
             ->type_name("KIND");
-    // The default that changes bytes is told in the help, and in the manifest.
+    // A default that changes bytes is named in the help and in the manifest.
     if (fallback == JpegMode::kSeekable) jpeg->default_str("seekable");
     if (!resizes) return;
     CLI::Option* resize =
@@ -67,7 +67,7 @@ class ImageFlags {
             ->type_name("PIXELS");
     command
         .add_option("--quality", options_.quality,
-                    "of shrunk JPEGs, as libjpeg counts it; default 90")
+                    "quality of shrunk JPEGs, on libjpeg's scale; default 90")
         ->check(CLI::Range(1, 100))
         ->needs(resize);
   }
@@ -120,7 +120,7 @@ MakeSource DeclareImages(CLI::App& command) {
   };
 }
 
-// What --columns and --schema say.
+// The values of --columns and --schema.
 struct ChoiceFlags {
   std::vector<std::string> columns;
   std::string schema;
@@ -133,8 +133,8 @@ std::shared_ptr<ChoiceFlags> AddChoice(CLI::App& command) {
       ->type_name("A,B,...");
   command
       .add_option("--schema", flags->schema,
-                  "kinds in the place of inferred ones: JSON {\"age\": \"int64\"}, or the manifest "
-                  "of a dataset")
+                  "kinds to use instead of the inferred ones: JSON {\"age\": \"int64\"}, or the "
+                  "manifest of a dataset")
       ->type_name("FILE");
   return flags;
 }
@@ -150,7 +150,7 @@ absl::StatusOr<FeatureChoice> ReadChoice(const ChoiceFlags& flags) {
   return choice;
 }
 
-// The value of --max-record, in bytes.
+// Adds --max-record, whose value ReadMaxRecord turns into bytes.
 std::shared_ptr<std::string> AddMaxRecord(CLI::App& command) {
   return AddText(command, "--max-record", "SIZE",
                  "a longer line, row or object is an error; default 64MiB");
@@ -160,7 +160,7 @@ absl::StatusOr<uint64_t> ReadMaxRecord(const std::string& text) {
   if (text.empty()) return kDefaultMaxLineBytes;
   const std::optional<uint64_t> size = ParseSize(text);
   if (size && *size > 0 && *size <= (uint64_t{1} << 30)) return *size;
-  return absl::InvalidArgumentError("--max-record " + text + ": not a size of at most 1GiB");
+  return absl::InvalidArgumentError("--max-record " + text + ": expected a size of at most 1GiB");
 }
 
 std::shared_ptr<std::string> AddSplitKey(CLI::App& command, const std::string& what) {
@@ -173,7 +173,7 @@ MakeSource DeclareCaptions(CLI::App& command) {
   auto options = std::make_shared<CaptionsOptions>();
   auto choice = AddChoice(command);
   command.add_flag("--keep-json", options->keep_json,
-                   "keep each .json file as one feature, in the place of its keys");
+                   "keep each .json file as one feature instead of one feature for each key");
   auto images = AddImageFlags(command, JpegMode::kSeekable, /*resizes=*/true);
   return [options, choice, images](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
@@ -188,8 +188,8 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
   auto options = std::make_shared<CsvOptions>();
   options->dialect.delimiter = delimiter;
   auto no_quotes = std::make_shared<bool>(false);
-  command.add_flag("--no-quotes", *no_quotes, "quotes are characters like others");
-  command.add_option("--names", options->names, "names of the columns, for files without header")
+  command.add_flag("--no-quotes", *no_quotes, "treat quotes as ordinary characters");
+  command.add_option("--names", options->names, "names of the columns, for files without a header")
       ->delimiter(',')
       ->type_name("A,B,...");
   auto choice = AddChoice(command);
@@ -197,7 +197,8 @@ MakeSource DeclareTable(CLI::App& command, char delimiter) {
   auto key = AddSplitKey(command, "the column");
   auto given = std::make_shared<std::string>();
   if (delimiter == ',') {
-    command.add_option("--delimiter", *given, "between cells; default ','")->type_name("CHARACTER");
+    command.add_option("--delimiter", *given, "character between cells; default ','")
+        ->type_name("CHARACTER");
   }
   return [=](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
     absl::StatusOr<FeatureChoice> chosen = ReadChoice(*choice);
@@ -254,7 +255,7 @@ MakeSource DeclareTar(CLI::App& command) {
     if (!chosen.ok()) return chosen.status();
     if (!options->parse_json && (!choice->columns.empty() || !choice->schema.empty())) {
       return absl::InvalidArgumentError(
-          "--columns and --schema are about the keys of JSON: give --parse-json, too");
+          "--columns and --schema are about the keys of JSON: add --parse-json");
     }
     options->choice = *std::move(chosen);
     return MakeTarSource(std::move(paths), *options);
@@ -272,7 +273,8 @@ MakeSource DeclareIdx(CLI::App& command) {
 
 MakeSource DeclareCifar(CLI::App& command) {
   auto variant = std::make_shared<int>(0);
-  command.add_option("--variant", *variant, "10 or 100; default: by the sizes of the files")
+  command
+      .add_option("--variant", *variant, "10 or 100; default: inferred from the sizes of the files")
       ->check(CLI::IsMember({10, 100}));
   auto classes = AddClassMap(command, "the names of the labels");
   return [variant, classes](Paths paths) -> absl::StatusOr<std::unique_ptr<Source>> {
@@ -296,8 +298,8 @@ std::vector<ConvertKind> ConvertKinds() {
                        "image/class/text, image/filename. Shuffled by default, since folders come "
                        "sorted by class.\n"
                        "JPEGs are rewritten losslessly (same pixels, same Exif and profile) to be "
-                       "seekable; what\n"
-                       "cannot be is kept and counted, and damaged images are named.\n"
+                       "seekable. Those\n"
+                       "that cannot be rewritten are kept and counted; damaged images are named.\n"
                        "\nExample:\n"
                        "  shardfeed convert imagefolder photos/ out/train@64 --shuffle 7\n",
                    .default_shuffle = 0,
@@ -305,7 +307,7 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "images",
        .help = "Images in any folders, with a file of labels or without labels",
-       .details = "Features: those of imagefolder; the class ones only with --label-file.\n"
+       .details = "Features: those of imagefolder; class features only with --label-file.\n"
                   "\nExamples:\n"
                   "  shardfeed convert images scans/ out/scans@8\n"
                   "  shardfeed convert images train/ out/train@16 --label-file train.csv --shuffle "
@@ -328,10 +330,11 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "csv",
        .help = "Tables of comma-separated values",
-       .details = "The first row names the features. A column whose cells are all integers becomes "
-                  "int64, one\n"
-                  "of numbers float (32 bits, as TFRecord has them), any other bytes. Empty cells "
-                  "are missing.\n"
+       .details = "The first row names the features. A column of integers becomes int64, a column "
+                  "of other numbers\n"
+                  "becomes float (32 bits, as in TFRecord), and any other column becomes bytes. "
+                  "Empty cells are\n"
+                  "missing values.\n"
                   "\nExamples:\n"
                   "  shardfeed convert csv flights.csv out/flights@4 --shuffle 1\n"
                   "  gzip -dc flights.csv.gz | shardfeed convert csv - out/flights@4\n"
@@ -341,7 +344,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = [](CLI::App& command) { return DeclareTable(command, ','); }});
   kinds.push_back({.name = "tsv",
                    .help = "Tables of values separated by tabs",
-                   .details = "As csv. Files in which a quote is a character like others need "
+                   .details = "Like csv. Files in which quotes are ordinary characters need "
                               "--no-quotes.\n"
                               "\nExample:\n"
                               "  shardfeed convert tsv reviews.tsv out/reviews@4 --no-quotes\n",
@@ -352,7 +355,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .help = "JSON lines: one object per line",
        .details = "Numbers, strings, booleans and flat lists become features; nested objects give "
                   "dotted\n"
-                  "names; null is missing.\n"
+                  "names; null is a missing value.\n"
                   "\nExample:\n"
                   "  shardfeed convert jsonl events.jsonl out/events@8 --compression gzip\n",
        .reads_standard_input = true,
@@ -360,7 +363,7 @@ std::vector<ConvertKind> ConvertKinds() {
   kinds.push_back(
       {.name = "json",
        .help = "JSON: one array of objects",
-       .details = "As jsonl, from files that hold [{...}, {...}].\n"
+       .details = "Like jsonl, for files that hold [{...}, {...}].\n"
                   "\nExamples:\n"
                   "  shardfeed convert json books.json out/books@2\n"
                   "  jq .data squad.json | shardfeed convert json - out/squad@1\n",
@@ -375,7 +378,7 @@ std::vector<ConvertKind> ConvertKinds() {
                    .declare = DeclareText});
   kinds.push_back(
       {.name = "tar",
-       .help = "Tar archives as WebDataset has them: files that share a stem are one record",
+       .help = "Tar archives in the layout of WebDataset: files that share a stem form one record",
        .details = "Features: __key__ (the name up to its first dot) and one for each ending, such "
                   "as jpg and cls.\n"
                   "Plain or gzip. Nothing is unpacked.\n"
@@ -385,7 +388,7 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = DeclareTar});
   kinds.push_back(
       {.name = "idx",
-       .help = "IDX files of images and labels, as MNIST has them",
+       .help = "IDX files of images and labels, such as MNIST's",
        .details = "Features: image/raw, image/height, image/width, image/channels, "
                   "image/class/label.\n"
                   "\nExample:\n"
@@ -394,22 +397,22 @@ std::vector<ConvertKind> ConvertKinds() {
        .declare = DeclareIdx});
   kinds.push_back(
       {.name = "cifar",
-       .help = "The binary files of CIFAR-10 and CIFAR-100",
+       .help = "Binary files of CIFAR-10 and CIFAR-100",
        .details = "Features: those of idx, and image/class/coarse_label for CIFAR-100.\n"
                   "\nExample:\n"
                   "  shardfeed convert cifar cifar-10-batches-bin/data_batch_*.bin out/train@4\n",
        .declare = DeclareCifar});
   kinds.push_back(
       {.name = "npy",
-       .help = "Arrays of NumPy: row i of each makes record i",
-       .details = "SOURCE is FILE.npy or NAME=FILE.npy; the feature is named NAME, or like the "
+       .help = "NumPy arrays: row i of each goes into record i",
+       .details = "SOURCE is FILE.npy or NAME=FILE.npy; the feature is named NAME, or after the "
                   "file.\n"
                   "\nExample:\n"
                   "  shardfeed convert npy x=images.npy y=labels.npy out/train@4\n",
        .declare = [](CLI::App&) { return MakeSource(MakeNpySource); }});
   kinds.push_back(
       {.name = "tfrecord",
-       .help = "Records of another dataset, as they are: compress, cut or shuffle them anew",
+       .help = "Records of another dataset, unchanged, to be compressed, sharded or shuffled again",
        .details = "SOURCE is stem@N, stem@*, a folder, a glob, or files.\n"
                   "\nExample:\n"
                   "  shardfeed convert tfrecord old/train@1024 out/train@64 --compression gzip "

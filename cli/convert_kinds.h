@@ -1,4 +1,4 @@
-// The kinds of raw data that `convert` offers, with the options of each.
+// The kinds of raw data that `convert` supports, and the options of each.
 
 #ifndef SHARDFEED_CLI_CONVERT_KINDS_H_
 #define SHARDFEED_CLI_CONVERT_KINDS_H_
@@ -16,18 +16,19 @@
 
 namespace shardfeed {
 
-// Makes the source of the paths that a user named, globs expanded.
+// Makes the source for the paths that the user named, after globs have been expanded.
 using MakeSource =
     std::function<absl::StatusOr<std::unique_ptr<Source>>(std::vector<std::string> paths)>;
 
 struct ConvertKind {
   std::string name;
   std::string help;
-  std::string details;                      // below the options
-  std::optional<uint64_t> default_shuffle;  // the seed, if the kind is shuffled unasked
-  bool reads_standard_input = false;        // "-" is a source
+  std::string details;                      // shown below the options
+  std::optional<uint64_t> default_shuffle;  // seed, if the kind is shuffled by default
+  bool reads_standard_input = false;        // "-" may be a source
   bool resolves_specs = false;              // sources are datasets, not files
-  // Adds the kind's own options to its command and returns what makes a source by them.
+  // Adds the kind's own options to its command and returns the function that makes a source from
+  // their values.
   std::function<MakeSource(CLI::App&)> declare;
 };
 

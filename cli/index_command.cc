@@ -28,7 +28,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   const Stopwatch watch;
   absl::StatusOr<ShardSet> set = ResolveSpecs(flags.specs);
   if (!set.ok()) return ReportError(set.status());
-  // Of objects, sizes are known only once they are read.
+  // The sizes of objects are known only after they have been read.
   uint64_t total = 0;
   for (const std::string& path : set->paths) {
     std::error_code error;
@@ -41,7 +41,8 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
   std::atomic<uint64_t> bytes_read{0};
   std::atomic<uint64_t> records{0};
   std::atomic<uint64_t> index_bytes{0};
-  // Threads go to shards first; what is left over, as with one huge shard, works inside each.
+  // Shards are indexed in parallel; if there are more threads than shards, several threads work on
+  // each shard.
   const int threads = ThreadCount(options.threads);
   IndexBuildOptions building;
   building.threads = std::max<int>(1, threads / static_cast<int>(set->paths.size()));
@@ -101,7 +102,7 @@ int Index(const IndexFlags& flags, const CommandOptions& options) {
 
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command =
-      app.add_subcommand("index", "Write an index beside each shard, whoever wrote the shards");
+      app.add_subcommand("index", "Write an index for each shard, whatever program wrote it");
   auto flags = std::make_shared<IndexFlags>();
   command->add_option("DATASET", flags->specs, "stem@N, stem@*, a folder, a glob, or files")
       ->required();
@@ -114,10 +115,10 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
                     "compare each text index (.idx or .tfindex) with its shard");
   AddCommonOptions(*command, options);
   command->footer(
-      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into "
-      "one\n"
-      "file, from which they are read in stores. Raw shards: headers only, payloads of large\n"
-      "records are not read. Compressed shards get points from which reading can start.\n\n"
+      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into one\n"
+      "file, from which they are read in stores. Of raw shards, only the headers of large\n"
+      "records are read. Indexes of compressed shards hold restart points, from which reading\n"
+      "can start.\n\n"
       "Examples:\n"
       "  shardfeed index 'old/train-*'\n"
       "  shardfeed index out/train@64 --export dali\n");

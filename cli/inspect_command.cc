@@ -31,7 +31,7 @@ struct InspectFlags {
   std::string images = "auto";
 };
 
-// Payload sizes by powers of two.
+// Histogram of payload sizes by powers of two.
 struct Histogram {
   std::array<uint64_t, 65> counts = {};
   uint64_t min = UINT64_MAX;
@@ -48,7 +48,7 @@ struct Histogram {
   }
 };
 
-// "1", "3 to 7"
+// Returns a number or a range: "1", "3 to 7".
 std::string Span(uint64_t min, uint64_t max) {
   return min == max ? FormatCount(min)
                     : fmt::format("{} to {}", FormatCount(min), FormatCount(max));
@@ -67,7 +67,7 @@ void PrintSchema(const Schema& schema, const std::string& only) {
   size_t width = 7;
   for (const auto& [name, feature] : schema.features()) width = std::max(width, name.size());
   fmt::print("  {:<{}}  {:<5}  {:<14}  {:<24}  {}\n", "feature", width, "kind", "values",
-             "bytes a value", "records");
+             "bytes per value", "records");
   for (const auto& [name, feature] : schema.features()) {
     if (!only.empty() && name != only) continue;
     const std::string bytes =
@@ -85,7 +85,7 @@ void PrintSchema(const Schema& schema, const std::string& only) {
                Shape(feature), bytes, records);
   }
   if (schema.not_examples() > 0) {
-    fmt::print("  {} records are no tf.train.Examples\n", FormatCount(schema.not_examples()));
+    fmt::print("  {} records are not tf.train.Examples\n", FormatCount(schema.not_examples()));
   }
 }
 
@@ -114,7 +114,7 @@ ImageProtocol ProtocolOf(const std::string& flag) {
   });
 }
 
-// The images of a record, or what they are where the terminal does not show them.
+// Shows the images of a record, or their formats and sizes if the terminal cannot show images.
 void PrintImages(std::string_view record, const std::string& only, ImageProtocol protocol) {
   VisitBytes(record, [&](std::string_view name, std::string_view value) {
     if (!only.empty() && name != only) return;
@@ -146,7 +146,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
     }
   }
 
-  // The manifest knows the schema; without one, every record is looked at.
+  // The schema comes from the manifest; without a manifest, every record is read.
   Schema schema;
   std::map<std::string, std::string> made_by;
   std::vector<std::string> notes;
@@ -163,7 +163,7 @@ int Inspect(const InspectFlags& flags, const CommandOptions& options) {
       return ReportError(manifest.status());
     }
   }
-  // What the manifest says may be about other records than the indexes.
+  // The dataset may have been replaced between reading its indexes and reading its manifest.
   if (absl::Status same = set->version.CheckUnchanged(); !same.ok()) return ReportError(same);
   if (!has_manifest) {
     std::atomic<uint64_t> passed{0};

@@ -1,4 +1,4 @@
-// shardfeed: raw data to sharded TFRecord, and back.
+// The command line program.
 
 #include <charconv>
 #include <optional>
@@ -40,7 +40,7 @@ CLI::Validator WholeNumber(uint64_t least) {
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc() && stop == end && value >= least) return std::string();
-    return fmt::format("'{}' is not a whole number from {} on", text, least);
+    return fmt::format("'{}' is not an integer of at least {}", text, least);
   };
   return CLI::Validator(check, "");
 }
@@ -63,8 +63,8 @@ int Run(int argc, char** argv) {
       "  shardfeed plan out/train@64 --shuffle 1 --world 8 --batch 256\n"
       "  shardfeed bench out/train@64 --shuffle 1\n"
       "\n"
-      "Each command has a --help of its own.\n"
-      "Exit status: 0 done, 1 defects found in data, 2 wrong use, 3 input or output failed,\n"
+      "Each command has its own --help.\n"
+      "Exit status: 0 done, 1 defects found in data, 2 usage error, 3 input or output failed,\n"
       "130 interrupted.");
 #ifdef NDEBUG
   const std::string build;
@@ -89,10 +89,10 @@ int Run(int argc, char** argv) {
   AddReplayCommand(app, options, &exit);
   AddCleanCommand(app, options, &exit);
   AddShellCommands(app);
-  // The name of a release before.
+  // The previous release called this command `read`.
   std::string bench = "bench";
   if (argc > 1 && std::string_view(argv[1]) == "read") {
-    fmt::print(stderr, "shardfeed: 'read' is called 'bench' now; the next release drops 'read'\n");
+    fmt::print(stderr, "shardfeed: 'read' is now called 'bench'; the next release drops 'read'\n");
     argv[1] = bench.data();
   }
   StartInterruptHandler();
@@ -102,7 +102,7 @@ int Run(int argc, char** argv) {
     const int status = app.exit(e);
     return status == 0 ? kExitDone : kExitUsage;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "shardfeed: out of memory; fewer --jobs need less\n");
+    fmt::print(stderr, "shardfeed: out of memory; fewer --jobs need less memory\n");
     return kExitIo;
   } catch (const std::exception& e) {
     fmt::print(stderr, "shardfeed: unexpected error: {}\n", e.what());
@@ -117,7 +117,7 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   const int status = shardfeed::Run(argc, argv);
   std::fflush(stdout);
-  // What was printed may not have arrived (a full disk behind a redirection).
+  // The last output may have failed to be written, for example to a full disk.
   if (std::ferror(stdout) && status == shardfeed::kExitDone) {
     fmt::print(stderr, "shardfeed: cannot write to standard output\n");
     return shardfeed::kExitIo;

@@ -17,7 +17,7 @@ bool Contains(const Options& options, const OptionDescription& option) {
   return std::ranges::find(options, option) != options.end();
 }
 
-// Text of one line: no character of it is taken for a request or an escape of roff.
+// Escapes one line of text, so that roff does not take any of it for a request or an escape.
 std::string Roff(std::string_view text) {
   std::string escaped = absl::StrReplaceAll(absl::string_view(text.data(), text.size()),
                                             {{"\\", "\\e"}, {"-", "\\-"}});
@@ -25,7 +25,7 @@ std::string Roff(std::string_view text) {
   return escaped;
 }
 
-// Lines that stay as they are.
+// Returns lines that roff does not fill.
 std::string Verbatim(std::string_view text) {
   std::string lines = ".nf\n";
   for (const auto line : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
@@ -35,7 +35,7 @@ std::string Verbatim(std::string_view text) {
   return lines + ".fi\n";
 }
 
-// The options that every command below this one has, at whatever depth.
+// Returns the options that all subcommands of `command` have, at any depth.
 Options CommonOptions(const CommandDescription& command) {
   if (command.commands.empty()) return command.options;
   Options common = CommonOptions(command.commands[0]);
@@ -91,7 +91,7 @@ std::string DescribeCommands(const CommandDescription& command, Options describe
     }
     Options common = CommonOptions(below);
     std::string shared = DescribeOptions(common, described);
-    if (!shared.empty()) text += ".PP\nOptions of each of its commands:\n" + shared;
+    if (!shared.empty()) text += ".PP\nOptions of all its commands:\n" + shared;
     if (!below.details.empty()) text += ".PP\n" + Verbatim(below.details);
     common.insert(common.end(), described.begin(), described.end());
     text += DescribeCommands(below, common);
@@ -113,18 +113,18 @@ std::string ManPage(const CommandDescription& program, std::string_view version)
       version, Roff(program.text));
   const Options common = CommonOptions(program);
   page += ".SH COMMON OPTIONS\nEvery command has these options.\n" + DescribeOptions(common, {});
-  page += ".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit; without a command.\n";
+  page += ".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit; given without a command.\n";
   page += ".SH COMMANDS\n" + DescribeCommands(program, common);
   page +=
       ".SH EXIT STATUS\n"
-      ".TP\n0\nThe command did what it was told.\n"
+      ".TP\n0\nThe command succeeded.\n"
       ".TP\n1\nDefects were found in data.\n"
       ".TP\n2\nThe command line is wrong.\n"
       ".TP\n3\nInput or output failed.\n"
       ".TP\n130\nThe command was interrupted.\n"
       ".SH ENVIRONMENT\n"
       ".TP\nSHARDFEED_IO\nHow files are read, as with \\fB\\-\\-io\\fR: uring, threads or mmap.\n"
-      ".TP\nTMPDIR\nThe folder of temporary files.\n"
+      ".TP\nTMPDIR\nThe folder for temporary files.\n"
       ".SH NOTES AND EXAMPLES\n" +
       Verbatim(program.details);
   return page;

@@ -10,8 +10,8 @@
 
 namespace shardfeed {
 
-// Returns shardfeed.1 in the man macros of roff. An option that all commands below one have is
-// described once, with that one.
+// Returns shardfeed.1 in roff's man macros. An option that all subcommands of a command have is
+// described once, with that command.
 std::string ManPage(const CommandDescription& program, std::string_view version);
 
 }  // namespace shardfeed

@@ -13,7 +13,7 @@
 namespace shardfeed {
 namespace {
 
-// A number of records, also given as their size: "2000", "256MiB".
+// Parses a number of records, given as such or as their total size: "2000", "256MiB".
 absl::StatusOr<uint64_t> ParseRecords(std::string_view name, const std::string& text,
                                       const ShardTable& table) {
   uint64_t number = 0;
@@ -40,36 +40,38 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
       ->type_name("ORDER");
   command
       .add_option("--shuffle,--seed", flags.seed,
-                  "shuffle, by this seed (0 if none is given); each epoch differs")
+                  "shuffle with this seed (default 0); each epoch has another order")
       ->expected(0, 1)
       ->default_str("0");
   command.add_option("--window", flags.window,
-                     "shuffle: how far records are mixed: a number of them, a size (default "
+                     "shuffle: how many records are mixed at a time: a number, a size (default "
                      "256MiB), or all for the exact permutation");
-  command.add_option("--chunk", flags.chunk,
-                     "shuffle: how much is read at once: records or a size (default 1MiB)");
+  command.add_option(
+      "--chunk", flags.chunk,
+      "shuffle: how much is read at once: a number of records or a size (default 1MiB)");
   command
-      .add_option("--lanes", flags.lanes,
-                  "shuffle: parts that advance side by side and are dealt to ranks; default 64")
+      .add_option(
+          "--lanes", flags.lanes,
+          "shuffle: equal slices of the epoch, visited in turn and assigned to ranks; default 64")
       ->check(WholeNumber(1));
   command.add_option("--cycle", flags.cycle, "interleave: shards read in turn; default 16")
       ->check(WholeNumber(1));
-  command.add_option("--block", flags.block, "interleave: records of each turn; default 1")
+  command.add_option("--block", flags.block, "interleave: records taken at each turn; default 1")
       ->check(WholeNumber(1));
-  command.add_option("--records", flags.records, "only these, as in 0,10-19,1000-");
-  command.add_option("--rank", flags.rank, "which of the ranks this is; default 0")
+  command.add_option("--records", flags.records, "read only these records, such as 0,10-19,1000-");
+  command.add_option("--rank", flags.rank, "the number of this rank; default 0")
       ->check(WholeNumber(0));
   command.add_option("--world", flags.world, "number of ranks; default 1")->check(WholeNumber(1));
-  command.add_option("--batch", flags.batch, "records of a batch; default 1")
-      ->check(WholeNumber(1));
+  command.add_option("--batch", flags.batch, "records per batch; default 1")->check(WholeNumber(1));
   command
-      .add_option("--end", flags.end,
-                  "the incomplete last round of batches: drop (default), pad or wrap")
+      .add_option(
+          "--end", flags.end,
+          "what to do with the incomplete last round of batches: drop (default), pad or wrap")
       ->check(CLI::IsMember({"drop", "pad", "wrap"}))
       ->type_name("WHAT");
   command.add_option("--budget", flags.budget,
-                     "memory for reading ahead and the window, as in 256MiB; default: an eighth of "
-                     "what is free, up to 1GiB");
+                     "memory for reading ahead and the window, such as 256MiB; default: an eighth "
+                     "of the free memory, up to 1GiB");
 }
 
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
@@ -97,9 +99,9 @@ void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
   if (options.quiet) return;
   if (table.shards_copied() > 0) {
     fmt::print(stderr,
-               "shardfeed: note: {} of {} shards are damaged and have no index that fits; their "
-               "sound records were copied to the folder for temporary files, as each run will; "
-               "'shardfeed repair' does so once\n",
+               "shardfeed: note: {} of {} shards are damaged and have no matching index; their "
+               "intact records were copied to the folder for temporary files, which every run "
+               "repeats; 'shardfeed repair' copies them once\n",
                table.shards_copied(), table.num_shards());
   }
   if (table.requests_for_shards() > 0) {
@@ -114,7 +116,7 @@ void NoteIndexes(const ShardTable& table, const CommandOptions& options) {
              table.num_shards(),
              table.indexes_not_kept() == 0
                  ? "they have one now"
-                 : "it was made in memory, for the folder cannot be written");
+                 : "they were built in memory because the folder cannot be written to");
 }
 
 bool NeedNoTable(const OrderFlags& flags) {
@@ -127,7 +129,7 @@ absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const S
   OrderSpec& order = reading.order;
   const bool shuffle = flags.order == "shuffle" || flags.seed || !flags.window.empty();
   if (shuffle && flags.order == "interleave") {
-    return absl::InvalidArgumentError("--shuffle and --order interleave exclude each other");
+    return absl::InvalidArgumentError("--shuffle cannot be combined with --order interleave");
   }
   if (shuffle) {
     order.kind = OrderSpec::Kind::kShuffle;

@@ -1,4 +1,4 @@
-// The options that say what is read and in which order: of read, plan and replay.
+// The options of bench, plan and replay that say what is read and in which order.
 
 #ifndef SHARDFEED_CLI_ORDER_FLAGS_H_
 #define SHARDFEED_CLI_ORDER_FLAGS_H_
@@ -34,22 +34,22 @@ struct OrderFlags {
   std::string budget;
 };
 
-// Declares them, with DATASET.
+// Declares these options, including DATASET.
 void AddOrderFlags(CLI::App& command, OrderFlags& flags);
 
-// Resolves the dataset and opens its indexes, with progress where they must be built and a note on
-// standard error of what became of them. `salvage`: as ShardTableOptions has it.
+// Resolves the dataset and opens its indexes. Shows progress while missing indexes are built and
+// then prints a note about them to standard error. See ShardTableOptions for `salvage`.
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
                                                             const CommandOptions& options,
                                                             bool salvage = false);
 
-// The note on standard error that indexes have been built; none if they have not.
+// Prints a note to standard error if indexes were built or shards were copied.
 void NoteIndexes(const ShardTable& table, const CommandOptions& options);
 
 // Whether the flags can be understood without knowing the records: no sizes, no record numbers.
 bool NeedNoTable(const OrderFlags& flags);
 
-// `table` may be null if NeedNoTable. InvalidArgument: a flag that cannot be read.
+// `table` may be null if NeedNoTable returns true. InvalidArgument: the value of a flag is wrong.
 absl::StatusOr<ReaderOptions> MakeReaderOptions(const OrderFlags& flags, const ShardTable* table);
 
 }  // namespace shardfeed

@@ -43,7 +43,8 @@ nlohmann::ordered_json StagesJson(const IteratorStats& stats) {
   return stages;
 }
 
-// The rows of `column` from left to right and top to bottom, with a little space between.
+// Writes the images of `column` to a PNG file, from left to right and top to bottom with small
+// gaps.
 absl::Status SaveGrid(const Batch& batch, const std::string& column, const std::string& path) {
   const int c = batch.Find(column);
   const std::vector<int64_t>& shape = (*batch.spec)[c].shape;
@@ -95,8 +96,7 @@ void PrintSummary(const Dataset& ds, const IteratorStats& stats, uint64_t bytes)
   uint64_t invalid = 0;
   for (const StageStats& stage : stats.stages) invalid += stage.invalid;
   if (invalid > 0) {
-    fmt::print("{} rows could not be decoded; they are marked as not valid\n",
-               FormatCount(invalid));
+    fmt::print("{} rows could not be decoded; they are marked as invalid\n", FormatCount(invalid));
   }
   for (const std::string& decision : stats.decisions) fmt::print("autotune: {}\n", decision);
   fmt::print("{}\n", stats.verdict);
@@ -113,7 +113,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   absl::StatusOr<std::unique_ptr<Iterator>> started = ds.Start(running);
   if (!started.ok()) return ReportError(started.status());
   Iterator& it = **started;
-  // The first batch over and over has no end of its own.
+  // A run that repeats the first batch has no end of its own.
   const uint64_t take = run.take.value_or(run.headspace ? 1000 : UINT64_MAX);
   std::atomic<uint64_t> rows = 0;
   uint64_t bytes = 0;
@@ -145,7 +145,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   }
   const IteratorStats stats = it.stats();
   started->reset();
-  // Only now, so that the run is not measured with it.
+  // The grid is saved after the run, so that it does not slow down the measurement.
   if (!first.empty()) status.Update(SaveGrid(first, run.image, run.grid));
   if (!status.ok()) return ReportError(status);
   if (running.trace != nullptr) {

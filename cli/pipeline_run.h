@@ -1,4 +1,4 @@
-// Runs a chain of batches, and tells how fast it was and what limits it.
+// Runs a chain that delivers batches, and reports its speed and what limits it.
 
 #ifndef SHARDFEED_CLI_PIPELINE_RUN_H_
 #define SHARDFEED_CLI_PIPELINE_RUN_H_
@@ -13,13 +13,13 @@
 namespace shardfeed {
 
 struct PipelineRun {
-  std::optional<uint64_t> take;  // batches; all if not said
+  std::optional<uint64_t> take;  // number of batches; all if not set
   bool any_order = false;
   bool headspace = false;
-  std::string trace;  // a file; none if empty
-  // The first batch's images side by side, as a PNG; none if empty.
+  std::string trace;  // file for the trace; none if empty
+  // File for a PNG of the first batch's images, side by side; none if empty.
   std::string grid;
-  std::string image;  // the column of images: uint8 [rows, height, width, 3]
+  std::string image;  // column of images: uint8 [rows, height, width, 3]
 };
 
 // Returns the exit status.

@@ -15,12 +15,12 @@
 namespace shardfeed {
 namespace {
 
-// How much an order mixes, from a sample of the first epoch.
+// How well an order mixes, estimated from a sample of the first epoch.
 struct Mixing {
-  // Mean distance between a record's place in the dataset and in the epoch, over that of the exact
-  // permutation (a third of the size): 0 for none, 1 for exact.
+  // Mean distance between a record's positions in the dataset and in the epoch, divided by that of
+  // the exact permutation (a third of the size): 0 for no mixing, 1 for exact mixing.
   double displacement = 0;
-  // Share of a batch's records that were read together with another one of the batch.
+  // Share of a batch's records that were read together with another record of the batch.
   double batch_neighbours = 0;
 };
 
@@ -100,22 +100,22 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
     fmt::print("{}\n", json.dump(1));
     return kExitDone;
   }
-  fmt::print("data:    {} records in {} shards, {}, {} a record\n", FormatCount(order.size()),
+  fmt::print("data:    {} records in {} shards, {}, {} per record\n", FormatCount(order.size()),
              FormatCount(table.num_shards()), FormatSize(table.stream_bytes()), FormatSize(mean));
   fmt::print("order:   {}\n", order.Describe());
   fmt::print("epoch:   {} batches of {} on each of {} ranks",
              FormatCount((*reader)->batches_per_epoch()), flags.order.batch, flags.order.world);
   if (left_over > 0) fmt::print("; {} records are left over", FormatCount(left_over));
-  if (padding > 0) fmt::print("; {} records come twice", FormatCount(padding));
+  if (padding > 0) fmt::print("; {} records appear twice", FormatCount(padding));
   fmt::print("\n");
   if (shuffled) {
     fmt::print("window:  {} records, {}\n", FormatCount(window), FormatSize(window * mean));
     fmt::print(
         "mixing:  records move {:.0f} % as far as in the exact permutation; {:.1f} % of a "
-        "global batch were read together with another of it\n",
+        "global batch's records were read together with another of them\n",
         mixing.displacement * 100, mixing.batch_neighbours * 100);
   }
-  fmt::print("reads:   {} of {} each second for {} records/s on this rank\n",
+  fmt::print("reads:   {} of {} per second for {} records/s on this rank\n",
              FormatCount(static_cast<uint64_t>(std::ceil(reads_per_second))),
              FormatSize(static_cast<uint64_t>(records_per_read * static_cast<double>(mean))),
              FormatCount(flags.rate));
@@ -158,8 +158,8 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
     const uint64_t item = reader.selection().ItemOf(*flags.find);
     if (item >= reader.selection().size()) {
       return ReportError(absl::InvalidArgumentError(
-          fmt::format("--find {}: not one of the {} records that are read", *flags.find,
-                      reader.selection().size())));
+          fmt::format("--find {}: this record is not among the {} records that are read",
+                      *flags.find, reader.selection().size())));
     }
     const uint64_t position = reader.order().PositionOf(flags.epoch, item);
     const uint64_t rank = position % world;
@@ -177,12 +177,12 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
       fmt::print("{}\n", json.dump(1));
     } else if (delivered) {
       fmt::print(
-          "record {} comes in epoch {} at position {}: rank {}, step {}, number {} of the "
-          "batch\n",
+          "record {} of epoch {} is at position {}: rank {}, step {}, index {} in the batch\n",
           *flags.find, flags.epoch, position, rank, step, index);
     } else {
-      fmt::print("record {} is at position {} of epoch {}, which is left over at its end\n",
-                 *flags.find, position, flags.epoch);
+      fmt::print(
+          "record {} is at position {} of epoch {}, which is dropped at the end of the epoch\n",
+          *flags.find, position, flags.epoch);
     }
     return kExitDone;
   }
@@ -191,7 +191,7 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
     return ReportError(absl::InvalidArgumentError(fmt::format(
         "--step {}: an epoch has {} batches, numbered from 0", step, reader.batches_per_epoch())));
   }
-  // Printed one by one: a batch may have any number of records.
+  // Records are printed one by one, since a batch may have any number of them.
   for (uint64_t i = 0; i < batch; ++i) {
     if (InterruptToken().stop_requested()) return ReportError(absl::CancelledError("interrupted"));
     const uint64_t position = (step * batch + i) * world + flags.order.rank;
@@ -212,10 +212,10 @@ int Replay(const ReplayFlags& flags, const CommandOptions& options) {
 
 void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command = app.add_subcommand(
-      "plan", "Tell what an order means before it is run: batches, memory, mixing");
+      "plan", "Show what an order means before it is run: batches, memory, mixing");
   auto flags = std::make_shared<PlanFlags>();
   AddOrderFlags(*command, flags->order);
-  command->add_option("--rate", flags->rate, "records/s that training wants; default 10000")
+  command->add_option("--rate", flags->rate, "records/s that training needs; default 10000")
       ->check(WholeNumber(1));
   AddCommonOptions(*command, options);
   command->footer(
@@ -226,20 +226,22 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
 }
 
 void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
-  CLI::App* command =
-      app.add_subcommand("replay", "List the records of a batch, or tell when a record comes");
+  CLI::App* command = app.add_subcommand(
+      "replay", "List the records of a batch, or find when a record is delivered");
   auto flags = std::make_shared<ReplayFlags>();
   AddOrderFlags(*command, flags->order);
   command->add_option("--epoch", flags->epoch, "counted from 0; default 0")->check(WholeNumber(0));
   CLI::Option* step =
-      command->add_option("--step", flags->step, "which batch of this rank; default 0")
+      command->add_option("--step", flags->step, "number of the batch on this rank; default 0")
           ->check(WholeNumber(0));
-  command->add_option("--find", flags->find, "a record's number: when and where does it come?")
+  command
+      ->add_option("--find", flags->find,
+                   "find when and where the record with this number is delivered")
       ->check(WholeNumber(0))
       ->excludes(step);
   AddCommonOptions(*command, options);
   command->footer(
-      "Prints a line for each record: its number, its shard, its number there.\n\n"
+      "Prints a line for each record: its number, its shard, and its number in the shard.\n\n"
       "Examples:\n"
       "  shardfeed replay out/train@64 --seed 1 --epoch 2 --step 1234 --batch 256 --rank 3 --world "
       "8\n"

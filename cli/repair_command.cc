@@ -1,4 +1,5 @@
-// repair: what is left of a damaged dataset, as a new one, with an account of what is lost.
+// The repair command: copies the intact records of a damaged dataset into a new one and reports
+// what is lost.
 
 #include <atomic>
 #include <filesystem>
@@ -31,7 +32,8 @@ nlohmann::ordered_json OrNull(const std::optional<uint64_t>& number) {
 std::string Lost(const DamagedPlace& place) {
   const char* const about = place.record_exact ? "" : "about ";
   if (!place.records)
-    return fmt::format("records from {}number {} on, uncounted", about, place.record);
+    return fmt::format("an unknown number of records from {}number {} on is lost", about,
+                       place.record);
   if (*place.records == 0) return "no record is lost";
   if (*place.records == 1) return fmt::format("record {}{} is lost", about, place.record);
   return fmt::format("records {}{} to {} are lost", about, place.record,
@@ -110,7 +112,7 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
   absl::StatusOr<RepairAccount> account;
   {
     ProgressDisplay display(options, [&] {
-      return ProgressDisplay::State{.what = flags.dry_run ? "looking" : "repairing",
+      return ProgressDisplay::State{.what = flags.dry_run ? "checking" : "repairing",
                                     .done = passed,
                                     .total = total,
                                     .bytes = true};
@@ -126,25 +128,27 @@ int RunRepair(const RepairFlags& flags, const CommandOptions& options) {
 
 void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit) {
   CLI::App* command =
-      app.add_subcommand("repair", "Save what is sound of a damaged dataset into a new one");
+      app.add_subcommand("repair", "Copy the intact records of a damaged dataset into a new one");
   auto flags = std::make_shared<RepairFlags>();
   command->add_option("DATASET", flags->dataset, "stem@N, stem@*, a folder, a glob, or a file")
       ->required();
   command
       ->add_option("OUT", flags->output,
-                   "folder/name: the new dataset, with as many shards as the old one")
+                   "folder/name: the new dataset, which has as many shards as the old one")
       ->required();
-  command->add_flag("--dry-run", flags->dry_run, "write nothing, tell what would be lost");
-  command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the name OUT");
+  command->add_flag("--dry-run", flags->dry_run, "write nothing; print what would be lost");
+  command->add_flag("--overwrite", flags->overwrite, "replace an existing dataset named OUT");
   command->add_flag("--no-sync", flags->no_sync,
-                    "do not wait until everything is on the disk: faster, and lost if the machine "
-                    "stops soon after");
+                    "do not wait until everything is on disk: faster, but the data is lost if the "
+                    "machine crashes soon after");
   AddCommonOptions(*command, options);
   command->footer(
-      "Shard i of OUT gets the sound records of shard i, in their order and with the same\n"
-      "compression. DATASET is never changed. Of each damaged place, the account tells the shard,\n"
-      "its bytes and the records that are lost; a shard that is missing is lost as a whole. Exit\n"
-      "status 1 when records were lost, 0 when none was.\n\n"
+      "Shard i of OUT gets the intact records of shard i, in the same order and with the same\n"
+      "compression. DATASET is never changed. For each damaged place, the account gives the "
+      "shard,\n"
+      "the bytes and the records that are lost; a missing shard is lost as a whole. The exit "
+      "status\n"
+      "is 1 if records were lost, otherwise 0.\n\n"
       "Examples:\n"
       "  shardfeed repair old/train@64 new/train --dry-run\n"
       "  shardfeed repair old/train@64 new/train --json > account.json\n");

@@ -1,4 +1,5 @@
-// reshard, merge, split and sample: records into other shards, without looking into them.
+// The commands reshard, merge, split and sample, which copy records into other shards without
+// parsing them.
 
 #include <cmath>
 #include <functional>
@@ -65,7 +66,8 @@ RecordSelection AllOf(const ReshardInput& input) {
 absl::StatusOr<std::vector<Part>> PlanReshard(const ReshardInput& input, const OutputSpec& output,
                                               const ReshardFlags&) {
   if (!output.count) {
-    return absl::InvalidArgumentError("into how many shards? Name the output as folder/name@N");
+    return absl::InvalidArgumentError(
+        "the number of shards is missing: name the output as folder/name@N");
   }
   return std::vector<Part>{MakePart(output, AllOf(input))};
 }
@@ -109,10 +111,11 @@ absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const Ou
   const int given = (flags.records.empty() ? 0 : 1) + (flags.count ? 1 : 0) + (flags.share ? 1 : 0);
   if (given != 1) {
     return absl::InvalidArgumentError(
-        "say which records, in one way: --count K, --share P or --records 0-99,200-299");
+        "expected exactly one of --count K, --share P and --records 0-99,200-299");
   }
   if (!output.count) {
-    return absl::InvalidArgumentError("into how many shards? Name the output as folder/name@N");
+    return absl::InvalidArgumentError(
+        "the number of shards is missing: name the output as folder/name@N");
   }
   if (!flags.records.empty()) {
     absl::StatusOr<std::vector<Range>> ranges = ParseRanges(flags.records, input.num_records());
@@ -126,8 +129,8 @@ absl::StatusOr<std::vector<Part>> PlanSample(const ReshardInput& input, const Ou
                   : static_cast<uint64_t>(
                         std::llround(*flags.share * static_cast<double>(input.num_records())));
   if (count > input.num_records()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} records requested, but there are only {}", count, input.num_records()));
+    return absl::InvalidArgumentError(fmt::format(
+        "{} records requested, but the dataset has only {}", count, input.num_records()));
   }
   return std::vector<Part>{
       MakePart(output, RecordSelection::Sample(input.num_records(), count, flags.seed))};
@@ -151,7 +154,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     const std::optional<uint64_t> size = ParseSize(flags.member_size);
     if (!size || *size == 0) {
       return ReportError(absl::InvalidArgumentError(
-          fmt::format("--member-size {}: not a size such as 256KiB", flags.member_size)));
+          fmt::format("--member-size {}: expected a size such as 256KiB", flags.member_size)));
     }
     resharding.encode.member_bytes = *size;
   }
@@ -168,7 +171,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
   {
     ProgressDisplay display(options, [&] {
       if (total == 0) {
-        return ProgressDisplay::State{.what = "looking", .done = indexed, .bytes = true};
+        return ProgressDisplay::State{.what = "indexing", .done = indexed, .bytes = true};
       }
       return ProgressDisplay::State{.what = "writing", .done = written, .total = total};
     });
@@ -184,7 +187,7 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
     const std::optional<Compression> compression = compressions.at(flags.compression);
     if (!compression) {
       return ReportError(absl::InvalidArgumentError(
-          "the shards are compressed in different ways; say how they shall be: --compression"));
+          "the shards are compressed in different ways; choose one with --compression"));
     }
     absl::StatusOr<std::vector<Part>> parts = command.plan(*input, *spec, flags);
     if (!parts.ok()) return ReportError(parts.status());
@@ -246,46 +249,48 @@ int Run(const ReshardCommand& command, const ReshardFlags& flags, const CommandO
 
 std::vector<ReshardCommand> Commands() {
   return {
-      {"reshard", "Cut a dataset into another number of shards",
-       "Raw shards with a manifest are copied, not read; others are read and checked. A record's\n"
-       "bytes and the order stay.\n\n"
+      {"reshard", "Write a dataset with another number of shards",
+       "Raw shards with a manifest are copied, not read; others are read and checked. Records and\n"
+       "their order do not change.\n\n"
        "Examples:\n"
        "  shardfeed reshard old/train@1024 out/train@64\n"
        "  shardfeed reshard out/train@64 out/small@64 --compression gzip\n",
        1, [](CLI::App&, ReshardFlags&) {}, PlanReshard},
-      {"merge", "Put datasets one after another",
+      {"merge", "Concatenate datasets",
        "Without @N, each shard stays whole.\n\n"
        "Examples:\n"
        "  shardfeed merge out/a@8 out/b@8 out/both\n"
        "  shardfeed merge out/a@8 out/b@8 out/both@4\n",
        SIZE_MAX, [](CLI::App&, ReshardFlags&) {}, PlanMerge},
       {"split", "Cut a dataset into several, by ranges of records",
-       "The first share gets the first records, and so on: shuffle first, or see convert\n"
-       "tfrecord --split, which goes by the records' content.\n\n"
+       "The first share gets the first records, and so on: shuffle first, or use convert\n"
+       "tfrecord --split, which decides by the records' content.\n\n"
        "Example:\n"
        "  shardfeed split out/all@64 out/all --shares train=0.9,test=0.1\n",
        1,
        [](CLI::App& command, ReshardFlags& flags) {
          command
              .add_option("--shares", flags.shares,
-                         "what each of the datasets OUT-NAME gets: train=0.9,test=0.1")
+                         "share of each dataset OUT-NAME: train=0.9,test=0.1")
              ->required()
              ->type_name("NAME=SHARE,...");
        },
        PlanSplit},
-      {"sample", "Some of a dataset's records, by chance or by their numbers",
-       "The order stays; every set of that many records is as likely as any other.\n\n"
+      {"sample", "Copy some of a dataset's records, chosen at random or by number",
+       "The order does not change. A random sample is uniform over all sets of that size.\n\n"
        "Examples:\n"
        "  shardfeed sample out/train@64 out/few@1 --count 1000 --seed 7\n"
        "  shardfeed sample out/train@64 out/part@1 --records 0-999,5000-5999\n",
        1,
        [](CLI::App& command, ReshardFlags& flags) {
-         command.add_option("--count", flags.count, "so many records")->check(WholeNumber(0));
+         command.add_option("--count", flags.count, "number of records")->check(WholeNumber(0));
          command.add_option("--share", flags.share, "fraction of the records")
              ->check(CLI::Range(0.0, 1.0));
-         command.add_option("--records", flags.records, "these: 5, 10-19, 100-; from 0")
+         command
+             .add_option("--records", flags.records,
+                         "numbers of the records, from 0: 5, 10-19, 100-")
              ->type_name("RANGES");
-         command.add_option("--seed", flags.seed, "of the choice; default 0")
+         command.add_option("--seed", flags.seed, "seed of the random choice; default 0")
              ->check(WholeNumber(0));
        },
        PlanSample}};
@@ -310,17 +315,17 @@ void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit) {
         ->check(CLI::IsMember({"keep", "none", "gzip", "zlib"}))
         ->type_name("KIND")
         ->default_str("keep");
-    command->add_option("--level", flags->level, "of compression: 1 (fast) to 9 (small)")
+    command->add_option("--level", flags->level, "compression level: 1 (fast) to 9 (small)")
         ->check(CLI::Range(1, 9))
         ->capture_default_str();
     command->add_option(
         "--member-size", flags->member_size,
-        "what compressed data is cut into, and a reader can start at; default 256KiB");
+        "size of the pieces of compressed data at which a reader can start; default 256KiB");
     command->add_flag("--overwrite", flags->overwrite, "replace a dataset of the same name");
     command->add_flag(
         "--tfds", flags->tfds,
         "describe all datasets of the output folder for TFDS, as convert --tfds does");
-    command->add_flag("--no-sync", flags->no_sync, "do not wait until everything is on the disk");
+    command->add_flag("--no-sync", flags->no_sync, "do not wait until everything is on disk");
     AddCommonOptions(*command, options);
     command->footer(one.footer);
     command->callback([one, flags, &options, exit] { *exit = Run(one, *flags, options); });

@@ -1,4 +1,5 @@
-// `shardfeed completion` and `shardfeed man`. They are left out of --help: packages call them.
+// The commands completion and man. They are hidden from --help, since packages call them, not
+// users.
 
 #include <memory>
 #include <string>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kCopyBytes = 1 << 20;
 
-// A new file in `directory` that has no name any more.
+// Creates a file in `directory` and removes its name.
 absl::StatusOr<int> NamelessFile(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -33,7 +33,7 @@ absl::StatusOr<int> NamelessFile(const std::string& directory) {
 absl::Status CopyStandardInput(int to, std::stop_token stop, std::atomic<uint64_t>& bytes_copied) {
   std::vector<char> buffer(kCopyBytes);
   while (true) {
-    // Whoever feeds the pipe may pause for long: an interrupt should not wait for them.
+    // The pipe may be silent for long; an interrupt should not wait for it.
     pollfd ready{STDIN_FILENO, POLLIN, 0};
     const int polled = ::poll(&ready, 1, 200);
     if (stop.stop_requested()) return absl::CancelledError("interrupted; nothing was kept");
@@ -45,7 +45,7 @@ absl::Status CopyStandardInput(int to, std::stop_token stop, std::atomic<uint64_
     for (ssize_t done = 0; done < n;) {
       const ssize_t written = ::write(to, buffer.data() + done, n - done);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return ErrnoStatus(errno, "standard input", "set a copy of it aside");
+      if (written < 0) return ErrnoStatus(errno, "standard input", "copy it to a temporary file");
       done += written;
     }
     bytes_copied += n;

@@ -14,13 +14,15 @@
 
 namespace shardfeed {
 
-// Conversions read their input twice. A file behind standard input is used where it is; what comes
-// through a pipe is copied to a file without a name, which is gone with the process.
+// Conversions read their input twice. If standard input is a file, it is used in place; a pipe is
+// copied to a file without a name, which disappears with the process.
 class StandardInput {
  public:
-  // The copy is made in `directory`, which is created if need be. `bytes_copied` counts up.
+  // The copy is made in `directory`, which is created if it does not exist. `bytes_copied` grows
+  // meanwhile.
   //
-  // InvalidArgument: standard input is a terminal. Cancelled: `stop`. Others: see ErrnoStatus.
+  // InvalidArgument: standard input is a terminal. Cancelled: `stop` was requested. Others: see
+  // ErrnoStatus.
   static absl::StatusOr<std::unique_ptr<StandardInput>> Open(const std::string& directory,
                                                              std::stop_token stop,
                                                              std::atomic<uint64_t>& bytes_copied);
@@ -28,9 +30,9 @@ class StandardInput {
   StandardInput(const StandardInput&) = delete;
   StandardInput& operator=(const StandardInput&) = delete;
 
-  // Lives as long as this object. Not a name that users know: see WithName.
+  // Valid as long as this object. Users do not know this path: see WithName.
   const std::string& path() const { return path_; }
-  // `text` with "standard input" in the place of the path.
+  // Returns `text` with the path replaced by "standard input".
   std::string WithName(std::string text) const;
 
  private:

@@ -42,7 +42,7 @@ std::string Base64(std::string_view bytes) {
   return text;
 }
 
-// Nothing in `pixels` if it cannot be decoded.
+// Leaves `pixels` empty if the image cannot be decoded.
 Rgb Decode(std::string_view bytes, const ImageHeader& header) {
   constexpr uint64_t kMaxPixels = uint64_t{1} << 24;
   Rgb whole;
@@ -70,7 +70,7 @@ Rgb Decode(std::string_view bytes, const ImageHeader& header) {
   return whole;
 }
 
-// What is too large is thinned out: it is only to be looked at.
+// Drops rows and columns of images that are too large: a preview does not need filtering.
 Rgb ThinOut(Rgb whole) {
   const uint32_t step =
       std::max(CeilDivide(whole.width, kMaxWidth), CeilDivide(whole.height, kMaxHeight));
@@ -85,7 +85,8 @@ Rgb ThinOut(Rgb whole) {
   return small;
 }
 
-// Sent in pieces, as the protocol wants it; `control` are the keys of the first.
+// Returns the data in pieces, as the protocol requires; `control` holds the keys of the first
+// piece.
 std::string Kitty(const std::string& control, std::string_view bytes) {
   constexpr size_t kPiece = 4096;
   const std::string text = Base64(bytes);
@@ -127,7 +128,7 @@ std::string KittyRgb(const uint8_t* pixels, uint32_t width, uint32_t height) {
 }
 
 std::string Sixels(const uint8_t* pixels, uint32_t width, uint32_t height) {
-  // A cube of colours, 6 levels each.
+  // The palette is a cube of colours with 6 levels of each channel.
   constexpr int kLevels = 6;
   constexpr int kColours = kLevels * kLevels * kLevels;
   std::string out = fmt::format("\x1bPq\"1;1;{};{}", width, height);

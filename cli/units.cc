@@ -28,7 +28,7 @@ std::optional<uint64_t> ParseSize(std::string_view text) {
 }
 
 std::optional<uint64_t> ParseDuration(std::string_view text) {
-  constexpr uint64_t kMostSeconds = uint64_t{1} << 40;  // what can be taken from a time
+  constexpr uint64_t kMostSeconds = uint64_t{1} << 40;  // can be subtracted from any time_t
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t t
   std::vector<Range> ranges;
   const auto wrong = [&] {
     return absl::InvalidArgumentError(
-        fmt::format("'{}' is not a list of record numbers such as 0,5,10-19 or 100-", text));
+        fmt::format("'{}': expected a list of record numbers such as 0,5,10-19 or 100-", text));
   };
   std::string_view rest = text;
   while (true) {
@@ -110,7 +110,7 @@ absl::StatusOr<SkipCeiling> ParseMaxSkipped(const std::string& text) {
   const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
   if (!ceiling) {
     return absl::InvalidArgumentError(
-        fmt::format("--max-skipped {}: neither a number of records nor a share such as 5%", text));
+        fmt::format("--max-skipped {}: expected a number of records or a share such as 5%", text));
   }
   return *ceiling;
 }

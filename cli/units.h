@@ -14,11 +14,11 @@
 
 namespace shardfeed {
 
-// "4096", "256KiB", "1.5 GiB", "100MB"; the short forms K, M, G, T are binary. nullopt: none of
-// these.
+// Parses "4096", "256KiB", "1.5 GiB", "100MB" as bytes; the short forms K, M, G, T are binary.
+// Returns nullopt for anything else.
 std::optional<uint64_t> ParseSize(std::string_view text);
 
-// Seconds of "90s", "30m", "24h", "7d" or "0". nullopt: none of these.
+// Parses "90s", "30m", "24h", "7d" or "0" as seconds. Returns nullopt for anything else.
 std::optional<uint64_t> ParseDuration(std::string_view text);
 
 std::string FormatSize(uint64_t bytes);      // "1.4 GiB"
@@ -30,11 +30,12 @@ struct Range {
   uint64_t end;  // not included
 };
 
-// "5", "10-19" (both ends included), "7-" (to `total`), several by commas, in the order written.
-// InvalidArgument: none of these. OutOfRange: a number that is not below `total`.
+// Parses "5", "10-19" (both ends included), "7-" (up to `total`), or several separated by commas,
+// and keeps their order. InvalidArgument: another form. OutOfRange: a number that is not below
+// `total`.
 absl::StatusOr<std::vector<Range>> ParseRanges(std::string_view text, uint64_t total);
 
-// The value of --max-skipped. InvalidArgument: neither a number nor a share.
+// Parses the value of --max-skipped. InvalidArgument: neither a number nor a share.
 absl::StatusOr<SkipCeiling> ParseMaxSkipped(const std::string& text);
 
 }  // namespace shardfeed

@@ -116,7 +116,7 @@ int Verify(const VerifyFlags& flags, const CommandOptions& options) {
                FormatDuration(seconds),
                FormatSize(static_cast<uint64_t>(report->num_bytes() / std::max(seconds, 1e-9))),
                report->num_defects() == 0
-                   ? (report->has_manifest ? "all sound, as the manifest says" : "all sound")
+                   ? (report->has_manifest ? "all intact and as in the manifest" : "all intact")
                    : fmt::format("{} defects, {} of records skipped",
                                  FormatCount(report->num_defects()), FormatSize(skipped)));
   }
@@ -142,16 +142,16 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->add_option(
           "--level", flags->level,
           "headers: lengths and their CRCs; payload (default): all CRCs and compressed "
-          "data; examples: every record is a tf.train.Example, too; images: every image in them "
-          "decodes, too")
+          "data; examples: also that every record is a tf.train.Example; images: also that every "
+          "image in them can be decoded")
       ->transform(OneOf(levels))
       ->type_name("LEVEL")
       ->default_str("payload");
   AddCommonOptions(*command, options);
   command->footer(
-      "Reads past damage: a bad payload loses its record alone, a bad length the bytes up to the\n"
-      "next record. Indexes and the manifest are compared with the data. Exit status 1 on any\n"
-      "defect, 3 where a file could not be read.\n\n"
+      "Continues after damage: a bad payload loses only its record, a bad length the bytes up to\n"
+      "the next record. Indexes and the manifest are compared with the data. The exit status is 1\n"
+      "for any defect and 3 if a file could not be read.\n\n"
       "Examples:\n"
       "  shardfeed verify out/train@64\n"
       "  shardfeed verify 'old/*.tfrecord.gz' --level examples --json\n");

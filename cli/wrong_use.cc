@@ -10,7 +10,8 @@
 namespace shardfeed {
 namespace {
 
-// The option that the message begins with, and what follows its name; nullptr if none does.
+// Returns the option that the message begins with, and the text after its name; nullptr if there is
+// no such option.
 std::pair<const CLI::Option*, std::string_view> OptionIn(std::string_view message,
                                                          const CLI::App& command) {
   const CLI::Option* found = nullptr;
@@ -25,14 +26,14 @@ std::pair<const CLI::Option*, std::string_view> OptionIn(std::string_view messag
   return {found, message.substr(length)};
 }
 
-// "expected a number, as in --share 0.5"
+// Returns what the option expects: "expected a number, as in --share 0.5".
 std::string Wanted(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::string name = option.get_name();
   if (type.starts_with("UINT")) {
-    return fmt::format("expected a whole number from 0 on, as in {} 7", name);
+    return fmt::format("expected an integer of at least 0, as in {} 7", name);
   }
-  if (type.starts_with("INT")) return fmt::format("expected a whole number, as in {} 7", name);
+  if (type.starts_with("INT")) return fmt::format("expected an integer, as in {} 7", name);
   if (type.starts_with("FLOAT")) return fmt::format("expected a number, as in {} 0.5", name);
   return fmt::format("expected a value: {}", option.get_description());
 }
@@ -55,9 +56,9 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
     if (option == nullptr || !given.starts_with(" = ")) return message;
     std::string said =
         fmt::format("{} '{}': {}", option->get_name(), given.substr(3), Wanted(*option));
-    // It may be what comes next: `read --shuffle out/train@4`.
+    // The word may be the next argument rather than a value: `bench --shuffle out/train@4`.
     if (option->get_items_expected_min() == 0) {
-      said += fmt::format("; if '{}' is no value of it, name it before {}", given.substr(3),
+      said += fmt::format("; if '{}' is not its value, place it before {}", given.substr(3),
                           option->get_name());
     }
     return said;
@@ -70,13 +71,13 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
   const bool wants_command = command.get_require_subcommand_min() > 0;
   if (wants_command && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     const std::string rest = CLI::detail::join(command.remaining(), " ");
-    if (rest.empty()) return fmt::format("which one? There are: {}", NamesOf(command));
-    return fmt::format("there is no '{}'; there are: {}", rest, NamesOf(command));
+    if (rest.empty()) return fmt::format("expected a command: {}", NamesOf(command));
+    return fmt::format("there is no command '{}'; expected one of {}", rest, NamesOf(command));
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::string rest = message.substr(std::min(message.size(), message.find(": ") + 2));
-    if (!rest.empty() && rest[0] == '-') return fmt::format("there is no {}", rest);
-    return fmt::format("'{}' is too much", rest);
+    if (!rest.empty() && rest[0] == '-') return fmt::format("there is no option {}", rest);
+    return fmt::format("unexpected argument '{}'", rest);
   }
   return message;
 }
@@ -84,14 +85,14 @@ std::string Message(const CLI::App& command, const CLI::Error& error) {
 }  // namespace
 
 std::string ExplainWrongUse(const CLI::App& app, const CLI::Error& error) {
-  // The command that was given, `convert csv` as well as `read`.
+  // Find the command that was given, which may be nested: `convert csv`.
   const CLI::App* command = &app;
   std::string name = app.get_name();
   while (!command->get_subcommands().empty()) {
     command = command->get_subcommands().back();
     name += " " + command->get_name();
   }
-  return fmt::format("{}: {}\nRun '{} --help' for what there is.\n",
+  return fmt::format("{}: {}\nRun '{} --help' for usage.\n",
                      command == &app ? name : "shardfeed: " + command->get_name(),
                      Message(*command, error), name);
 }

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words.
+// Explanations of wrong command lines.
 
 #ifndef SHARDFEED_CLI_WRONG_USE_H_
 #define SHARDFEED_CLI_WRONG_USE_H_
@@ -9,8 +9,8 @@
 
 namespace shardfeed {
 
-// What was given, what is wanted and an example, and which help has more; ends with a newline.
-// `app` is the whole program's, whose parsing ended with `error`.
+// Returns what was given, what is expected with an example, and the command for more help; ends
+// with a newline. `app` is the whole program, whose parsing threw `error`.
 std::string ExplainWrongUse(const CLI::App& app, const CLI::Error& error);
 
 }  // namespace shardfeed

@@ -18,12 +18,12 @@
 namespace shardfeed {
 namespace {
 
-// Frames in one unit of work, about: what a thread builds and encodes at a time.
+// Approximate size of the frames that a thread builds and encodes at a time.
 constexpr uint64_t kBatchBytes = 1 << 20;
 constexpr uint64_t kMaxBatchItems = 4096;
 constexpr int kSampledItems = 1000;
 constexpr uint64_t kSampledBytes = 4 << 20;
-// For items that are shuffled or looked at for duplicates, all outputs together.
+// Memory for sorting items that are shuffled or checked for duplicates, over all outputs.
 constexpr size_t kSortingBytes = 64 << 20;
 
 absl::Status BuildBatch(const Source& source, const ItemBatch& items, const ConvertOptions& options,
@@ -43,20 +43,21 @@ absl::Status BuildBatch(const Source& source, const ItemBatch& items, const Conv
   return absl::OkStatus();
 }
 
-// Mean size of the records' frames: as the source tells it, or of the first ones.
+// Returns the mean size of the records' frames: the source's own figure, or that of the first
+// records.
 absl::StatusOr<uint64_t> MeanFrameBytes(Source& source, const ConvertOptions& options) {
   if (const uint64_t mean = source.mean_record_bytes(); mean > 0) return mean + kFrameBytes;
   ItemBatch items;
   absl::Status status = source.ForEach([&](const Item& item) {
     items.Add(item);
-    // Stopping a source takes an error, which is ours to ignore.
+    // Only an error stops a source; this one is ignored below.
     return items.size() < kSampledItems ? absl::OkStatus() : absl::OutOfRangeError("enough");
   });
   if (!status.ok() && !absl::IsOutOfRange(status)) return status;
   uint64_t frames = 0;
   uint64_t sampled = 0;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (frames >= kSampledBytes) break;  // a few large records are sample enough
+    if (frames >= kSampledBytes) break;  // a few large records are enough of a sample
     ++sampled;
     ItemBatch one;
     one.Add(items[i]);
@@ -75,23 +76,23 @@ class Output {
   Output(const Source& source, const ConvertOptions& options, ConvertProgress& progress)
       : source_(source), options_(options), progress_(progress) {}
 
-  // Locks the name. `split` is null where there is only one dataset.
+  // Locks the name. `split` is null if there is only one dataset.
   absl::Status Open(const Split* split);
   const std::string& staging_directory() const { return staging_->path(); }
-  // An earlier run with the same options finished this dataset: nothing is written.
+  // Whether an earlier run with the same options finished this dataset, so that nothing is written.
   bool is_complete() const { return complete_.has_value(); }
 
-  // `total` records will come, whose frames have `frame_bytes` on average.
-  // `max_skipped` of them may be broken.
+  // Starts writing `total` records, whose frames have `frame_bytes` on average and of which at most
+  // `max_skipped` may be broken.
   absl::Status Start(uint64_t total, uint64_t frame_bytes, const std::string& fingerprint,
                      size_t sorting_bytes, uint64_t max_skipped);
   uint64_t total() const { return total_; }
-  // None of a dataset that is complete already.
+  // Number of shards taken over; 0 for a dataset that is already complete.
   size_t num_taken_over() const { return is_complete() ? 0 : writer_->num_taken_over(); }
 
-  // The next item in the order of the source. OutOfRange once there are enough.
+  // Adds the next item in the order of the source. Returns OutOfRange once there are enough items.
   absl::Status Add(const Item& item);
-  // All items were added.
+  // Call after all items have been added.
   absl::Status End();
   absl::StatusOr<Manifest> Finish(Manifest manifest);
   absl::Status Interrupted() const { return writer_->Interrupted(); }
@@ -142,16 +143,16 @@ absl::Status Output::Open(const Split* split) {
       Staging::Open(spec_.directory, spec_.stem, options_.overwrite);
   if (!staging.ok()) return staging.status();
   staging_ = *std::move(staging);
-  // An earlier run may have left something to go on from.
+  // An earlier run may have left shards to continue from.
   staging_->Keep(options_.resume && DatasetWriter::MayBeResumed(staging_->path()));
   if (options_.overwrite) return absl::OkStatus();
-  // A name that is taken is told before a long scan. The writer looks again.
+  // Report a name that is taken before a long scan. The writer checks again.
   absl::Status status = DatasetWriter::CheckNameIsFree(spec_);
   return absl::IsAlreadyExists(status) && options_.resume ? LookForComplete() : status;
 }
 
-// A run that was killed after it had committed its dataset cannot be told from one that ended: to
-// go on from there is to do nothing. Another dataset of that name is an error as ever.
+// A run that was killed after it committed its dataset looks like one that finished, so resuming it
+// does nothing. Another dataset of the same name is an error as usual.
 absl::Status Output::LookForComplete() {
   const std::string path = ManifestPath(spec_.directory, spec_.stem);
   absl::StatusOr<Manifest> manifest = ReadManifest(path);
@@ -159,11 +160,11 @@ absl::Status Output::LookForComplete() {
   if (manifest->made_by != options_.made_by || manifest->suffix != spec_.suffix ||
       manifest->compression != options_.encode.compression ||
       manifest->shards.size() != spec_.count.value_or(manifest->shards.size())) {
-    return WithRemedy(
-        absl::AlreadyExistsError(fmt::format("{}: there is a dataset of this name, made in another "
-                                             "way, so there is nothing to resume",
-                                             path)),
-        {"overwrite", "", "replace it"});
+    return WithRemedy(absl::AlreadyExistsError(fmt::format(
+                          "{}: a dataset of this name exists that was made from another source or "
+                          "with other options, so there is nothing to resume",
+                          path)),
+                      {"overwrite", "", "replace it"});
   }
   complete_ = *std::move(manifest);
   staging_->Keep(false);
@@ -256,7 +257,7 @@ absl::Status Output::Write(const Item& item) {
   return batch_->size() == batch_items_ ? HandOver() : absl::OkStatus();
 }
 
-// What the shards depend on, beside their number.
+// Returns a fingerprint of everything that the shards depend on except their number.
 std::string FingerprintOf(const Source& source, const ConvertOptions& options, uint64_t total) {
   Fingerprint all;
   all.Add(source.InputFingerprint());
@@ -292,7 +293,7 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
     if (equals == part.npos || parsed.ec != std::errc() || parsed.ptr != stop ||
         !(split.share > 0) || split.share > 1) {
       return absl::InvalidArgumentError(
-          fmt::format("{}: not a list of splits such as train=0.9,test=0.1",
+          fmt::format("{}: expected a list of splits such as train=0.9,test=0.1",
                       Excerpt(part.empty() ? text : part)));
     }
     const bool fit = !split.name.empty() &&
@@ -300,8 +301,9 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
                        return c >= 0x80 || std::isalnum(c) != 0 || c == '_' || c == '-';
                      });
     if (!fit) {
-      return absl::InvalidArgumentError(fmt::format(
-          "{}: the name of a split has letters, digits, _ and - only", Excerpt(split.name)));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: the name of a split may contain only letters, digits, _ and -",
+                      Excerpt(split.name)));
     }
     for (const Split& other : splits) {
       if (other.name != split.name) continue;
@@ -315,7 +317,7 @@ absl::StatusOr<std::vector<Split>> ParseSplits(const std::string& text) {
         fmt::format("{}: the shares add up to {}; they must add up to 1", text, sum));
   }
   if (splits.size() > ItemSelection::kMaxOutputs) {
-    return absl::InvalidArgumentError("more than 255 splits");
+    return absl::InvalidArgumentError("expected at most 255 splits, got more");
   }
   return splits;
 }
@@ -325,7 +327,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   ConvertProgress unseen;
   if (progress == nullptr) progress = &unseen;
   if (options.limit && !options.splits.empty()) {
-    return absl::InvalidArgumentError("a limit and splits do not go together");
+    return absl::InvalidArgumentError("a limit cannot be combined with splits");
   }
   std::vector<Output> outputs;
   outputs.reserve(std::max<size_t>(1, options.splits.size()));
@@ -335,7 +337,7 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
     if (!status.ok()) return status;
     progress->datasets_complete += outputs[i].is_complete();
   }
-  // Where something is left to do.
+  // The first output that is not complete yet.
   const auto open = std::find_if_not(outputs.begin(), outputs.end(),
                                      [](const Output& output) { return output.is_complete(); });
   std::vector<Manifest> manifests;
@@ -399,7 +401,8 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
       if (number == selection->num_items()) return changed();
       output = selection->OutputOf(number);
     }
-    // Items of shards that were taken over are not handed on, where stopping is looked for.
+    // Items of shards that were taken over never reach the writer, which checks for a stop, so
+    // check here.
     if (++number % 1024 == 0 && options.stop.stop_requested()) return open->Interrupted();
     if (output == ItemSelection::kNowhere) return absl::OkStatus();
     return outputs[output].Add(item);
@@ -415,9 +418,8 @@ absl::StatusOr<std::vector<Manifest>> Convert(Source& source, const ConvertOptio
   shared.made_by = options.made_by;
   shared.notes = source.notes();
   if (selection && selection->num_duplicates() > 0) {
-    shared.notes.push_back(
-        fmt::format("left out {} of {} records, whose content another before them has",
-                    selection->num_duplicates(), selection->num_items()));
+    shared.notes.push_back(fmt::format("left out {} of {} records as duplicates of earlier ones",
+                                       selection->num_duplicates(), selection->num_items()));
   }
   if (options.reword) {
     for (std::string& note : shared.notes) note = options.reword(std::move(note));

@@ -3,8 +3,8 @@
 //   shardfeed convert csv cities.csv out/cities@2
 //   linear_model out/cities@2
 //
-// The chain shuffles the records of each epoch anew, takes the three columns it asks for, drops
-// rows with a missing cell, and hands out batches of 32 rows.
+// The chain shuffles the records in each epoch, takes three columns, drops rows with a missing
+// cell, and delivers batches of 32 rows.
 
 #include <cmath>
 #include <cstdio>
@@ -18,13 +18,13 @@ using shardfeed::DType;
 
 namespace {
 
-// y = w0 + w1 x0 + w2 x1, on standardised features.
+// y = w0 + w1 x0 + w2 x1, on standardized features.
 struct Model {
   double w[3] = {};
 
   double Predict(const float* x) const { return w[0] + w[1] * x[0] + w[2] * x[1]; }
 
-  // One step of gradient descent; the mean squared error before it.
+  // Takes one step of gradient descent and returns the mean squared error before it.
   double Step(absl::Span<const float> x, absl::Span<const float> y, double rate) {
     double gradient[3] = {};
     double loss = 0;

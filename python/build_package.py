@@ -1,5 +1,5 @@
-"""Builds what the package needs besides its Python code and puts it beside that: the extension
-shardfeed/_core.SUFFIX and the program shardfeed/bin/shardfeed.
+"""Builds what the package needs besides its Python code, the extension shardfeed/_core.SUFFIX and the
+program shardfeed/bin/shardfeed, and copies both into the package.
 
     python python/build_package.py      for the interpreter that runs it
 
@@ -19,8 +19,9 @@ TARGETS = ["//python:_core.so", "//cli:shardfeed"]
 
 
 def abi():
-    """What the extension is for: (interpreter, ABI) as wheels are tagged, and its file's suffix. From
-    3.12 on it is for all later ones too; third_party/python/configure.bzl compiles it so."""
+    """Returns the interpreter and the ABI of the extension, as in the tags of wheels, and the suffix of
+    its file. From 3.12 on, the extension uses the stable ABI, so it works with all later versions;
+    third_party/python/configure.bzl sets this."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -31,7 +32,7 @@ def abi():
 
 
 def build():
-    """Builds and copies; gives the paths of both files."""
+    """Builds both files, copies them into the package, and returns their paths."""
     startup = os.environ.get("SHARDFEED_BAZEL_STARTUP", "").split()
     bazel = ["bazel", *startup]
     environment = {**os.environ, "SHARDFEED_PYTHON": sys.executable}
@@ -45,7 +46,7 @@ def build():
     program = PACKAGE / "bin/shardfeed"
     program.parent.mkdir(exist_ok=True)
     for source, target in [("python/_core.so", extension), ("cli/shardfeed", program)]:
-        # A new file: the old one may be in use.
+        # The target is replaced rather than overwritten, because the old file may be in use.
         staged = target.with_name(target.name + ".new")
         shutil.copyfile(pathlib.Path(output) / source, staged)
         staged.chmod(0o755)

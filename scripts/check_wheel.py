@@ -1,5 +1,5 @@
-"""Run by scripts/wheel in a root that has Python, NumPy, the wheel, and nothing else: imports the package,
-writes and reads a dataset, and runs the command line."""
+"""Run by scripts/wheel in a root that has only Python, NumPy and the wheel: imports the package, writes and
+reads a dataset, and runs the command line."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ import shardfeed as sf
 
 
 def png(path):
-    """An image of 2 x 2 grey pixels."""
+    """Writes an image of 2 x 2 gray pixels."""
     def chunk(kind, data):
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))

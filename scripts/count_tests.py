@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def collect(name, logs, out, labels):
-    """Copies each test's XML; a test without one (its build failed, say) is told and counted."""
+    """Copies each test's XML. A test without one, such as one that did not build, is reported as failed."""
     missing = 0
     for label in labels:
         path = label.lstrip("/").replace(":", "/")
@@ -42,7 +42,7 @@ def count(out):
             else:
                 passed += 1
     if skipped:
-        print(f"{skipped} skipped (each says why in its log)")
+        print(f"{skipped} skipped (the log of each says why)")
     if passed + failed == 0:
         print("count_tests: no test was run", file=sys.stderr)
         failed = 1

@@ -1,9 +1,9 @@
-"""Builds the site of the documentation. Started by scripts/docs, with the path of the program.
+"""Builds the documentation site. scripts/docs runs it with the path of the program.
 
 The pages are docs/*.md, the notebooks, the changelog, and three references that are made here: of
 the Python package from its docstrings (by mkdocstrings, without importing it), of the C++ library
-from the text of its public headers, and of the command line from the program's own --help. They are
-gathered in build/docs, from which mkdocs builds build/site.
+from the text of its public headers, and of the command line from the program's --help. They are
+collected in build/docs, from which mkdocs builds build/site.
 """
 
 import ast
@@ -47,11 +47,11 @@ NAVIGATION = [
     {"Changelog": "changelog.md"},
     {"Glossary": "glossary.md"},
 ]
-OPTIONAL = {"stability.md", "glossary.md"}  # left out of the navigation if there is no such page
+OPTIONAL = {"stability.md", "glossary.md"}  # not in the navigation if the page does not exist
 
 
 def staged_links(text, folder):
-    """Links of a page in docs/`folder`, as they are in the site."""
+    """Returns the text of a page in docs/`folder` with its links adapted to the site."""
     def link(match):
         words, target = match[1], match[2]
         if "://" in target or target.startswith("#"):
@@ -94,7 +94,7 @@ def stage_pages():
 
 
 def public_names():
-    """The names in `__all__` of the package, each with its path for mkdocstrings."""
+    """Returns the names in `__all__` of the package, each with its path for mkdocstrings."""
     package = REPOSITORY / "python/shardfeed"
     tree = ast.parse((package / "__init__.py").read_text())
     origins = {alias.asname or alias.name: f"{node.module}.{alias.name}"
@@ -122,7 +122,7 @@ def python_reference():
 
 
 def public_headers():
-    """The headers that users include."""
+    """Returns the headers that users include."""
     headers = sorted((REPOSITORY / "include/shardfeed").glob("*.h"))
     return [(f"shardfeed/{header.name}", header) for header in headers]
 
@@ -173,7 +173,7 @@ def navigation(entries):
 
 
 def configuration():
-    """JSON, which is YAML too."""
+    """Returns the configuration of mkdocs, to be written as JSON, which is also YAML."""
     return {
         "site_name": "shardfeed", "docs_dir": str(STAGE), "site_dir": str(SITE),
         "use_directory_urls": False, "strict": True, "nav": navigation(NAVIGATION),
@@ -220,7 +220,7 @@ def main():
     command_line(program)
     config = REPOSITORY / "build/mkdocs.yml"
     config.write_text(json.dumps(configuration(), indent=1))
-    # Not with --quiet: then mkdocs does not count its warnings, and strict means nothing.
+    # With --quiet, mkdocs would not count its warnings, and --strict would have no effect.
     done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "-f", config],
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:

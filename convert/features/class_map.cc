@@ -44,14 +44,15 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
     nlohmann::json json;
     if (absl::Status status = ParseBoundedJson(*text, &json); !status.ok()) {
       return absl::DataLossError(
-          fmt::format("{}: starts like a JSON object, but is not one: {}; a class map is "
-                      "{{\"cat\": 0, \"dog\": 1}}, or one name a line",
+          fmt::format("{}: starts like a JSON object, but is not one: {}; expected "
+                      "{{\"cat\": 0, \"dog\": 1}}, or one class name per line",
                       path, std::string(status.message())));
     }
     for (const auto& [name, number] : json.items()) {
       if (!number.is_number_unsigned() || number.get<uint64_t>() > INT64_MAX) {
-        return absl::DataLossError(fmt::format("{}: {} has no integer from 0 on for a number: {}",
-                                               path, Excerpt(name), number.dump()));
+        return absl::DataLossError(
+            fmt::format("{}: the number of {} must be an integer of at least 0, got {}", path,
+                        Excerpt(name), number.dump()));
       }
       absl::Status status = map.Add(name, number.get<int64_t>(), path);
       if (!status.ok()) return status;
@@ -59,7 +60,7 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
   } else {
     TextReader::Line line;
     int64_t number = 0;
-    uint64_t blank = 0;  // line of the first blank one
+    uint64_t blank = 0;  // number of the first blank line
     while ((*reader)->NextLine(&line)) {
       if (line.text.empty()) {
         if (blank == 0) blank = line.number;
@@ -67,7 +68,8 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
       }
       if (blank != 0) {
         return absl::DataLossError(fmt::format(
-            "{}:{}: a blank line between names; a name's number is that of its line", path, blank));
+            "{}:{}: a blank line between names; remove it, since lines number the classes", path,
+            blank));
       }
       absl::Status status = map.Add(line.text, number++, fmt::format("{}:{}", path, line.number));
       if (!status.ok()) return status;
@@ -75,7 +77,7 @@ absl::StatusOr<ClassMap> ClassMap::Read(const std::string& path) {
     if (!(*reader)->status().ok()) return (*reader)->status();
   }
   if (map.size() == 0) {
-    return absl::DataLossError(fmt::format("{}: no classes: the file is empty", path));
+    return absl::DataLossError(fmt::format("{}: the file has no classes", path));
   }
   return map;
 }

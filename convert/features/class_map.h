@@ -1,4 +1,4 @@
-// Which number stands for which class, from a file.
+// A map between class names and numbers, read from a file.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_CLASS_MAP_H_
 #define SHARDFEED_CONVERT_FEATURES_CLASS_MAP_H_
@@ -17,20 +17,21 @@ namespace shardfeed {
 // Immutable, thread safe.
 class ClassMap {
  public:
-  // Reads a file in one of two forms: a JSON object {"cat": 0, "dog": 1}, or one name a line, whose
-  // numbers count from 0. Blank lines at the end of the second form do not count.
+  // Reads a file in one of two forms: a JSON object {"cat": 0, "dog": 1}, or one name per line,
+  // numbered from 0. Blank lines at the end of the second form are ignored.
   //
-  // NotFound and the like: it cannot be read. DataLoss: not UTF-8, an empty name, a name or number
-  // twice, a number that is no integer from 0 on; with the line where there are lines.
+  // NotFound and the like: the file cannot be read. DataLoss: not UTF-8, an empty name, a name or
+  // number that appears twice, or a number that is not an integer of at least 0; the message gives
+  // the line if there are lines.
   static absl::StatusOr<ClassMap> Read(const std::string& path);
 
   ClassMap(ClassMap&&) = default;
   ClassMap& operator=(ClassMap&&) = default;
 
   std::optional<int64_t> NumberOf(std::string_view name) const;
-  // The name lives as long as the map.
+  // The name is valid as long as the map.
   std::optional<std::string_view> NameOf(int64_t number) const;
-  // The names of 0, 1 ...; empty where numbers are left out.
+  // The names of classes 0, 1 and so on; empty if numbers are missing.
   std::vector<std::string> NamesInOrder() const;
   size_t size() const { return number_of_name_.size(); }
   const std::string& path() const { return path_; }

@@ -11,13 +11,13 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Offset behind the digits at `at`.
+// Returns the offset of the first character at or after `at` that is not a digit.
 size_t SkipDigits(std::string_view text, size_t at) {
   while (at < text.size() && IsDigit(text[at])) ++at;
   return at;
 }
 
-// `word` is in lower case.
+// `word` must be in lower case.
 bool EqualsIgnoringCase(std::string_view text, std::string_view word) {
   return text.size() == word.size() &&
          std::equal(text.begin(), text.end(), word.begin(),
@@ -29,13 +29,13 @@ double ParseDouble(std::string_view text) {
   const std::from_chars_result result =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec == std::errc::result_out_of_range) {
-    // std's leaves the value alone; Abseil's, which is slower, tells too large from too small.
+    // std::from_chars does not set the value; Abseil's, which is slower, returns infinity or zero.
     absl::from_chars(text.data(), text.data() + text.size(), value);
   }
   return value;
 }
 
-// The kinds by their spelling; the range of a float is left open, and told by `far` to be in doubt.
+// Returns the kind by spelling alone. `far` is set if the number may be outside the range of float.
 ColumnKind KindOfSpelling(std::string_view text, bool* far) {
   *far = false;
   if (text.empty()) return ColumnKind::kUnknown;
@@ -47,7 +47,7 @@ ColumnKind KindOfSpelling(std::string_view text, bool* far) {
     if (num_whole == 0) return ColumnKind::kBytes;
     if (begin == 1 && text[1] == '0') return ColumnKind::kFloat;  // -0
     if (num_whole < 19) return ColumnKind::kInt64;
-    // An integer beyond int64 is more likely a name than a number, and float32 would garble it.
+    // An integer beyond int64 is more likely a name than a number, and float32 would lose digits.
     int64_t value;
     const char* end = text.data() + text.size();
     return std::from_chars(text.data(), end, value).ec == std::errc() ? ColumnKind::kInt64
@@ -95,7 +95,7 @@ std::string_view ColumnKindName(ColumnKind kind) {
 }
 
 ColumnKind MergedKind(ColumnKind a, ColumnKind b) {
-  // The enumerators stand in rising order of what they can hold.
+  // The enumerators are in increasing order of what they can hold.
   return std::max(a, b);
 }
 

@@ -1,7 +1,8 @@
-// Columns of a table: what kind of feature each becomes, inferred from all of its values.
+// Columns of a table: the kind of feature that each becomes, inferred from all of its values.
 //
-// TFRecord knows bytes, float32 and int64. A value is taken for a number only where nothing is lost
-// but the digits beyond float32: "007", "+1", " 1" and integers beyond int64 stay bytes.
+// tf.train.Example has bytes, float32 and int64. A value becomes a number only if this loses
+// nothing but digits beyond float32's precision: "007", "+1", " 1" and integers beyond int64 stay
+// bytes.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_COLUMN_H_
 #define SHARDFEED_CONVERT_FEATURES_COLUMN_H_
@@ -25,34 +26,35 @@ enum class ColumnKind {
 // "int64", "float", "bytes".
 std::string_view ColumnKindName(ColumnKind kind);
 
-// The kind that holds the values of both: int64 and float give float; bytes holds text of any kind.
+// Returns the kind that holds the values of both: int64 and float merge to float, and bytes holds
+// any text.
 ColumnKind MergedKind(ColumnKind a, ColumnKind b);
 
-// What a cell of text is. kUnknown: empty, that is, missing. kInt64: an integer in the one way that
-// int64 is usually written (-?(0|[1-9][0-9]*), no -0, in range). kFloat: a decimal number with a
-// fraction, an exponent or both, within float32's range, or nan, inf, infinity in any case, all
-// with at most a minus in front. All else is kBytes.
+// Returns the kind of a text cell. kUnknown: empty, that is, missing. kInt64: an integer in
+// canonical form (-?(0|[1-9][0-9]*), no -0, in range). kFloat: a decimal number with a fraction, an
+// exponent or both, within float32's range, or nan, inf, infinity in any case, with at most a minus
+// sign in front. kBytes: anything else.
 ColumnKind KindOfText(std::string_view text);
 
-// Of text that KindOfText takes for kInt64, otherwise nothing.
+// Parses text whose kind is kInt64; returns nullopt for other text.
 std::optional<int64_t> ParseInt64(std::string_view text);
-// Of text that KindOfText takes for kInt64 or kFloat, otherwise nothing. Rounded to the nearest
-// double and from there to the nearest float, as Python and NumPy do.
+// Parses text whose kind is kInt64 or kFloat; returns nullopt for other text. Rounds to the nearest
+// double and then to the nearest float, as Python and NumPy do.
 std::optional<float> ParseFloat(std::string_view text);
 
-// Of text whose kind is asked for rather than inferred: also "+1", "007" and, as a float, "007.5".
+// Parse text whose kind the user chose; also accept "+1", "007" and, as a float, "007.5".
 std::optional<int64_t> ParseAnyInt64(std::string_view text);
 std::optional<float> ParseAnyFloat(std::string_view text);
 
-// `value` as the nearest float; nothing when it is finite and beyond float's range.
+// Returns the nearest float, or nullopt if `value` is finite and beyond float's range.
 inline std::optional<float> ToFloat(double value) {
-  // Half a unit in the last place above the largest float: from here on, rounding gives infinity.
+  // Half a unit in the last place above the largest float: from here on, values round to infinity.
   constexpr double kTooLarge = 0x1.ffffffp127;
   if (std::abs(value) >= kTooLarge && std::isfinite(value)) return std::nullopt;
   return static_cast<float>(value);
 }
 
-// Where a value stands: an index of a file, and a 1-based line in it.
+// The place of a value: the index of a file, and a 1-based line in it.
 struct Place {
   uint32_t file = 0;
   uint64_t line = 0;
@@ -64,18 +66,19 @@ class TextColumn {
   explicit TextColumn(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  // kBytes when no cell has had a value.
+  // kBytes if no cell has had a value.
   ColumnKind kind() const { return kind_ == ColumnKind::kUnknown ? ColumnKind::kBytes : kind_; }
 
-  // Once a column is bytes, no cell can change that, and none is looked at.
+  // Once a column is bytes, no cell can change that, so cells are no longer examined.
   void Add(std::string_view cell, Place place) {
     if (kind_ != ColumnKind::kBytes && !cell.empty()) AddUnsettled(cell, place);
   }
 
   bool empty() const { return kind_ == ColumnKind::kUnknown; }
-  // How many numbers came before the first cell that is none; 0 unless the kind is kBytes.
+  // Number of numeric cells before the first cell that is not a number; 0 unless the kind is
+  // kBytes.
   uint64_t numbers_before_text() const { return kind_ == ColumnKind::kBytes ? num_numbers_ : 0; }
-  // That cell (its beginning) and its place.
+  // The beginning of the first cell that is not a number, and its place.
   const std::string& first_text() const { return first_text_; }
   Place first_text_place() const { return first_text_place_; }
 

@@ -10,7 +10,7 @@
 namespace shardfeed {
 namespace {
 
-// The fields that lead to a value: Example.features, Features.feature (an entry of the map), its
+// The field numbers that lead to a value: Example.features, Features.feature (a map entry), its
 // value, Feature.bytes_list, BytesList.value.
 constexpr std::array<uint32_t, 5> kPath = {1, 1, 2, 1, 1};
 
@@ -19,7 +19,7 @@ void AppendVarint(uint64_t value, std::string* out) {
   out->push_back(static_cast<char>(value));
 }
 
-// Appends `message`, which stands so many fields down the path.
+// Appends `message`, which is `depth` fields down the path, with its JPEGs rewritten.
 absl::Status Rewrite(std::string_view message, size_t depth, std::string_view name,
                      const ImageRewriter& rewriter, std::string* out) {
   const char* at = message.data();
@@ -29,7 +29,7 @@ absl::Status Rewrite(std::string_view message, size_t depth, std::string_view na
     if (field.end == nullptr) break;
     const auto size = static_cast<size_t>(field.end - at);
     const uint32_t tag = kPath[depth] << 3 | static_cast<uint32_t>(WireType::kBytes);
-    // What holds no JPEG is not taken apart.
+    // Copy a field that contains no JPEG as a whole.
     if (field.tag != tag || field.bytes.find(kJpegMagic) == std::string_view::npos) {
       out->append(at, size);
     } else if (depth + 1 == kPath.size()) {

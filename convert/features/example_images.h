@@ -1,5 +1,5 @@
-// Images inside of records: the values of the bytes features of a serialised tf.train.Example or,
-// for the context, SequenceExample.
+// Images inside records: values of bytes features of a serialized tf.train.Example or of the
+// context of a SequenceExample.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_EXAMPLE_IMAGES_H_
 #define SHARDFEED_CONVERT_FEATURES_EXAMPLE_IMAGES_H_
@@ -12,11 +12,11 @@
 
 namespace shardfeed {
 
-// Appends the record to `out`, with what `rewriter` makes of each value that is a JPEG in its
-// place. All other bytes stay as they are; so does all of a record that is no Example. `name` says
-// which record it is, for notes and errors. Thread safe.
+// Appends the record to `out` with each value that is a JPEG replaced by the result of `rewriter`.
+// All other bytes are unchanged, as is a record that is not an Example. `name` identifies the
+// record in notes and errors. Thread safe.
 //
-// ResourceExhausted: there is not enough memory.
+// ResourceExhausted: out of memory.
 absl::Status RewriteExampleImages(std::string_view record, std::string_view name,
                                   const ImageRewriter& rewriter, std::string* out);
 

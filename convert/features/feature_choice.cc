@@ -34,7 +34,7 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
   if (!text.ok()) return text.status();
   const auto error = [&path](std::string_view what) {
     return absl::DataLossError(fmt::format(
-        "{}: {}; a schema is JSON such as {{\"age\": \"int64\", \"name\": \"bytes\"}}, or the "
+        "{}: {}; expected JSON such as {{\"age\": \"int64\", \"name\": \"bytes\"}}, or the "
         "manifest of a dataset",
         path, what));
   };
@@ -57,7 +57,7 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
   for (const auto& [name, entry] : (is_manifest ? json["features"] : json).items()) {
     const nlohmann::json kind =
         is_manifest && entry.is_object() ? entry.value("kind", nlohmann::json()) : entry;
-    // What no record had in that dataset has no kind.
+    // A feature that no record of that dataset had has no kind.
     if (is_manifest && kind == "none") continue;
     constexpr std::array<ColumnKind, 3> kKinds = {ColumnKind::kInt64, ColumnKind::kFloat,
                                                   ColumnKind::kBytes};
@@ -65,7 +65,8 @@ absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
       return kind.is_string() && kind.get<std::string>() == ColumnKindName(k);
     });
     if (known == kKinds.end()) {
-      return error(fmt::format("the kind of {} is {}, not int64, float or bytes", Excerpt(name),
+      return error(fmt::format("the kind of {} must be int64, float or bytes, got {}",
+                               Excerpt(name),
                                kind.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
     }
     kinds.emplace(name, *known);

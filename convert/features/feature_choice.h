@@ -1,4 +1,4 @@
-// Which columns of a table or keys of objects become features, and of what kind.
+// The choice of columns of a table, or keys of objects, that become features, and of their kinds.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_FEATURE_CHOICE_H_
 #define SHARDFEED_CONVERT_FEATURES_FEATURE_CHOICE_H_
@@ -15,10 +15,10 @@
 namespace shardfeed {
 
 struct FeatureChoice {
-  // Only these; all, if there are none.
+  // Chosen columns; all if empty.
   std::vector<std::string> columns;
-  // Kinds that are not inferred but asked for: int64, float or bytes. A value that does not fit is
-  // an error.
+  // Kinds to use instead of inferred ones: int64, float or bytes. A value that does not fit is an
+  // error.
   std::map<std::string, ColumnKind, std::less<>> kinds;
 
   bool Chooses(std::string_view name) const;
@@ -26,9 +26,9 @@ struct FeatureChoice {
 };
 
 // Reads kinds from a JSON file in one of two forms: {"age": "int64", "zip": "bytes"}, or the
-// manifest of a dataset, whose features count.
+// manifest of a dataset, whose features are used.
 //
-// NotFound and the like: it cannot be read. DataLoss: another form, or another kind.
+// NotFound and the like: the file cannot be read. DataLoss: another form, or an unknown kind.
 absl::StatusOr<std::map<std::string, ColumnKind, std::less<>>> ReadFeatureKinds(
     const std::string& path);
 

@@ -37,7 +37,7 @@ absl::Status AddImage(const std::string& path, std::string_view name, std::strin
   }
   absl::StatusOr<StoredImage> stored = rewriter.Rewrite(path, *header, bytes);
   if (!stored.ok()) return stored.status();
-  // In the order of their names, which is that of the record.
+  // Features are added in the order of their names, which is their order in the record.
   builder.AddBorrowedBytes("image/encoded", stored->bytes);
   builder.AddBytes("image/filename", name);
   builder.AddBytes("image/format", header->format);

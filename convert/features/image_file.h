@@ -1,4 +1,4 @@
-// Images as files: how they are named, and the features that each gives.
+// Image files: their names, and the features of each.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_IMAGE_FILE_H_
 #define SHARDFEED_CONVERT_FEATURES_IMAGE_FILE_H_
@@ -13,20 +13,19 @@
 
 namespace shardfeed {
 
-// What an image's record takes beside the image, about.
+// Approximate size of an image's record without the image.
 inline constexpr uint64_t kOtherFeatureBytes = 250;
 
-// Whether the name ends like that of an image: jpg, jpeg, png, bmp, webp, gif, tif, tiff, in any
+// Whether the name has the suffix of an image: jpg, jpeg, png, bmp, webp, gif, tif or tiff, in any
 // case.
 bool IsImageName(std::string_view path);
-// "jpg, jpeg, ...", for messages.
+// Returns "jpg, jpeg, ...", for messages.
 std::string ImageSuffixes();
 
-// Adds image/encoded (what `rewriter` makes of the bytes, borrowed), image/filename (`name`),
-// image/format, image/height and image/width of the image `bytes`, which were read from `path`.
-// Thread safe.
+// Adds image/encoded (the borrowed result of `rewriter`), image/filename (`name`), image/format,
+// image/height and image/width of the image `bytes`, which were read from `path`. Thread safe.
 //
-// DataLoss, with `path`: not an image, or damaged before its size is told. Others: those of
+// DataLoss, with `path`: not an image, or damaged before its size is known. Others: those of
 // ImageRewriter.
 absl::Status AddImage(const std::string& path, std::string_view name, std::string_view bytes,
                       const ImageRewriter& rewriter, ExampleBuilder& builder);

@@ -14,7 +14,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kNamed = 100;
-// A rare huge image does not hold its memory for ever.
+// A rare huge image should not hold its memory forever.
 constexpr size_t kKeptBytes = size_t{64} << 20;
 
 }  // namespace
@@ -93,7 +93,7 @@ absl::StatusOr<StoredImage> ImageRewriter::MakeSeekable(std::string_view name,
     ++counts_.rewritten;
     return StoredImage{seekable, header};
   }
-  ++counts_.kept[result->outcome == SeekableJpeg::Outcome::kAlready ? "seekable already"
+  ++counts_.kept[result->outcome == SeekableJpeg::Outcome::kAlready ? "already seekable"
                                                                     : result->reason];
   return StoredImage{bytes, header};
 }
@@ -102,7 +102,7 @@ absl::StatusOr<std::string_view> ImageRewriter::RewriteJpeg(std::string_view nam
                                                             std::string_view bytes) const {
   if (keeps_all() || !bytes.starts_with(kJpegMagic)) return bytes;
   absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
-  // Damaged so early that not even its size is told: MakeSeekable says what is wrong.
+  // The JPEG is damaged before its size is known; MakeSeekable reports the damage.
   if (!header.ok()) header = ImageHeader{.format = "jpeg"};
   absl::StatusOr<StoredImage> stored = Rewrite(name, *header, bytes);
   if (!stored.ok()) return stored.status();

@@ -1,6 +1,5 @@
-// What becomes of images on their way into a dataset: JPEGs are made seekable
-// (docs/seekable_jpeg.md), or all are kept as they are. Counts what happened, for the notes of a
-// source.
+// Rewrites images on their way into a dataset: makes JPEGs seekable (docs/seekable_jpeg.md),
+// shrinks them, or keeps them. Counts what happened, for the notes of a source.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_IMAGE_REWRITER_H_
 #define SHARDFEED_CONVERT_FEATURES_IMAGE_REWRITER_H_
@@ -18,26 +17,26 @@
 namespace shardfeed {
 
 enum class JpegMode {
-  kSeekable,  // rewritten losslessly where that can be done
-  kKeep,      // all bytes as they are, and not looked at
+  kSeekable,  // rewrite losslessly where possible
+  kKeep,      // keep all bytes without examining them
 };
 
 struct ImageOptions {
   JpegMode jpeg = JpegMode::kSeekable;
   // JPEGs whose shorter side is longer than this, in pixels, are shrunk to it, which loses detail,
-  // and encoded with `quality` (1 to 100). 0: none are. Other images are kept.
+  // and encoded with `quality` (1 to 100). 0: no image is shrunk. Images of other formats are kept.
   uint32_t resize_shorter = 0;
   int quality = 90;
 };
 
-// What is stored of an image.
+// The image to store.
 struct StoredImage {
-  // The bytes given, or memory of the thread that lives until its next call.
+  // The given bytes, or memory of the calling thread that is valid until its next call.
   std::string_view bytes;
   ImageHeader header;  // header of `bytes`
 };
 
-// How every JPEG begins.
+// The first bytes of every JPEG.
 inline constexpr std::string_view kJpegMagic = "\xff\xd8\xff";
 
 // Thread safe.
@@ -45,29 +44,29 @@ class ImageRewriter {
  public:
   explicit ImageRewriter(const ImageOptions& options) : options_(options) {}
 
-  // Whether every image is kept as it is.
+  // Whether every image is kept unchanged.
   bool keeps_all() const {
     return options_.jpeg == JpegMode::kKeep && options_.resize_shorter == 0;
   }
 
-  // Whether the size of what is stored may be far from that of the image.
+  // Whether the stored size may be far from the size of the image.
   bool resizes() const { return options_.resize_shorter > 0; }
 
-  // What to store of an image whose header is `header`. Images that cannot be rewritten are
-  // kept. `name` is for notes and errors.
+  // Returns what to store of an image whose header is `header`. Images that cannot be rewritten are
+  // kept. `name` is used in notes and errors.
   //
-  // ResourceExhausted: there is not enough memory.
+  // ResourceExhausted: out of memory.
   absl::StatusOr<StoredImage> Rewrite(std::string_view name, const ImageHeader& header,
                                       std::string_view bytes) const;
 
-  // The same for bytes of any kind: those that are no JPEG are kept.
+  // The same for bytes of any kind; bytes that are not a JPEG are kept.
   absl::StatusOr<std::string_view> RewriteJpeg(std::string_view name, std::string_view bytes) const;
 
-  // Forgets what happened so far, which `notes` are then not about.
+  // Resets the counts, so that `notes` covers only later calls.
   void Reset();
 
-  // How many JPEGs were rewritten, how many were kept and why, and which are damaged. The same
-  // whatever the order of the calls. None if there were no JPEGs.
+  // Notes on how many JPEGs were rewritten, how many were kept and why, and which are damaged. They
+  // do not depend on the order of the calls. Empty if there were no JPEGs.
   std::vector<std::string> notes() const;
 
  private:
@@ -76,9 +75,8 @@ class ImageRewriter {
     uint64_t not_resized = 0;  // images of other formats
     uint64_t rewritten = 0;
     uint64_t damaged = 0;
-    std::map<std::string, uint64_t>
-        kept;  // images kept, by reason; damaged ones are counted elsewhere
-    // The first damaged in the order of their names, with what is wrong.
+    std::map<std::string, uint64_t> kept;  // images kept, by reason; not damaged ones
+    // The first damaged images in the order of their names, with the damage.
     std::map<std::string, std::string, std::less<>> damaged_names;
   };
 

@@ -16,17 +16,17 @@ using simdjson::dom::element_type;
 using simdjson::dom::key_value_pair;
 using simdjson::dom::object;
 
-// A key of the objects that stand at one place of the tree.
+// A key of the objects at one place in the tree.
 struct JsonSchema::Key {
   static constexpr size_t kNone = SIZE_MAX;
 
-  std::string name;          // name as it is in the JSON
-  std::string full_name;     // name with those of the enclosing objects
+  std::string name;          // name in the JSON
+  std::string full_name;     // name with the names of the enclosing objects, dotted
   size_t index = 0;          // index among its parent's keys
-  size_t column = kNone;     // set once there was a value that is not an object
-  bool is_object = false;    // set once there was an object
-  bool takes_values = true;  // whether it, or an enclosing key, is chosen
-  bool leads_on = true;      // there may be chosen keys in its objects
+  size_t column = kNone;     // set after the first value that is not an object
+  bool is_object = false;    // set after the first object
+  bool takes_values = true;  // whether this key or an enclosing one is chosen
+  bool leads_on = true;      // whether its objects may have chosen keys
   Place first;               // place where `column` or `is_object` was first set
   uint64_t last_record = 0;  // last record that had the key
 
@@ -64,8 +64,8 @@ std::string_view KindText(ColumnKind kind) {
   return kind == ColumnKind::kBytes ? "text" : "a number";
 }
 
-// The kind of a value that stands alone or in a list; kUnknown for null, lists and objects.
-// DataLoss: a number that no feature can hold.
+// Returns the kind of a value, alone or in a list; kUnknown for null, lists and objects. DataLoss:
+// a number that no feature can hold.
 absl::StatusOr<ColumnKind> KindOfValue(std::string_view name, element value) {
   switch (value.type()) {
     case element_type::STRING:
@@ -99,7 +99,7 @@ absl::StatusOr<ColumnKind> KindOfList(std::string_view name, array list) {
     if (*one == ColumnKind::kUnknown) {
       const element_type type = value.type();
       return Defect(name, type == element_type::NULL_VALUE
-                              ? "null in a list, where a feature cannot have a missing value"
+                              ? "null in a list, but features cannot have missing values in lists"
                           : type == element_type::OBJECT
                               ? "a list of objects, which a feature cannot hold"
                               : "a list of lists, which a feature cannot hold; flatten it");
@@ -124,8 +124,8 @@ bool ForEachValue(element value, Visit visit) {
   return true;
 }
 
-// The values as a feature of the given kind; false when they are of another kind. `numbers_too`:
-// numbers become text for a feature of bytes.
+// Adds the values as a feature of the given kind; returns false if they have another kind.
+// `numbers_too`: numbers become text in a bytes feature.
 bool BuildFeature(std::string_view name, ColumnKind kind, bool numbers_too, element value,
                   ExampleBuilder& builder) {
   switch (kind) {
@@ -191,7 +191,8 @@ bool BuildFeature(std::string_view name, ColumnKind kind, bool numbers_too, elem
   return false;
 }
 
-// Whether the value, or each in a list, can become a feature of the kind that was asked for.
+// Checks that the value, or each value of a list, can become a feature of the kind that the user
+// chose.
 absl::Status CheckAsked(std::string_view name, ColumnKind asked, element value) {
   absl::Status status;
   ForEachValue(value, [&](element one) {
@@ -203,7 +204,7 @@ absl::Status CheckAsked(std::string_view name, ColumnKind asked, element value) 
     } else if (*kind == ColumnKind::kUnknown) {
       status = KindOfList(name, value.get_array().value_unsafe()).status();
     } else if (asked != ColumnKind::kBytes && MergedKind(asked, *kind) != asked) {
-      status = Defect(name, fmt::format("{} is no {}, which the schema asks for",
+      status = Defect(name, fmt::format("expected {1}, as the schema says, got {0}",
                                         Excerpt(simdjson::minify(one)), ColumnKindName(asked)));
     }
     return status.ok();
@@ -230,8 +231,8 @@ absl::StatusOr<JsonSchema::Key*> JsonSchema::AddKey(Key& parent, std::string_vie
   }
   if (num_keys_ == kMaxKeys) {
     return absl::DataLossError(fmt::format(
-        "more than {} different keys; are they data? Make them a list of names beside a list of "
-        "values",
+        "more than {} different keys; if the keys are data, store them as a list of names and a "
+        "list of values",
         kMaxKeys));
   }
   ++num_keys_;

@@ -1,4 +1,4 @@
-// The keys that JSON objects have, the feature that each becomes, and how objects are turned into
+// The keys of JSON objects, the feature that each becomes, and the conversion of objects to
 // features. json.h says which values become what.
 
 #ifndef SHARDFEED_CONVERT_FEATURES_JSON_SCHEMA_H_
@@ -22,35 +22,35 @@
 
 namespace shardfeed {
 
-// A tree of keys that mirrors how objects nest. First all objects are added, by one thread; then
-// any number of threads may call Build.
+// A tree of keys that mirrors the nesting of objects. First one thread adds all objects; then any
+// number of threads may call Build.
 class JsonSchema {
  public:
-  // More different keys than this are taken for data (names of users, say) in the place of keys.
+  // More different keys than this are taken for data (such as user names) rather than keys.
   static constexpr size_t kMaxKeys = 100000;
 
-  // `name_of` writes the places of earlier records into messages. Columns and kinds are chosen by
-  // dotted names; a column also stands for the keys of its objects. What is not chosen is not
-  // looked at, whatever it holds. Numbers become text where bytes are asked for.
+  // `name_of` formats the places of earlier records for messages. Columns and kinds are chosen by
+  // dotted names; a chosen key includes the keys of its objects. Values of keys that are not chosen
+  // are ignored. Numbers become text if bytes are chosen.
   explicit JsonSchema(std::function<std::string(Place)> name_of, FeatureChoice choice = {});
   ~JsonSchema();
   JsonSchema(JsonSchema&&) noexcept;
   JsonSchema& operator=(JsonSchema&&) noexcept;
 
-  // Learns the keys and kinds of one record, which stands at `place`. DataLoss: it cannot become a
-  // record, or does not go with earlier ones; nothing is then learnt of it. The message does not
-  // name `place`: the caller does.
+  // Learns the keys and kinds of one record, which is at `place`. DataLoss: the object cannot
+  // become a record or contradicts earlier ones; nothing is learned from it. The message does not
+  // name `place`: the caller adds it.
   absl::Status Add(simdjson::dom::object object, Place place);
 
-  // Adds the features of an object that Add has seen. FailedPrecondition, with no message fit for
-  // users: the object has a key or a kind of value that Add has not seen there.
+  // Adds the features of an object that Add has seen. FailedPrecondition, with a message not meant
+  // for users: the object has a key or a kind of value that Add has not seen there.
   absl::Status Build(simdjson::dom::object object, ExampleBuilder& builder) const;
 
-  // Whether some record had a value for the feature `name`.
+  // Whether any record had a value for the feature `name`.
   bool HasFeature(const std::string& name) const { return column_of_name_.count(name) > 0; }
-  // OK unless a chosen column, or a kind that is asked for, is of no key in any record. The message
-  // names it; that of a column is an error, that of a kind is something to note.
+  // Returns InvalidArgument, naming the key, if no record has a value for a chosen column.
   absl::Status CheckColumns() const;
+  // The keys with a chosen kind that no record has, which are worth a note.
   std::vector<std::string> KindsWithoutKey() const;
   // The keys, dotted, that were null in every record.
   std::vector<std::string> KeysWithoutValue() const;
@@ -58,8 +58,8 @@ class JsonSchema {
  private:
   struct Column {
     std::string name;
-    ColumnKind kind = ColumnKind::kUnknown;  // stays so while there are only empty lists
-    bool asked = false;                      // the kind was not inferred
+    ColumnKind kind = ColumnKind::kUnknown;  // kUnknown while there are only empty lists
+    bool asked = false;                      // the user chose the kind
     Place first;                             // place of the first value of known kind
     uint64_t last_record = 0;                // last record that had a value
   };

@@ -26,7 +26,7 @@ absl::Status LabelFile::ErrorAt(uint64_t line, std::string_view what) const {
 absl::StatusOr<LabelFile> LabelFile::Read(const std::string& path) {
   LabelFile file;
   file.path_ = path;
-  // Reads it once to check that it is text, with the messages that all text files get.
+  // Read the file once to check that it is text, with the messages that all text files get.
   absl::StatusOr<std::unique_ptr<TextReader>> reader = TextReader::Open(path, {});
   if (!reader.ok()) return reader.status();
   TextReader::Line line;
@@ -58,10 +58,10 @@ absl::Status LabelFile::Parse() {
 
 absl::Status LabelFile::Add(std::string_view name, std::string_view label, uint64_t line) {
   while (name.starts_with("./")) name.remove_prefix(2);
-  if (name.empty()) return ErrorAt(line, "no name of an image");
+  if (name.empty()) return ErrorAt(line, "expected the name of an image");
   if (label.empty()) return ErrorAt(line, fmt::format("no label for {}", Excerpt(name)));
   if (!labels_.emplace(name, label).second) {
-    return ErrorAt(line, fmt::format("{} has a label already, further up", Excerpt(name)));
+    return ErrorAt(line, fmt::format("{} appears twice", Excerpt(name)));
   }
   return absl::OkStatus();
 }
@@ -83,8 +83,8 @@ absl::Status LabelFile::ParseTable(char delimiter) {
     const CsvSplit split = SplitCsvRow(text, /*at_end=*/true, {delimiter}, &cells);
     if (split.result != CsvSplit::kRow) {
       return ErrorAt(line,
-                     "not a row of a table: a quote is not closed, text follows a closing "
-                     "quote, or a carriage return stands alone");
+                     "expected a row of a table: a quote is not closed, text follows a closing "
+                     "quote, or a carriage return has no line feed");
     }
     const std::string_view row = text.substr(0, split.bytes);
     text.remove_prefix(split.bytes);
@@ -98,14 +98,14 @@ absl::Status LabelFile::ParseTable(char delimiter) {
       if (label_column == 0) {
         return ErrorAt(line, num_columns < 2
                                  ? "expected two columns, the image's name and its label, got one"
-                                 : fmt::format("{} columns, none of which is named \"label\"; "
-                                               "which is it?",
+                                 : fmt::format("expected a column named \"label\" among the {} "
+                                               "columns",
                                                num_columns));
       }
     } else if (!blank) {
       if (cells.size() != num_columns) {
-        return ErrorAt(line,
-                       fmt::format("{} cells where the header has {}", cells.size(), num_columns));
+        return ErrorAt(line, fmt::format("expected {} cells as in the header, got {}", num_columns,
+                                         cells.size()));
       }
       absl::Status status = Add(value(cells[0]), value(cells[label_column]), line);
       if (!status.ok()) return status;
@@ -126,8 +126,8 @@ absl::Status LabelFile::ParseLines() {
     size_t split = one.find('\t');
     if (split == one.npos) split = one.rfind(' ');
     if (split == one.npos) {
-      return ErrorAt(line, fmt::format("expected \"NAME LABEL\", got {}; a table needs a name that "
-                                       "ends in .csv or .tsv",
+      return ErrorAt(line, fmt::format("expected \"NAME LABEL\", got {}; if the file is a table, "
+                                       "its name must end in .csv or .tsv",
                                        Excerpt(one)));
     }
     std::string_view name = one.substr(0, split);

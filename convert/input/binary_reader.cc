@@ -11,8 +11,8 @@
 namespace shardfeed {
 namespace {
 
-// Reads grow while they follow one another, and start small after a skip: the headers of large
-// members should not cost the members themselves.
+// Sequential reads grow, and start small after a skip, so that reading the headers of large members
+// does not read the members.
 constexpr size_t kSmallRead = 4 << 10;
 constexpr size_t kLargeRead = 256 << 10;
 
@@ -49,13 +49,13 @@ absl::Status BinaryReader::Fill(size_t size) {
       end_ -= begin_;
       begin_ = 0;
     }
-    // Never at once what `size` claims, which may be wrong.
+    // Do not allocate all of `size` at once, which may be wrong.
     const size_t want = std::max(read_bytes_, std::min(size - end_, 2 * buffer_.size()));
     if (buffer_.size() - end_ < want) buffer_.resize(end_ + want);
     const absl::Span<char> room = absl::MakeSpan(buffer_.data() + end_, want);
     absl::StatusOr<size_t> n = decompressor_ ? decompressor_->Read(room) : source_.Read(room);
     if (!n.ok()) {
-      // Errors of reading the file name it already.
+      // Errors of reading the file already name it.
       const std::string message(n.status().message());
       if (message.starts_with(file_->path())) return n.status();
       return absl::Status(n.status().code(), fmt::format("{}: {}", file_->path(), message));

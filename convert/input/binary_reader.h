@@ -1,4 +1,4 @@
-// A binary file read front to back, inflated where it is compressed with gzip.
+// Reads a binary file sequentially, and decompresses it if it is a gzip file.
 
 #ifndef SHARDFEED_CONVERT_INPUT_BINARY_READER_H_
 #define SHARDFEED_CONVERT_INPUT_BINARY_READER_H_
@@ -17,28 +17,28 @@
 
 namespace shardfeed {
 
-// Memory grows with what is really read at a time, and stays so. Not thread safe.
+// Memory grows with the largest Read that succeeds, and is kept. Not thread safe.
 class BinaryReader {
  public:
   // Called after each read with the offset reached in the file; a failure ends the reading.
   using OnRead = std::function<absl::Status(uint64_t file_offset)>;
 
-  // GZIP is told by its first two bytes. NotFound and the like: see ErrnoStatus.
+  // A gzip file is recognized by its first two bytes. NotFound and the like: see ErrnoStatus.
   static absl::StatusOr<std::unique_ptr<BinaryReader>> Open(const std::string& path,
                                                             OnRead on_read = nullptr);
 
-  // The next `size` bytes, or as many as there are before the end: a view that lives until the next
-  // call. DataLoss: the compressed data is damaged or cut, with "FILE: ...".
+  // Returns the next `size` bytes, or fewer at the end, as a view that is valid until the next
+  // call. DataLoss, with "FILE: ...": the compressed data is damaged or cut off.
   absl::StatusOr<std::string_view> Read(size_t size);
 
-  // Moves on by `size` bytes and returns how many there were: fewer only at the end. Of a file that
-  // is not compressed, nothing is read.
+  // Skips `size` bytes and returns how many there were, which is fewer only at the end. Reads
+  // nothing if the file is not compressed.
   absl::StatusOr<uint64_t> Skip(uint64_t size);
 
-  // Where the next byte stands in the content.
+  // Offset of the next byte in the decompressed content.
   uint64_t offset() const { return offset_; }
   bool compressed() const { return decompressor_ != nullptr; }
-  // What follows an offset in messages: "" or " of the decompressed data".
+  // Text to follow an offset in messages: "" or " of the decompressed data".
   std::string_view content_name() const;
 
  private:
@@ -49,10 +49,10 @@ class BinaryReader {
   FileSource source_;
   std::unique_ptr<Decompressor> decompressor_;
   OnRead on_read_;
-  std::string buffer_;  // [begin_, end_) is read and not yet handed out
+  std::string buffer_;  // [begin_, end_) has been read but not returned
   size_t begin_ = 0;
   size_t end_ = 0;
-  size_t read_bytes_;  // how much the next read asks for at least
+  size_t read_bytes_;  // minimum size of the next read
   uint64_t offset_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The files that a source reads, which must stay the same from its first pass to the last.
+// The files that a source reads, which must not change between its first and its last pass.
 
 #ifndef SHARDFEED_CONVERT_INPUT_CHECKED_FILES_H_
 #define SHARDFEED_CONVERT_INPUT_CHECKED_FILES_H_
@@ -15,31 +15,31 @@
 
 namespace shardfeed {
 
-// Stat comes first. The calls that are const are thread safe.
+// Call Stat first. Const functions are thread safe.
 class InputFiles {
  public:
   explicit InputFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {}
 
   size_t size() const { return paths_.size(); }
   const std::string& path(size_t i) const { return paths_[i]; }
-  // Known after Stat: the size of file `i`, of those before it, and of all.
+  // Available after Stat: the size of file `i`, of those before it, and of all.
   uint64_t file_bytes(size_t i) const { return states_[i].size; }
   uint64_t bytes_before(size_t i) const;
   uint64_t num_bytes() const { return num_bytes_; }
 
-  // Notes size and time of each file. NotFound and the like: a file is missing, or is not a regular
-  // one (each is read twice).
+  // Records the size and time of each file. NotFound and the like: a file is missing or not a
+  // regular file (each is read twice).
   absl::Status Stat();
 
-  // Known after Stat, see Source.
+  // Available after Stat. See Source.
   std::string InputFingerprint() const;
 
-  // To be called after a later pass. FailedPrecondition: file `i` is not what it was at Stat.
+  // Call after a later pass. FailedPrecondition: file `i` has changed since Stat.
   absl::Status CheckUnchanged(size_t i) const;
-  // What CheckUnchanged fails with.
+  // The error of CheckUnchanged.
   absl::Status Changed(size_t i) const;
 
-  // "FILE:LINE: WHAT" as DataLoss; "FILE: WHAT" where `line` is 0.
+  // Returns DataLoss with "FILE:LINE: WHAT", or "FILE: WHAT" if `line` is 0.
   absl::Status ErrorAt(size_t i, uint64_t line, std::string_view what) const;
   absl::Status Error(size_t i, std::string_view what) const { return ErrorAt(i, 0, what); }
 

@@ -10,8 +10,8 @@
 namespace shardfeed {
 namespace {
 
-// The first delimiter or line break (either character of it) in [at, end), or end. Cells are
-// short, so 16 bytes at a time pay and longer vectors do not.
+// Returns the first delimiter or line break (either character of it) in [at, end), or end. Cells
+// are short, so 16 bytes at a time are worthwhile and longer vectors are not.
 const char* FindCellEnd(const char* at, const char* end, char delimiter) {
 #ifdef __SSE2__
   const __m128i delimiters = _mm_set1_epi8(delimiter);
@@ -51,7 +51,7 @@ CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
           return {CsvSplit::kOpenQuote, static_cast<size_t>(open - begin)};
         }
         at = static_cast<const char*>(quote) + 1;
-        // Whether the quote closes is told by the next character.
+        // The next character decides whether the quote closes.
         if (at == end && !at_end) return {CsvSplit::kIncomplete, 0};
         if (at == end || *at != '"') break;
         cell.doubled_quotes = true;

@@ -13,22 +13,22 @@ namespace shardfeed {
 struct CsvDialect {
   // One ASCII character other than a quote or a line break: '\t' for TSV.
   char delimiter = ',';
-  // A cell that starts with a quote ends with one. Otherwise quotes are characters like others, and
-  // a cell cannot hold delimiters or line breaks.
+  // Whether a cell that starts with a quote must end with one. If not, quotes are ordinary
+  // characters, and a cell cannot contain delimiters or line breaks.
   bool quotes = true;
 };
 
 struct CsvCell {
-  // Without the quotes around it; a view of the text that was split.
+  // The text without the quotes around it; a view of the text that was split.
   std::string_view text;
-  // `text` holds quotes that are doubled, see UndoubleQuotes.
+  // Whether `text` contains doubled quotes, see UndoubleQuotes.
   bool doubled_quotes = false;
 };
 
-// How the splitting of one row ended.
+// Result of splitting one row.
 struct CsvSplit {
   enum Result {
-    kRow,         // a row of `bytes`, its line break included
+    kRow,         // a row of `bytes`, including its line break
     kIncomplete,  // the text ends inside the row
     kOpenQuote,   // the text ends inside the quotes that open at `bytes`
     kAfterQuote,  // something other than a delimiter or the row's end at `bytes`, after a quote
@@ -38,13 +38,13 @@ struct CsvSplit {
   size_t bytes;
 };
 
-// Splits the first row of `text` into `cells`. `at_end` says that no text follows: the row then
-// ends with the text, and kIncomplete does not occur; otherwise kOpenQuote does not. A blank line
-// is a row of one empty cell.
+// Splits the first row of `text` into `cells`. If `at_end`, no text follows: the row then ends with
+// the text, and kIncomplete does not occur; otherwise kOpenQuote does not. A blank line is a row
+// with one empty cell.
 CsvSplit SplitCsvRow(std::string_view text, bool at_end, CsvDialect dialect,
                      std::vector<CsvCell>* cells);
 
-// Appends `text` to `out` with each doubled quote made one.
+// Appends `text` to `out` with each doubled quote replaced by a single one.
 void UndoubleQuotes(std::string_view text, std::string* out);
 
 }  // namespace shardfeed

@@ -8,7 +8,7 @@ namespace shardfeed {
 std::string Excerpt(std::string_view text, size_t max_bytes) {
   std::string_view shown = text;
   if (shown.size() > max_bytes) {
-    // Between characters: not in front of a continuation byte.
+    // Cut between characters, not before a continuation byte.
     size_t end = max_bytes;
     while (end > 0 && (text[end] & 0xc0) == 0x80) --end;
     shown = text.substr(0, end);

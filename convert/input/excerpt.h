@@ -1,4 +1,4 @@
-// A piece of the input as it is shown in a message.
+// Excerpts of the input for messages.
 
 #ifndef SHARDFEED_CONVERT_INPUT_EXCERPT_H_
 #define SHARDFEED_CONVERT_INPUT_EXCERPT_H_
@@ -8,8 +8,8 @@
 
 namespace shardfeed {
 
-// `text` in double quotes, with control characters and bytes that are not UTF-8 escaped as in C, so
-// that a message stays one line of valid text; cut with "..." after `max_bytes` of `text`.
+// Returns `text` in double quotes, with control characters and bytes that are not UTF-8 escaped as
+// in C, so that a message stays one line of valid text. Cut with "..." after `max_bytes` of `text`.
 std::string Excerpt(std::string_view text, size_t max_bytes = 60);
 
 }  // namespace shardfeed

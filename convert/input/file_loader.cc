@@ -26,9 +26,9 @@ absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, uint64_t size,
                                                     const std::string& path) {
   if (size > kMaxValueBytes) {
     return absl::DataLossError(
-        fmt::format("{}: {} bytes, but a record holds at most 2 GiB", path, size));
+        fmt::format("{}: the file has {} bytes, but a record holds at most 2 GiB", path, size));
   }
-  // One byte more, so that one call also finds the end.
+  // Read one more byte, so that the same call finds the end.
   Reserve(size + kPadding);
   size_t done = 0;
   while (done <= size) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::string_view> WholeFile::ReadAll(int fd, uint64_t size,
 }
 
 void WholeFile::Reserve(size_t size) {
-  // A rare huge file does not hold its memory for ever.
+  // A rare huge file should not hold its memory forever.
   constexpr size_t kKept = size_t{64} << 20;
   if (buffer_ != nullptr && size <= buffer_->size() && buffer_->size() <= kKept) return;
   buffer_.reset();

@@ -1,4 +1,4 @@
-// The files that are meant by a list of folders and files.
+// The files that a list of folders and files stands for.
 
 #ifndef SHARDFEED_CONVERT_INPUT_FILE_TREE_H_
 #define SHARDFEED_CONVERT_INPUT_FILE_TREE_H_
@@ -22,25 +22,26 @@ class FileTree {
 
   struct Folder {
     uint32_t root;
-    // Below the root; empty, or with a slash at its end. A file's path is this and its name, which
-    // lives as long as the listing.
+    // Path below the root; empty, or with a slash at its end. A file's path is this and its name,
+    // which is valid as long as the listing.
     std::string_view path;
     const FolderListing& listing;
   };
 
-  // Calls `visit` with each folder, root by root, a folder before those in it; a root that is a
-  // file comes as a folder that holds its name alone. `loop` is told of folders that are links into
-  // a folder around them, which are not entered.
+  // Calls `visit` with each folder, root by root, and with a folder before its subfolders; a root
+  // that is a file is passed as a folder with a single name. Calls `loop` with folders that are
+  // links to an enclosing folder, which are not entered.
   //
-  // Ends with the first failure of `visit`; NotFound and the like when a root cannot be read.
+  // Stops at the first error of `visit`. NotFound and the like: a root cannot be read.
   absl::Status ForEachFolder(bool with_sizes,
                              const std::function<absl::Status(const Folder&)>& visit,
                              const std::function<void(std::string_view path)>& loop) const;
 
   size_t num_roots() const { return roots_.size(); }
-  // What a Source tells of its files, gathered in a pass with sizes: of file `i` of `folder`.
+  // Adds the name, size and time of file `i` of `folder`, from a pass with sizes, to a Source's
+  // fingerprint.
   static void AddTo(Fingerprint& fingerprint, const Folder& folder, size_t i);
-  // Of the root, or of a file or folder below it.
+  // Returns the path of the root, or of a file or folder below it.
   std::string PathOf(uint32_t root, std::string_view path) const;
 
  private:

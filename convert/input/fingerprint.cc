@@ -7,7 +7,7 @@
 namespace shardfeed {
 
 void Fingerprint::Add(std::string_view bytes) {
-  // Each value is hashed by itself, and then chained.
+  // Hash each value, then chain the hashes, so that boundaries between values count.
   const XXH128_hash_t one = XXH3_128bits(bytes.data(), bytes.size());
   char chained[32];
   StoreLittleEndian(value_.high, chained);

@@ -1,4 +1,4 @@
-// One number for an input: equal inputs have equal ones, and others hardly ever do.
+// Fingerprints of inputs: equal for equal inputs and almost certainly different for others.
 
 #ifndef SHARDFEED_CONVERT_INPUT_FINGERPRINT_H_
 #define SHARDFEED_CONVERT_INPUT_FINGERPRINT_H_
@@ -9,7 +9,7 @@
 
 namespace shardfeed {
 
-// A hash of 128 bits, by XXH3 (xxhash.com). Stable: the same on every machine and in every version.
+// A 128-bit XXH3 hash (xxhash.com). The same on every machine and in every version.
 struct Hash128 {
   uint64_t high = 0;
   uint64_t low = 0;
@@ -17,21 +17,21 @@ struct Hash128 {
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 
-// Hashes a sequence of values; where one ends and the next begins counts. Not thread safe.
+// Hashes a sequence of values, including the boundaries between them. Not thread safe.
 class Fingerprint {
  public:
   void Add(std::string_view bytes);
   void Add(uint64_t number);
 
   Hash128 value() const { return value_; }
-  // 32 hexadecimal digits.
+  // Returns 32 hexadecimal digits.
   std::string Hex() const;
 
  private:
   Hash128 value_;
 };
 
-// XXH64 with seed 0: what a record's split is chosen by, see docs/convert.md.
+// XXH64 with seed 0, which decides a record's split: see docs/convert.md.
 uint64_t KeyHash(std::string_view key);
 
 }  // namespace shardfeed

@@ -20,7 +20,7 @@ struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-// Tells a folder from all others, whatever its path.
+// Identifies a folder regardless of its path.
 struct Identity {
   dev_t device;
   ino_t inode;
@@ -51,7 +51,7 @@ class Walker {
   absl::Status WalkRoot() { return WalkPath(); }
 
   absl::Status WalkFolderOfRoot(std::string_view folder) {
-    // The root counts as entered: a link to it would bring in the other classes.
+    // Treat the root as entered: a link to it would bring in the other classes.
     absl::StatusOr<Identity> root = IdentityOf(root_);
     if (!root.ok()) return root.status();
     entered_.push_back(*root);
@@ -66,8 +66,8 @@ class Walker {
     return Identity{stat.st_dev, stat.st_ino};
   }
 
-  // Walks the folder at path_. The depth of the recursion is that of the folders, which the system
-  // bounds by the length of a path.
+  // Walks the folder at path_. Recursion is as deep as the folders, whose depth the length of a
+  // path bounds.
   absl::Status WalkPath() {
     const std::string folder = path_.empty() ? root_ : fmt::format("{}/{}", root_, path_);
     absl::StatusOr<Identity> identity = IdentityOf(folder);
@@ -107,7 +107,7 @@ class Walker {
   const std::function<absl::Status(std::string_view, const FolderListing&)> visit_folder_;
   const std::function<void(std::string_view path)>& loop_;
   std::string path_;
-  std::vector<Identity> entered_;  // the folders around path_
+  std::vector<Identity> entered_;  // the folders that enclose path_
 };
 
 }  // namespace
@@ -127,7 +127,7 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
   FolderListing listing;
   while (true) {
     errno = 0;
-    // Safe where threads do not share the DIR, as POSIX.1-2024 has it.
+    // Thread safe, since no other thread uses this DIR (POSIX.1-2024).
     const dirent* entry = ::readdir(open.get());  // NOLINT(concurrency-mt-unsafe)
     if (entry == nullptr) {
       if (errno != 0) return ErrnoStatus(errno, folder, "list the folder");
@@ -135,7 +135,7 @@ absl::StatusOr<FolderListing> FolderListing::Read(const std::string& folder, boo
     }
     if (entry->d_name[0] == '.') continue;
     Entry added{listing.names_.size(), 0, 0, EntryKind::kOther};
-    // Links, and every name where the file system does not tell, need a closer look.
+    // Links, and all names if the file system does not report types, need a stat.
     const bool is_file = entry->d_type == DT_REG;
     const bool is_folder = entry->d_type == DT_DIR;
     if (is_folder || (is_file && !with_sizes)) {

@@ -1,4 +1,4 @@
-// The files below a folder, in a fixed order.
+// Walks the files below a folder in a fixed order.
 
 #ifndef SHARDFEED_CONVERT_INPUT_FOLDER_WALK_H_
 #define SHARDFEED_CONVERT_INPUT_FOLDER_WALK_H_
@@ -15,32 +15,32 @@
 
 namespace shardfeed {
 
-// What a name in a folder stands for, links followed.
+// What a name in a folder refers to, after following links.
 enum class EntryKind : uint8_t {
   kFile,
   kFolder,
-  kBrokenLink,  // leads nowhere, or round in a circle
+  kBrokenLink,  // target does not exist, or links form a cycle
   kOther,       // a pipe, a socket or a device
 };
 
-// The names in one folder, sorted by their bytes, without those that start with a dot. About 30
-// bytes a name and the name itself, so that millions can stand in one folder.
+// The names in one folder, sorted by their bytes, except those that start with a dot. Takes about
+// 30 bytes per name plus the name, so a folder may have millions.
 class FolderListing {
  public:
-  // Sizes cost a system call a file. NotFound, FailedPrecondition (not a folder) ...: see
+  // Sizes cost a system call per file. NotFound, FailedPrecondition (not a folder) and others: see
   // ErrnoStatus.
   static absl::StatusOr<FolderListing> Read(const std::string& folder, bool with_sizes);
 
-  // The one name of a file that was named itself.
+  // A listing of a single file that was named directly.
   static FolderListing OfFile(std::string_view name, uint64_t size, uint64_t time);
 
   size_t size() const { return entries_.size(); }
-  // Lives as long as the listing.
+  // Valid as long as the listing.
   std::string_view name(size_t i) const { return names_.data() + entries_[i].name; }
   EntryKind kind(size_t i) const { return entries_[i].kind; }
-  // In bytes; 0 where sizes were not asked for and for what is not a file.
+  // Size in bytes; 0 if sizes were not requested or the entry is not a file.
   uint64_t file_size(size_t i) const { return entries_[i].size; }
-  // When the file was last written, in nanoseconds; 0 where sizes were not asked for.
+  // Modification time in nanoseconds; 0 if sizes were not requested.
   uint64_t file_time(size_t i) const { return entries_[i].time; }
 
  private:
@@ -56,25 +56,25 @@ class FolderListing {
 };
 
 struct WalkedFile {
-  std::string_view path;  // below the root; lives until the callback that got it returns
+  std::string_view path;  // path below the root; valid until the callback returns
   EntryKind kind;         // never kFolder
-  uint64_t size;          // size as in FolderListing
+  uint64_t size;          // as in FolderListing
   uint64_t time;
 };
 
-// Calls `visit` with each file below `root`/`folder`, at any depth. The names of a folder come
-// sorted by their bytes, files and folders together; those that start with a dot are passed over.
-// Links are followed, but a folder is not entered from inside itself: `loop` is told the path that
-// leads back. Holds the names of one folder and of those that it stands in.
+// Calls `visit` with each file below `root`/`folder`, at any depth. The names in a folder are
+// sorted by their bytes, files and folders together; names that start with a dot are skipped. Links
+// are followed, but a folder is not entered from inside itself: `loop` gets the path that leads
+// back. Memory holds the names of one folder and of those that enclose it.
 //
-// Ends with the first failure of `visit`, or when a folder cannot be read.
+// Stops at the first error of `visit`, or if a folder cannot be read.
 absl::Status WalkFolder(const std::string& root, std::string_view folder, bool with_sizes,
                         const std::function<absl::Status(const WalkedFile&)>& visit,
                         const std::function<void(std::string_view path)>& loop);
 
-// Calls `visit` with `root` itself and each folder below it, at any depth: with the path below
-// `root` (empty for `root`, otherwise with a slash at its end) and the names in it. A folder comes
-// before those in it. Loops, memory and errors as WalkFolder has them.
+// Calls `visit` with `root` and each folder below it, at any depth, with the path below `root`
+// (empty for `root`, otherwise with a slash at its end) and the names in it. A folder comes before
+// its subfolders. Loops, memory and errors are as for WalkFolder.
 absl::Status WalkFolders(
     const std::string& root, bool with_sizes,
     const std::function<absl::Status(std::string_view path, const FolderListing&)>& visit,

@@ -21,7 +21,7 @@ constexpr std::array<uint8_t, 256> MakeKinds() {
 }
 constexpr std::array<uint8_t, 256> kKinds = MakeKinds();
 
-// The offset behind the string that opens at `at`, or npos if it does not close.
+// Returns the offset after the string that opens at `at`, or npos if it does not close.
 size_t SkipString(std::string_view text, size_t at) {
   while (true) {
     at = text.find_first_of("\"\\", at + 1);
@@ -30,8 +30,8 @@ size_t SkipString(std::string_view text, size_t at) {
   }
 }
 
-// The size of the value that `text` starts with: up to where its brackets are closed or, of a value
-// without any, up to a comma or a bracket. npos: it does not end in `text`.
+// Returns the size of the value at the start of `text`: up to its closing bracket or, for a value
+// without brackets, up to a comma or a bracket. Returns npos if it does not end in `text`.
 size_t ValueSize(std::string_view text) {
   size_t depth = 0;
   size_t at = 0;
@@ -67,7 +67,8 @@ bool JsonArray::Fail(std::string_view what) {
   return false;
 }
 
-// The next character that is no blank, at which the unread text then starts; NUL at the file's end.
+// Skips blanks and returns the next character, at which the unread text then starts; NUL at the end
+// of the file.
 char JsonArray::SkipBlanks() {
   while (true) {
     const std::string_view unread = reader_->unread();
@@ -101,18 +102,19 @@ bool JsonArray::Next(Element* element) {
   } else if (next == ',') {
     reader_->Consume(1, 0);
     next = SkipBlanks();
-    if (next == ']') return Fail("a comma, and then the array ends");
+    if (next == ']') return Fail("expected an element after the comma, got the end of the array");
   } else if (next != ']' && next != '\0') {
-    return Fail(fmt::format("{} after an element, where a comma or the array's end is expected",
+    return Fail(fmt::format("expected a comma or the end of the array after an element, got {}",
                             Excerpt(reader_->unread().substr(0, 20))));
   }
   if (!status_.ok()) return false;
-  if (next == '\0') return Fail("the file ends before the array does; is it cut?");
+  if (next == '\0') return Fail("the file ends inside the array; it may be truncated");
   if (next == ']') {
     reader_->Consume(1, 0);
     if (SkipBlanks() != '\0') {
-      return Fail(fmt::format("{} after the array's end; is it several arrays?",
-                              Excerpt(reader_->unread().substr(0, 20))));
+      return Fail(fmt::format(
+          "expected the end of the file after the array, got {}; a file must hold a single array",
+          Excerpt(reader_->unread().substr(0, 20))));
     }
     return false;
   }
@@ -121,11 +123,11 @@ bool JsonArray::Next(Element* element) {
     if (reader_->Extend()) continue;
     status_ = reader_->status();
     if (!status_.ok()) return false;
-    return Fail("an element starts here, and the file ends before it does; is it cut?");
+    return Fail("the file ends inside the element that starts here; it may be truncated");
   }
   element->text = reader_->unread().substr(0, size);
   element->line = reader_->line();
-  if (size == 0) return Fail("a comma, where an element is expected");
+  if (size == 0) return Fail("expected an element, got a comma");
   reader_->Consume(size, std::count(element->text.begin(), element->text.end(), '\n'));
   return true;
 }

@@ -1,4 +1,4 @@
-// Takes a JSON array of objects apart, without holding more than one of them.
+// Splits a JSON array of objects without holding more than one of them in memory.
 
 #ifndef SHARDFEED_CONVERT_INPUT_JSON_ARRAY_H_
 #define SHARDFEED_CONVERT_INPUT_JSON_ARRAY_H_
@@ -13,23 +13,23 @@
 
 namespace shardfeed {
 
-// Reads "[ {...}, {...} ]" from a file. Only brackets, commas and strings are looked at: what
-// stands inside an object is for the parser. Not thread safe.
+// Reads "[ {...}, {...} ]" from a file. Examines only brackets, commas and strings: the contents of
+// objects are left to the parser. Not thread safe.
 class JsonArray {
  public:
-  // `reader` stands at the file's beginning and must outlive this. `path` is for messages.
+  // `reader` must be at the beginning of the file and outlive this object. `path` is for messages.
   JsonArray(TextReader* reader, std::string path) : reader_(reader), path_(std::move(path)) {}
 
   struct Element {
-    std::string_view text;  // lives until the next call; TextReader::kPadding bytes follow
-    uint64_t line = 0;      // 1-based, where it starts
+    std::string_view text;  // valid until the next call; TextReader::kPadding bytes follow
+    uint64_t line = 0;      // 1-based line where the element starts
   };
-  // False at the array's end and after a failure; status() tells which.
+  // Returns false at the end of the array and after an error; see status().
   bool Next(Element* element);
 
-  // DataLoss with "FILE:LINE: ...": not an array, something other than a comma between two
-  // elements or than blanks after the end, or the file ends before the array does. Others: those of
-  // the reader.
+  // DataLoss with "FILE:LINE: ...": not an array, something other than a comma between elements or
+  // other than blanks after the end, or a file that ends inside the array. Others: those of the
+  // reader.
   const absl::Status& status() const { return status_; }
 
  private:

@@ -9,7 +9,7 @@
 namespace shardfeed {
 namespace {
 
-// Listens to the parser's events for the first defect; keeps no values.
+// Finds the first defect from the parser's events; keeps no values.
 class DefectFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   const JsonDefect& defect() const { return defect_; }
@@ -54,7 +54,7 @@ class DefectFinder : public nlohmann::json_sax<nlohmann::json> {
     what = what.substr(0, what.find("; last read: "));
     defect_.what = Shortened(std::string(what));
     if (!last_token.empty()) {
-      // The end of the token is where the trouble is.
+      // The defect is at the end of the token.
       std::string_view token = last_token;
       constexpr size_t kShown = 40;
       const bool cut = token.size() > kShown;

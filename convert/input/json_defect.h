@@ -1,4 +1,4 @@
-// Says what is wrong with a line that the fast JSON parser refused.
+// Explains what is wrong with a line that the fast JSON parser rejected.
 
 #ifndef SHARDFEED_CONVERT_INPUT_JSON_DEFECT_H_
 #define SHARDFEED_CONVERT_INPUT_JSON_DEFECT_H_
@@ -10,14 +10,15 @@
 namespace shardfeed {
 
 struct JsonDefect {
-  // 1-based byte of the line where the parser gave up; 0 where the JSON is valid, but holds what
-  // the fast parser does not take (an integer of more than 64 bits, very deep nesting).
+  // 1-based byte of the line where the parser gave up; 0 if the JSON is valid but contains
+  // something that the fast parser does not support (an integer of more than 64 bits, very deep
+  // nesting).
   size_t column = 0;
   std::string what;
 };
 
-// Parses `line` again with a second, slower parser that knows positions. `refusal` is the fast
-// parser's own text, used when the second parser has no objection.
+// Parses `line` again with a second, slower parser that reports positions. `refusal` is the fast
+// parser's message, used if the second parser accepts the line.
 JsonDefect FindJsonDefect(std::string_view line, std::string_view refusal);
 
 }  // namespace shardfeed

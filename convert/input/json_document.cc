@@ -40,7 +40,7 @@ std::string_view TypeText(element_type type) {
 simdjson::error_code ParseJson(std::string_view text, element* root) {
   thread_local simdjson::dom::parser parser;
   if (parser.capacity() < text.size()) {
-    // Its own growth is to the size of the text, which would allocate for every longer one.
+    // Grow to powers of two: the parser itself would allocate again for every longer text.
     const simdjson::error_code error =
         parser.allocate(std::max<size_t>(1 << 16, std::bit_ceil(text.size())));
     if (error != simdjson::SUCCESS) return error;
@@ -65,7 +65,7 @@ absl::StatusOr<simdjson::dom::object> ParseJsonObject(std::string_view text,
                                            defect.column - line_start, defect.what));
   }
   if (root.type() != element_type::OBJECT) {
-    return absl::DataLossError(fmt::format("{}:{}: {} where {}: {}", file, line,
+    return absl::DataLossError(fmt::format("{}:{}: got {}, but {}: {}", file, line,
                                            TypeText(root.type()), wanted, Excerpt(text)));
   }
   return root.get_object().value_unsafe();

@@ -1,4 +1,4 @@
-// How many there are of something, and the names of the first few: for notes and messages.
+// A count of named things with the names of the first few, for notes and messages.
 
 #ifndef SHARDFEED_CONVERT_INPUT_NAME_LIST_H_
 #define SHARDFEED_CONVERT_INPUT_NAME_LIST_H_
@@ -14,9 +14,9 @@ class NameList {
   void Add(std::string_view name);
 
   uint64_t count() const { return count_; }
-  // "a, b, c, ...".
+  // Returns "a, b, c, ...".
   const std::string& names() const { return names_; }
-  // "3 files WHAT: a, b, c"; `one` and `many` are the noun.
+  // Returns "3 files WHAT: a, b, c"; `one` and `many` are the singular and plural of the noun.
   std::string Text(std::string_view one, std::string_view many, std::string_view what) const;
 
  private:

@@ -15,7 +15,7 @@ absl::StatusOr<std::shared_ptr<const File>> FileCache::Get(const std::string& pa
   absl::StatusOr<std::shared_ptr<File>> file = File::Open(path);
   if (!file.ok()) return file.status();
   MutexLock lock(mutex_);
-  // In order or in random order, no file is a better one to close than another.
+  // For sequential and for random access, any file is as good to close as another.
   if (open_.size() >= max_open_) open_.erase(open_.begin());
   open_.emplace(path, *file);
   return std::shared_ptr<const File>(*std::move(file));

@@ -1,4 +1,4 @@
-// Files that are read here and there by many threads, a bounded number of them open at a time.
+// A cache of open files for random reads from many threads, which bounds the number of open files.
 
 #ifndef SHARDFEED_CONVERT_INPUT_OPEN_FILE_CACHE_H_
 #define SHARDFEED_CONVERT_INPUT_OPEN_FILE_CACHE_H_
@@ -19,7 +19,7 @@ class FileCache {
  public:
   explicit FileCache(size_t max_open = 128) : max_open_(max_open) {}
 
-  // The file at `path`, opened if need be. Errors of File::Open.
+  // Returns the file at `path`, opened if necessary. Errors: those of File::Open.
   absl::StatusOr<std::shared_ptr<const File>> Get(const std::string& path);
 
  private:

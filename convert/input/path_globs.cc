@@ -27,7 +27,7 @@ absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::stri
     ::globfree(&found);
     if (result == GLOB_NOSPACE) return absl::ResourceExhaustedError("out of memory");
     if (expanded.size() == first) {
-      return absl::NotFoundError(fmt::format("{}: no file fits", path));
+      return absl::NotFoundError(fmt::format("{}: no file matches", path));
     }
     std::sort(expanded.begin() + static_cast<ptrdiff_t>(first), expanded.end());
   }

@@ -1,4 +1,4 @@
-// Which files a user means.
+// Expansion of the globs that users pass.
 
 #ifndef SHARDFEED_CONVERT_INPUT_PATH_GLOBS_H_
 #define SHARDFEED_CONVERT_INPUT_PATH_GLOBS_H_
@@ -10,8 +10,8 @@
 
 namespace shardfeed {
 
-// Replaces globs (* ? [) by the files and folders that fit, sorted by their bytes. A name that is
-// there as it is written is taken as it is. NotFound: nothing fits a glob.
+// Replaces globs (* ? [) with the matching files and folders, sorted by their bytes. A path that
+// exists literally is not treated as a glob. NotFound: nothing matches a glob.
 absl::StatusOr<std::vector<std::string>> ExpandGlobs(const std::vector<std::string>& paths);
 
 }  // namespace shardfeed

@@ -13,7 +13,7 @@ namespace shardfeed {
 namespace {
 
 constexpr size_t kBlock = 512;
-// Of a long name or a set of pax records.
+// Maximum size of a long name or a set of pax records.
 constexpr uint64_t kMaxExtension = 1 << 20;
 
 // Fields of a header: offset and size.
@@ -34,12 +34,13 @@ std::string_view TextOf(std::string_view header, Field field) {
   return text.substr(0, text.find('\0'));
 }
 
-// An octal number, or a base-256 one, which has the first bit set; nothing for anything else.
+// Parses an octal number, or a base-256 number, which has the first bit set. Returns nullopt for
+// anything else.
 std::optional<uint64_t> NumberOf(std::string_view header, Field field) {
   std::string_view text = header.substr(field.offset, field.size);
   uint64_t value = 0;
   if (static_cast<uint8_t>(text[0]) & 0x80) {
-    if (static_cast<uint8_t>(text[0]) != 0x80) return std::nullopt;  // negative, or beyond reason
+    if (static_cast<uint8_t>(text[0]) != 0x80) return std::nullopt;  // negative, or too large
     for (char c : text.substr(1)) {
       if (value >> 55 != 0) return std::nullopt;
       value = value << 8 | static_cast<uint8_t>(c);
@@ -55,8 +56,8 @@ std::optional<uint64_t> NumberOf(std::string_view header, Field field) {
   return value;
 }
 
-// Whether the header's sum is right, with its bytes taken as unsigned or, as some old writers did,
-// as signed.
+// Checks the header's checksum, over bytes taken as unsigned or, as some old writers did, as
+// signed.
 bool ChecksumHolds(std::string_view header) {
   const std::optional<uint64_t> told = NumberOf(header, kChecksum);
   if (!told) return false;
@@ -86,10 +87,11 @@ absl::StatusOr<std::string_view> TarReader::Read(size_t size) {
   if (!bytes.ok()) return bytes;
   left_ -= bytes->size();
   if (bytes->size() < size && left_ > 0) {
-    return ErrorAt(reader_->offset(),
-                   fmt::format("the archive is cut: it ends inside {}, {} bytes before that one's "
-                               "end,",
-                               Excerpt(name_), left_));
+    return ErrorAt(
+        reader_->offset(),
+        fmt::format("the archive is cut off: it ends inside {}, {} bytes before that member's "
+                    "end,",
+                    Excerpt(name_), left_));
   }
   return bytes;
 }
@@ -102,14 +104,14 @@ absl::Status TarReader::SkipRest() {
     const uint64_t missing = left_ - std::min(left_, *skipped);
     return ErrorAt(
         reader_->offset(),
-        fmt::format("the archive is cut: it ends {} {}, {} bytes before that one's end,",
+        fmt::format("the archive is cut off: it ends {} {}, {} bytes before that member's end,",
                     missing > 0 ? "inside" : "in the padding after", Excerpt(name_), missing));
   }
   left_ = padding_ = 0;
   return absl::OkStatus();
 }
 
-// After the first zero block: a second one, and nothing but zeros from there on.
+// Checks that a second zero block follows the first one, and then nothing but zeros.
 absl::Status TarReader::CheckEnd() {
   const uint64_t end = reader_->offset() - kBlock;
   while (true) {
@@ -119,15 +121,16 @@ absl::Status TarReader::CheckEnd() {
     if (bytes->empty()) return absl::OkStatus();
     if (IsZero(*bytes)) continue;
     return ErrorAt(offset + bytes->find_first_not_of('\0'),
-                   fmt::format("the archive ends at byte {}, but the file goes on with other data, "
-                               "as when several tars were put together; split them:",
+                   fmt::format("the archive ends at byte {}, but other data follows, as if several "
+                               "tar files had been concatenated; split them:",
                                end));
   }
 }
 
 absl::Status TarReader::ReadPax(std::string_view records, uint64_t offset, bool global,
                                 TarMember* member, bool* has_size, uint64_t* pax_size) const {
-  // Each is "LENGTH KEY=VALUE\n", where LENGTH counts all of it.
+  // A record is "LENGTH KEY=VALUE
+  // ", where LENGTH is the size of the whole record.
   while (!records.empty()) {
     uint64_t length = 0;
     const char* const begin = records.data();
@@ -144,11 +147,11 @@ absl::Status TarReader::ReadPax(std::string_view records, uint64_t offset, bool 
     records.remove_prefix(length);
     if (key.starts_with("GNU.sparse")) {
       return ErrorAt(offset,
-                     "a sparse member, which is not read; make the archive without "
+                     "a sparse member, which is not supported; make the archive without "
                      "--sparse:");
     }
     if (global && (key == "path" || key == "size" || key == "linkpath")) {
-      return ErrorAt(offset, "global pax records with names or sizes, which are not read,");
+      return ErrorAt(offset, "global pax records with names or sizes, which are not supported,");
     }
     if (global) continue;
     if (key == "path") member->name = value;
@@ -169,13 +172,14 @@ absl::Status TarReader::ReadExtension(char type, uint64_t size, TarMember* membe
                                       uint64_t* pax_size) {
   const uint64_t offset = reader_->offset() - kBlock;
   if (size > kMaxExtension) {
-    return ErrorAt(offset, fmt::format("a name or pax records of {} bytes; at most {} are read,",
-                                       size, kMaxExtension));
+    return ErrorAt(
+        offset, fmt::format("a name or pax records of {} bytes, more than the supported {},", size,
+                            kMaxExtension));
   }
   absl::StatusOr<std::string_view> bytes = reader_->Read(RoundUp(size, kBlock));
   if (!bytes.ok()) return bytes.status();
   if (bytes->size() < size) {
-    return ErrorAt(reader_->offset(), "the archive is cut: it ends inside a header");
+    return ErrorAt(reader_->offset(), "the archive is cut off: it ends inside a header");
   }
   const std::string_view content = bytes->substr(0, size);
   if (type == 'x' || type == 'g') {
@@ -201,14 +205,15 @@ absl::StatusOr<bool> TarReader::Next(TarMember* member) {
         return absl::DataLossError(fmt::format("{}: the file is empty", path_));
       }
       if (first && offset == 0) return ErrorAt(0, "not a tar archive: no header");
-      return ErrorAt(reader_->offset(),
-                     fmt::format("the archive is cut: it ends {}, without the zero blocks that end "
-                                 "a tar,",
-                                 header->empty() ? "after a member" : "inside a header"));
+      return ErrorAt(
+          reader_->offset(),
+          fmt::format("the archive is cut off: it ends {}, without the zero blocks that end "
+                      "a tar,",
+                      header->empty() ? "after a member" : "inside a header"));
     }
     if (IsZero(*header)) {
       if (offset != member->header_offset) {
-        return ErrorAt(offset, "the archive ends after a name, without the member that has it,");
+        return ErrorAt(offset, "the archive ends after the name of a member, before the member,");
       }
       if (absl::Status status = CheckEnd(); !status.ok()) return status;
       return false;
@@ -218,10 +223,10 @@ absl::StatusOr<bool> TarReader::Next(TarMember* member) {
         return ErrorAt(
             0, fmt::format("not a tar archive: no header, but {}", Excerpt(header->substr(0, 16))));
       }
-      return ErrorAt(offset, "a damaged header: its sum is wrong,");
+      return ErrorAt(offset, "a damaged header, whose checksum is wrong,");
     }
     const std::optional<uint64_t> size = NumberOf(*header, kSize);
-    if (!size) return ErrorAt(offset, "a header without a sound size");
+    if (!size) return ErrorAt(offset, "a header without a valid size");
     const char type = (*header)[kType];
     if (type == 'L' || type == 'K' || type == 'x' || type == 'g') {
       absl::Status status = ReadExtension(type, *size, member, &has_size, &pax_size);
@@ -229,7 +234,7 @@ absl::StatusOr<bool> TarReader::Next(TarMember* member) {
       continue;
     }
     if (member->name.empty()) {
-      // GNU's own magic is "ustar " and has other things where the prefix is.
+      // GNU tar's magic is "ustar "; its headers have other fields in place of the prefix.
       const std::string_view magic = header->substr(kMagic.offset, kMagic.size);
       const std::string_view prefix =
           magic == std::string_view("ustar\0", 6) ? TextOf(*header, kPrefix) : "";
@@ -243,7 +248,7 @@ absl::StatusOr<bool> TarReader::Next(TarMember* member) {
       case '0':
       case '\0':
       case '7':
-        // Before there was a type for folders, a slash at the end told them.
+        // Old archives mark folders only by a slash at the end of the name.
         member->kind =
             member->name.ends_with('/') ? TarMember::Kind::kFolder : TarMember::Kind::kFile;
         break;
@@ -261,17 +266,17 @@ absl::StatusOr<bool> TarReader::Next(TarMember* member) {
         break;
       case 'S':
         return ErrorAt(offset,
-                       "a sparse member, which is not read; make the archive without "
+                       "a sparse member, which is not supported; make the archive without "
                        "--sparse:");
       case 'M':
-        return ErrorAt(offset, "the rest of a member of another volume; put the volumes together:");
+        return ErrorAt(offset, "the rest of a member from another volume; join the volumes:");
       default:
-        return ErrorAt(offset, fmt::format("a member of the unknown type {}",
+        return ErrorAt(offset, fmt::format("a member of unknown type {}",
                                            Excerpt(std::string_view(&type, 1))));
     }
-    // Only files have bytes; the size of a link is that of what it leads to.
+    // Only files have content; the size of a link is that of its target.
     if (member->kind != TarMember::Kind::kFile) member->size = 0;
-    if (member->size > INT64_MAX) return ErrorAt(offset, "a header without a sound size");
+    if (member->size > INT64_MAX) return ErrorAt(offset, "a header without a valid size");
     member->offset = reader_->offset();
     name_ = member->name;
     left_ = member->size;

@@ -1,8 +1,8 @@
-// The members of a tar archive, front to back, without unpacking any.
+// Reads the members of a tar archive sequentially, without unpacking any.
 //
-// Read are ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format"), GNU's (long names,
-// base-256 sizes; gnu.org/software/tar/manual, "Basic Tar Format") and the older form without a
-// magic; plain or compressed with gzip.
+// Supports ustar and pax (POSIX.1-2017, pax, "ustar Interchange Format"), GNU's extensions (long
+// names, base-256 sizes; gnu.org/software/tar/manual, "Basic Tar Format") and the older form
+// without a magic, plain or compressed with gzip.
 
 #ifndef SHARDFEED_CONVERT_INPUT_TAR_READER_H_
 #define SHARDFEED_CONVERT_INPUT_TAR_READER_H_
@@ -23,18 +23,18 @@ struct TarMember {
   enum class Kind {
     kFile,
     kFolder,
-    kLink,   // hard or symbolic; `link` is where to
+    kLink,   // hard or symbolic; `link` is the target
     kOther,  // a pipe or a device
   };
   Kind kind = Kind::kFile;
-  std::string name;  // name as it is in the archive
+  std::string name;  // name in the archive
   std::string link;
   uint64_t header_offset = 0;  // offset of its first header in the content
   uint64_t offset = 0;         // offset of its first byte
   uint64_t size = 0;           // size in bytes
 };
 
-// Nothing is believed: headers are checked by their sums, sizes against what is there. Not thread
+// Headers are checked by their checksums, and sizes against the length of the file. Not thread
 // safe.
 class TarReader {
  public:
@@ -42,15 +42,16 @@ class TarReader {
   TarReader(std::unique_ptr<BinaryReader> reader, std::string path)
       : reader_(std::move(reader)), path_(std::move(path)) {}
 
-  // Goes to the next member, past what was not read of the last one. False at the archive's end.
+  // Moves to the next member, past any unread rest of the last one. Returns false at the end of the
+  // archive.
   //
-  // DataLoss, with "FILE: ... byte N": not a tar, a damaged header, a header of a kind that is not
-  // read (sparse members, several volumes), an archive that is cut or goes on after its end. There
-  // is no going on after that.
+  // DataLoss, with "FILE: ... byte N": not a tar archive, a damaged header, an unsupported header
+  // (sparse members, several volumes), or an archive that is cut off or has data after its end.
+  // Reading cannot continue after an error.
   absl::StatusOr<bool> Next(TarMember* member);
 
-  // The next bytes of the member that Next found: `size` of them, no more than it has left. They
-  // live until the next call. DataLoss: the archive ends in the middle.
+  // Returns the next `size` bytes of the current member, or fewer if it has fewer left. They are
+  // valid until the next call. DataLoss: the archive ends inside the member.
   absl::StatusOr<std::string_view> Read(size_t size);
 
   bool compressed() const { return reader_->compressed(); }
@@ -67,7 +68,7 @@ class TarReader {
   std::unique_ptr<BinaryReader> reader_;
   const std::string path_;
   std::string name_;      // name of the member, for messages
-  uint64_t left_ = 0;     // bytes of the member that are left
+  uint64_t left_ = 0;     // unread bytes of the member
   uint64_t padding_ = 0;  // padding after the member
 };
 

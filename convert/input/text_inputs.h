@@ -18,8 +18,8 @@
 
 namespace shardfeed {
 
-// The calls come in the order Stat, OpenFirst for each file, then any number of OpenAgain. Those
-// that are const are thread safe.
+// Call Stat, then OpenFirst for each file, then OpenAgain any number of times. Const functions are
+// thread safe.
 class TextFiles : public InputFiles {
  public:
   TextFiles(std::vector<std::string> paths, uint64_t max_line_bytes)
@@ -27,9 +27,10 @@ class TextFiles : public InputFiles {
 
   uint64_t max_line_bytes() const { return max_line_bytes_; }
 
-  // Opens file `i` for the first pass, which checks the text, unless the caller does. Reading fails
-  // with Cancelled once `stop` is asked for, and calls `progress` with the bytes read so far, those
-  // of the files before `i` included. `progress` must outlive the reader.
+  // Opens file `i` for the first pass. If `check_text`, reading checks that the text is UTF-8;
+  // otherwise the caller must. Reading fails with Cancelled once `stop` is requested, and calls
+  // `progress` with the number of bytes read so far, including the files before `i`. `progress`
+  // must outlive the reader.
   absl::StatusOr<std::unique_ptr<TextReader>> OpenFirst(
       size_t i, bool check_text, std::stop_token stop,
       const std::function<void(uint64_t bytes)>& progress) const;

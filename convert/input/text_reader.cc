@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// What is at the front of files that are no UTF-8 text, and what to do about it.
+// Magic bytes of files that are not UTF-8 text, and the remedy for each.
 struct Magic {
   std::string_view bytes;
   const char* what;
@@ -30,7 +30,7 @@ constexpr Magic kNotText[] = {
     {"PK\x03\x04"sv, "is a ZIP archive or an Excel workbook; unpack it, or save it as CSV"},
 };
 
-// Bytes at the end of `text` that start a character without ending it: 0 to 3.
+// Returns the size of an incomplete character at the end of `text`: 0 to 3 bytes.
 size_t CutCharacter(std::string_view text) {
   for (size_t n = 1; n <= std::min<size_t>(3, text.size()); ++n) {
     const auto byte = static_cast<unsigned char>(text[text.size() - n]);
@@ -52,10 +52,9 @@ bool IsText(std::string_view text) {
 }
 
 absl::Status TextReader::TooLong(std::string_view place, uint64_t max_line_bytes) {
-  return WithRemedy(
-      absl::ResourceExhaustedError(fmt::format(
-          "{}: more than {} bytes without the end of the record", place, max_line_bytes)),
-      {"max_record", "SIZE", "raise the limit, which takes twice as much memory"});
+  return WithRemedy(absl::ResourceExhaustedError(fmt::format(
+                        "{}: the record is longer than {} bytes", place, max_line_bytes)),
+                    {"max_record", "SIZE", "raise the limit, which needs twice as much memory"});
 }
 
 TextReader::TextReader(std::shared_ptr<File> file, TextReaderOptions options)
@@ -85,7 +84,7 @@ bool TextReader::Extend() {
   if (kept > options_.max_line_bytes) {
     return Fail(TooLong(fmt::format("{}:{}", file_->path(), line_), options_.max_line_bytes));
   }
-  // The padding stays out of what is read into.
+  // Data is never read into the padding.
   const size_t capacity = buffer_->size() - kPadding;
   if (kept > capacity / 2) {
     std::shared_ptr<Buffer> larger = Buffer::Allocate(2 * capacity + kPadding);
@@ -131,7 +130,7 @@ absl::Status TextReader::CheckStart() {
       return absl::DataLossError(fmt::format("{}: {}", file_->path(), magic.what));
     }
   }
-  // UTF-16 of Latin letters without a byte order mark.
+  // UTF-16 text of Latin letters may have no byte order mark.
   if (text.size() >= 4 && (text[0] == '\0') != (text[1] == '\0') &&
       (text[0] == '\0') == (text[2] == '\0') && (text[1] == '\0') == (text[3] == '\0')) {
     return absl::DataLossError(fmt::format("{}: {}", file_->path(), kNotText[0].what));
@@ -141,12 +140,12 @@ absl::Status TextReader::CheckStart() {
 
 absl::Status TextReader::CheckText(size_t from) {
   std::string_view text(buffer_->data() + from, end_ - from);
-  // A character that the read has cut is checked with the next one.
+  // A character that the read has cut is checked with the next read.
   if (!at_end_) text.remove_suffix(CutCharacter(text));
   checked_ = from + text.size();
   if (IsText(text)) return absl::OkStatus();
 
-  // Characters do not reach over line breaks, so the first bad line can be found by itself.
+  // No character spans a line break, so lines can be checked one by one to find the first bad one.
   uint64_t line = line_ + std::count(unread().data(), text.data(), '\n');
   while (true) {
     const std::string_view one = text.substr(0, text.find('\n'));
@@ -155,10 +154,10 @@ absl::Status TextReader::CheckText(size_t from) {
       const uint64_t offset = source_.position() - (buffer_->data() + end_ - one.data());
       if (nul != std::string_view::npos && IsUtf8(one.substr(0, nul))) {
         return absl::DataLossError(
-            fmt::format("{}:{}: a NUL byte, at byte {} of the file; is it binary, or UTF-16?",
+            fmt::format("{}:{}: a NUL byte at byte {} of the file, which may be binary or UTF-16",
                         file_->path(), line, offset + nul));
       }
-      // The first bad byte is behind the longest sound start.
+      // The first bad byte follows the longest valid prefix.
       size_t sound = 0;
       size_t bad = one.size();
       while (bad - sound > 1) {

@@ -1,4 +1,4 @@
-// Items put together, so that a thread gets many at a time.
+// Items grouped, so that a thread gets many at a time.
 
 #ifndef SHARDFEED_CONVERT_ITEMS_ITEM_BATCH_H_
 #define SHARDFEED_CONVERT_ITEMS_ITEM_BATCH_H_
@@ -22,9 +22,9 @@ class ItemBatch {
   }
 
   size_t size() const { return places_.size(); }
-  // Of all items, in bytes.
+  // Size of all items, in bytes.
   size_t num_bytes() const { return bytes_.size(); }
-  // Lives as long as the batch is not added to.
+  // The item is valid until the next Add.
   Item operator[](size_t i) const {
     const Place& place = places_[i];
     return {std::string_view(bytes_).substr(place.begin, place.size), place.file, place.line};

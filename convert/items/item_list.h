@@ -1,4 +1,4 @@
-// Some of the items of a source, by their numbers: those that Scan left out.
+// A list of item numbers, for items that Scan left out.
 
 #ifndef SHARDFEED_CONVERT_ITEMS_ITEM_LIST_H_
 #define SHARDFEED_CONVERT_ITEMS_ITEM_LIST_H_
@@ -9,18 +9,18 @@
 
 namespace shardfeed {
 
-// 8 bytes an item.
+// Takes 8 bytes per item.
 class ItemList {
  public:
-  // In rising order.
+  // Numbers must be added in increasing order.
   void Add(uint64_t number) { numbers_.push_back(number); }
   size_t size() const { return numbers_.size(); }
 
-  // One pass over all items of the source, in rising order.
+  // One pass over all items of the source, in increasing order.
   class Pass {
    public:
     explicit Pass(const ItemList& list) : list_(list) {}
-    // Whether the next item, number 0 the first time, is in the list.
+    // Whether the next item (item 0 at the first call) is in the list.
     bool Next() {
       const bool found = next_ < list_.numbers_.size() && list_.numbers_[next_] == number_;
       next_ += found ? 1 : 0;

@@ -15,13 +15,13 @@
 namespace shardfeed {
 namespace {
 
-// What a thread gets at a time.
+// Maximum work of a thread at a time.
 constexpr size_t kBatchItems = 1024;
 constexpr size_t kBatchBytes = 1 << 20;
-// The sorter keeps items of equal keys together up to this bit.
+// Items whose keys agree in these bits stay together in the sorter.
 constexpr uint64_t kSortedBits = ~uint64_t{15};
 
-// What is found out about the items of a batch.
+// Results for the items of a batch.
 struct Looked {
   std::vector<uint8_t> outputs;
   std::vector<Hash128> contents;
@@ -45,7 +45,7 @@ absl::Status Look(const Source& source, const ItemBatch& batch, const std::vecto
     absl::Status status =
         source.VisitContent(item, [&content](std::string_view bytes) { content.Add(bytes); });
     if (!status.ok() && options.skip_defects && absl::IsDataLoss(status)) {
-      // Chained with its number, so that it equals no other.
+      // Hash the item's number too, so that it equals no other item.
       content = Fingerprint();
       content.Add("broken");
       content.Add(first_number + i);
@@ -57,7 +57,7 @@ absl::Status Look(const Source& source, const ItemBatch& batch, const std::vecto
   return absl::OkStatus();
 }
 
-// Where the splits end, but for the last one: fractions of 2^64.
+// Returns the upper bounds of all splits except the last, as fractions of 2^64.
 std::vector<uint64_t> BoundsOf(const std::vector<double>& shares) {
   std::vector<uint64_t> bounds;
   double sum = 0;
@@ -113,7 +113,7 @@ absl::StatusOr<ItemSelection> ItemSelection::Make(const Source& source,
   if (status.ok()) status = look_at_all();
   if (!status.ok()) return status;
 
-  // Equal contents come one after another, each with the lowest number first.
+  // Equal contents are adjacent, with the lowest number first.
   uint64_t key = 0;
   std::vector<Hash128> seen;  // hashes that share the key
   status = sorter.ForEach([&](const Item& item) {

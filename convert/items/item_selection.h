@@ -1,4 +1,4 @@
-// Which of a source's items go where: into which split, and which are duplicates.
+// Decides for each item of a source into which split it goes and whether it is a duplicate.
 
 #ifndef SHARDFEED_CONVERT_ITEMS_ITEM_SELECTION_H_
 #define SHARDFEED_CONVERT_ITEMS_ITEM_SELECTION_H_
@@ -17,30 +17,30 @@
 namespace shardfeed {
 
 struct SelectionOptions {
-  // Of the outputs; they add up to 1. An item goes to output k if its KeyHash, taken as a fraction
-  // of 2^64, lies between the sums of the shares before k and up to k.
+  // Shares of the outputs, which add up to 1. An item goes to output k if its KeyHash, as a
+  // fraction of 2^64, lies between the sum of the shares before k and the sum up to k.
   std::vector<double> shares = {1.0};
-  // Of items with the same content, only the first is kept.
+  // Whether to keep only the first of items with the same content.
   bool deduplicate = false;
-  // An item whose content cannot be read (DataLoss) is a duplicate of none, in the place of
-  // failing.
+  // If set, an item whose content cannot be read (DataLoss) is a duplicate of none instead of an
+  // error.
   bool skip_defects = false;
   int threads = 0;
-  std::string directory;  // holds what does not fit into memory
+  std::string directory;  // for files with what does not fit into memory
   size_t memory_bytes = 64 << 20;
   std::stop_token stop;
   std::atomic<uint64_t>* items_passed = nullptr;  // counts items for progress
 };
 
-// A byte for each item.
+// Takes one byte per item. Immutable.
 class ItemSelection {
  public:
-  // Goes through all items of `source` once, after its Scan. Errors: those of the source.
+  // Reads all items of `source` once, after its Scan. Errors: those of the source.
   static absl::StatusOr<ItemSelection> Make(const Source& source, const SelectionOptions& options);
 
   static constexpr uint8_t kNowhere = 255;
   static constexpr size_t kMaxOutputs = 255;
-  // Of item `number`, in the order of Source::ForEach; kNowhere for duplicates.
+  // The output of item `number`, in the order of Source::ForEach; kNowhere for duplicates.
   uint8_t OutputOf(uint64_t number) const { return outputs_[number]; }
   uint64_t num_items() const { return outputs_.size(); }
   uint64_t CountOf(size_t output) const { return counts_[output]; }

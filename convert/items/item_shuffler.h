@@ -14,18 +14,18 @@
 
 namespace shardfeed {
 
-// Gives item i the random key f(seed, i) and sorts by the keys. The order depends on the seed and
-// the number of items alone. Not thread safe.
+// Gives item i the random key f(seed, i) and sorts by key. The order depends only on the seed and
+// the number of items. Not thread safe.
 class ItemShuffler {
  public:
-  // As ItemSorter.
+  // For `directory` and `memory_bytes`, see ItemSorter.
   ItemShuffler(uint64_t seed, std::string directory, size_t memory_bytes = 64 << 20)
       : seed_(seed), sorter_(std::move(directory), memory_bytes) {}
 
   // Copies the item.
   absl::Status Add(const Item& item);
 
-  // Hands out all items in shuffled order, once. Stops at the first error of `sink`.
+  // Passes all items to `sink` in shuffled order, once. Stops at the first error of `sink`.
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) {
     return sorter_.ForEach(sink);
   }

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kBucketBits = 6;
 constexpr size_t kBuckets = size_t{1} << kBucketBits;
-// What is gathered for a bucket before it is written.
+// Bytes that are gathered for a bucket before they are written.
 constexpr size_t kMinBucketBuffer = 4 << 10;
 constexpr size_t kMaxBucketBuffer = 256 << 10;
-// What is read of a bucket at a time.
+// Bytes that are read from a bucket at a time.
 constexpr size_t kReadBytes = 1 << 20;
-// key, file, line, size of bytes; then the bytes.
+// Size of the header of an encoded item: key, file, line, size of bytes; then the bytes follow.
 constexpr size_t kItemHeader = 28;
 constexpr int kMaxDepth = 60;
 
@@ -101,7 +101,7 @@ absl::Status ItemSorter::Flush(Bucket& bucket) {
 }
 
 absl::Status ItemSorter::ForEachInMemory(const std::function<absl::Status(const Item&)>& sink) {
-  // Stable: were two keys equal, the order of the input would decide.
+  // The sort is stable, so items with equal keys keep the order of the input.
   std::stable_sort(entries_.begin(), entries_.end(),
                    [](const Entry& a, const Entry& b) { return a.key < b.key; });
   for (const Entry& entry : entries_) {
@@ -126,10 +126,10 @@ absl::Status ItemSorter::ForEach(const std::function<absl::Status(const Item&)>&
     absl::StatusOr<std::shared_ptr<File>> opened = File::Open(bucket.path);
     if (!opened.ok()) return opened.status();
     const File& file = **opened;
-    // Keys that are equal in all these bits cannot be told apart by more files, and need not be.
+    // Keys that agree in all these bits cannot be separated by more files, and need not be.
     const bool equal = depth_ + kBucketBits >= kMaxDepth;
     ItemSorter part(directory_, memory_bytes_, depth_ + kBucketBits);
-    // Items are read in large pieces; one that is larger gets a buffer of its size.
+    // Items are read in large pieces; a larger item gets a buffer of its size.
     std::string buffer;
     uint64_t offset = 0;  // offset of the buffer in the file
     size_t at = 0;

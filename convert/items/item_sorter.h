@@ -1,4 +1,4 @@
-// Any number of items in the order of their keys, in bounded memory.
+// Sorts any number of items by their keys, in bounded memory.
 
 #ifndef SHARDFEED_CONVERT_ITEMS_ITEM_SORTER_H_
 #define SHARDFEED_CONVERT_ITEMS_ITEM_SORTER_H_
@@ -16,21 +16,21 @@
 
 namespace shardfeed {
 
-// For keys that are spread evenly. Sorts in memory while the items fit; otherwise spreads them over
-// files by the first bits of their keys, each of which is then sorted alone (and spread again, if
-// it is still too large). Items whose keys agree in their first 60 bits may come in the order in
-// which they were added. Not thread safe.
+// Keys should be spread evenly. Sorts in memory while the items fit; otherwise distributes them
+// over files by the first bits of their keys. Each file is then sorted separately, and distributed
+// again if it is still too large. Items whose keys agree in their first 60 bits may come in the
+// order in which they were added. Not thread safe.
 class ItemSorter {
  public:
-  // Spills into files in `directory`, which must exist; they are removed again.
+  // Spills into files in `directory`, which must exist; the files are removed in the end.
   explicit ItemSorter(std::string directory, size_t memory_bytes = 64 << 20);
   ~ItemSorter();
 
   // Copies the item.
   absl::Status Add(uint64_t key, const Item& item);
 
-  // Hands out all items in the order of their keys, equal ones in the order of adding, once. Stops
-  // at the first error of `sink`.
+  // Passes all items to `sink` in the order of their keys, equal keys in the order of adding, once.
+  // Stops at the first error of `sink`.
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink);
 
   bool spilled() const { return !buckets_.empty(); }
@@ -42,9 +42,9 @@ class ItemSorter {
     std::string pending;
   };
 
-  // For one bucket of another sorter: the bits before `depth` are the same in all keys.
+  // A sorter for one bucket of another sorter, whose keys agree in their first `depth` bits.
   ItemSorter(std::string directory, size_t memory_bytes, int depth);
-  // `encoded`: as it stands in a bucket's file.
+  // `encoded` is the item's encoding in a bucket's file.
   absl::Status Put(uint64_t key, std::string_view encoded);
   absl::Status Spill();
   absl::Status Flush(Bucket& bucket);
@@ -53,7 +53,7 @@ class ItemSorter {
   const std::string directory_;
   const size_t memory_bytes_;
   const size_t bucket_buffer_;
-  const int depth_;  // how many bits of the keys were used up
+  const int depth_;  // number of key bits used so far
 
   struct Entry {
     uint64_t key;

@@ -16,78 +16,77 @@
 
 namespace shardfeed {
 
-// One raw record and where it came from. `bytes` mean something only to the source that made the
-// item (a path, a row of a table ...), and live until the callback that got the item returns.
+// One raw record and its place. `bytes` have a meaning only to the source that made the item (a
+// path, a row of a table), and are valid until the callback that received the item returns.
 struct Item {
   std::string_view bytes;
   uint32_t file = 0;  // number of the file among the source's
-  uint64_t line = 0;  // 1-based line in that file where the item starts; 0 where lines mean nothing
+  uint64_t line = 0;  // 1-based line of the file where the item starts; 0 if there are no lines
 };
 
-// A kind of raw data. The calls come in the order Scan, then any number of ForEach and BuildRecord.
+// A kind of raw data. Call Scan first, then ForEach and BuildRecord any number of times.
 //
-// Errors: NotFound and the like for files that cannot be read; DataLoss for content that is not
-// what it should be, with "FILE:LINE: ..." or "FILE: ..." and the remedy.
+// Errors: NotFound and the like for files that cannot be read; DataLoss for unexpected content,
+// with "FILE:LINE: ..." or "FILE: ..." and the remedy.
 class Source {
  public:
   virtual ~Source() = default;
 
-  // To be called before Scan: broken records are left out in the place of failing. `report` gets
-  // each that Scan finds, in order, or several of one defect at once; BuildRecord still fails with
-  // DataLoss, which is the caller's to skip. Input that cannot be told apart into records, or not
-  // be read at all, is an error still.
+  // Call before Scan to leave out broken records instead of failing. `report` gets each defect that
+  // Scan finds, in order, with the number of records that it affects. BuildRecord still fails with
+  // DataLoss, and the caller must skip the record. Input that cannot be read or split into records
+  // is still an error.
   void SkipDefects(std::function<void(const absl::Status& defect, uint64_t records)> report) {
     report_defect_ = std::move(report);
   }
 
-  // Reads the whole input once (names only, for folders): counts the records and fixes the names
-  // and types of their features. `progress` is called now and then with the bytes read so far.
+  // Reads the whole input once (only names, for folders), counts the records, and fixes the names
+  // and types of their features. `progress` is called from time to time with the bytes read so far.
   virtual absl::Status Scan(std::stop_token stop,
                             const std::function<void(uint64_t bytes)>& progress) = 0;
 
-  // Known after Scan.
+  // Available after Scan.
   virtual uint64_t num_records() const = 0;
-  // The input's size: a measure for progress and, roughly, for the size of the output.
+  // Size of the input, for progress and for a rough estimate of the output's size.
   virtual uint64_t num_bytes() const = 0;
-  // The mean size of a record, about, where the scan tells it; 0 where records have to be built for
-  // that.
+  // Approximate mean size of a record if Scan knows it; 0 if records must be built to find out.
   virtual uint64_t mean_record_bytes() const { return 0; }
-  // The names of the classes 0, 1 ... of image/class/label; empty where they have none.
+  // Names of the classes 0, 1 and so on of image/class/label; empty if they have none.
   virtual std::vector<std::string> class_names() const { return {}; }
   // Notes for the user, such as "skipped 2 files that are not images: a/Thumbs.db, ...".
   virtual std::vector<std::string> notes() const { return {}; }
-  // The same about the records that were built since the last ForgetBuilt, each of them once. Not
-  // for the manifest: records of shards that are taken over from an interrupted run are not built.
+  // Notes on the records that were built since the last ForgetBuilt, each counted once. Not for the
+  // manifest: records of shards that are taken over from an interrupted run are not built.
   virtual std::vector<std::string> built_notes() const { return {}; }
   virtual void ForgetBuilt() {}
 
-  // Hands the items to `sink` one after another in a fixed order (sorted folders and names; rows as
-  // they stand). Stops at the first error of `sink` and returns it.
+  // Passes the items to `sink` in a fixed order (folders and names sorted; rows in file order).
+  // Stops at the first error of `sink` and returns it.
   virtual absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const = 0;
 
-  // Adds the item's features to an empty `builder`. Thread safe. What it adds as borrowed lives
-  // until the next call on the same thread.
+  // Adds the item's features to an empty `builder`. Thread safe. Borrowed memory that it adds is
+  // valid until the next call on the same thread.
   virtual absl::Status Build(const Item& item, ExampleBuilder& builder) const = 0;
 
-  // What tells the item from others for good, whatever comes before or after it: an image's path,
-  // a row, a key. Thread safe; may read the item's files.
+  // Appends what identifies the item regardless of the other items: an image's path, a row, a key.
+  // Thread safe; may read the item's files.
   virtual absl::Status AppendKey(const Item& item, std::string* key) const {
     key->append(item.bytes);
     return absl::OkStatus();
   }
-  // Hands out what makes the item a duplicate of another: its content, without its name. Thread
-  // safe. The same errors as Build.
+  // Passes to `visit` what makes two items duplicates: the content, without the name. Thread safe.
+  // Errors: those of Build.
   virtual absl::Status VisitContent(
       const Item& item, const std::function<void(std::string_view bytes)>& visit) const {
     visit(item.bytes);
     return absl::OkStatus();
   }
-  // Known after Scan: a short text that differs where the input does. Files count by their names,
-  // sizes and times.
+  // Available after Scan: a short text that differs if the input differs. Files are compared by
+  // their names, sizes and times.
   virtual std::string InputFingerprint() const = 0;
 
   // Appends the item's record to `out`: by default, the Example that Build makes with `builder`,
-  // which it clears first. Thread safe for different builders.
+  // which is cleared first. Thread safe for different builders.
   virtual absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
                                    std::string* out) const {
     builder.Clear();
@@ -98,7 +97,8 @@ class Source {
 
  protected:
   bool skips_defects() const { return report_defect_ != nullptr; }
-  // For Scan: whether records with this defect are to be left out, and then reports them.
+  // For Scan: reports the defect if broken records are to be left out, and returns whether they
+  // are.
   bool LeaveOut(const absl::Status& defect, uint64_t records = 1) const {
     if (skips_defects() && records > 0) report_defect_(defect, records);
     return skips_defects();

@@ -27,10 +27,10 @@ static_assert(WholeFile::kPadding >= kJsonPadding);
 constexpr std::array<std::string_view, 6> kOwnFeatures = {
     "text", "image/encoded", "image/filename", "image/format", "image/height", "image/width"};
 
-// An image and what stands beside it.
+// An image and the texts beside it.
 struct Pair {
   std::string_view stem;
-  std::string_view image;  // name; empty: a text without an image
+  std::string_view image;  // name; empty for a text without an image
   uint64_t bytes = 0;
   bool has_text = false;
   bool has_json = false;
@@ -73,7 +73,7 @@ class CaptionsSource : public Source {
     return JsonSchema([this](Place place) { return PathOfRecord(place.line); }, options_.choice);
   }
   std::string PathOfRecord(uint64_t number) const;
-  // With those that were left out.
+  // Includes pairs that were left out.
   absl::Status ForEachPair(const std::function<absl::Status(const Item&)>& sink) const;
   static std::vector<Pair> PairsOf(const FolderListing& listing);
   std::string PathOf(const FileTree::Folder& folder, std::string_view name) const {
@@ -112,7 +112,8 @@ std::vector<Pair> CaptionsSource::PairsOf(const FolderListing& listing) {
     one.has_json = name.ends_with(".json");
     if (!one.image.empty() || one.has_text || one.has_json) found.push_back(one);
   }
-  // Names of one stem need not be neighbours: "a-b.jpg" stands before "a.jpg", and "a.b.jpg" after.
+  // Names with the same stem need not be adjacent: "a-b.jpg" sorts before "a.jpg", and "a.b.jpg"
+  // after.
   std::stable_sort(found.begin(), found.end(),
                    [](const Pair& a, const Pair& b) { return a.stem < b.stem; });
   std::vector<Pair> pairs;
@@ -159,9 +160,10 @@ absl::Status CaptionsSource::ScanJson(const std::string& path) {
   for (std::string_view name : kOwnFeatures) {
     if (!schema_.HasFeature(std::string(name))) continue;
     return WithRemedy(absl::DataLossError(fmt::format(
-                          "{}: the key {} has the name of a feature of its own here; rename it",
+                          "{}: the key {} has the name of a feature that the image or the text "
+                          "makes; rename the key",
                           path, Excerpt(name))),
-                      {"keep_json", "", "keep the JSON as it is instead"});
+                      {"keep_json", "", "store the JSON unchanged instead"});
   }
   return absl::OkStatus();
 }
@@ -170,8 +172,8 @@ absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair
   const std::string path = PathOf(folder, pair.image);
   if (!pair.second_image.empty()) {
     return absl::DataLossError(
-        fmt::format("{}: {} has the same name but for the suffix, so the text beside them is of "
-                    "which? Rename one",
+        fmt::format("{}: {} has the same name except for the suffix, so it is unclear to which of "
+                    "them the text belongs; rename one",
                     path, pair.second_image));
   }
   if (pair.bytes == 0) {
@@ -179,7 +181,7 @@ absl::Status CaptionsSource::ScanPair(const FileTree::Folder& folder, const Pair
         fmt::format("{}: the file is empty; remove it, or get the image again", path));
   }
   if (!pair.has_text && !pair.has_json) {
-    return absl::DataLossError(fmt::format("{}: no text beside it: expected {}.txt or {}.json",
+    return absl::DataLossError(fmt::format("{}: the image has no text: expected {}.txt or {}.json",
                                            path, pair.stem, pair.stem));
   }
   if (pair.has_json && !options_.keep_json) {
@@ -196,8 +198,8 @@ absl::Status CaptionsSource::ScanFolder(const FileTree::Folder& folder) {
     if (kind == EntryKind::kFile) FileTree::AddTo(fingerprint_, folder, i);
     const bool fits = IsImageName(name) || name.ends_with(".txt") || name.ends_with(".json");
     if (fits && kind == EntryKind::kBrokenLink) {
-      const absl::Status defect =
-          absl::NotFoundError(fmt::format("{}: the link leads to no file", PathOf(folder, name)));
+      const absl::Status defect = absl::NotFoundError(
+          fmt::format("{}: the target of the link does not exist", PathOf(folder, name)));
       if (!LeaveOut(defect)) return defect;
       continue;
     }
@@ -256,17 +258,18 @@ std::vector<std::string> CaptionsSource::notes() const {
   std::vector<std::string> notes;
   if (other_files_.count() > 0) {
     notes.push_back("skipped " +
-                    other_files_.Text("file", "files", "that are no image and no text of one"));
+                    other_files_.Text("file", "files", "that are neither images nor their texts"));
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+                    loops_.Text("link", "links", "to a folder that contains the link"));
   }
   for (const std::string& name : schema_.KeysWithoutValue()) {
-    notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
+    notes.push_back(
+        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
   }
   for (const std::string& name : schema_.KindsWithoutKey()) {
-    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
+    notes.push_back(fmt::format("no record has the key {} of the schema", Excerpt(name)));
   }
   return notes;
 }
@@ -279,7 +282,7 @@ absl::Status CaptionsSource::ForEach(const std::function<absl::Status(const Item
 
 absl::Status CaptionsSource::ForEachPair(
     const std::function<absl::Status(const Item&)>& sink) const {
-  std::string bytes;  // the set of texts, then the image's path
+  std::string bytes;  // a bit set of the texts, then the image's path
   return tree_.ForEachFolder(
       /*with_sizes=*/false,
       [&](const FileTree::Folder& folder) -> absl::Status {

@@ -54,21 +54,22 @@ absl::Status CifarSource::FindVariant(const std::vector<uint64_t>& sizes) {
   variant_ = options_.variant != 0 ? options_.variant : fits100 && !fits10 ? 100 : 10;
   if (options_.variant == 0 && fits10 && fits100) {
     return WithRemedy(files_.Error(0, "the sizes fit both CIFAR-10 and CIFAR-100"),
-                      {"variant", "N", "say which it is"});
+                      {"variant", "N", "choose one"});
   }
   for (size_t file = 0; file < sizes.size(); ++file) {
     const uint64_t over = sizes[file] % record_bytes();
     if (over == 0) continue;
     if (options_.variant == 0) {
       return files_.Error(file,
-                          fmt::format("{} bytes, neither a multiple of 3073 (CIFAR-10) nor of 3074 "
-                                      "(CIFAR-100); is it a binary batch (*.bin), and whole?",
+                          fmt::format("expected a multiple of 3073 bytes (CIFAR-10) or 3074 bytes "
+                                      "(CIFAR-100), got {}; the file must be a complete binary "
+                                      "batch (*.bin)",
                                       sizes[file]));
     }
     return files_.Error(file,
-                        fmt::format("{} bytes, not a multiple of {} (CIFAR-{}): the last "
-                                    "record, at byte {}, is cut",
-                                    sizes[file], record_bytes(), variant_, sizes[file] - over));
+                        fmt::format("expected a multiple of {} bytes (CIFAR-{}), got {}: the last "
+                                    "record, at byte {}, is cut off",
+                                    record_bytes(), variant_, sizes[file], sizes[file] - over));
   }
   return absl::OkStatus();
 }
@@ -124,8 +125,8 @@ absl::Status CifarSource::Build(const Item& item, ExampleBuilder& builder) const
   const auto coarse = static_cast<uint8_t>(item.bytes[0]);
   if (label >= variant_ || (variant_ == 100 && coarse >= 20)) {
     return files_.Error(
-        item.file, fmt::format("record {} at byte {}: the {} {} is out of range; is this CIFAR-{}, "
-                               "and its binary version?",
+        item.file, fmt::format("record {} at byte {}: the {} {} is out of range; the file must be "
+                               "of the binary version of CIFAR-{}",
                                item.line - 1, (item.line - 1) * record_bytes(),
                                label >= variant_ ? "label" : "coarse label",
                                label >= variant_ ? label : coarse, variant_));
@@ -158,10 +159,10 @@ absl::Status CifarSource::Build(const Item& item, ExampleBuilder& builder) const
 
 absl::StatusOr<std::unique_ptr<Source>> MakeCifarSource(std::vector<std::string> paths,
                                                         CifarOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no CIFAR files are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected CIFAR files, got none");
   if (options.variant != 0 && options.variant != 10 && options.variant != 100) {
     return absl::InvalidArgumentError(
-        fmt::format("variant {}: there are CIFAR-10 and CIFAR-100", options.variant));
+        fmt::format("expected variant 10 or 100, got {}", options.variant));
   }
   return std::make_unique<CifarSource>(std::move(paths), std::move(options));
 }

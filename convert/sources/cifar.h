@@ -11,7 +11,7 @@
 //   image/channels            int64   3
 //   image/class/label         int64   0 to 9, or the fine label, 0 to 99
 //   image/class/coarse_label  int64   0 to 19; CIFAR-100 only
-//   image/class/text          bytes   the name of the class, where a class map gives it
+//   image/class/text          bytes   the name of the class, if there is a class map
 
 #ifndef SHARDFEED_CONVERT_SOURCES_CIFAR_H_
 #define SHARDFEED_CONVERT_SOURCES_CIFAR_H_
@@ -28,15 +28,16 @@
 namespace shardfeed {
 
 struct CifarOptions {
-  // 10 or 100; 0: by the sizes of the files, which are multiples of 3073 or of 3074 bytes.
+  // 10 or 100. 0: inferred from the sizes of the files, which are multiples of 3073 or of 3074
+  // bytes.
   int variant = 0;
-  // Names of the labels (the fine ones): batches.meta.txt or fine_label_names.txt as they are.
+  // Names of the (fine) labels; batches.meta.txt and fine_label_names.txt can be used unchanged.
   std::optional<ClassMap> classes;
 };
 
-// The records of the files one after another. An item's bytes are a record.
+// Delivers the records of the files in order. An item's bytes are a record.
 //
-// InvalidArgument: no paths, or another variant. DataLoss: a size that fits neither variant, or
+// InvalidArgument: no paths, or an unknown variant. DataLoss: a size that fits neither variant, or
 // both; a label out of range, with record and byte. FailedPrecondition: a file has changed since
 // Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeCifarSource(std::vector<std::string> paths,

@@ -22,7 +22,7 @@
 namespace shardfeed {
 namespace {
 
-// The cell's value: a view of it, or of `scratch` where quotes had to be made single.
+// Returns the value of the cell as a view of the cell or, if it has doubled quotes, of `scratch`.
 std::string_view ValueOf(const CsvCell& cell, std::string* scratch) {
   if (!cell.doubled_quotes) return cell.text;
   scratch->clear();
@@ -68,17 +68,17 @@ class CsvSource : public Source {
   struct Row {
     std::string_view text;  // row including its line break
     uint64_t line = 0;      // line at which the row starts
-    // Not OK where the row cannot be split. It then ends with its first line, for the next one may
-    // be the beginning of a row again.
+    // Not OK if the row cannot be split. The row then ends with its first line, since the next line
+    // may begin a valid row.
     absl::Status defect;
   };
 
   // Reads the next row of file `file` and splits it; `cells` are views of the reader's text.
-  // False at the end and after a failure of the reader.
+  // Returns false at the end and after an error of the reader.
   bool NextRow(uint32_t file, TextReader& reader, Row* row, std::vector<CsvCell>* cells) const;
-  // The same without splitting, where the text is known to be sound.
+  // The same without splitting, for text that Scan has checked.
   bool NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>* scratch) const;
-  // What is wrong with the row that the unread text starts with.
+  // Returns what is wrong with the row at the start of the unread text.
   absl::Status SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const;
   void TakeRow(TextReader& reader, size_t bytes, Row* row) const;
 
@@ -91,22 +91,22 @@ class CsvSource : public Source {
   TextFiles files_;
   CsvOptions options_;
   std::vector<Column> columns_;
-  // Indices of the columns that were chosen, by name: records have their features in this order.
+  // Indices of the chosen columns, sorted by name, which is the order of features in records.
   std::vector<size_t> by_name_;
   bool kinds_asked_ = false;
   size_t key_index_ = 0;  // index of key_column
   std::vector<uint64_t> rows_of_file_;
-  std::vector<ItemList> left_out_of_file_;  // rows, the header not counted
+  std::vector<ItemList> left_out_of_file_;  // row numbers, without the header
   uint64_t num_records_ = 0;
 };
 
-Remedy NoQuotes() { return {"no_quotes", "", "take quotes as they are"}; }
+Remedy NoQuotes() { return {"no_quotes", "", "treat quotes as ordinary characters"}; }
 
 absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvSplit split) const {
   const std::string_view before = reader.unread().substr(0, split.bytes);
   const uint64_t line = reader.line() + std::count(before.begin(), before.end(), '\n');
   if (split.result == CsvSplit::kOpenQuote) {
-    return WithRemedy(files_.ErrorAt(file, line, "a quote opens here and is never closed"),
+    return WithRemedy(files_.ErrorAt(file, line, "the quote that opens here is never closed"),
                       NoQuotes());
   }
   if (split.result == CsvSplit::kLoneCr) {
@@ -117,17 +117,17 @@ absl::Status CsvSource::SplitError(uint32_t file, const TextReader& reader, CsvS
   return WithRemedy(
       files_.ErrorAt(
           file, line,
-          fmt::format("{} after a closing quote, where a delimiter ({}) or the end of the "
-                      "row is expected; a quote inside quotes is written twice",
-                      Excerpt(reader.unread().substr(split.bytes, 10)),
-                      Excerpt({&options_.dialect.delimiter, 1}))),
+          fmt::format("expected a delimiter ({}) or the end of the row after a closing quote, got "
+                      "{}; a quote inside quotes must be doubled",
+                      Excerpt({&options_.dialect.delimiter, 1}),
+                      Excerpt(reader.unread().substr(split.bytes, 10)))),
       NoQuotes());
 }
 
 void CsvSource::TakeRow(TextReader& reader, size_t bytes, Row* row) const {
   row->text = reader.unread().substr(0, bytes);
   row->line = reader.line();
-  // Few rows hold more line breaks than the one at their end, and those have quotes.
+  // Only rows with quotes can contain line breaks other than the last one.
   uint64_t line_breaks = row->text.ends_with('\n') ? 1 : 0;
   if (std::memchr(row->text.data(), '\n', row->text.size() - line_breaks) != nullptr) {
     line_breaks = std::count(row->text.begin(), row->text.end(), '\n');
@@ -159,9 +159,8 @@ bool CsvSource::NextRow(uint32_t file, TextReader& reader, Row* row,
       }
       const absl::Status too_long = TextReader::TooLong(
           fmt::format("{}:{}", files_.path(file), reader.line()), options_.max_row_bytes);
-      row->defect =
-          WithMessage(too_long, fmt::format("{}; is a quote opened there and never closed?",
-                                            std::string(too_long.message())));
+      row->defect = WithMessage(too_long, fmt::format("{}; perhaps a quote in it is never closed",
+                                                      std::string(too_long.message())));
     } else {
       row->defect = SplitError(file, reader, split);
     }
@@ -184,7 +183,7 @@ bool CsvSource::NextSoundRow(TextReader& reader, Row* row, std::vector<CsvCell>*
       if (!WithoutLineBreak(row->text).empty()) return true;
       continue;
     }
-    // Quotes, or the last line: rarer, and left to the splitter.
+    // A row with quotes or the last line is rarer, so leave it to the splitter.
     return NextRow(0, reader, row, scratch);
   }
 }
@@ -219,16 +218,17 @@ absl::Status CsvSource::ReadHeader(uint32_t file, uint64_t line,
   }
   if (header.size() != columns_.size()) {
     return files_.ErrorAt(file, line,
-                          fmt::format("the header has {} columns, that of {} has {}; all files "
-                                      "need the same header",
+                          fmt::format("the header has {} columns, but the header of {} has {}; all "
+                                      "files need the same header",
                                       header.size(), files_.path(0), columns_.size()));
   }
   for (size_t i = 0; i < header.size(); ++i) {
     if (header[i].name() == columns_[i].name()) continue;
     return files_.ErrorAt(
         file, line,
-        fmt::format("column {} is named {}, in {} it is {}; all files need the same header", i + 1,
-                    Excerpt(header[i].name()), files_.path(0), Excerpt(columns_[i].name())));
+        fmt::format("column {} is named {}, but in {} it is named {}; all files need the same "
+                    "header",
+                    i + 1, Excerpt(header[i].name()), files_.path(0), Excerpt(columns_[i].name())));
   }
   return absl::OkStatus();
 }
@@ -243,9 +243,9 @@ absl::Status CsvSource::ChooseColumns() {
     }
     std::vector<std::string> there;
     for (const Column& column : columns_) there.push_back(Excerpt(column.name()));
-    return absl::InvalidArgumentError(fmt::format("{}: there is no column {}; there are {}",
-                                                  files_.path(0), Excerpt(wanted),
-                                                  fmt::join(there, ", ")));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: column {} does not exist; the columns are {}", files_.path(0),
+                    Excerpt(wanted), fmt::join(there, ", ")));
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].name() == options_.key_column) key_index_ = i;
@@ -258,21 +258,20 @@ absl::Status CsvSource::ChooseColumns() {
   return absl::OkStatus();
 }
 
-// What is wrong with a row that was split.
+// Checks a row that was split.
 absl::Status CsvSource::CheckRow(uint32_t file, const Row& row,
                                  const std::vector<CsvCell>& cells) const {
   if (cells.size() != columns_.size()) {
-    return files_.ErrorAt(
-        file, row.line,
-        fmt::format("{} cells where {} {}{}", cells.size(),
-                    has_header() ? "the header has" : "the names given are", columns_.size(),
-                    cells.size() > columns_.size()
-                        ? fmt::format("; is a cell that holds {} not quoted?",
-                                      Excerpt({&options_.dialect.delimiter, 1}))
-                        : ""));
+    return files_.ErrorAt(file, row.line,
+                          fmt::format("expected {} cells as in the {}, got {}{}", columns_.size(),
+                                      has_header() ? "header" : "given names", cells.size(),
+                                      cells.size() > columns_.size()
+                                          ? fmt::format("; cells that contain {} must be quoted",
+                                                        Excerpt({&options_.dialect.delimiter, 1}))
+                                          : ""));
   }
   if (skips_defects() && !IsText(row.text)) {
-    return files_.ErrorAt(file, row.line, "not UTF-8, or a NUL byte");
+    return files_.ErrorAt(file, row.line, "the row is not UTF-8 or contains a NUL byte");
   }
   for (size_t i = 0; kinds_asked_ && i < columns_.size(); ++i) {
     const Column& column = columns_[i];
@@ -282,8 +281,8 @@ absl::Status CsvSource::CheckRow(uint32_t file, const Row& row,
         (column.asked == ColumnKind::kFloat && !ParseAnyFloat(text))) {
       return files_.ErrorAt(
           file, row.line,
-          fmt::format("{} in column {} is no {}, which the schema asks for", Excerpt(text),
-                      Excerpt(column.name()), ColumnKindName(*column.asked)));
+          fmt::format("expected {} in column {}, as the schema says, got {}",
+                      ColumnKindName(*column.asked), Excerpt(column.name()), Excerpt(text)));
     }
   }
   return absl::OkStatus();
@@ -316,7 +315,7 @@ absl::Status CsvSource::ScanFile(uint32_t file, TextReader& reader) {
       left_out.Add(num_rows++);
       continue;
     }
-    // A cell with doubled quotes is text either way, so it need not be undoubled here.
+    // A cell with doubled quotes is text in any case, so it need not be unquoted here.
     for (size_t i : by_name_) {
       if (!columns_[i].asked) columns_[i].text.Add(cells[i].text, {file, row.line});
     }
@@ -343,7 +342,7 @@ absl::Status CsvSource::Scan(std::stop_token stop,
     if (absl::Status status = ScanFile(file, **reader); !status.ok()) return status;
   }
   if (num_records_ == 0) {
-    return files_.Error(0, has_header() ? "no records: nothing comes after the header"
+    return files_.Error(0, has_header() ? "no records: nothing follows the header"
                                         : "no records: the file is empty");
   }
   return absl::OkStatus();
@@ -355,8 +354,8 @@ std::vector<std::string> CsvSource::notes() const {
     const TextColumn& column = columns_[i].text;
     if (columns_[i].asked) continue;
     if (column.empty()) {
-      notes.push_back(
-          fmt::format("column {} is empty in every row: no record has it", Excerpt(column.name())));
+      notes.push_back(fmt::format("column {} is empty in every row, so no record has this feature",
+                                  Excerpt(column.name())));
     } else if (column.numbers_before_text() > 0) {
       const Place place = column.first_text_place();
       notes.push_back(fmt::format(
@@ -369,7 +368,7 @@ std::vector<std::string> CsvSource::notes() const {
     const std::string& name = chosen.first;
     if (std::none_of(columns_.begin(), columns_.end(),
                      [&name](const Column& column) { return column.name() == name; })) {
-      notes.push_back(fmt::format("there is no column {}, which the schema has", Excerpt(name)));
+      notes.push_back(fmt::format("column {} of the schema does not exist", Excerpt(name)));
     }
   }
   return notes;
@@ -453,11 +452,12 @@ absl::Status CsvSource::Build(const Item& item, ExampleBuilder& builder) const {
 
 absl::StatusOr<std::unique_ptr<Source>> MakeCsvSource(std::vector<std::string> paths,
                                                       CsvOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no CSV files are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected CSV files, got none");
   const char c = options.dialect.delimiter;
   if (c == '"' || c == '\n' || c == '\r' || c <= 0 || c > '~') {
     return absl::InvalidArgumentError(fmt::format(
-        "delimiter {} cannot be used: one ASCII character other than a quote or a line break",
+        "expected a delimiter that is an ASCII character other than a quote or a line break, got "
+        "{}",
         Excerpt({&c, 1})));
   }
   return std::make_unique<CsvSource>(std::move(paths), std::move(options));

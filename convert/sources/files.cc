@@ -52,8 +52,8 @@ absl::Status FilesSource::Scan(std::stop_token stop,
                                 fmt::format("{}{}", folder.path, folder.listing.name(i)));
           };
           if (folder.listing.kind(i) == EntryKind::kBrokenLink) {
-            const absl::Status defect =
-                absl::NotFoundError(fmt::format("{}: the link leads to no file", path()));
+            const absl::Status defect = absl::NotFoundError(
+                fmt::format("{}: the target of the link does not exist", path()));
             if (!LeaveOut(defect)) return defect;
             continue;
           }
@@ -72,7 +72,7 @@ absl::Status FilesSource::Scan(std::stop_token stop,
   if (!status.ok()) return status;
   if (num_records_ == 0) {
     return absl::DataLossError(
-        fmt::format("{}: no files; hidden ones (.name) do not count", tree_.PathOf(0, "")));
+        fmt::format("{}: no files (hidden files, named .NAME, are skipped)", tree_.PathOf(0, "")));
   }
   return absl::OkStatus();
 }
@@ -85,7 +85,7 @@ std::vector<std::string> FilesSource::notes() const {
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+                    loops_.Text("link", "links", "to a folder that contains the link"));
   }
   return notes;
 }
@@ -129,7 +129,7 @@ absl::Status FilesSource::VisitContent(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeFilesSource(std::vector<std::string> paths) {
-  if (paths.empty()) return absl::InvalidArgumentError("no files or folders are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected files or folders, got none");
   return std::make_unique<FilesSource>(std::move(paths));
 }
 

@@ -1,10 +1,10 @@
 // Files of any kind: one record per file.
 //
-//   bytes  bytes  the file's content, as it is
-//   name   bytes  its path below SOURCE; as it was given for a file that was named itself
+//   bytes  bytes  the unchanged content of the file
+//   name   bytes  its path below SOURCE, or the path as given if SOURCE is a file
 //
-// Names that start with a dot are passed over. Links are followed, except into a folder that they
-// stand in.
+// Names that start with a dot are skipped. Links are followed, except into a folder that contains
+// the link.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_FILES_H_
 #define SHARDFEED_CONVERT_SOURCES_FILES_H_
@@ -18,10 +18,10 @@
 
 namespace shardfeed {
 
-// The files of each folder sorted by the bytes of their names, then those of the folders in it.
-// `paths` are folders or files. An item's bytes are a path.
+// Delivers the files of each folder sorted by the bytes of their names, then those of its
+// subfolders. `paths` are folders or files. An item's bytes are a path.
 //
-// InvalidArgument: no paths. DataLoss: no files at all; a file above 2 GiB. FailedPrecondition:
+// InvalidArgument: no paths. DataLoss: no files at all, or a file above 2 GiB. FailedPrecondition:
 // files were added or removed since Scan. NotFound and the like: a file cannot be read.
 absl::StatusOr<std::unique_ptr<Source>> MakeFilesSource(std::vector<std::string> paths);
 

@@ -16,9 +16,9 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kLabelBytes = 8;  // size of the label of an item
+constexpr size_t kLabelBytes = 8;  // size of the label in an item's bytes
 
-// The bytes of one value; 0: no type of IDX.
+// Returns the size of one value in bytes, or 0 if `type` is not a type of IDX.
 int ValueBytes(uint8_t type) {
   switch (type) {
     case 0x08:
@@ -61,7 +61,7 @@ uint32_t LoadBigEndian32(const char* from) {
   return value;
 }
 
-// A signed big-endian integer of `bytes` bytes; an unsigned one if `type` is 0x08.
+// Loads a big-endian integer of the given type, which is signed unless `type` is 0x08.
 int64_t LoadLabel(const char* from, uint8_t type) {
   if (type == 0x08) return static_cast<uint8_t>(*from);
   int64_t value = static_cast<signed char>(*from);
@@ -92,7 +92,7 @@ class IdxSource : public Source {
     uint64_t value_bytes = 0;  // size of the values of one record
     uint64_t count() const { return dimensions[0]; }
   };
-  // A file of images, and of their labels.
+  // A file of images and the file of their labels.
   struct Set {
     uint32_t images;
     std::optional<uint32_t> labels;
@@ -117,8 +117,8 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   if (head->size() < 4 || (*head)[0] != 0 || (*head)[1] != 0 || ValueBytes(type) == 0) {
     return files_.Error(
         file,
-        fmt::format("not an IDX file: it starts with {}, where two zero bytes, a type and the "
-                    "number of dimensions are expected",
+        fmt::format("not an IDX file: expected two zero bytes, a type and the number of dimensions "
+                    "at its start, got {}",
                     Excerpt(*head)));
   }
   Array array;
@@ -138,20 +138,20 @@ absl::StatusOr<IdxSource::Array> IdxSource::ReadHeader(uint32_t file, BinaryRead
   const bool labels = type <= 0x0c && num_dimensions == 1;
   if (!images && !labels) {
     return files_.Error(
-        file, fmt::format("{} values in {} dimensions: expected images (unsigned bytes in 3 or "
-                          "4 dimensions) or labels (integers in 1 dimension)",
+        file, fmt::format("expected images (unsigned bytes in 3 or 4 dimensions) or labels "
+                          "(integers in 1 dimension), got {} values in {} dimensions",
                           TypeName(type), num_dimensions));
   }
   unsigned __int128 bytes = ValueBytes(type);
   for (int i = 1; i < num_dimensions; ++i) bytes *= array.dimensions[i];
   if (bytes == 0) {
     return files_.Error(
-        file, fmt::format("images of {}, which hold nothing",
+        file, fmt::format("images of size {} are empty",
                           fmt::join(array.dimensions.begin() + 1, array.dimensions.end(), " x ")));
   }
   if (bytes > kMaxValueBytes) {
     return files_.Error(
-        file, fmt::format("images of {}, but a record holds at most 2 GiB",
+        file, fmt::format("images of size {} are too large: a record holds at most 2 GiB",
                           fmt::join(array.dimensions.begin() + 1, array.dimensions.end(), " x ")));
   }
   array.value_bytes = static_cast<uint64_t>(bytes);
@@ -167,8 +167,8 @@ absl::Status IdxSource::ScanFile(uint32_t file, BinaryReader& reader) {
   if (!there.ok()) return there.status();
   if (*there < expected) {
     return files_.Error(
-        file, fmt::format("the header tells of {} records of {} bytes, {} in all, but the file "
-                          "ends at byte {}{}, {} bytes too early; get it again",
+        file, fmt::format("the header announces {} records of {} bytes, {} bytes in total, but the "
+                          "file ends at byte {}{}, {} bytes too early; get the file again",
                           array->count(), array->value_bytes, begin + expected, begin + *there,
                           reader.content_name(), expected - *there));
   }
@@ -177,8 +177,8 @@ absl::Status IdxSource::ScanFile(uint32_t file, BinaryReader& reader) {
   if (!more->empty()) {
     return files_.Error(
         file,
-        fmt::format("the header tells of {} records of {} bytes, which end at byte {}{}, but "
-                    "the file goes on; the header or the file is wrong",
+        fmt::format("the header announces {} records of {} bytes, which end at byte {}{}, but more "
+                    "data follows; the header or the file is wrong",
                     array->count(), array->value_bytes, begin + expected, reader.content_name()));
   }
   arrays_.push_back(*std::move(array));
@@ -195,11 +195,12 @@ absl::Status IdxSource::FindSets() {
     }
   }
   if (sets_.empty()) {
-    return files_.Error(0, "labels, but no file of images is named");
+    return files_.Error(0, "a file of labels without a file of images");
   }
   if (!labels.empty() && labels.size() != sets_.size()) {
     return absl::DataLossError(
-        fmt::format("{}: {} files of images and {} of labels; each file of images needs one",
+        fmt::format("{}: expected one file of labels for each file of images, got {} files of "
+                    "images and {} of labels",
                     files_.path(0), sets_.size(), labels.size()));
   }
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -312,7 +313,7 @@ absl::Status IdxSource::Build(const Item& item, ExampleBuilder& builder) const {
 
 absl::StatusOr<std::unique_ptr<Source>> MakeIdxSource(std::vector<std::string> paths,
                                                       IdxOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no IDX files are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected IDX files, got none");
   return std::make_unique<IdxSource>(std::move(paths), std::move(options));
 }
 

@@ -55,13 +55,13 @@ class ImageFolderSource : public Source {
   }
 
  private:
-  // The folder of a class in one of the roots, in the order of reading.
+  // The folder of a class in one of the roots. Folders are kept in the order of reading.
   struct ClassFolder {
     uint32_t root = 0;
     uint32_t label = 0;
     uint64_t num_images = 0;
   };
-  // What stands in front of the path in an item's bytes.
+  // The prefix of the path in an item's bytes.
   struct ItemPrefix {
     uint32_t root;
     uint32_t label;
@@ -127,7 +127,7 @@ absl::Status ImageFolderSource::FindClasses() {
     }
     return absl::DataLossError(fmt::format(
         "{}: {}; {}", path,
-        listing->size() == 0 ? "the folder is empty" : "the folder holds no folders", wanted));
+        listing->size() == 0 ? "the folder is empty" : "the folder contains no folders", wanted));
   }
   for (const auto& [name, roots] : roots_of_class) {
     const auto label = static_cast<uint32_t>(classes_.size());
@@ -158,8 +158,8 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
         }
         const bool named_image = IsImageName(file.path);
         if (named_image && file.kind == EntryKind::kBrokenLink) {
-          const absl::Status defect =
-              absl::NotFoundError(fmt::format("{}/{}: the link leads to no file", root, file.path));
+          const absl::Status defect = absl::NotFoundError(
+              fmt::format("{}/{}: the target of the link does not exist", root, file.path));
           return LeaveOut(defect) ? absl::OkStatus() : defect;
         }
         if (!named_image || file.kind != EntryKind::kFile) {
@@ -185,8 +185,8 @@ absl::Status ImageFolderSource::ScanClass(ClassFolder& folder, std::stop_token s
   if (!status.ok()) return status;
   if (folder.num_images == 0) {
     return absl::DataLossError(
-        fmt::format("{}: no images (files named {}) in the folder of a class; remove it, or add "
-                    "some",
+        fmt::format("{}: the folder of this class has no images (files named {}); remove it, or "
+                    "add some",
                     PathOf(folder), ImageSuffixes()));
   }
   num_records_ += folder.num_images;
@@ -221,12 +221,12 @@ std::vector<std::string> ImageFolderSource::notes() const {
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+                    loops_.Text("link", "links", "to a folder that contains the link"));
   }
   if (num_in_class_folders_ == 0 && num_records_ > 0) {
     notes.push_back(fmt::format(
-        "the folders taken for classes ({}{}) hold no images themselves, only folders; if those "
-        "are the classes, convert each by itself",
+        "the folders taken for classes ({}{}) contain only folders and no images; if their "
+        "subfolders are the classes, convert each of them separately",
         fmt::join(classes_.begin(), classes_.begin() + std::min<size_t>(3, classes_.size()), ", "),
         classes_.size() > 3 ? ", ..." : ""));
   }
@@ -274,7 +274,7 @@ absl::Status ImageFolderSource::Build(const Item& item, ExampleBuilder& builder)
   path += name;
   absl::StatusOr<std::string_view> bytes = file.Read(path);
   if (!bytes.ok()) return bytes.status();
-  // In the order of their names, which is that of the record.
+  // Features are added in the order of their names, which is their order in the record.
   builder.AddInt64("image/class/label", labels_[prefix.label]);
   builder.AddBytes("image/class/text", classes_[prefix.label]);
   return AddImage(path, name, *bytes, images_, builder);
@@ -298,7 +298,7 @@ absl::Status ImageFolderSource::VisitContent(
 
 absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
                                                               ImageFolderOptions options) {
-  if (folders.empty()) return absl::InvalidArgumentError("no folders of images are named");
+  if (folders.empty()) return absl::InvalidArgumentError("expected folders of images, got none");
   return std::make_unique<ImageFolderSource>(std::move(folders), std::move(options));
 }
 

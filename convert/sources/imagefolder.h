@@ -1,16 +1,16 @@
 // Folders of images, one folder per class: the layout of torchvision's ImageFolder.
 //
-//   SOURCE/CLASS/image.jpg, also at any depth below CLASS
+//   SOURCE/CLASS/image.jpg, or at any depth below CLASS
 //
 // The classes are the folders in SOURCE, sorted by the bytes of their names and numbered from 0;
-// of several sources, the folders of equal name are one class. Files count as images by their
-// suffix: jpg, jpeg, png, bmp, webp, gif, tif, tiff, in any case. Names that start with a dot are
-// passed over. Links are followed, except into a folder that they stand in.
+// folders of equal name in several sources are one class. Files are images if they have the suffix
+// jpg, jpeg, png, bmp, webp, gif, tif or tiff, in any case. Names that start with a dot are
+// skipped. Links are followed, except into a folder that contains the link.
 //
 // Features, with the names and meanings of TensorFlow's ImageNet scripts:
 //
-//   image/encoded      bytes   the file, as it is
-//   image/format       bytes   "jpeg", "png" ..., by its first bytes
+//   image/encoded      bytes   the file, rewritten if ImageOptions says so
+//   image/format       bytes   "jpeg", "png" and so on, by the first bytes of the file
 //   image/height       int64   in pixels
 //   image/width        int64
 //   image/class/label  int64   the number of the class
@@ -33,17 +33,17 @@
 namespace shardfeed {
 
 struct ImageFolderOptions {
-  // Gives the classes their numbers, in the place of the order of their names.
+  // The numbers of the classes, instead of the order of their names.
   std::optional<ClassMap> classes;
   ImageOptions images;
 };
 
-// The images of class 0, then class 1 ..., within a class by source, within a folder by the bytes
-// of the names. Scan and ForEach each walk the folders and hold the names of no more than one
-// folder and those it stands in; Build reads the image and, from its first bytes, its size.
+// Delivers the images of class 0, then class 1 and so on, within a class by source, and within a
+// folder by the bytes of the names. Scan and ForEach each walk the folders and hold the names of
+// one folder and those that enclose it; Build reads the image and takes its size from its header.
 //
-// InvalidArgument: no sources. DataLoss: the layout is another, a class has no images, the name
-// of a class is not UTF-8 or not in the class map, or an image is none. FailedPrecondition: the
+// InvalidArgument: no sources. DataLoss: another layout, a class without images, the name of a
+// class that is not UTF-8 or not in the class map, or an invalid image. FailedPrecondition: the
 // folders have changed since Scan. NotFound and the like: a file or folder cannot be read.
 absl::StatusOr<std::unique_ptr<Source>> MakeImageFolderSource(std::vector<std::string> folders,
                                                               ImageFolderOptions options = {});

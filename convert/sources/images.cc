@@ -48,7 +48,7 @@ class ImagesSource : public Source {
  private:
   struct Class {
     int64_t number;
-    std::string_view name;  // empty: not known
+    std::string_view name;  // empty if unknown
   };
 
   absl::Status ScanFile(const FileTree::Folder& folder, size_t i);
@@ -62,7 +62,7 @@ class ImagesSource : public Source {
   uint64_t num_records_ = 0;
   uint64_t num_bytes_ = 0;
   Fingerprint fingerprint_;
-  uint64_t num_at_top_ = 0;                     // images that stand in no folder of a source
+  uint64_t num_at_top_ = 0;                     // images at the top level of a source
   std::set<std::string, std::less<>> folders_;  // top-level folders of the other images
   NameList not_images_;
   NameList loops_;
@@ -76,14 +76,14 @@ absl::Status ImagesSource::ScanFile(const FileTree::Folder& folder, size_t i) {
   const bool named_image = IsImageName(name);
   if (named_image && kind == EntryKind::kBrokenLink) {
     const absl::Status defect =
-        absl::NotFoundError(fmt::format("{}: the link leads to no file", path));
+        absl::NotFoundError(fmt::format("{}: the target of the link does not exist", path));
     return LeaveOut(defect) ? absl::OkStatus() : defect;
   }
   if (!named_image || kind != EntryKind::kFile) {
     not_images_.Add(path);
     return absl::OkStatus();
   }
-  // What can be left out is left to Build.
+  // If broken records are left out, Build reports them.
   if (folder.listing.file_size(i) == 0 && !skips_defects()) {
     return absl::DataLossError(
         fmt::format("{}: the file is empty; remove it, or get the image again", path));
@@ -150,7 +150,7 @@ std::vector<std::string> ImagesSource::notes() const {
   }
   if (loops_.count() > 0) {
     notes.push_back("skipped " +
-                    loops_.Text("link", "links", "to a folder that the link itself stands in"));
+                    loops_.Text("link", "links", "to a folder that contains the link"));
   }
   if (options_.labels && options_.labels->size() > num_records_) {
     notes.push_back(fmt::format("{}: {} of {} labels have no image", options_.labels->path(),
@@ -160,8 +160,8 @@ std::vector<std::string> ImagesSource::notes() const {
     NameList names;
     for (const std::string& name : folders_) names.Add(name);
     notes.push_back(fmt::format(
-        "all images stand in folders ({}); if those are classes, the kind imagefolder labels "
-        "them",
+        "all images are in folders ({}); if the folders are classes, the kind imagefolder labels "
+        "the images",
         names.names()));
   }
   return notes;
@@ -232,10 +232,9 @@ absl::Status ImagesSource::VisitContent(
 
 absl::StatusOr<std::unique_ptr<Source>> MakeImagesSource(std::vector<std::string> paths,
                                                          ImagesOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no images or folders are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected images or folders, got none");
   if (options.classes && !options.labels) {
-    return absl::InvalidArgumentError(
-        "a class map says nothing about images without labels; give a label file, too");
+    return absl::InvalidArgumentError("a class map requires labels; add a label file");
   }
   return std::make_unique<ImagesSource>(std::move(paths), std::move(options));
 }

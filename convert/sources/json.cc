@@ -25,16 +25,16 @@ constexpr std::string_view kBlanks = " \t\r";
 
 bool IsBlank(std::string_view line) { return line.find_first_not_of(kBlanks) == line.npos; }
 
-// What a file that is JSON, but not JSON lines, needs to hear.
+// Returns a hint for a file that is JSON but not JSON lines.
 std::string_view HintFor(std::string_view first_line) {
   first_line.remove_prefix(std::min(first_line.find_first_not_of(kBlanks), first_line.size()));
   if (first_line.starts_with('[')) {
-    return "; the file starts like one array of objects, which the kind json reads; JSON lines "
-           "have one object on each line";
+    return "; the file starts like an array of objects, which the kind json reads; JSON lines have "
+           "one object on each line";
   }
   if (first_line.starts_with('{') && first_line.find_first_not_of(kBlanks, 1) == first_line.npos) {
-    return "; the file starts like an object laid out over several lines, but JSON lines have one "
-           "object on each line (jq -c . makes them)";
+    return "; the file starts like an object that spans several lines, but JSON lines have one "
+           "object on each line (jq -c . writes them)";
   }
   return "";
 }
@@ -63,11 +63,12 @@ class JsonSource : public Source {
         [this](Place place) { return fmt::format("{}:{}", files_.path(place.file), place.line); },
         options_.choice);
   }
-  // The texts of a file that should be objects, with kJsonPadding bytes after each.
+  // Calls `sink` with each text of a file that should be an object, followed by kJsonPadding bytes.
   absl::Status ForEachText(uint32_t file, TextReader& reader,
                            const std::function<absl::Status(const Item&)>& sink) const;
   absl::Status ScanObject(const Item& item);
-  // The object that Scan saw; it lives in the thread's parser until its next call.
+  // Parses an object that Scan has seen. It is memory of the calling thread's parser, valid until
+  // the thread's next call.
   absl::StatusOr<simdjson::dom::object> Parse(const Item& item) const;
 
   TextFiles files_;
@@ -155,10 +156,11 @@ absl::Status JsonSource::Scan(std::stop_token stop,
 std::vector<std::string> JsonSource::notes() const {
   std::vector<std::string> notes;
   for (const std::string& name : schema_.KeysWithoutValue()) {
-    notes.push_back(fmt::format("key {} is null everywhere: no record has it", Excerpt(name)));
+    notes.push_back(
+        fmt::format("key {} is null everywhere, so no record has this feature", Excerpt(name)));
   }
   for (const std::string& name : schema_.KindsWithoutKey()) {
-    notes.push_back(fmt::format("no record has the key {}, which the schema has", Excerpt(name)));
+    notes.push_back(fmt::format("no record has the key {} of the schema", Excerpt(name)));
   }
   return notes;
 }
@@ -176,7 +178,7 @@ absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>&
       return from_sink;
     });
     if (!from_sink.ok()) return from_sink;
-    // An array that breaks off did so in Scan, too.
+    // A truncated array was already truncated in Scan.
     if (!status.ok() && !(skips_defects() && absl::IsDataLoss(status))) return status;
     if (absl::Status unchanged = files_.CheckUnchanged(file); !unchanged.ok()) return unchanged;
     if (num_texts != texts_of_file_[file]) return files_.Changed(file);
@@ -185,7 +187,7 @@ absl::Status JsonSource::ForEach(const std::function<absl::Status(const Item&)>&
 }
 
 absl::StatusOr<simdjson::dom::object> JsonSource::Parse(const Item& item) const {
-  // The parser reads beyond the text's end, and who hands the item over need not know that.
+  // The parser reads beyond the end of the text, and items from the caller may lack the padding.
   thread_local std::string padded;
   padded.assign(item.bytes);
   padded.append(kJsonPadding, '\0');
@@ -209,7 +211,7 @@ absl::Status JsonSource::AppendKey(const Item& item, std::string* key) const {
   simdjson::dom::object fields = *object;
   simdjson::dom::element value;
   std::string_view path = options_.key;
-  // A key may have a dot in its name.
+  // A key may contain dots itself, so try the whole path first.
   while (fields.at_key(path).get(value) != simdjson::SUCCESS) {
     const size_t dot = path.find('.');
     if (dot == path.npos || fields.at_key(path.substr(0, dot)).get(value) != simdjson::SUCCESS ||
@@ -232,7 +234,7 @@ absl::Status JsonSource::Build(const Item& item, ExampleBuilder& builder) const 
 
 absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
                                                        JsonLayout layout, JsonOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no JSON files are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected JSON files, got none");
   return std::make_unique<JsonSource>(std::move(paths), layout, std::move(options));
 }
 

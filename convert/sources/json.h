@@ -1,19 +1,19 @@
 // JSON: one record per object, one feature per key.
 //
 // JSON Lines has an object on each line that is not blank; a JSON array has them between brackets,
-// laid out in any way. Objects are those of RFC 8259, in UTF-8; a byte order mark at the front of a
-// file is skipped. Keys and values become features so:
+// with any layout. Objects follow RFC 8259, in UTF-8; a byte order mark at the start of a file is
+// skipped. Keys and values become features as follows:
 //
 //   string                bytes
 //   true, false           int64, 1 and 0
-//   integer               int64; an error outside its range
-//   other number          float, that is float32; an error outside its range
+//   integer               int64; an error outside the range of int64
+//   other number          float32; an error outside the range of float32
 //   null                  a missing value: the record lacks the feature
 //   object                its keys, named "outer.inner"
-//   list of the above     a list; without null, lists or objects in it. [] is an empty list
+//   list                  a list, which must not contain null, lists or objects; may be empty
 //
-// A key has one kind over all files: where integers and other numbers meet, float; text and
-// numbers cannot meet. A single value is the same as a list of one.
+// A key has one kind in all files: integers and other numbers together become float; text and
+// numbers together are an error. A single value is the same as a list of one.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_JSON_H_
 #define SHARDFEED_CONVERT_SOURCES_JSON_H_
@@ -33,25 +33,25 @@ namespace shardfeed {
 enum class JsonLayout { kLines, kArray };
 
 struct JsonOptions {
-  // By dotted names, see JsonSchema.
+  // Keys, by dotted names: see JsonSchema.
   FeatureChoice choice;
-  // The dotted key whose value an item's key is, as JSON writes it and empty where it is missing;
-  // without one, the whole text of the object.
+  // The dotted key whose value is an item's key, as JSON text, and empty if it is missing. Without
+  // it, the whole text of the object is the key.
   std::string key;
   uint64_t max_object_bytes = kDefaultMaxLineBytes;
 };
 
-// The objects of the files one after another. An item's bytes are an object's text. Each pass reads
-// the files front to back with a buffer of 1 MiB that grows for longer objects. The keys are held
-// in memory; more than a hundred thousand different ones are an error.
+// Delivers the objects of the files in order. An item's bytes are an object's text. Each pass reads
+// the files sequentially with a buffer of 1 MiB that grows for longer objects. The keys are held in
+// memory; more than a hundred thousand different keys are an error.
 //
-// With SkipDefects, texts that are no JSON object or do not go with the objects before are left
-// out; of an array that breaks off, what was before.
+// With SkipDefects, texts that are not a JSON object or contradict earlier objects are left out; of
+// a truncated array, the elements before the end are kept.
 //
 // InvalidArgument: no files, or a chosen column that no record has. ResourceExhausted: an object
-// above the limit. Scan and ForEach tell the rest with "FILE:LINE: ...", or
-// "FILE:LINE:COLUMN: ..." where the JSON is not valid; columns count bytes from 1.
-// FailedPrecondition: a file has changed since Scan.
+// above the limit. Scan and ForEach report other errors as "FILE:LINE: ...", or as
+// "FILE:LINE:COLUMN: ..." if the JSON is invalid; columns count bytes from 1. FailedPrecondition: a
+// file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeJsonSource(std::vector<std::string> paths,
                                                        JsonLayout layout, JsonOptions options = {});
 

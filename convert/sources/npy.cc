@@ -25,9 +25,9 @@
 namespace shardfeed {
 namespace {
 
-constexpr size_t kNumberBytes = 8;  // size of the number of an item
+constexpr size_t kNumberBytes = 8;  // size of the row number in an item's bytes
 
-// IEEE 754 binary16 as float.
+// Converts IEEE 754 binary16 to float.
 float HalfToFloat(uint16_t half) {
   const int exponent = half >> 10 & 0x1f;
   const float fraction = static_cast<float>(half & 0x3ff);
@@ -42,7 +42,7 @@ float HalfToFloat(uint16_t half) {
   return half & 0x8000 ? -value : value;
 }
 
-// Appends UTF-32 as UTF-8, without the zeros at its end. False: not Unicode.
+// Appends UTF-32 as UTF-8, without the zeros at its end. Returns false if it is not Unicode.
 bool AppendUtf8(std::string_view utf32, std::string* out) {
   size_t size = utf32.size() / 4;
   while (size > 0 && LoadLittleEndian<uint32_t>(utf32.data() + 4 * (size - 1)) == 0) --size;
@@ -84,15 +84,15 @@ class NpySource : public Source {
     uint64_t first_row;  // number of the first row in the array
     uint64_t data_offset;
   };
-  // The files of one name.
+  // The files with one name.
   struct Array {
     std::string name;
     std::string descr;
     std::vector<uint64_t> row_shape;
-    char kind;           // b i u f S U, as in `descr`
-    size_t value_bytes;  // 1, 2, 4 or 8; of S and U, any
+    char kind;           // b, i, u, f, S or U, as in `descr`
+    size_t value_bytes;  // 1, 2, 4 or 8; any size for S and U
     uint64_t row_values;
-    bool raw;  // the row becomes one value of bytes
+    bool raw;  // whether the row becomes one bytes value
     uint64_t num_rows = 0;
     std::vector<Part> parts;
     uint64_t row_bytes() const { return row_values * value_bytes; }
@@ -100,7 +100,8 @@ class NpySource : public Source {
 
   absl::StatusOr<Array> ArrayOf(uint32_t file, const NpyHeader& header) const;
   absl::Status ScanFile(uint32_t file);
-  // The row of one array, which lives until the next call on the thread, and where it stands.
+  // Reads a row of an array and finds the part that it is in. The row is valid until the thread's
+  // next call.
   absl::StatusOr<std::string_view> ReadRow(const Array& array, uint64_t row,
                                            const Part** part) const;
   absl::Status AddValues(const Array& array, const Part& part, uint64_t row, std::string_view bytes,
@@ -138,7 +139,7 @@ absl::StatusOr<NpySource::Array> NpySource::ArrayOf(uint32_t file, const NpyHead
                       (array.kind == 'f' && (size == 2 || size == 4 || size == 8));
   const bool text = array.kind == 'S' || array.kind == 'U';
   if (array.kind == 'O') {
-    return refuse("Python objects, which only Python can read; save an array of numbers or text");
+    return refuse("only Python can read Python objects; save an array of numbers or text");
   }
   if ((!number && !text) || (order != '<' && order != '|' && order != '>')) {
     return refuse("expected booleans, integers, floats up to 64 bits, or text of a fixed size");
@@ -151,8 +152,8 @@ absl::StatusOr<NpySource::Array> NpySource::ArrayOf(uint32_t file, const NpyHead
   }
   if (header.fortran_order && header.shape.size() > 1) {
     return files_.Error(file,
-                        "in Fortran order (columns first), where rows do not stand together; save "
-                        "it with numpy.ascontiguousarray(a)");
+                        "the array is in Fortran order (columns first), so its rows are not "
+                        "contiguous; save it with numpy.ascontiguousarray(a)");
   }
   array.value_bytes = size;
   array.row_shape.assign(header.shape.begin() + 1, header.shape.end());
@@ -161,8 +162,9 @@ absl::StatusOr<NpySource::Array> NpySource::ArrayOf(uint32_t file, const NpyHead
     values = std::min<unsigned __int128>(values * dimension, UINT64_MAX);
   }
   if (values * std::max<uint64_t>(1, size) > kMaxValueBytes || values > kMaxValueBytes) {
-    return files_.Error(file, fmt::format("rows of {} values, but a record holds at most 2 GiB",
-                                          fmt::join(array.row_shape, " x ")));
+    return files_.Error(file,
+                        fmt::format("rows of {} values are too large: a record holds at most 2 GiB",
+                                    fmt::join(array.row_shape, " x ")));
   }
   array.row_values = static_cast<uint64_t>(values);
   array.raw = array.kind == 'u' && size == 1 && array.row_shape.size() >= 2;
@@ -186,13 +188,13 @@ absl::Status NpySource::ScanFile(uint32_t file) {
   const auto expected = static_cast<unsigned __int128>(num_rows) * array->row_bytes();
   if (expected != there) {
     return files_.Error(
-        file, fmt::format("the header tells of {} rows of {} bytes, but {} bytes follow it: {}",
+        file, fmt::format("the header announces {} rows of {} bytes, but {} bytes follow it: {}",
                           num_rows, array->row_bytes(), there,
-                          expected > there ? "the file is cut" : "the file goes on after the end"));
+                          expected > there ? "the file is cut off" : "data follows the array"));
   }
-  // Rows without values take no bytes, so that no size tells how many there are.
+  // Rows without values take no bytes, so the size of the file does not bound their number.
   if (array->row_bytes() == 0 && num_rows > in.size()) {
-    return files_.Error(file, fmt::format("the header tells of {} rows without values, in a file "
+    return files_.Error(file, fmt::format("the header announces {} rows without values in a file "
                                           "of {} bytes",
                                           num_rows, in.size()));
   }
@@ -202,10 +204,9 @@ absl::Status NpySource::ScanFile(uint32_t file) {
     it = arrays_.insert(it, *std::move(array));
   } else if (it->descr != array->descr || it->row_shape != array->row_shape) {
     return files_.Error(
-        file,
-        fmt::format("rows of [{}] {}, but {}, which has the same name, has [{}] {}",
-                    fmt::join(array->row_shape, ", "), array->descr, files_.path(it->parts[0].file),
-                    fmt::join(it->row_shape, ", "), it->descr));
+        file, fmt::format("expected rows of [{}] {} as in {}, which has the same name, got [{}] {}",
+                          fmt::join(it->row_shape, ", "), it->descr, files_.path(it->parts[0].file),
+                          fmt::join(array->row_shape, ", "), array->descr));
   }
   it->parts.push_back({file, it->num_rows, header->data_offset});
   if (num_rows > UINT64_MAX - it->num_rows) return files_.Error(file, "too many rows");
@@ -227,10 +228,11 @@ absl::Status NpySource::Scan(std::stop_token stop,
   }
   for (const Array& array : arrays_) {
     if (array.num_rows == arrays_[0].num_rows) continue;
-    return files_.Error(array.parts[0].file,
-                        fmt::format("{} has {} rows, but {} has {}; each record takes one of each",
-                                    Excerpt(array.name), array.num_rows, Excerpt(arrays_[0].name),
-                                    arrays_[0].num_rows));
+    return files_.Error(
+        array.parts[0].file,
+        fmt::format("{} has {} rows, but {} has {}; all arrays need the same number of rows",
+                    Excerpt(array.name), array.num_rows, Excerpt(arrays_[0].name),
+                    arrays_[0].num_rows));
   }
   num_records_ = arrays_[0].num_rows;
   if (num_records_ == 0) return files_.Error(0, "no records: the array has no rows");
@@ -245,11 +247,11 @@ std::vector<std::string> NpySource::notes() const {
     if (array.row_shape.size() > 1) {
       notes.push_back(fmt::format("{}: each row is {}{}", Excerpt(array.name),
                                   fmt::join(array.row_shape, " x "),
-                                  array.raw ? " unsigned bytes, as one value of bytes" : ""));
+                                  array.raw ? " unsigned bytes, stored as one bytes value" : ""));
     }
     if (array.kind == 'f' && array.value_bytes == 8) {
-      notes.push_back(
-          fmt::format("{}: float64 became float32, as TFRecord has it", Excerpt(array.name)));
+      notes.push_back(fmt::format("{}: float64 became float32, the only float type of TFRecord",
+                                  Excerpt(array.name)));
     }
   }
   return notes;
@@ -389,7 +391,7 @@ absl::Status NpySource::Build(const Item& item, ExampleBuilder& builder) const {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Source>> MakeNpySource(std::vector<std::string> sources) {
-  if (sources.empty()) return absl::InvalidArgumentError("no .npy files are named");
+  if (sources.empty()) return absl::InvalidArgumentError("expected .npy files, got none");
   std::vector<std::string> names;
   std::vector<std::string> paths;
   for (const std::string& source : sources) {

@@ -29,18 +29,18 @@
 namespace shardfeed {
 namespace {
 
-// More different endings than this are not endings of files.
+// More different endings than this cannot all be suffixes of files.
 constexpr size_t kMaxExtensions = 1000;
 constexpr std::array<std::string_view, 7> kClassExtensions = {"cls", "cls2",  "class", "count",
                                                               "id",  "index", "inx"};
 
-// How the name of a member is taken apart.
+// The parts of a member's name.
 struct MemberName {
   std::string_view key;
   std::string extension;
 };
 
-// Nothing for names that are passed over.
+// Returns nullopt for names that are skipped.
 std::optional<MemberName> SplitName(std::string_view name) {
   while (name.starts_with("./")) name.remove_prefix(2);
   const size_t base = name.rfind('/') + 1;  // npos + 1 is 0
@@ -95,12 +95,12 @@ class TarSource : public Source {
       const Item& item, const std::function<void(std::string_view bytes)>& visit) const override;
 
  private:
-  // What the first pass learns of an ending.
+  // What the first pass learns about an ending.
   struct Extension {
     std::string name;
     bool is_class = false;
     bool is_json = false;
-    TextColumn column;  // column of the class suffix
+    TextColumn column;  // values of a class ending
     uint64_t records = 0;
   };
   struct Part {
@@ -111,13 +111,13 @@ class TarSource : public Source {
   // Consecutive members with one key.
   struct Record {
     std::string key;
-    uint64_t offset = 0;  // offset of its first header
+    uint64_t offset = 0;  // offset of the first header
     std::vector<Part> parts;
     std::string content;
-    absl::Status defect;  // the first one
+    absl::Status defect;  // the first defect
   };
-  // An item: the sizes of key and parts, the parts, the key and, of a compressed archive, the
-  // content.
+  // Layout of an item: the sizes of key and parts, the parts, the key and, for a compressed
+  // archive, the content.
   static constexpr size_t kItemHead = 8;
   static constexpr size_t kItemPart = 20;
   class ItemView {
@@ -132,9 +132,9 @@ class TarSource : public Source {
    private:
     const char* parts_;
   };
-  // What a pass over one archive does with what it finds.
+  // Callbacks for a pass over one archive.
   struct Pass {
-    // Which extensions' contents are wanted in Record::content.
+    // Whether Record::content should include the contents of this extension.
     std::function<bool(const Extension&)> wants;
     std::function<absl::StatusOr<uint32_t>(const std::string& extension)> extension_of;
     std::function<absl::Status(const Record&)> sink;
@@ -152,14 +152,14 @@ class TarSource : public Source {
   absl::Status ForEachRecord(uint32_t file, TarReader& reader, const Pass& pass) const;
   absl::Status ErrorAt(uint32_t file, const TarMember& member, std::string_view what) const;
   absl::Status CheckMember(uint32_t file, const TarMember& member) const;
-  // Fails where there is no going on; a defect of the record is noted in it.
+  // Fails if reading cannot continue; a defect of the record is stored in it.
   absl::Status AddMember(uint32_t file, const TarMember& member, const MemberName& name,
                          TarReader& reader, const Pass& pass, Record& record) const;
   absl::Status ScanRecord(uint32_t file, uint64_t number, const Record& record);
   absl::StatusOr<simdjson::dom::object> ParseMember(uint32_t file, std::string_view key,
                                                     std::string_view json) const;
 
-  // The contents of the parts, one after another. They live until the next call on the thread.
+  // Returns the concatenated contents of the parts, which are valid until the thread's next call.
   absl::StatusOr<std::string_view> ReadContent(uint32_t file, const ItemView& view) const;
 
   InputFiles files_;
@@ -180,14 +180,15 @@ absl::StatusOr<uint32_t> TarSource::AddExtension(uint32_t file, const std::strin
   const auto it = extension_of_name_.find(name);
   if (it != extension_of_name_.end()) return it->second;
   if (!simdjson::validate_utf8(name.data(), name.size())) {
-    return files_.Error(
-        file, fmt::format("the ending {} is not UTF-8 and cannot name a feature", Excerpt(name)));
+    return files_.Error(file, fmt::format("the ending {} is not UTF-8, so it cannot name a feature",
+                                          Excerpt(name)));
   }
   if (extensions_.size() == kMaxExtensions) {
     return files_.Error(
-        file, fmt::format("more than {} different endings, the last of them {}; a name ends at its "
-                          "first dot, so there should be no dot in front of the ending",
-                          kMaxExtensions, Excerpt(name)));
+        file,
+        fmt::format("more than {} different endings, the last of them {}; an ending begins at "
+                    "the first dot of a name, so there must be no dot before it",
+                    kMaxExtensions, Excerpt(name)));
   }
   const auto number = static_cast<uint32_t>(extensions_.size());
   const bool is_class =
@@ -206,12 +207,12 @@ absl::Status TarSource::ErrorAt(uint32_t file, const TarMember& member,
 
 absl::Status TarSource::CheckMember(uint32_t file, const TarMember& member) const {
   if (LeadsOutside(member.name)) {
-    return ErrorAt(file, member, "leads out of its folder; rename it");
+    return ErrorAt(file, member, "leads outside the archive; rename it");
   }
   if (member.kind == TarMember::Kind::kLink) {
     return ErrorAt(file, member,
-                   fmt::format("is a link to {}, which is not followed; make the archive with "
-                               "files (tar --dereference --hard-dereference)",
+                   fmt::format("is a link to {}, which is not followed; archive the file instead "
+                               "(tar --dereference --hard-dereference)",
                                Excerpt(member.link)));
   }
   if (member.kind == TarMember::Kind::kOther) {
@@ -233,7 +234,7 @@ absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const 
   }
   if (total > kMaxValueBytes) {
     record.defect = files_.Error(
-        file, fmt::format("the record {} at byte {} holds {} bytes; at most 2 GiB can be one",
+        file, fmt::format("the record {} at byte {} has {} bytes, but a record holds at most 2 GiB",
                           Excerpt(record.key), record.offset, total));
     return absl::OkStatus();
   }
@@ -252,8 +253,8 @@ absl::Status TarSource::AddMember(uint32_t file, const TarMember& member, const 
 }
 
 absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pass& pass) const {
-  // Hashes in the place of keys: of archives with ten million records, 1 in 400,000 would be
-  // refused without a reason.
+  // Stores hashes instead of keys: 1 in 400,000 archives of ten million records would be refused
+  // without reason.
   absl::flat_hash_set<uint64_t> keys;
   std::optional<Record> record;
   TarMember member;
@@ -282,7 +283,7 @@ absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pa
       record->offset = member.header_offset;
       if (defect.ok() && !keys.insert(std::hash<std::string_view>()(record->key)).second) {
         defect = ErrorAt(file, member,
-                         "does not stand beside the other files of its record; sort the archive "
+                         "is not next to the other files of its record; sort the archive "
                          "(tar --sort=name)");
       }
     }
@@ -295,7 +296,7 @@ absl::Status TarSource::ForEachRecord(uint32_t file, TarReader& reader, const Pa
 
 absl::StatusOr<simdjson::dom::object> TarSource::ParseMember(uint32_t file, std::string_view key,
                                                              std::string_view json) const {
-  // Wrapped, so that the schema names its keys "json.KEY".
+  // Wrap the text, so that the schema names its keys "json.KEY".
   thread_local std::string wrapped;
   wrapped = "{\"json\":";
   wrapped += json;
@@ -305,7 +306,7 @@ absl::StatusOr<simdjson::dom::object> TarSource::ParseMember(uint32_t file, std:
   simdjson::dom::element root;
   simdjson::dom::object object;
   const simdjson::error_code error = ParseJson(std::string_view(wrapped).substr(0, size), &root);
-  // More than one key: the text ended the wrapping's value itself.
+  // With more than one key, the text itself closed the wrapping object.
   if (error == simdjson::SUCCESS && root.get(object) == simdjson::SUCCESS && object.size() == 1) {
     return object;
   }
@@ -372,15 +373,15 @@ absl::Status TarSource::Scan(std::stop_token stop,
     };
     pass.passed_over = [&](std::string_view name) { passed_over_.Add(name); };
     absl::Status status = ForEachRecord(file, reader, pass);
-    // Of an archive that breaks off, what was before is kept.
+    // Keep the records before the end of a truncated archive.
     if (!status.ok() && !(absl::IsDataLoss(status) && LeaveOut(status))) return status;
     records_of_file_.push_back(num_records);
     num_records_ += num_records - left_out.size();
   }
   if (num_records_ == 0) {
     return files_.Error(
-        0, fmt::format("no records{}{}: the archive holds no files with a dot in "
-                       "their name",
+        0, fmt::format("no records{}{}: the archive contains no files with a dot in "
+                       "their names",
                        passed_over_.count() > 0 ? ", only " : "", passed_over_.names()));
   }
   return absl::OkStatus();
@@ -390,7 +391,7 @@ std::vector<std::string> TarSource::notes() const {
   std::vector<std::string> notes;
   if (passed_over_.count() > 0) {
     notes.push_back("skipped " + passed_over_.Text("member", "members",
-                                                   "whose names are hidden or have no ending"));
+                                                   "with hidden names or without an ending"));
   }
   for (const Extension& extension : extensions_) {
     if (extension.records < num_records_) {
@@ -448,7 +449,7 @@ absl::Status TarSource::ForEach(const std::function<absl::Status(const Item&)>& 
     pass.passed_over = [](std::string_view) {};
     absl::Status status = ForEachRecord(file, reader, pass);
     if (!from_sink.ok()) return from_sink;
-    // An archive that breaks off did so in Scan, too.
+    // A truncated archive was already truncated in Scan.
     if (!status.ok() && !(skips_defects() && absl::IsDataLoss(status))) return status;
     if (status = files_.CheckUnchanged(file); !status.ok()) return status;
     if (num_records != records_of_file_[file]) return files_.Changed(file);
@@ -477,7 +478,7 @@ absl::StatusOr<std::string_view> TarSource::ReadContent(uint32_t file, const Ite
   if (!in.ok()) return in.status();
   uint64_t size = 0;
   for (uint32_t i = 0; i < view.num_parts; ++i) size += view.part(i).size;
-  // A rare huge record does not hold its memory for ever.
+  // A rare huge record should not hold its memory forever.
   constexpr size_t kKept = size_t{64} << 20;
   if (buffer.size() > kKept && size <= kKept) buffer = std::string();
   if (buffer.size() < size) buffer.resize(size);
@@ -503,7 +504,7 @@ absl::Status TarSource::VisitContent(
   const ItemView view(item.bytes);
   absl::StatusOr<std::string_view> content = ReadContent(item.file, view);
   if (!content.ok()) return content.status();
-  // In the order of their endings, whatever that in the archive is.
+  // Visit parts in the order of their endings, not of the archive.
   std::map<std::string_view, std::string_view> parts;
   for (uint32_t i = 0; i < view.num_parts; ++i) {
     const Part part = view.part(i);
@@ -543,7 +544,7 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
       absl::StatusOr<std::string_view> stored = images_.RewriteJpeg(
           fmt::format("{}: {}.{}", files_.path(item.file), view.key, extension.name), value);
       if (!stored.ok()) return stored.status();
-      // Copied: a record may have several.
+      // Copy the image, since a record may have several.
       builder.AddBytes(extension.name, *stored);
     } else {
       builder.AddBorrowedBytes(extension.name, value);
@@ -556,7 +557,7 @@ absl::Status TarSource::Build(const Item& item, ExampleBuilder& builder) const {
 
 absl::StatusOr<std::unique_ptr<Source>> MakeTarSource(std::vector<std::string> paths,
                                                       TarOptions options) {
-  if (paths.empty()) return absl::InvalidArgumentError("no tar archives are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected tar archives, got none");
   return std::make_unique<TarSource>(std::move(paths), std::move(options));
 }
 

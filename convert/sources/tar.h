@@ -1,19 +1,19 @@
-// Tar archives as WebDataset has them: the files of one record share the name up to the first dot.
+// Tar archives in WebDataset's layout: the files of one record share the name up to the first dot.
 //
 //   n01.jpg n01.cls n01.json n02.jpg n02.cls ...
 //
-// The files of a record stand one after another. What follows the first dot, in lower case, is the
-// name of a feature:
+// The files of a record are adjacent. The part of the name after the first dot, in lower case, is
+// the name of a feature:
 //
-//   __key__                           bytes   the name up to the first dot, folders included
+//   __key__                           bytes   the name up to the first dot, including folders
 //   cls, cls2, class, count, id,
 //   index, inx                        int64   if all contents in the input are integers; float if
 //                                             all are numbers; otherwise bytes
-//   json, if JSON is to be parsed     as jsonl has it: "json.KEY" for each key
-//   any other                         bytes   the content, as it is
+//   json, if `parse_json`             a feature "json.KEY" for each key, as in json.h
+//   any other                         bytes   the content, rewritten if ImageOptions says so
 //
-// Folders and names without a dot are passed over, as are names that start with a dot and those
-// like __this__. Archives may be compressed with gzip.
+// Folders and names without a dot are skipped, as are names that start with a dot and names such as
+// __this__. Archives may be compressed with gzip.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_TAR_H_
 #define SHARDFEED_CONVERT_SOURCES_TAR_H_
@@ -31,22 +31,22 @@ namespace shardfeed {
 
 struct TarOptions {
   bool parse_json = false;
-  // Of the keys of parsed JSON, by names such as "json.KEY", see JsonSchema.
+  // Keys of parsed JSON, by names such as "json.KEY": see JsonSchema.
   FeatureChoice choice;
-  // Of members that are JPEGs.
+  // For members that are JPEGs.
   ImageOptions images = {.jpeg = JpegMode::kKeep};
 };
 
-// The records of the archives one after another. Nothing is unpacked: members of a plain archive
-// are read in Build, and an item's bytes say where they stand; of a compressed one, an item holds
-// them.
+// Delivers the records of the archives in order. Nothing is unpacked: Build reads the members of a
+// plain archive, and an item's bytes hold their offsets; for a compressed archive, an item holds
+// the members.
 //
-// With SkipDefects, a record with a member that must not be is left out; of an archive that breaks
-// off, what was before.
+// With SkipDefects, a record with an invalid member is left out; of a truncated archive, the
+// records before the end are kept.
 //
-// InvalidArgument: no paths. DataLoss, with the byte: what is no tar, damaged or cut; links,
-// devices and names that lead outside ("../x", "/x"); a member twice; files of one record that do
-// not stand together. FailedPrecondition: a file has changed since Scan.
+// InvalidArgument: no paths. DataLoss, with the byte: not a tar archive, damaged or cut off; links,
+// devices and names that lead outside ("../x", "/x"); a member that appears twice; files of one
+// record that are not adjacent. FailedPrecondition: a file has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeTarSource(std::vector<std::string> paths,
                                                       TarOptions options = {});
 

@@ -35,7 +35,8 @@ class TextLinesSource : public Source {
         const bool sound = !skips_defects() || IsText(line.text);
         if (sound) {
           ++num_records_;
-        } else if (LeaveOut(files_.ErrorAt(file, line.number, "not UTF-8, or a NUL byte"))) {
+        } else if (LeaveOut(files_.ErrorAt(file, line.number,
+                                           "the line is not UTF-8 or contains a NUL byte"))) {
           left_out_.Add(number);
         }
         ++number;
@@ -92,7 +93,7 @@ class TextLinesSource : public Source {
 
 absl::StatusOr<std::unique_ptr<Source>> MakeTextLinesSource(std::vector<std::string> paths,
                                                             uint64_t max_line_bytes) {
-  if (paths.empty()) return absl::InvalidArgumentError("no text files are named");
+  if (paths.empty()) return absl::InvalidArgumentError("expected text files, got none");
   return std::make_unique<TextLinesSource>(std::move(paths), max_line_bytes);
 }
 

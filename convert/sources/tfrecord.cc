@@ -24,7 +24,7 @@
 namespace shardfeed {
 namespace {
 
-// Hands out the records of `reader`, which has the Next of a ShardReader.
+// Passes the records of `reader`, which has the Next of a ShardReader, to `sink`.
 template <typename Reader>
 absl::Status Deliver(Reader& reader, uint32_t shard,
                      const std::function<absl::Status(const Item&)>& sink) {
@@ -44,8 +44,8 @@ absl::Status Deliver(Reader& reader, uint32_t shard,
   }
 }
 
-// From this mean size on, records are read where they stand: one read each is then cheap beside
-// what it saves, copying them and, when shuffling, writing them aside.
+// From this mean size on, items refer to records in their files: one read per record then costs
+// less than copying records and, when shuffling, writing them to temporary files.
 constexpr uint64_t kReferenceBytes = 16 << 10;
 constexpr size_t kReferenceItem = 24;  // record, offset, size of the frame
 
@@ -63,11 +63,11 @@ class TfrecordSource : public Source {
   void ForgetBuilt() override { images_.Reset(); }
   absl::Status ForEach(const std::function<absl::Status(const Item&)>& sink) const override;
   absl::Status Build(const Item&, ExampleBuilder&) const override {
-    return absl::UnimplementedError("records are taken as they are");
+    return absl::UnimplementedError("records are copied unchanged");
   }
   absl::Status BuildRecord(const Item& item, ExampleBuilder& builder,
                            std::string* out) const override;
-  // Records have no names: what they hold is their key, too.
+  // Records have no names, so their content is also their key.
   absl::Status AppendKey(const Item& item, std::string* key) const override {
     return AppendRecord(item, key);
   }
@@ -81,11 +81,11 @@ class TfrecordSource : public Source {
   }
 
  private:
-  // Appends the record as it stands in its file.
+  // Appends the unchanged record.
   absl::Status AppendRecord(const Item& item, std::string* out) const;
   absl::Status ForEachReference(uint32_t shard,
                                 const std::function<absl::Status(const Item&)>& sink) const;
-  // `defect` is called for each damaged place that is passed over; without it, damage is an error.
+  // Calls `defect` for each damaged place that is skipped; without it, damage is an error.
   absl::Status ForEachRecord(uint32_t shard, const std::function<absl::Status(const Item&)>& sink,
                              const std::function<void(const DamagedPlace&)>& defect) const;
   absl::Status ForEachSoundRecord(uint32_t shard,
@@ -136,7 +136,7 @@ absl::Status TfrecordSource::Scan(std::stop_token stop,
   return absl::OkStatus();
 }
 
-// Indexes end at the first damaged length, so all is read.
+// Indexes end at the first damaged length, so this reads all data.
 absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
                                               const std::function<void(uint64_t bytes)>& progress) {
   manifest_ = FindManifest(set_);
@@ -149,7 +149,7 @@ absl::Status TfrecordSource::CountPastDefects(std::stop_token stop,
           return stop.stop_requested() ? absl::CancelledError("interrupted") : absl::OkStatus();
         },
         [this](const DamagedPlace& place) {
-          // Each record that is lost counts; one where their number is not known.
+          // Count each lost record, or one if their number is unknown.
           const absl::Status defect = absl::DataLossError(place.detail);
           LeaveOut(defect, place.records.value_or(1));
         });
@@ -249,14 +249,15 @@ absl::Status TfrecordSource::AppendRecord(const Item& item, std::string* out) co
                     "all defects",
                     path, record, offset, what));
   };
-  // What an index claims is not believed before it is compared with the file.
+  // Check the index against the size of the file.
   if (frame < kFrameBytes || offset > files_.file_bytes(item.file) ||
       frame > files_.file_bytes(item.file) - offset) {
-    return defect("its index does not fit it");
+    return defect("the index does not match the shard");
   }
   absl::StatusOr<std::shared_ptr<const File>> file = open_.Get(path);
   if (!file.ok()) return file.status();
-  // Payload and footer; the length was told by the index, and the CRC tells whether it was right.
+  // Read payload and footer. The length comes from the index, and the CRC shows whether it is
+  // right.
   const size_t begin = out->size();
   const uint64_t length = frame - kFrameBytes;
   out->resize(begin + length + kFooterBytes);

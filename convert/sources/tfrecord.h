@@ -1,6 +1,5 @@
-// Records of another dataset: to compress it anew, to cut it into other shards, or to shuffle it.
-// The bytes of each record stay as they are, whatever they hold, unless its images are to be
-// rewritten.
+// Records of another dataset, to be compressed, sharded or shuffled again. The bytes of each record
+// do not change, unless its images are to be rewritten.
 
 #ifndef SHARDFEED_CONVERT_SOURCES_TFRECORD_H_
 #define SHARDFEED_CONVERT_SOURCES_TFRECORD_H_
@@ -15,15 +14,15 @@
 
 namespace shardfeed {
 
-// The records of the datasets one after another, in the order of their shards; `specs` as
-// ResolveSpecs has them, raw or compressed. Both CRCs of each record are checked.
+// Delivers the records of the datasets in order, raw or compressed, in the order of their shards;
+// `specs` are as for ResolveSpecs. Both CRCs of each record are checked.
 //
-// Of large records in raw shards, an item's bytes say where the record stands, and Build reads it;
+// For large records in raw shards, an item's bytes refer to the record, which Build reads;
 // otherwise they are the record.
 //
-// With SkipDefects, damaged records are left out, as ShardSalvager does.
+// With SkipDefects, damaged records are left out, as by ShardSalvager.
 //
-// InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss at damage,
+// InvalidArgument and others: those of ResolveSpecs. Scan, ForEach and Build: DataLoss for damage,
 // with file, record and byte; FailedPrecondition: a shard has changed since Scan.
 absl::StatusOr<std::unique_ptr<Source>> MakeTfrecordSource(const std::vector<std::string>& specs,
                                                            const ImageOptions& images = {

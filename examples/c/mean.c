@@ -1,5 +1,5 @@
-/* The mean of a column of numbers, over batches in random order; stops halfway, saves where it is,
- * and goes on with a second run.
+/* Computes the mean of a column of numbers, over batches in random order. Stops halfway, saves its
+ * state, and continues in a second run.
  *
  *   shardfeed convert csv cities.csv out/cities@2
  *   mean out/cities@2 founded
@@ -16,7 +16,7 @@ static int Fail(void) {
   return 1;
 }
 
-/* Adds up the values of up to `most` batches. Returns 0 on failure. */
+/* Sums the values of up to `most` batches. Returns 0 on failure. */
 static int AddBatches(shardfeed_iterator* iterator, uint64_t most, double* sum, uint64_t* count) {
   for (uint64_t i = 0; i < most; ++i) {
     shardfeed_batch* batch = NULL;
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: mean DATASET COLUMN\n");
     return 2;
   }
-  /* Ragged, for cells of the table may be missing. */
+  /* Ragged, since cells of the table may be missing. */
   char schema[256];
   snprintf(schema, sizeof(schema), "%s: int64 ragged", argv[2]);
 

@@ -1,6 +1,6 @@
-"""Hugging Face Accelerate: its model and optimizer, our batches.
+"""Trains with Hugging Face Accelerate: it prepares the model and the optimizer, not a loader.
 
-    accelerate launch examples/python/accelerate_loop.py        or by python alone
+    accelerate launch examples/python/accelerate_loop.py        or run it with python
 """
 
 import tempfile
@@ -23,7 +23,8 @@ def main() -> None:
     accelerator = Accelerator(cpu=True)
     with tempfile.TemporaryDirectory() as folder:
         write_dataset(f"{folder}/train@4")
-        # Accelerate's ranks are torch.distributed's, which shard() knows: there is no loader to prepare.
+        # Accelerate's ranks are those of torch.distributed, which shard() finds: there is no loader
+        # to prepare.
         ds = (sf.read(f"{folder}/train@4")
               .shuffle(seed=1)
               .shard()

@@ -1,12 +1,12 @@
-"""A small convolutional network on images, trained by several processes, with checkpoints that any
-number of them can go on from.
+"""Trains a small convolutional network on images with several processes, with checkpoints from which
+any number of processes can continue.
 
     shardfeed convert imagefolder photos/ DATASET        for example testdata/images
     torchrun --nproc-per-node 2 examples/python/ddp.py DATASET CHECKPOINT [STEPS] [--seed S]
 
-The batch of all ranks together has 8 records, whatever their number, and the same records come at the same
-step, cropped alike: the loss is the same too, but for rounding. Killed at any time, the next run goes on from
-the last checkpoint, on any number of processes that divides 8.
+The batch of all ranks together has 8 records for any number of ranks, and the same records come at the same
+step with the same crops, so the loss is the same too, except for rounding. The program can be killed at any
+time: the next run continues from the last checkpoint, on any number of processes that divides 8.
 """
 
 import argparse
@@ -22,8 +22,8 @@ CLASSES = 4
 
 
 def make_batches(dataset: str, seed: int, world: int):
-    """The rank's part of the batches: every rank has as many. Whole batches of all ranks together, so
-    that an epoch ends at the same record for any number of them."""
+    """Returns the batches of this rank; all ranks have the same number. Only whole batches of all ranks
+    together are read, so that an epoch ends at the same record for any number of ranks."""
     records = len(sf.read(dataset)) // GLOBAL_BATCH * GLOBAL_BATCH
     return (sf.read(dataset, records=[(0, records)])
             .shuffle(seed=seed)
@@ -45,7 +45,7 @@ def make_model() -> torch.nn.Module:
 
 
 def save(checkpoint: str, state: dict) -> None:
-    """A process that is killed amid this leaves the checkpoint that was there."""
+    """Saves a checkpoint. A process that is killed here leaves the previous checkpoint."""
     torch.save(state, checkpoint + ".new")
     os.replace(checkpoint + ".new", checkpoint)
 

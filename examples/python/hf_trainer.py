@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face Transformers, which samples: fed by sf.torch.MapDataset.
+"""Trains with the Trainer of Hugging Face Transformers, which samples records by number.
 
     python examples/python/hf_trainer.py
 """
@@ -41,7 +41,7 @@ def main() -> None:
                                    per_device_train_batch_size=32, learning_rate=0.1, optim="sgd",
                                    lr_scheduler_type="constant", save_strategy="no", report_to=[],
                                    remove_unused_columns=False, disable_tqdm=True),
-            # Records by number, a batch of them at once.
+            # The dataset delivers records by number, a batch at a time.
             train_dataset=sf.torch.MapDataset(ds))
         trainer.train()
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

@@ -1,6 +1,6 @@
-"""JAX on two processes: each reads its own records, which together are one global array.
+"""Trains with JAX on two processes: each reads its own records, which together form a global array.
 
-    python examples/python/jax_processes.py        starts both
+    python examples/python/jax_processes.py        starts both processes
 """
 
 import pathlib

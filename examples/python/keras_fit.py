@@ -1,4 +1,4 @@
-"""Keras' fit, fed by sf.tf.dataset.
+"""Trains with Keras's fit on an sf.tf.dataset.
 
     python examples/python/keras_fit.py
 """

@@ -1,4 +1,4 @@
-"""Lightning's Trainer, fed by sf.torch.IterableDataset.
+"""Trains with Lightning's Trainer on an sf.torch.IterableDataset.
 
     python examples/python/lightning_fit.py
 """
@@ -42,7 +42,8 @@ def main() -> None:
               .shuffle(seed=1)
               .parse({"x": sf.fixed(4), "y": sf.float32})
               .batch(32))
-        # It shares the elements out over ranks and workers; batches come as they are.
+        # The dataset shares the elements out over ranks and workers, and its batches are passed on
+        # unchanged.
         loader = DataLoader(sf.torch.IterableDataset(ds), batch_size=None)
         model = Model()
         trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", devices=1, logger=False,

@@ -1,4 +1,4 @@
-"""A table to a small network, by NumPy alone: convert, parse, shuffle, batch, train.
+"""Trains a small network on a table with NumPy: converts, shuffles, parses, makes batches, trains.
 
     python examples/python/tabular_mlp.py [STEPS]
 """

@@ -1,4 +1,4 @@
-"""Text to packed rows for a language model: jsonl, a tokeniser in Python, pack, batch.
+"""Packs text into rows for a language model: converts JSON lines, tokenizes in Python, packs.
 
     python examples/python/text_pack.py
 """
@@ -11,8 +11,8 @@ import numpy as np
 import shardfeed as sf
 
 
-def tokenise(element):
-    """A token for each byte; 0 is left for padding."""
+def tokenize(element):
+    """Returns a token for each byte; 0 is reserved for padding."""
     return {"tokens": np.frombuffer(element["text"], np.uint8).astype(np.int64) + 1}
 
 
@@ -26,7 +26,7 @@ def main() -> None:
         ds = (sf.read(f"{folder}/lines@2")
               .shuffle(seed=1)
               .parse({"text": sf.bytes})
-              .map(tokenise, output={"tokens": sf.var(sf.int64)})
+              .map(tokenize, output={"tokens": sf.var(sf.int64)})
               .pack("tokens", length=256)
               .batch(4))
         tokens = sum(int((batch["tokens"] != 0).sum()) for batch in ds)

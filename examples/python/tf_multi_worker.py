@@ -1,8 +1,8 @@
-"""TensorFlow's MultiWorkerMirroredStrategy on two processes, each fed its own records.
+"""Trains with TensorFlow's MultiWorkerMirroredStrategy on two processes, each with its own records.
 
-    python examples/python/tf_multi_worker.py        starts both, with a TF_CONFIG for each
+    python examples/python/tf_multi_worker.py        starts both processes, each with a TF_CONFIG
 
-Started with a TF_CONFIG, it is one of the processes.
+If TF_CONFIG is set, the program runs as one of the processes.
 """
 
 import json

@@ -33,7 +33,7 @@ nb::dlpack::dtype NumpyType(DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
     case DType::kUInt16:
-    case DType::kBFloat16:  // its bits; NumPy has no such type
+    case DType::kBFloat16:  // as its bits; NumPy has no such type
       return type(Code::UInt);
     case DType::kFloat16:
     case DType::kFloat32:
@@ -107,7 +107,7 @@ nb::object ColumnToPython(const std::shared_ptr<const Batch>& batch, nb::handle 
   return spec.ragged ? RaggedToPython(values, splits) : values;
 }
 
-// A number as Python has it; null for those that need an array.
+// Returns a Python number, or null for types that need an array.
 nb::object MakeNumber(DType dtype, const char* data) {
   switch (dtype) {
     case DType::kUInt8:
@@ -133,7 +133,7 @@ nb::object MakeNumber(DType dtype, const char* data) {
 
 [[noreturn]] void ThrowValue(const std::string& message) { throw nb::value_error(message.c_str()); }
 
-// Appends views of the strings, which `owners` keep.
+// Appends views of the strings to `out`. `batch` keeps the strings alive.
 void AppendStrings(nb::handle values, std::string_view column, std::vector<std::string_view>* out,
                    Batch* batch) {
   if (nb::isinstance<BytesArray>(values)) {
@@ -144,7 +144,7 @@ void AppendStrings(nb::handle values, std::string_view column, std::vector<std::
   }
   for (nb::handle value : nb::borrow<nb::sequence>(values)) {
     if (!PyBytes_Check(value.ptr())) {
-      ThrowValue(fmt::format("column '{}': bytes are expected, not {}", column,
+      ThrowValue(fmt::format("column '{}': expected bytes, got {}", column,
                              nb::cast<std::string>(nb::str(value.type()))));
     }
     const nb::bytes bytes = nb::borrow<nb::bytes>(value);
@@ -192,7 +192,7 @@ BytesArray BytesArray::Slice(nb::slice slice) const {
   shape[0] = static_cast<int64_t>(length);
   const size_t values = row_values();
   if (step == 1) return {owner_, data_ + start * values, std::move(shape)};
-  // Views of the strings in another order, which keep the first ones' memory.
+  // Views of the strings in another order, which keep the memory of the original.
   auto views =
       std::make_shared<std::pair<std::shared_ptr<const void>, std::vector<std::string_view>>>();
   views->first = owner_;
@@ -326,7 +326,7 @@ Batch BatchFromPython(std::shared_ptr<const RowSpec> spec, nb::sequence columns)
   batch.batched = true;
   batch.spec = std::move(spec);
   if (nb::len(columns) != batch.spec->size())
-    ThrowValue("as many columns as declared are expected");
+    ThrowValue("the number of columns differs from the declared one");
   bool first = true;
   for (size_t c = 0; c < batch.spec->size(); ++c) {
     const ColumnSpec& s = (*batch.spec)[c];
@@ -342,11 +342,11 @@ Batch BatchFromPython(std::shared_ptr<const RowSpec> spec, nb::sequence columns)
       column.splits = reinterpret_cast<const int64_t*>(splits.bytes().data());
       const size_t n = splits.size() / sizeof(int64_t);
       if (n == 0 || column.splits[0] != 0) {
-        ThrowValue(fmt::format("column '{}': row splits begin with 0", s.name));
+        ThrowValue(fmt::format("column '{}': row splits must begin with 0", s.name));
       }
       for (size_t i = 1; i < n; ++i) {
         if (column.splits[i] < column.splits[i - 1]) {
-          ThrowValue(fmt::format("column '{}': row splits must not fall", s.name));
+          ThrowValue(fmt::format("column '{}': row splits must not decrease", s.name));
         }
       }
       rows = n - 1;
@@ -373,11 +373,11 @@ Batch BatchFromPython(std::shared_ptr<const RowSpec> spec, nb::sequence columns)
     }
     if (!s.ragged) rows = num_elements;
     if (rest != 0 || (s.ragged && column.splits[rows] > static_cast<int64_t>(num_elements))) {
-      ThrowValue(fmt::format("column '{}': its size does not fit {} rows", s.name, rows));
+      ThrowValue(fmt::format("column '{}': its size does not match {} rows", s.name, rows));
     }
     if (!first && rows != batch.rows) {
-      ThrowValue(fmt::format("column '{}' has {} rows, those before it have {}", s.name, rows,
-                             batch.rows));
+      ThrowValue(fmt::format("column '{}' has {} rows, but the preceding columns have {}", s.name,
+                             rows, batch.rows));
     }
     first = false;
     batch.rows = rows;
@@ -400,7 +400,7 @@ DType DTypeFromName(std::string_view name) {
   for (DType dtype : kAllTypes) {
     if (DTypeName(dtype) == name) return dtype;
   }
-  ThrowValue(fmt::format("there is no type '{}'", name));
+  ThrowValue(fmt::format("type '{}' does not exist", name));
 }
 
 RowSpec SpecFromPython(nb::sequence columns) {
@@ -415,13 +415,13 @@ RowSpec SpecFromPython(nb::sequence columns) {
 
 void BindBatches(nb::module_& m) {
   nb::class_<BytesArray>(m, "BytesArray",
-                         "A column of bytes: a sequence of bytes objects, made as they are asked "
-                         "for. numpy.asarray gives an array of objects.")
+                         "A column of bytes: a sequence of bytes objects, which are created on "
+                         "access. numpy.asarray returns an array of objects.")
       .def("__len__", [](const BytesArray& a) { return a.shape()[0]; })
       .def("__getitem__", &BytesArray::Get)
       .def("__getitem__", &BytesArray::Slice)
       .def_prop_ro("shape", [](const BytesArray& a) { return nb::tuple(nb::cast(a.shape())); })
-      .def_prop_ro("nbytes", &BytesArray::num_bytes, "Bytes of all strings.")
+      .def_prop_ro("nbytes", &BytesArray::num_bytes, "The total size of the strings in bytes.")
       .def("tolist", &BytesArray::ToList)
       .def("__getstate__",
            [](const BytesArray& a) {
@@ -443,7 +443,8 @@ void BindBatches(nb::module_& m) {
              auto shape = nb::cast<std::vector<int64_t>>(state[1]);
              size_t size = shape.empty() ? 0 : 1;
              for (int64_t n : shape) size *= static_cast<size_t>(n);
-             if (shape.empty() || size != views->second.size()) ThrowValue("no BytesArray's state");
+             if (shape.empty() || size != views->second.size())
+               ThrowValue("not the state of a BytesArray");
              const std::string_view* data = views->second.data();
              new (&a) BytesArray(std::move(views), data, std::move(shape));
            })
@@ -453,9 +454,9 @@ void BindBatches(nb::module_& m) {
                                 a.num_bytes());
            })
       .def("view", &BytesArray::View, nb::arg("index"),
-           "String `index` (of all, whatever the shape) as a read-only uint8 array in place.")
+           "Returns string `index` of all strings as a read-only uint8 array without a copy.")
       .def("joined", &BytesArray::Joined,
-           "All strings end to end: (uint8 array, int64 offsets, one more than strings). A copy.");
+           "Returns a copy of all strings end to end: (uint8 array, int64 offsets and the end).");
 }
 
 }  // namespace shardfeed::python

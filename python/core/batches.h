@@ -1,4 +1,4 @@
-// Batches as NumPy arrays, and back.
+// Conversion of batches to NumPy arrays and back. Call everything here with the GIL.
 
 #ifndef SHARDFEED_PYTHON_CORE_BATCHES_H_
 #define SHARDFEED_PYTHON_CORE_BATCHES_H_
@@ -13,27 +13,28 @@
 
 namespace shardfeed::python {
 
-// A column of bytes: a sequence of bytes objects, made as they are asked for.
+// A column of bytes: a sequence of bytes objects, which are created on access.
 class BytesArray {
  public:
-  // `shape`: of the rows, for a column of several values each.
+  // `shape` begins with the number of rows; more sizes follow if a row has several values.
   BytesArray(std::shared_ptr<const void> owner, const std::string_view* data,
              std::vector<int64_t> shape)
       : owner_(std::move(owner)), data_(data), shape_(std::move(shape)) {}
 
   const std::vector<int64_t>& shape() const { return shape_; }
   const std::string_view* data() const { return data_; }
-  // Strings, of all rows.
+  // Number of strings in all rows.
   size_t size() const;
-  // Bytes of all strings.
+  // Total size of the strings in bytes.
   uint64_t num_bytes() const;
 
   nanobind::object Get(int64_t index) const;
   BytesArray Slice(nanobind::slice slice) const;
   nanobind::list ToList() const;
-  // String `index` of all, as a read-only array of uint8 in place.
+  // Returns string `index` of all strings as a read-only uint8 array that shares its memory.
   nanobind::object View(int64_t index) const;
-  // All strings end to end, as an array of uint8, and where each begins, with one more for the end.
+  // Returns a copy of all strings end to end, as a uint8 array, and the offset of each string, plus
+  // one for the end.
   nanobind::tuple Joined() const;
 
  private:
@@ -45,11 +46,11 @@ class BytesArray {
   std::vector<int64_t> shape_;
 };
 
-// The columns of rows, made into Python once and looked at by row.
+// Rows of a batch as Python values. The conversion of the columns is prepared once for all rows.
 class RowViews {
  public:
   RowViews() = default;
-  // `bare`: a row with one column is its value; else a dict by the columns' names.
+  // If `bare`, a row is the value of its single column; otherwise a dict by column name.
   RowViews(std::shared_ptr<const Batch> batch, bool bare, bool writable);
 
   nanobind::object Row(size_t row) const;
@@ -62,22 +63,23 @@ class RowViews {
   std::vector<nanobind::object> names_;
 };
 
-// All rows: a dict of arrays that are views of the batch; `bare`: the array alone. Columns are
-// arrays [rows, shape...], BytesArrays, or Raggeds (of ragged.py).
+// Returns all rows as a dict of arrays that are views of the batch or, if `bare`, as the array
+// alone. Columns are arrays [rows, shape...], BytesArrays, or Raggeds (of ragged.py).
 nanobind::object BatchToPython(Batch batch, bool bare, bool writable);
 
-// A Ragged (of ragged.py).
+// Returns a Ragged (of ragged.py).
 nanobind::object RaggedToPython(nanobind::object values, nanobind::object splits);
 
-// A value of one row, `elements` (ragged) of it: a Python number, bytes, an array, a list of bytes.
-// Arrays are views that hold `owner`, or copies where that is none.
+// Returns a value of one row, which has `elements` elements if it is ragged: a Python number,
+// bytes, an array, or a list of bytes. Arrays are views that hold `owner`, or copies if there is no
+// owner.
 nanobind::object ValueToPython(const ColumnSpec& spec, const char* data, int64_t elements,
                                nanobind::handle owner, bool writable);
 
-// The bytes of an array in one piece, read while this lives.
+// The bytes of a contiguous array, which may be read as long as this object lives.
 class ContiguousBytes {
  public:
-  // Raises where `object` has no buffer in one piece.
+  // Raises if `object` has no contiguous buffer.
   explicit ContiguousBytes(nanobind::handle object);
   ~ContiguousBytes();
   ContiguousBytes(const ContiguousBytes&) = delete;
@@ -90,12 +92,12 @@ class ContiguousBytes {
   Py_buffer view_;
 };
 
-// The batch of `columns`, one for each of `spec`: arrays in one piece and of the column's type,
-// [rows, shape...]; (elements, row splits) of ragged columns; BytesArrays or lists of bytes for
-// bytes. The batch holds the arrays. Raises ValueError where something does not fit.
+// Makes a batch of `columns`, one for each of `spec`: contiguous arrays [rows, shape...] of the
+// column's type; (elements, row splits) for ragged columns; BytesArrays or lists of bytes for
+// bytes. The batch holds the arrays. Raises ValueError if sizes do not match.
 Batch BatchFromPython(std::shared_ptr<const RowSpec> spec, nanobind::sequence columns);
 
-// (name, dtype, shape, ragged) of each column.
+// Returns (name, dtype, shape, ragged) for each column.
 nanobind::list SpecToPython(const RowSpec& spec);
 RowSpec SpecFromPython(nanobind::sequence columns);
 DType DTypeFromName(std::string_view name);

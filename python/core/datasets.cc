@@ -32,7 +32,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// A dataset that is none raises what is wrong.
+// Raises the error of the dataset, if it has one.
 Dataset Made(Dataset ds) {
   Check(ds.status());
   return ds;
@@ -43,14 +43,15 @@ EngineKind EngineOf(const std::string& io) {
   if (io == "threads") return EngineKind::kThreads;
   if (io == "uring") return EngineKind::kUring;
   if (io == "mmap") return EngineKind::kMmap;
-  throw nb::value_error(("io is 'auto', 'threads', 'uring' or 'mmap', not '" + io + "'").c_str());
+  throw nb::value_error(
+      ("io must be one of 'auto', 'threads', 'uring', 'mmap', not '" + io + "'").c_str());
 }
 
 EpochEnd EpochEndOf(const std::string& end) {
   if (end == "drop") return EpochEnd::kDrop;
   if (end == "pad") return EpochEnd::kPad;
   if (end == "wrap") return EpochEnd::kWrap;
-  throw nb::value_error(("end is 'drop', 'pad' or 'wrap', not '" + end + "'").c_str());
+  throw nb::value_error(("end must be one of 'drop', 'pad', 'wrap', not '" + end + "'").c_str());
 }
 
 std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
@@ -64,7 +65,7 @@ std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
       exhausted.push_back(Exhausted::kRepeat);
     } else {
       throw nb::value_error(
-          ("exhausted is 'stop', 'drop' or 'repeat', not '" + name + "'").c_str());
+          ("exhausted must be one of 'stop', 'drop', 'repeat', not '" + name + "'").c_str());
     }
   }
   return exhausted;
@@ -73,9 +74,9 @@ std::vector<Exhausted> ExhaustedOf(const std::vector<std::string>& names) {
 SkipCeiling CeilingOf(const char* argument, const char* of, const std::string& text) {
   const std::optional<SkipCeiling> ceiling = ParseSkipCeiling(text);
   if (!ceiling) {
-    throw nb::value_error(
-        fmt::format("{} is a number of {} or a share such as '5%', not '{}'", argument, of, text)
-            .c_str());
+    throw nb::value_error(fmt::format("{} must be a number of {} or a share such as '5%', not '{}'",
+                                      argument, of, text)
+                              .c_str());
   }
   return *ceiling;
 }
@@ -113,7 +114,7 @@ Dataset Shards(const std::vector<std::string>& specs,
   return Made(*std::move(ds));
 }
 
-// (name, dtype, shape or None for ragged's elements, ragged, default or None, raw)
+// Converts (name, dtype, shape, ragged, default or None, raw).
 FeatureSpec FeatureFromPython(nb::tuple t) {
   FeatureSpec feature;
   feature.name = nb::cast<std::string>(t[0]);
@@ -148,7 +149,7 @@ std::vector<FeatureSpec> FeaturesFromPython(nb::sequence features) {
   return specs;
 }
 
-// {name: (length, an int, a float or bytes)}
+// Converts {name: (length, an int, a float or bytes)}.
 std::map<std::string, Padding> PaddingOf(
     const std::map<std::string, std::pair<int64_t, nb::object>>& padding) {
   std::map<std::string, Padding> result;
@@ -195,7 +196,7 @@ void Start(PyIterator* self, const Dataset& ds, nb::dict run_options, bool bare,
   new (self) PyIterator(Check(std::move(run)), ElementForm{bare, writable && !headspace, blocks});
 }
 
-// Records by number.
+// Random access to records by number.
 class Records {
  public:
   explicit Records(std::shared_ptr<const ShardTable> table)
@@ -212,7 +213,7 @@ class Records {
     const std::string_view* data = records->records.data();
     return {std::move(records), data, {static_cast<int64_t>(numbers.size())}};
   }
-  // The records with these numbers, as a chain's source.
+  // Returns the records with these numbers as the source of a chain.
   Dataset Rows(std::vector<uint64_t> numbers) const {
     absl::StatusOr<RecordSet> set;
     {
@@ -230,10 +231,10 @@ class Records {
           return access->table().NameOf(numbers[row]);
         }));
   }
-  // (path, record in the shard, byte of its frame)
+  // Returns (path, record in the shard, byte of its frame).
   nb::tuple Place(uint64_t number) const {
     const ShardTable& table = access_->table();
-    if (number >= table.num_records()) throw nb::index_error("no such record");
+    if (number >= table.num_records()) throw nb::index_error("this record does not exist");
     const size_t shard = table.ShardOf(number);
     const uint64_t record = number - table.begins()[shard];
     const auto index = Check(table.Index(shard));
@@ -369,7 +370,7 @@ void BindDatasets(nb::module_& m) {
              SkipCeiling ceiling;
              if (max_ignored) {
                ceiling = CeilingOf("max_ignored", "rows", *max_ignored);
-               // A share is one of the rows so far, which are few at first.
+               // A share refers to the rows so far, which are few at first.
                if (max_ignored->back() == '%') ceiling.at_least = SkipCeiling().at_least;
              }
              return Made(ds.IgnoreErrors(ceiling, DropException));
@@ -523,7 +524,7 @@ void BindDatasets(nb::module_& m) {
       .def("spec", [](const Dataset& ds) { return SpecToPython(ds.spec()); })
       .def("batched", &Dataset::batched)
       .def("text", &Dataset::Text)
-      // A number of elements, or why there is none.
+      // Returns the number of elements, or the reason why it is unknown.
       .def("length",
            [](const Dataset& ds) -> std::variant<uint64_t, std::string> {
              absl::StatusOr<Length> length;

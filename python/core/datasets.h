@@ -1,4 +1,4 @@
-// The recipe (pipeline/dataset.h) and records by number, for Python.
+// Python bindings of Dataset (pipeline/dataset.h) and of records by number.
 
 #ifndef SHARDFEED_PYTHON_CORE_DATASETS_H_
 #define SHARDFEED_PYTHON_CORE_DATASETS_H_
@@ -8,10 +8,10 @@
 
 namespace shardfeed::python {
 
-// {name: value} of the fields of RunOptions, but the allocator.
+// Converts a dict with the fields of RunOptions, except the allocator.
 RunOptions RunOptionsFromPython(nanobind::dict fields);
 
-// Dataset, Iterator and Records. A step that cannot be made raises.
+// Binds Dataset, Iterator and Records. A step with wrong arguments raises.
 void BindDatasets(nanobind::module_& m);
 
 }  // namespace shardfeed::python

@@ -31,8 +31,8 @@ std::set<PyDeviceIterator*>& Open() {
   return *open;
 }
 
-// For a batch of this process. CUDA does not work in a child after fork: what the parent has on a
-// device is left alone there.
+// Makes a batch that is destroyed only in this process. CUDA does not work in a child after fork,
+// so the child must not touch what the parent has on a device.
 std::shared_ptr<DeviceBatch> NewBatch() {
   return {new DeviceBatch(), [made = ForkCount()](DeviceBatch* batch) {
             if (made == ForkCount()) delete batch;
@@ -61,7 +61,7 @@ nb::dlpack::dtype DlpackType(DType dtype) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * DTypeSize(dtype)), 1};
 }
 
-// As DLPack's dlpack.h lays it out.
+// The layout of DLManagedTensor in DLPack's dlpack.h.
 struct ManagedTensor {
   nb::dlpack::dltensor tensor;
   void* context;
@@ -74,7 +74,7 @@ struct ExportedTensor {
   std::vector<int64_t> strides;
 };
 
-// Consumers rename a capsule that they have taken.
+// A consumer renames the capsule when it takes the tensor.
 constexpr const char* kCapsuleName = "dltensor";
 void DropCapsule(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, kCapsuleName) == 0) return;
@@ -111,8 +111,8 @@ DeviceOptions OptionsFromPython(nb::dict fields, nb::dict normalize) {
   return options;
 }
 
-// The driver's handle of a stream of torch, CuPy, Numba, of whoever has __cuda_stream__, or of the
-// handle itself; None is the legacy default stream.
+// Returns the driver's handle of a stream of torch, CuPy, Numba, any object with __cuda_stream__,
+// or of the handle itself; None is the legacy default stream.
 uintptr_t StreamFromPython(const nb::object& stream) {
   if (stream.is_none()) return 0;
   nb::object handle = stream;
@@ -168,8 +168,8 @@ DeviceArray::DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr d
 void DeviceArray::CheckNotForked() const {
   if (forks_ != ForkCount()) {
     throw std::runtime_error(
-        "this array was made before fork, and CUDA does not work in a child; take it to the host "
-        "before, by numpy()");
+        "this array was made before a fork, and CUDA does not work in the child; copy it to the "
+        "host before the fork, with numpy()");
   }
 }
 
@@ -183,7 +183,7 @@ nb::dict DeviceArray::CudaArrayInterface() const {
   CheckNotForked();
   const bool is_float =
       dtype_ == DType::kFloat16 || dtype_ == DType::kFloat32 || dtype_ == DType::kFloat64;
-  // bfloat16, which it cannot tell, as its bits.
+  // The interface has no bfloat16, so use its bits.
   const bool is_unsigned =
       dtype_ == DType::kUInt8 || dtype_ == DType::kUInt16 || dtype_ == DType::kBFloat16;
   const size_t size = DTypeSize(dtype_);
@@ -214,18 +214,18 @@ nb::object DeviceArray::Dlpack(nb::object stream, nb::object, nb::object device,
     PyErr_SetString(PyExc_BufferError, message.c_str());
     throw nb::python_error();
   };
-  if (!copy.is_none() && nb::cast<bool>(copy)) refuse("copies are not made here: copy=False");
+  if (!copy.is_none() && nb::cast<bool>(copy)) refuse("copies are not supported: pass copy=False");
   if (!device.is_none()) {
     const auto [kind, id] = nb::cast<std::pair<int, int>>(device);
     if (kind != kDlpackCuda || id != this->device()) {
-      refuse(fmt::format("the array is on CUDA device {}; asked for is device ({}, {})",
+      refuse(fmt::format("the array is on CUDA device {}, not on the requested device ({}, {})",
                          this->device(), kind, id));
     }
   }
   int64_t number = 1;
   if ((!stream.is_none() && !nb::try_cast(stream, number)) || number == 0 || number < -1) {
     throw nb::value_error(
-        "a stream is None, -1 (do not wait), 1 (legacy), 2 (per thread) or a handle");
+        "stream must be None, -1 (do not wait), 1 (legacy), 2 (per thread) or a handle");
   }
   if (number != -1) Check(batch_->Use(StreamOf(static_cast<uintptr_t>(number))));
   auto* exported = new ExportedTensor{{}, batch_, shape_, std::vector<int64_t>(shape_.size())};
@@ -269,7 +269,7 @@ nb::object DeviceArray::ToHost() const {
     const GilRelease release;
     const CudaContextScope scope(*batch_->device());
     const CudaDriver& driver = batch_->device()->driver();
-    // The per-thread stream is another in each thread.
+    // The per-thread stream differs from thread to thread.
     status = batch_->Use(batch_->stream());
     if (status.ok() && bytes > 0) {
       status = driver.Check(driver.MemcpyDtoHAsync(copy, data_, bytes, batch_->stream()),
@@ -281,7 +281,7 @@ nb::object DeviceArray::ToHost() const {
   }
   Check(status);
   const std::vector<size_t> shape(shape_.begin(), shape_.end());
-  // NumPy has no bfloat16: its bits.
+  // NumPy has no bfloat16, so use its bits.
   const nb::dlpack::dtype type = DlpackType(dtype_ == DType::kBFloat16 ? DType::kUInt16 : dtype_);
   return nb::cast(nb::ndarray<nb::numpy>(copy, shape.size(), shape.data(), owner, nullptr, type));
 }
@@ -297,8 +297,8 @@ PyDeviceIterator::~PyDeviceIterator() { Close(); }
 void PyDeviceIterator::CheckOpen() const {
   if (forked_) {
     throw std::runtime_error(
-        "this iterator was made before fork, and CUDA does not work in a child; make one there, "
-        "before the parent uses CUDA");
+        "this iterator was made before a fork, and CUDA does not work in the child; fork before "
+        "the parent uses CUDA, and make an iterator in the child");
   }
   if (closed_) RaiseClosed();
 }
@@ -404,14 +404,14 @@ void PyDeviceIterator::Close() {
   const IteratorChange change(/*makes=*/false);
   closed_ = true;
   Open().erase(this);
-  // Once the GIL is gone, another thread may drop this iterator.
+  // Once the GIL is released, another thread may drop this iterator.
   std::shared_ptr<DeviceIterator> run = std::move(run_);
   const std::shared_ptr<std::timed_mutex> use = use_;
   {
-    // Functions in Python that run for it need the GIL to end.
+    // Python functions of this run need the GIL to finish.
     const GilRelease release;
     run->Cancel();
-    // Another thread's call ends now.
+    // A call of another thread returns now.
     std::lock_guard<std::timed_mutex> turn(*use);
     run.reset();
   }
@@ -425,7 +425,7 @@ void PyDeviceIterator::CloseAll() {
 void PyDeviceIterator::AfterFork() {
   for (PyDeviceIterator* iterator : Open()) {
     iterator->forked_ = true;
-    // Never destroyed: that would wait for threads that are not there.
+    // Leaked, since the destructor would wait for threads that do not exist in the child.
     new std::shared_ptr<DeviceIterator>(std::move(iterator->run_));
   }
   Open().clear();
@@ -435,14 +435,14 @@ void BindDevice(nb::module_& m) {
   using nb::arg;
   nb::class_<DeviceArray>(
       m, "DeviceArray",
-      "A column on a CUDA device, in C order: for torch.from_dlpack, jax.dlpack, CuPy, Numba and "
-      "whoever takes __dlpack__ or __cuda_array_interface__. Keeps its batch's memory.")
+      "A column on a CUDA device, in C order, for torch.from_dlpack, jax.dlpack, CuPy, Numba and "
+      "others that take __dlpack__ or __cuda_array_interface__. Keeps the memory of its batch.")
       .def_prop_ro("shape", [](const DeviceArray& a) { return nb::tuple(nb::cast(a.shape())); })
       .def_prop_ro("dtype", [](const DeviceArray& a) { return std::string(DTypeName(a.dtype())); })
       .def_prop_ro("nbytes", &DeviceArray::num_bytes)
       .def_prop_ro("device", &DeviceArray::device, "The number of the device.")
       .def_prop_ro("lam", &DeviceArray::lambda,
-                   "Of images that were mixed: the share of a row's own; else 1.")
+                   "For mixed images, the share of each row's own image; otherwise 1.")
       .def_prop_ro("__cuda_array_interface__", &DeviceArray::CudaArrayInterface)
       .def("__dlpack__", &DeviceArray::Dlpack, nb::kw_only(), arg("stream").none() = nb::none(),
            arg("max_version").none() = nb::none(), arg("dl_device").none() = nb::none(),
@@ -458,11 +458,11 @@ void BindDevice(nb::module_& m) {
           "use",
           [](const DeviceArray& a, const nb::object& stream) { a.Use(StreamFromPython(stream)); },
           arg("stream").none(),
-          "For work on a further stream, before it is enqueued there: the stream (of torch, CuPy, "
-          "Numba, with __cuda_stream__, a handle, or None for the legacy default stream) waits "
-          "for the values, and the memory is not reused before the work is done that the stream "
-          "has by the time when the batch's last array is dropped.")
-      .def("numpy", &DeviceArray::ToHost, "A copy in the host's memory; waits for it.")
+          "Call this before work is enqueued on another stream. The stream (of torch, CuPy, Numba, "
+          "an object with __cuda_stream__, a handle, or None for the legacy default stream) waits "
+          "for the values, and the memory is reused only after the work that the stream has when "
+          "the batch's last array is dropped.")
+      .def("numpy", &DeviceArray::ToHost, "Returns a copy in host memory; waits for the copy.")
       .def("__repr__", [](const DeviceArray& a) {
         return fmt::format("DeviceArray({} [{}], cuda:{})", DTypeName(a.dtype()),
                            fmt::join(a.shape(), ", "), a.device());

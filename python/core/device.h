@@ -1,4 +1,4 @@
-// Batches on a GPU, for Python.
+// Python bindings of batches on a GPU.
 
 #ifndef SHARDFEED_PYTHON_CORE_DEVICE_H_
 #define SHARDFEED_PYTHON_CORE_DEVICE_H_
@@ -15,7 +15,8 @@
 
 namespace shardfeed::python {
 
-// A column on a device, in C order, which keeps its batch's memory there. With the GIL.
+// A column on a device, in C order, which keeps the memory of its batch. Call all functions with
+// the GIL.
 class DeviceArray {
  public:
   DeviceArray(std::shared_ptr<const DeviceBatch> batch, CuDevicePtr data, DType dtype,
@@ -27,16 +28,16 @@ class DeviceArray {
   int device() const { return batch_->device()->ordinal(); }
   float lambda() const { return lambda_; }
 
-  // Version 3 of Numba's interface. Its stream is that on which the batch was asked for; instead of
-  // the per-thread one, which is another for each thread, the legacy one.
+  // Version 3 of Numba's interface, with the stream on which the batch was requested. The
+  // per-thread stream, which differs from thread to thread, is replaced by the legacy stream.
   nanobind::dict CudaArrayInterface() const;
-  // A capsule "dltensor". The consumer's stream, as DLPack has it, waits for the values: None and 1
-  // are the legacy default stream, 2 the per-thread one, -1 none.
+  // Returns a capsule "dltensor". The consumer's stream waits for the values; as in DLPack, None
+  // and 1 are the legacy default stream, 2 is the per-thread one, and -1 is none.
   nanobind::object Dlpack(nanobind::object stream, nanobind::object max_version,
                           nanobind::object device, nanobind::object copy) const;
   // See DeviceBatch::Use.
   void Use(uintptr_t stream) const;
-  // A copy as a NumPy array; waits for it.
+  // Returns a copy as a NumPy array; waits for the copy.
   nanobind::object ToHost() const;
 
  private:
@@ -47,18 +48,18 @@ class DeviceArray {
   DType dtype_;
   std::vector<int64_t> shape_;
   float lambda_;
-  uint64_t forks_;  // ForkCount() when it was made
+  uint64_t forks_;  // ForkCount() at construction
 };
 
-// A run whose batches are on a device. As PyIterator: called with the GIL, which is let go of while
-// it waits; looks for signals; raises in a child after fork.
+// A run whose batches are on a device. As for PyIterator, functions are called with the GIL, which
+// they release while they wait; they check for signals, and raise in a child after fork.
 class PyDeviceIterator {
  public:
   explicit PyDeviceIterator(std::unique_ptr<DeviceIterator> run);
   ~PyDeviceIterator();
 
-  // The next batch, on `stream` (0: the legacy default stream), a dict of DeviceArrays, Raggeds of
-  // them and, of bytes, BytesArrays; null at the end.
+  // Returns the next batch, on `stream` (0: the legacy default stream): a dict of DeviceArrays,
+  // Raggeds of them and, for bytes, BytesArrays; null at the end.
   nanobind::object Next(uintptr_t stream);
   std::string State();
   void Load(const std::string& state);
@@ -71,10 +72,10 @@ class PyDeviceIterator {
 
  private:
   void CheckOpen() const;
-  // Raises the error of a call: that it was closed meanwhile, if it was.
+  // Raises the error of a call or, if the iterator was closed meanwhile, the error for that.
   void CheckCall(const absl::Status& status) const;
 
-  // Shared with the thread whose call it is.
+  // Shared with the thread that is in a call.
   std::shared_ptr<DeviceIterator> run_;
   const std::shared_ptr<std::timed_mutex> use_ = std::make_shared<std::timed_mutex>();
   bool closed_ = false;

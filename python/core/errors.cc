@@ -16,8 +16,8 @@ namespace nb = nanobind;
 PyObject* data_loss_error = nullptr;
 PyObject* cancelled_error = nullptr;
 
-// Exceptions on their way through the library, by number. A run ends with its first error, and what
-// else fails meanwhile is never asked for: the oldest goes.
+// Exceptions on their way through the library, by number. A run ends with its first error and other
+// exceptions are never retrieved, so the oldest is dropped.
 constexpr size_t kMaxKept = 4096;
 constexpr std::string_view kMark = " [exception ";
 uint64_t next_exception = 0;
@@ -26,7 +26,7 @@ std::map<uint64_t, PyObject*>& Kept() {
   return *kept;
 }
 
-// File names and the like need not be UTF-8.
+// Messages may contain file names, which need not be UTF-8.
 nb::object Text(std::string_view text) {
   return nb::steal(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
@@ -57,7 +57,7 @@ PyObject* TypeOf(absl::StatusCode code) {
   }
 }
 
-// Where a message names an exception.
+// The place in a message that refers to an exception.
 struct Mark {
   size_t at = 0;
   size_t size = 0;
@@ -76,7 +76,8 @@ std::optional<Mark> FindMark(std::string_view message) {
   return mark;
 }
 
-// The exception that the message stands for, or null; takes its number out of the message.
+// Removes the reference to an exception from the message and returns the exception, or null if
+// there is none.
 PyObject* TakeException(std::string* message) {
   const std::optional<Mark> mark = FindMark(*message);
   if (!mark) return nullptr;
@@ -88,7 +89,7 @@ PyObject* TakeException(std::string* message) {
   return exception;
 }
 
-// Out of __next__ these would end the loop as if the data had ended (PEP 479).
+// Raised by __next__, these exceptions would end the loop as if the data had ended (PEP 479).
 bool EndsLoops(nb::handle exception) {
   return PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopIteration) != 0 ||
          PyErr_GivenExceptionMatches(exception.ptr(), PyExc_StopAsyncIteration) != 0;
@@ -129,8 +130,8 @@ absl::Status KeepException(nb::python_error exception, nb::handle function) {
   if (EndsLoops(value)) {
     const nb::object name = nb::getattr(function, "name", function.type().attr("__name__"));
     what = fmt::format(
-        "the function {} raised {}, which is not the end of the data; give next() a default, or "
-        "drop elements with filter",
+        "the function {} raised {}, which does not end the data; give next() a default, or drop "
+        "elements with filter",
         nb::cast<std::string>(nb::str(name)), what);
   }
   if (Kept().size() >= kMaxKept) {
@@ -160,7 +161,7 @@ std::optional<std::string> DropException(const absl::Status& status) {
 void BindErrors(nb::module_& m) {
   data_loss_error = PyErr_NewExceptionWithDoc(
       "shardfeed.DataLossError",
-      "Data is damaged: a CRC does not fit, a record is cut, a shard is missing.",
+      "Data is damaged: a CRC does not match, a record is cut off, a shard is missing.",
       PyExc_RuntimeError, nullptr);
   cancelled_error = PyErr_NewExceptionWithDoc(
       "shardfeed.CancelledError", "The iterator was closed.", PyExc_RuntimeError, nullptr);

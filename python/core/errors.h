@@ -1,4 +1,4 @@
-// Errors of the library as exceptions of Python.
+// Conversion of the library's errors to Python exceptions.
 
 #ifndef SHARDFEED_PYTHON_CORE_ERRORS_H_
 #define SHARDFEED_PYTHON_CORE_ERRORS_H_
@@ -13,12 +13,12 @@
 
 namespace shardfeed::python {
 
-// All with the GIL.
+// Call everything here with the GIL, except DropException.
 
-// Raises what fits the code: ValueError for InvalidArgument, FileNotFoundError for NotFound,
-// DataLossError for DataLoss ... An error that an exception of the user's function led to is that
-// exception, with the error's message as a note. Where an option helps, the message ends by naming
-// it: "...; pass overwrite=True to replace it".
+// Raises the exception for the status code: ValueError for InvalidArgument, FileNotFoundError for
+// NotFound, DataLossError for DataLoss and so on. If an exception of the user's function caused the
+// error, raises that exception with the error's message as a note. If an option remedies the error,
+// the message ends with it: "...; pass overwrite=True to replace it".
 [[noreturn]] void Raise(const absl::Status& status);
 inline void Check(const absl::Status& status) {
   if (!status.ok()) Raise(status);
@@ -29,13 +29,13 @@ T Check(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The error that an exception of the user's `function` becomes, which Raise makes the exception
-// again: a StopIteration the cause of a RuntimeError, for it would end the caller's loop.
-// `exception` is empty afterwards.
+// Turns an exception of the user's `function` into an error that Raise turns back into the
+// exception. A StopIteration, which would end the caller's loop, becomes the cause of a
+// RuntimeError. `exception` is empty afterwards.
 absl::Status KeepException(nanobind::python_error exception, nanobind::handle function);
 
-// Without the GIL: the error's message. The exception that led to it, if there is one, goes; where
-// it is one that is not to be passed over, such as SystemExit, it stays, and there is no message.
+// Returns the error's message, and drops the exception that caused it, if any. Keeps an exception
+// that must not be ignored, such as SystemExit, and returns nullopt. Call without the GIL.
 std::optional<std::string> DropException(const absl::Status& status);
 
 void BindErrors(nanobind::module_& m);

@@ -1,4 +1,4 @@
-// Options as dicts of named values.
+// Reads options from dicts of named values.
 
 #ifndef SHARDFEED_PYTHON_CORE_FIELDS_H_
 #define SHARDFEED_PYTHON_CORE_FIELDS_H_
@@ -18,7 +18,8 @@ namespace shardfeed::python {
 template <typename E>
 using Choices = std::initializer_list<std::pair<std::string_view, E>>;
 
-// What is not there leaves a field as it is; what cannot be a field's value raises ValueError.
+// A name that the dict lacks leaves the field unchanged; a value of the wrong type raises
+// ValueError.
 class Fields {
  public:
   explicit Fields(nanobind::dict fields) : fields_(std::move(fields)) {}
@@ -52,7 +53,7 @@ class Fields {
       all += fmt::format("{}'{}'", all.empty() ? "" : ", ", text);
     }
     throw nanobind::value_error(
-        fmt::format("{} is one of {}, not '{}'", name, all, chosen).c_str());
+        fmt::format("{} must be one of {}, not '{}'", name, all, chosen).c_str());
   }
 
  private:

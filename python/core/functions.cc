@@ -17,8 +17,8 @@ namespace {
 
 namespace nb = nanobind;
 
-// Calls `work`, which is to call `function`, with the GIL; an exception becomes an error that Raise
-// makes the exception again.
+// Calls `work`, which calls `function`, with the GIL. An exception becomes an error that Raise
+// turns back into the exception.
 template <typename Work>
 absl::Status WithPython(const std::shared_ptr<PyObject>& function, const Work& work) {
   nb::gil_scoped_acquire gil;
@@ -32,7 +32,7 @@ absl::Status WithPython(const std::shared_ptr<PyObject>& function, const Work& w
   }
 }
 
-// A row of a batch, with RowContext's In.
+// A row of a batch that has the In of RowContext.
 struct BatchRow {
   template <typename T>
   absl::Span<const T> In(size_t column) const {
@@ -49,7 +49,7 @@ std::pair<const char*, size_t> Values(const Row& row, size_t column) {
   return {reinterpret_cast<const char*>(values.data()), values.size()};
 }
 
-// The values of a row's column, whatever their type.
+// Returns the values of a column of a row as bytes, and their number.
 template <typename Row>
 std::pair<const char*, size_t> ValuesOf(const Row& row, size_t column, DType dtype) {
   switch (dtype) {
@@ -77,7 +77,7 @@ std::pair<const char*, size_t> ValuesOf(const Row& row, size_t column, DType dty
   return {};
 }
 
-// `row`: a RowContext or a RowEmitter.
+// Returns the memory of an output column. `row` is a RowContext or a RowEmitter.
 template <typename Row>
 char* Output(Row& row, size_t output, DType dtype, bool ragged, size_t elements) {
   const auto at = [&]<typename T>(T) {
@@ -110,7 +110,7 @@ char* Output(Row& row, size_t output, DType dtype, bool ragged, size_t elements)
   return nullptr;
 }
 
-// Copies, for the row may be in memory that is used again.
+// Returns copies, since the row may be in memory that is reused.
 template <typename Row>
 nb::dict RowToPython(const Row& row, const RowSpec& spec) {
   nb::dict columns;
@@ -127,7 +127,8 @@ void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value
   const auto check = [&](size_t size, size_t each) {
     if (spec.ragged ? size % each == 0 : size == each) return size / each;
     throw nb::value_error(
-        fmt::format("column '{}': a value of another size than declared", spec.name).c_str());
+        fmt::format("column '{}': the size of the value differs from the declared one", spec.name)
+            .c_str());
   };
   if (spec.dtype == DType::kBytes) {
     const nb::sequence strings = nb::borrow<nb::sequence>(value);
@@ -145,7 +146,8 @@ void SetOutput(Row& row, size_t output, const ColumnSpec& spec, nb::handle value
   if (bytes.size() > 0) std::memcpy(to, bytes.bytes().data(), bytes.size());
 }
 
-// `fn` of a row; `convert`, called with the GIL, makes the value of its result.
+// Makes a function that calls `fn` with a row. `convert`, which is called with the GIL, converts
+// the result.
 template <typename T, typename Convert>
 auto MakeRowFunction(const RowSpec& input, nb::object fn, Convert convert) {
   return [input, convert, fn = ShareObject(std::move(fn))](RowContext& row) -> absl::StatusOr<T> {
@@ -268,7 +270,7 @@ BatchFn MakePythonBatchFilter(nb::object fn) {
       const ContiguousBytes keep(mask);
       if (keep.size() != batch.rows) {
         return absl::InvalidArgumentError(
-            fmt::format("filter: a mask of {} for {} rows", keep.size(), batch.rows));
+            fmt::format("filter: expected a mask of {1} rows, got {0}", keep.size(), batch.rows));
       }
       BatchBuilder builder(batch.spec);
       builder.Append(batch, 0, 0);

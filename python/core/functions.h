@@ -1,4 +1,4 @@
-// Functions written in Python as steps of a chain.
+// Python functions as steps of a chain.
 
 #ifndef SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
 #define SHARDFEED_PYTHON_CORE_FUNCTIONS_H_
@@ -14,30 +14,30 @@
 
 namespace shardfeed::python {
 
-// The functions are called on threads of the library, which take the GIL for the call. What they
-// raise comes out of the iterator. `input`: the columns that they get, by name.
+// The functions are called on threads of the library, which take the GIL for the call. Their
+// exceptions are raised by the iterator. `input`: the columns that they receive, by name.
 
-// fn(row dict) gives a sequence with a value for each column of `outputs`: an array in one piece
-// and of the column's type, or a list of bytes. `by_place`: it gets a second argument, (the row's
-// position in the epoch, and two random numbers of 64 bits that depend on the step's seed, the
-// epoch and the position).
+// fn(row dict) returns a sequence with a value for each column of `outputs`: a contiguous array of
+// the column's type, or a list of bytes. If `by_place`, fn receives a second argument: (the row's
+// position in the epoch, and two random 64-bit numbers that depend on the step's seed, the epoch
+// and the position).
 MapFn MakePythonMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn,
                     bool by_place);
-// fn(row dict) tells whether the row stays.
+// fn(row dict) returns whether to keep the row.
 FilterFn MakePythonFilter(const RowSpec& input, nanobind::object fn);
-// fn(row dict) gives a whole number of 64 bits.
+// fn(row dict) returns a 64-bit integer.
 NumberFn MakePythonNumber(const RowSpec& input, nanobind::object fn);
-// fn(row dict) gives bytes, the same for rows that belong together.
+// fn(row dict) returns bytes, which are equal for rows that belong together.
 KeyFn MakePythonKey(const RowSpec& input, nanobind::object fn);
-// fn(row dict) gives a sequence of rows, each as MakePythonMap's.
+// fn(row dict) returns a sequence of rows, each as for MakePythonMap.
 FlatMapFn MakePythonFlatMap(const RowSpec& input, const RowSpec& outputs, nanobind::object fn);
-// make() gives a function as MakePythonMap's, which is called for one row after another.
+// make() returns a function as for MakePythonMap, which is called with one row after another.
 std::function<FlatMapFn()> MakePythonScan(const RowSpec& input, const RowSpec& outputs,
                                           nanobind::object make);
-// fn(batch dict) gives (columns as BatchFromPython takes them, a shape or None for each): the shape
-// of the column's rows where it differs from batch to batch.
+// fn(batch dict) returns (columns for BatchFromPython, a shape or None for each): the shape of the
+// column's rows if it differs from batch to batch.
 BatchFn MakePythonBatchMap(const RowSpec& outputs, nanobind::object fn, bool writable);
-// fn(batch dict) gives an array of uint8, one for each row: whether it stays.
+// fn(batch dict) returns a uint8 array that says for each row whether to keep it.
 BatchFn MakePythonBatchFilter(nanobind::object fn);
 
 }  // namespace shardfeed::python

@@ -1,4 +1,4 @@
-// Generators written in Python as sources of a chain.
+// Python generators as sources of a chain.
 
 #ifndef SHARDFEED_PYTHON_CORE_GENERATOR_H_
 #define SHARDFEED_PYTHON_CORE_GENERATOR_H_
@@ -10,11 +10,11 @@
 
 namespace shardfeed::python {
 
-// make() gives a function, each call of which gives columns as BatchFromPython takes them, or None
-// at the end. What it raises comes out of the iterator.
+// make() returns a function, each call of which returns columns for BatchFromPython, or None at the
+// end. Its exceptions are raised by the iterator.
 //
-// A call that does not return (queue.get()) holds up neither the iterator's end nor the
-// interpreter's: its thread is left behind, as a daemon thread of Python's is.
+// A call that does not return (queue.get()) delays neither the end of the iterator nor that of the
+// interpreter: its thread is abandoned, as daemon threads of Python are.
 std::function<Generator()> MakePythonGenerator(const RowSpec& spec, nanobind::object make);
 
 }  // namespace shardfeed::python

@@ -12,14 +12,15 @@ namespace {
 std::atomic<bool> exit_begun = false;
 std::atomic<bool> exit_ended = false;
 std::atomic<std::thread::id> exiting_thread;
-// Threads that wait for the GIL, or are about to.
+// Number of threads that wait for the GIL or are about to.
 std::atomic<int> returning = 0;
 std::atomic<int> changing = 0;
 
-// How often CloseAtExit looks, at least a millisecond apart.
+// How often CloseAtExit checks, at intervals of at least a millisecond.
 constexpr int kPatience = 1000;
 
-// In a daemon thread, which others than the exiting one are by then.
+// Whether this is a daemon thread after the exit has begun: by then all threads but the exiting one
+// are.
 bool ComesTooLate() { return exit_begun && std::this_thread::get_id() != exiting_thread; }
 
 void LetOthersRun() {
@@ -65,7 +66,7 @@ PyObject* CallOrStay(PyObject* function) {
   try {
     return PyObject_CallNoArgs(function);
   } catch (const abi::__forced_unwind&) {
-    // Python ends the thread, which wakes up after the interpreter has ended, by pthread_exit.
+    // Python ends a thread that wakes up after the interpreter has ended, with pthread_exit.
     StayForGood();
   }
 }
@@ -81,13 +82,13 @@ void CloseAtExit(const std::function<void()>& close_all) {
   exiting_thread = std::this_thread::get_id();
   exit_begun = true;
   close_all();
-  // Making one may take minutes, where there are no indexes: the exit does not wait for that.
+  // Making an iterator may take minutes if there are no indexes; the exit does not wait for that.
   for (int i = 0; changing > 0 && i < kPatience; ++i) {
     LetOthersRun();
     close_all();
   }
   exit_ended = true;
-  // Who has not seen that gets it now.
+  // Let the threads that have not seen exit_ended take the GIL now.
   while (returning > 0) LetOthersRun();
 }
 

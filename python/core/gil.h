@@ -1,4 +1,4 @@
-// Waiting without the GIL, also while the interpreter ends.
+// Waiting without the GIL, even while the interpreter ends.
 
 #ifndef SHARDFEED_PYTHON_CORE_GIL_H_
 #define SHARDFEED_PYTHON_CORE_GIL_H_
@@ -9,9 +9,9 @@
 
 namespace shardfeed::python {
 
-// Lets the GIL go while it lives. A daemon thread whose interpreter is ending stays in the
-// destructor for good: Python would end it there by pthread_exit, which unwinds its stack, and C++
-// aborts where that meets a destructor.
+// Releases the GIL for its lifetime. If the interpreter is ending, a daemon thread blocks forever
+// in the destructor: Python would end it there with pthread_exit, which unwinds its stack, and C++
+// aborts if that passes a destructor.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -24,14 +24,14 @@ class GilRelease {
 };
 
 // For a thread of the library that nobody waits for (see MakePythonGenerator): calls `work`, which
-// must not throw, with the GIL. False, and nothing done: the interpreter is ending.
+// must not throw, with the GIL. Returns false without calling it if the interpreter is ending.
 bool WithGil(const std::function<void()>& work);
-// Within that: calls a function of Python's, as PyObject_CallNoArgs does. Where the interpreter
-// ends meanwhile, the thread stays here for good.
+// For use within `work`: calls a Python function, as PyObject_CallNoArgs does. If the interpreter
+// ends meanwhile, the thread blocks here forever.
 PyObject* CallOrStay(PyObject* function);
 
-// While a thread makes or ends an iterator, with the GIL. Raises SystemExit in a daemon thread that
-// comes too late to make one.
+// Marks, for its lifetime and with the GIL, that a thread makes or ends an iterator. Raises
+// SystemExit in a daemon thread that is too late to make one.
 class IteratorChange {
  public:
   explicit IteratorChange(bool makes);
@@ -41,15 +41,16 @@ class IteratorChange {
 };
 
 // For an exit handler of Python, with the GIL: calls `close_all` until no iterator is being made or
-// ended elsewhere, for some seconds at most. Afterwards the calling thread alone gets the GIL back.
+// ended elsewhere, for at most a few seconds. Afterwards only the calling thread can take the GIL
+// again.
 void CloseAtExit(const std::function<void()>& close_all);
 
-// In a child of fork, in which other threads are not.
+// Call in a child after fork, where other threads do not exist.
 void ForgetThreads();
 
-// What a call of a closed iterator raises: ValueError, and SystemExit in daemon threads once the
-// interpreter ends. A traceback of theirs would hold stderr while Python flushes it, upon which it
-// aborts.
+// Raises the error of a call of a closed iterator: ValueError, or SystemExit in daemon threads once
+// the interpreter ends. Printing a traceback there would hold stderr while Python flushes it, and
+// Python would abort.
 [[noreturn]] void RaiseClosed();
 
 }  // namespace shardfeed::python

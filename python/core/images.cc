@@ -21,7 +21,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// Those of images.
+// Fields of options for images.
 class ImageFields : public Fields {
  public:
   using Fields::Fields;
@@ -37,7 +37,7 @@ class ImageFields : public Fields {
            {{"nearest", augment::Sampling::kNearest}, {"bilinear", augment::Sampling::kBilinear}},
            field);
   }
-  // A size in pixels; what is none becomes 0, which no image can have.
+  // Reads a size in pixels. An invalid size becomes 0, which no image can have.
   void ReadSize(const char* name, uint32_t* field) const {
     int64_t size = *field;
     Read(name, &size);
@@ -169,7 +169,7 @@ Augmentation AugmentationFromPython(std::string_view name, const ImageFields& f)
     a.transforms = AugmentationsFromPython(nb::borrow<nb::sequence>(transforms));
     return a;
   }
-  throw nb::value_error(fmt::format("there is no augmentation '{}'", name).c_str());
+  throw nb::value_error(fmt::format("augmentation '{}' does not exist", name).c_str());
 }
 
 }  // namespace
@@ -220,7 +220,7 @@ std::vector<Augmentation> AugmentationsFromPython(nb::sequence steps) {
   std::vector<Augmentation> all;
   for (nb::handle step : steps) {
     if (!nb::isinstance<nb::tuple>(step) || nb::len(step) != 2) {
-      throw nb::type_error("the steps are augmentations of sf.augment");
+      throw nb::type_error("steps must be augmentations of sf.augment");
     }
     const nb::tuple t = nb::borrow<nb::tuple>(step);
     all.push_back(AugmentationFromPython(nb::cast<std::string>(t[0]),

@@ -1,4 +1,4 @@
-// Options of the steps on images, as Python has them.
+// Conversion of the options of image steps.
 
 #ifndef SHARDFEED_PYTHON_CORE_IMAGES_H_
 #define SHARDFEED_PYTHON_CORE_IMAGES_H_
@@ -11,11 +11,11 @@
 
 namespace shardfeed::python {
 
-// {name: value} of the fields of DecodeImageOptions and ImageOptions; what is not named has its
-// default. Raises ValueError where a name of a choice is none.
+// Converts a dict with fields of DecodeImageOptions and ImageOptions; other fields keep their
+// defaults. Raises ValueError for an unknown choice.
 DecodeImageOptions DecodeImageFromPython(nanobind::dict fields);
 
-// (name, {field: value}) of each, as augment.py makes them.
+// Converts (name, {field: value}) of each augmentation, as augment.py makes them.
 std::vector<Augmentation> AugmentationsFromPython(nanobind::sequence steps);
 
 }  // namespace shardfeed::python

@@ -19,15 +19,15 @@ namespace {
 
 namespace nb = nanobind;
 
-// Elements that are found ahead of the consumer, if they are small: where threads change for each
-// of them, that takes as long as making it does.
+// Number of elements to find ahead of the consumer if they are small: switching threads for each of
+// them would take as long as making it.
 constexpr size_t kElementsAhead = 4;
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr size_t kShortState = 1024;
-// After so many elements of others for which no state was asked, the next one is looked for ahead.
+// After this many larger elements without a request for a state, the next element is found ahead.
 constexpr uint64_t kStatesApart = 8;
 
-// Guarded by the GIL, which fork holds, too; by `mutex` where there is none.
+// Guarded by the GIL, which fork holds too, or by `mutex` in a free-threaded interpreter.
 struct OpenIterators {
   nb::ft_mutex mutex;
   std::set<PyIterator*> all;
@@ -40,15 +40,15 @@ OpenIterators& Open() {
 
 }  // namespace
 
-// What the iterator has given.
+// An element that the run has delivered.
 struct PyIterator::Element {
-  Batch batch;          // empty: the end
+  Batch batch;          // empty at the end
   bool found = false;   // whether the run's thread found an element
-  bool passed = false;  // the iterator has gone on, and
+  bool passed = false;  // whether the iterator has advanced past it
   std::string state;    // state after the element; empty if there are no states
 };
 
-// The iterator and the thread that asks it.
+// The iterator and the thread that calls it.
 struct PyIterator::Run {
   explicit Run(std::unique_ptr<Iterator> it) : iterator(std::move(it)) {}
 
@@ -70,14 +70,14 @@ struct PyIterator::Run {
       lock.Lock();
       status = std::move(result);
       busy = false;
-      // Who is woken finds the mutex free.
+      // Notify without the mutex, so that the woken thread does not block on it.
       lock.Unlock();
       changed.NotifyAll();
       lock.Lock();
     }
   }
 
-  // Finds elements until as many are there as are to.
+  // Finds elements until enough are ahead.
   absl::Status Fill(Iterator& it) {
     while (true) {
       Element next;
@@ -89,7 +89,7 @@ struct PyIterator::Run {
         return absl::OkStatus();
       }
       passes = passes && next.batch.batched && next.batch.bytes() <= kSmallBytes;
-      // A state would wait for indexes that are being made.
+      // Making a state would wait for indexes that are being built.
       next.passed = passes && it.StateAtHand();
       if (next.passed) {
         it.Advance(1);
@@ -109,17 +109,18 @@ struct PyIterator::Run {
   }
 
   std::unique_ptr<Iterator> iterator;
-  std::timed_mutex use;  // held by the thread whose call it is; guards `iterator`, which Close ends
-  // Of the thread that is asked: elements are small, and their states too. Once that is not so, the
-  // iterator stays at each element until it is delivered.
+  std::timed_mutex
+      use;  // held by the thread that is in a call; guards `iterator`, which Close destroys
+  // For the run's thread: whether elements and their states are small. Once they are not, the
+  // iterator stays at each element until it has been delivered.
   bool passes = true;
 
   Mutex mutex;
-  std::deque<Element> elements ABSL_GUARDED_BY(mutex);  // elements that were found
+  std::deque<Element> elements ABSL_GUARDED_BY(mutex);  // elements found ahead
   bool ended ABSL_GUARDED_BY(mutex) = false;            // whether no elements follow
   CondVar changed;
   std::function<absl::Status(Iterator&)> work ABSL_GUARDED_BY(mutex);
-  bool busy ABSL_GUARDED_BY(mutex) = false;  // work is there or being done
+  bool busy ABSL_GUARDED_BY(mutex) = false;  // whether work is pending or running
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   absl::Status status ABSL_GUARDED_BY(mutex);  // status of the finished work
   std::thread thread;
@@ -136,8 +137,8 @@ PyIterator::~PyIterator() { Close(); }
 void PyIterator::CheckOpen() const {
   if (forked_) {
     throw std::runtime_error(
-        "this iterator was made before fork, and its threads are not in this process; make one "
-        "here: iter(dataset)");
+        "this iterator was made before a fork, and its threads do not exist in this process; make "
+        "one here: iter(dataset)");
   }
   if (closed_) RaiseClosed();
 }
@@ -149,7 +150,7 @@ void PyIterator::CheckCall(const absl::Status& status) const {
 
 void PyIterator::Settle() {
   {
-    // Nobody holds it for long, or waits for the GIL meanwhile.
+    // No thread holds this mutex for long, or waits for the GIL while it holds it.
     MutexLock lock(run_->mutex);
     if (!run_->busy) return;
   }
@@ -170,7 +171,7 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
   {
     MutexLock lock(run_->mutex);
     if (run_->stopping) {
-      // Closed by another thread meanwhile, which has waited for the thread that is asked.
+      // Another thread has closed the iterator and waited for the run's thread.
       run_->status = absl::CancelledError("the iterator was closed");
       return;
     }
@@ -189,7 +190,7 @@ void PyIterator::Begin(std::function<absl::Status(Iterator&)> work) {
 }
 
 void PyIterator::Ask() {
-  // The run may go on, and a signal end the call, before the first element is delivered.
+  // The run may advance, and a signal may end this call, before the first element is delivered.
   bool none_found = false;
   {
     MutexLock lock(run_->mutex);
@@ -260,9 +261,8 @@ PyIterator::Element PyIterator::Take() {
   }
 }
 
-// Whoever is interrupted by a signal after this call has returned never sees what it gave. So all
-// that takes time comes before, and then the signals are looked at, before the element is
-// delivered.
+// A caller that a signal interrupts after this call has returned never sees its result. So do
+// everything that takes time first, and then check for signals, before the element is delivered.
 nb::object PyIterator::Finished(nb::object element, nb::handle convert) {
   if (convert.is_valid()) element = nb::borrow(convert)(element);
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -315,7 +315,7 @@ nb::object PyIterator::NextBatch(Element element, nb::handle convert) {
     damaged_ += batch.damaged.size();
     batch_rows_ += batch.rows;
   }
-  // Whoever wants a state with each element would wait for the next one there.
+  // A consumer that requests a state after each element would wait for the next one there.
   if (asks_ && (element.passed || ++elements_since_state_ > kStatesApart)) AskAhead();
   return object;
 }
@@ -412,9 +412,9 @@ nb::dict StatsToPython(const IteratorStats& stats) {
 
 nb::dict PyIterator::Stats() {
   CheckOpen();
-  // The GIL keeps Close away; nothing of this waits for it.
+  // While this thread holds the GIL, Close cannot run; nothing here waits for the GIL.
   IteratorStats stats = run_->iterator->stats();
-  if (elements_ > 0) {  // but for those that were found ahead
+  if (elements_ > 0) {  // do not count elements found ahead
     stats.elements = elements_;
     stats.rows = batch_rows_;
     stats.damaged = damaged_;
@@ -431,10 +431,10 @@ void PyIterator::Close() {
   }
   rows_ = RowViews();
   num_rows_ = at_ = 0;
-  // Once the GIL is gone, another thread may drop this iterator.
+  // Once the GIL is released, another thread may drop this iterator.
   const std::shared_ptr<Run> run = run_;
   {
-    // Functions in Python that run for it need the GIL to end.
+    // Python functions of this run need the GIL to finish.
     const GilRelease release;
     run->iterator->Cancel();
     {
@@ -443,7 +443,7 @@ void PyIterator::Close() {
       run->changed.NotifyAll();
     }
     if (run->thread.joinable()) run->thread.join();
-    // Another thread's call ends now, with an error.
+    // A call of another thread returns now, with an error.
     std::lock_guard<std::timed_mutex> turn(run->use);
     run->iterator.reset();
     MutexLock lock(run->mutex);
@@ -467,7 +467,7 @@ void PyIterator::CloseAll() {
 void PyIterator::AfterFork() {
   for (PyIterator* iterator : Open().all) {
     iterator->forked_ = true;
-    // Never destroyed: that would wait for threads that are not there.
+    // Leaked, since the destructors would wait for threads that do not exist in the child.
     new std::shared_ptr<Run>(std::move(iterator->run_));
     new RowViews(std::move(iterator->rows_));
   }

@@ -1,4 +1,4 @@
-// A run of a dataset, as Python iterates over it.
+// The Python iterator over a run of a dataset.
 
 #ifndef SHARDFEED_PYTHON_CORE_ITERATOR_H_
 #define SHARDFEED_PYTHON_CORE_ITERATOR_H_
@@ -19,42 +19,43 @@ namespace shardfeed::python {
 
 nanobind::dict StatsToPython(const IteratorStats& stats);
 
-// What elements look like.
+// The form of elements.
 struct ElementForm {
   bool bare = false;      // whether elements are the value of a single column rather than a dict
   bool writable = false;  // arrays may be written to
-  bool blocks = false;    // rows come as the batches in which they stand ready
+  bool blocks = false;    // rows are delivered in the batches in which they are available
 };
 
-// All functions are called with the GIL and let it go while they wait; those of one iterator may be
-// called from several threads, one after another.
+// All functions are called with the GIL and release it while they wait. Several threads may call
+// them on one iterator, one after another.
 //
-// Where the run can wait for a while only, the caller's thread takes elements itself, and looks for
-// signals (Ctrl-C) in between. Other runs are asked on a thread of their own: an interrupted call
-// leaves its work under way, and the next call takes what it gives. There, the next elements are
-// looked for when one is handed out: small ones come as quickly as threads change. In a child after
-// fork, where the run's threads are not, all functions raise.
+// If the run supports waiting with a timeout, the caller's thread takes elements itself and checks
+// for signals (Ctrl-C) in between. Otherwise a thread of the iterator calls the run: an interrupted
+// call leaves its work running, and the next call takes the result. That thread also finds the next
+// elements ahead when one is delivered, so that small ones are not limited by thread switches. In a
+// child after fork, where the run's threads do not exist, all functions raise.
 class PyIterator {
  public:
   PyIterator(std::unique_ptr<Iterator> run, ElementForm form);
   ~PyIterator();
 
-  // The next element; null at the end. `convert`, if it is valid, is called with it, and its result
-  // given. What fails or is interrupted before that leaves the element for the next call.
+  // Returns the next element, or null at the end. If `convert` is valid, calls it with the element
+  // and returns its result. A failure or an interrupt before that leaves the element for the next
+  // call.
   nanobind::object Next(nanobind::handle convert);
   std::string State();
   void Load(const std::string& state);
-  // That the run began with, or the run whose state was loaded.
+  // The epoch that the run began with, or that of the run whose state was loaded.
   uint64_t Epoch();
-  // How many rows of the element delivered last are padding; of a row, 1 or 0.
+  // Number of padding rows in the last delivered element; for a row, 1 or 0.
   uint64_t padded() const { return padded_; }
   nanobind::dict Stats();
   void Close();
   bool closed() const { return closed_; }
 
-  // Those that are not closed; by an exit handler of Python.
+  // Closes all open iterators; called by an exit handler of Python.
   static void CloseAll();
-  // In a child: gives up all runs, whose threads are not there.
+  // Call in a child after fork: abandons all runs, whose threads do not exist there.
   static void AfterFork();
 
  private:
@@ -63,39 +64,39 @@ class PyIterator {
 
   nanobind::object NextBatch(Element element, nanobind::handle convert);
   static nanobind::object Finished(nanobind::object element, nanobind::handle convert);
-  // Lets the run's thread do `work`, and does not wait. All three with the GIL.
+  // Starts `work` on the run's thread and does not wait. Call with the GIL, as the next two.
   void Begin(std::function<absl::Status(Iterator&)> work);
-  // The same of looking for the next element.
+  // Starts finding the next element.
   void Ask();
-  // The same if that one is not being looked for, and few are there.
+  // Starts finding the next element unless that is in progress or enough are ahead.
   void AskAhead();
-  // What the run has at hand.
+  // Takes an element that the run has available.
   Element TakeHere();
-  // The next element that is there, without the GIL until it is.
+  // Waits for the next element, without the GIL.
   Element Take();
-  // Waits for the work, without the GIL; raises what a signal handler raises.
+  // Waits for the work to end, without the GIL; raises what a signal handler raises.
   void Settle();
   void CheckOpen() const;
-  // Raises the error of a call: that it was closed meanwhile, if it was.
+  // Raises the error of a call or, if the iterator was closed meanwhile, the error for that.
   void CheckCall(const absl::Status& status) const;
 
   std::shared_ptr<Run> run_;
   const ElementForm form_;
   std::atomic<bool> closed_ = false;
   bool forked_ = false;
-  bool asks_ = false;  // the run was last asked on its thread
-  // Rows that stand ready, and how many of them were delivered.
+  bool asks_ = false;  // whether the run's thread made the last call
+  // Rows that are available, and how many of them were delivered.
   RowViews rows_;
   size_t num_rows_ = 0;
   size_t num_real_ = 0;  // number of rows that are not padding
   size_t at_ = 0;
   std::atomic<uint64_t> padded_ = 0;
-  // Of batches that were delivered.
+  // Counts of delivered batches.
   uint64_t elements_ = 0;
   uint64_t batch_rows_ = 0;
   uint64_t damaged_ = 0;
   uint64_t elements_since_state_ = 0;
-  std::string state_;  // state after the delivered element, if the iterator is further ahead
+  std::string state_;  // state after the delivered element, if the iterator has advanced further
 };
 
 }  // namespace shardfeed::python

@@ -1,4 +1,4 @@
-// The extension module shardfeed._core: what the package's Python code stands on. Not a public
+// The extension module shardfeed._core, on which the package's Python code is built. Not a public
 // interface.
 
 #include "nanobind/nanobind.h"
@@ -19,7 +19,7 @@ void BindCredentials(nanobind::module_& m);  // credentials.cc
 
 NB_MODULE(_core, m) {
   using namespace shardfeed::python;  // NOLINT(build/namespaces)
-  // Iterators of a program that ends are not worth a warning.
+  // Iterators left at exit are not worth a warning.
   nanobind::set_leak_warnings(false);
   BindErrors(m);
   BindBatches(m);

@@ -14,7 +14,7 @@ struct Dropped {
   std::atomic<bool> any = false;
 };
 
-// Never destroyed: threads may drop objects while the process ends.
+// Leaked, since threads may drop objects while the process ends.
 Dropped& AllDropped() {
   static auto* dropped = new Dropped();
   return *dropped;

@@ -1,4 +1,4 @@
-// Objects of Python that batches and chains of the library hold.
+// Python objects that batches and chains of the library hold.
 
 #ifndef SHARDFEED_PYTHON_CORE_SHARED_OBJECT_H_
 #define SHARDFEED_PYTHON_CORE_SHARED_OBJECT_H_
@@ -9,11 +9,12 @@
 
 namespace shardfeed::python {
 
-// A reference to `object` that any thread may drop, with the GIL or without. The object itself goes
-// with the next DropObjects: a thread of the library that waited for the GIL would hold up others.
+// Returns a reference to `object` that any thread may drop, with or without the GIL. The object
+// itself is released by the next DropObjects: a library thread that waited for the GIL would block
+// others.
 std::shared_ptr<PyObject> ShareObject(nanobind::object object);
 
-// Lets go of objects whose last reference was dropped. With the GIL.
+// Releases the objects whose last reference was dropped. Call with the GIL.
 void DropObjects();
 
 }  // namespace shardfeed::python

@@ -1,4 +1,4 @@
-// Turns of threads at an object.
+// Exclusive use of an object by one Python thread at a time.
 
 #ifndef SHARDFEED_PYTHON_CORE_TURN_H_
 #define SHARDFEED_PYTHON_CORE_TURN_H_
@@ -11,11 +11,11 @@
 
 namespace shardfeed::python {
 
-// How often a thread that waits looks for signals.
+// How often a waiting thread checks for signals.
 constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 
-// One thread at a time uses an iterator; others wait without the GIL. Raises what a signal handler
-// raises.
+// Locks an iterator for one thread; other threads wait without the GIL. Raises what a signal
+// handler raises.
 class Turn {
  public:
   explicit Turn(std::timed_mutex& mutex) : mutex_(mutex) {

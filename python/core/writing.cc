@@ -24,12 +24,12 @@ namespace nb = nanobind;
 
 using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 
-// What a feature of a value is made of.
+// The values of a feature.
 struct Values {
   std::vector<std::string_view> bytes;
   std::vector<int64_t> ints;
   std::vector<float> floats;
-  // Which of them counts: 'b', 'i' or 'f'; 0: there are none, and nothing tells.
+  // The kind that is set: 'b', 'i' or 'f'; 0 if there are no values and the kind is unknown.
   char kind = 0;
 };
 
@@ -64,13 +64,15 @@ std::string_view StringOf(nb::handle value) {
 
 [[noreturn]] void Refuse(std::string_view name, std::string_view what) {
   throw nb::type_error(
-      fmt::format("feature '{}': {}; a feature is bytes, str, int, float, a list of one of these, "
-                  "or an array of numbers",
-                  name, what)
+      fmt::format(
+          "feature '{}': {}; expected bytes, str, int, float, a list of one of these, or an "
+          "array of numbers",
+          name, what)
           .c_str());
 }
 
-// Features have float32: a number is rounded to its precision, but not to infinity.
+// Rounds a number to float32, the precision of features. A finite number that would become infinite
+// is an error.
 float FloatOf(std::string_view name, double value) {
   const auto rounded = static_cast<float>(value);
   if (std::isinf(rounded) && !std::isinf(value)) {
@@ -80,10 +82,10 @@ float FloatOf(std::string_view name, double value) {
   return rounded;
 }
 
-// An integer among floats must be one of float32.
+// Converts an integer among floats, which float32 must hold exactly.
 float FloatOfInteger(std::string_view name, int64_t value) {
   const auto rounded = static_cast<float>(value);
-  // 2^63 is a float, but no int64.
+  // 2^63 is a float, but not an int64.
   if (rounded >= 0x1p63F || static_cast<int64_t>(rounded) != value) {
     throw nb::value_error(fmt::format("feature '{}': float32 cannot hold the integer {}; give a "
                                       "float if it may be rounded",
@@ -105,7 +107,7 @@ void Copy(const AnyArray& array, std::vector<To>* to) {
   to->assign(data, data + array.size());
 }
 
-// Whether the array's type has a feature.
+// Adds the array's values. Returns false if features cannot hold the array's type.
 bool AddArray(std::string_view name, const AnyArray& array, Values* values) {
   const nb::dlpack::dtype type = array.dtype();
   if (type.lanes != 1) return false;
@@ -146,9 +148,10 @@ void AddValue(std::string_view name, nb::handle value, Values* values) {
   } else if (PyFloat_Check(value.ptr())) {
     values->floats.push_back(FloatOf(name, PyFloat_AsDouble(value.ptr())));
     kind = 'f';
-  } else if (nb::hasattr(value, "item")) {  // a scalar of NumPy
+  } else if (nb::hasattr(value, "item")) {  // a NumPy scalar
     const nb::object item = value.attr("item")();
-    if (!PyLong_Check(item.ptr()) && !PyFloat_Check(item.ptr())) Refuse(name, "an odd scalar");
+    if (!PyLong_Check(item.ptr()) && !PyFloat_Check(item.ptr()))
+      Refuse(name, "an unsupported scalar");
     return AddValue(name, item, values);
   } else {
     Refuse(name, fmt::format("a value of type {}",
@@ -164,7 +167,7 @@ void AddValue(std::string_view name, nb::handle value, Values* values) {
     ToFloats(name, values);
     values->floats.push_back(last);
   } else if (values->kind != 0 && values->kind != kind) {
-    Refuse(name, "a list of bytes and numbers");
+    Refuse(name, "bytes and numbers in one list");
   }
   values->kind = kind;
 }
@@ -184,7 +187,8 @@ class Writer {
     OutputSpec output = Check(std::move(parsed));
     if (!output.count) {
       throw nb::value_error(
-          fmt::format("{}: say how many shards there will be: {}@16", spec, spec).c_str());
+          fmt::format("{}: the number of shards is missing: name the dataset as {}@16", spec, spec)
+              .c_str());
     }
     DatasetWriterOptions options;
     if (compression == "gzip") {
@@ -193,7 +197,8 @@ class Writer {
       options.encode.compression = Compression::kZlib;
     } else if (compression != "none") {
       throw nb::value_error(
-          fmt::format("compression is 'none', 'gzip' or 'zlib', not '{}'", compression).c_str());
+          fmt::format("compression must be one of 'none', 'gzip', 'zlib', not '{}'", compression)
+              .c_str());
     }
     options.encode.compression_level = level;
     options.encode.member_bytes = member_bytes;
@@ -235,7 +240,7 @@ class Writer {
         values.kind = 'b';
       }
       AnyArray array;
-      // Scalars of NumPy have no length; dates among them offer a buffer of no format.
+      // NumPy scalars have no length; dates among them offer a buffer without a format.
       const bool is_array = !PyLong_Check(value.ptr()) && !PyFloat_Check(value.ptr()) &&
                             !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
                             nb::hasattr(value, "__len__") && nb::try_cast(value, array) &&
@@ -250,7 +255,7 @@ class Writer {
       }
       held.push_back(std::move(held_value));
       CheckKind(name, wanted, &values);
-      // An empty list of no type.
+      // An empty list has no type, so leave the feature out.
       if (values.kind == 0) continue;
       if (values.kind == 'b') {
         builder_.AddBytesList(name, values.bytes);
@@ -295,7 +300,7 @@ class Writer {
     if (writer_ == nullptr) throw nb::value_error("the writer is closed");
   }
 
-  // Makes the values those of the kind that is declared; 0: none is.
+  // Converts the values to the declared kind; 0 if none is declared.
   static void CheckKind(std::string_view name, char wanted, Values* values) {
     if (wanted == 0 || values->kind == wanted) return;
     if (values->kind == 'i' && wanted == 'f') {

@@ -1,4 +1,4 @@
-// Datasets written from Python.
+// Python bindings of the dataset writer.
 
 #ifndef SHARDFEED_PYTHON_CORE_WRITING_H_
 #define SHARDFEED_PYTHON_CORE_WRITING_H_

@@ -50,9 +50,9 @@ __all__ = [
     "verify", "write", "zip",
 ]
 
-if not _typing.TYPE_CHECKING:  # a type checker is to find a misspelt name
+if not _typing.TYPE_CHECKING:  # so that a type checker finds a misspelled name
     def __getattr__(name: str) -> _typing.Any:
-        # Those that need a framework are imported when they are asked for.
+        # Modules that need a framework are imported on first use.
         if name in ("torch", "tf"):
             import importlib
             return importlib.import_module(f".{name}", __name__)

@@ -10,7 +10,7 @@ class CancelledError(RuntimeError): ...
 
 class BytesArray:
     """
-    A column of bytes: a sequence of bytes objects, made as they are asked for. numpy.asarray gives an array of objects.
+    A column of bytes: a sequence of bytes objects, which are created on access. numpy.asarray returns an array of objects.
     """
 
     def __len__(self) -> int: ...
@@ -26,7 +26,7 @@ class BytesArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all strings."""
+        """The total size of the strings in bytes."""
 
     def tolist(self) -> list[Any]: ...
 
@@ -38,12 +38,12 @@ class BytesArray:
 
     def view(self, index: int) -> Any:
         """
-        String `index` (of all, whatever the shape) as a read-only uint8 array in place.
+        Returns string `index` of all strings as a read-only uint8 array without a copy.
         """
 
     def joined(self) -> tuple[Any, ...]:
         """
-        All strings end to end: (uint8 array, int64 offsets, one more than strings). A copy.
+        Returns a copy of all strings end to end: (uint8 array, int64 offsets and the end).
         """
 
 class Trace:
@@ -239,7 +239,7 @@ class Writer:
 
 class DeviceArray:
     """
-    A column on a CUDA device, in C order: for torch.from_dlpack, jax.dlpack, CuPy, Numba and whoever takes __dlpack__ or __cuda_array_interface__. Keeps its batch's memory.
+    A column on a CUDA device, in C order, for torch.from_dlpack, jax.dlpack, CuPy, Numba and others that take __dlpack__ or __cuda_array_interface__. Keeps the memory of its batch.
     """
 
     @property
@@ -257,7 +257,7 @@ class DeviceArray:
 
     @property
     def lam(self) -> float:
-        """Of images that were mixed: the share of a row's own; else 1."""
+        """For mixed images, the share of each row's own image; otherwise 1."""
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]: ...
@@ -270,11 +270,11 @@ class DeviceArray:
 
     def use(self, stream: Any) -> None:
         """
-        For work on a further stream, before it is enqueued there: the stream (of torch, CuPy, Numba, with __cuda_stream__, a handle, or None for the legacy default stream) waits for the values, and the memory is not reused before the work is done that the stream has by the time when the batch's last array is dropped.
+        Call this before work is enqueued on another stream. The stream (of torch, CuPy, Numba, an object with __cuda_stream__, a handle, or None for the legacy default stream) waits for the values, and the memory is reused only after the work that the stream has when the batch's last array is dropped.
         """
 
     def numpy(self) -> Any:
-        """A copy in the host's memory; waits for it."""
+        """Returns a copy in host memory; waits for the copy."""
 
     def __repr__(self) -> str: ...
 

@@ -1,5 +1,5 @@
-"""Arguments of public functions: checked against the annotations, so that a wrong one is told by its
-name, in one way, before anything else sees it."""
+"""Checks of the arguments of public functions against their annotations, so that every wrong
+argument is reported in the same way, by its name, before any other code uses it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ C = TypeVar("C", bound=type)
 
 
 class Whole(NamedTuple):
-    """The range of a whole number."""
+    """The range of an integer."""
 
     least: int
     most: int
 
 
-# Annotated[..., UNCHECKED]: the function itself tells what is wrong.
+# Annotated[..., UNCHECKED]: the function checks the argument itself.
 UNCHECKED = object()
 
 _MOST = (1 << 63) - 1
@@ -36,7 +36,7 @@ _SCHEMES = [("s3:",), ("gs:",), ("az:",), ("abfss:",), ("http:",), ("https:",)]
 Count = Annotated[int, Whole(0, _MOST)]
 Size = Annotated[int, Whole(1, _MOST)]
 Seed = Annotated[int, Whole(0, (1 << 64) - 1)]
-Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: as many as fit
+Threads = Annotated[int, Whole(0, 1 << 16)]  # 0: chosen automatically
 Device = Annotated[int, Whole(0, (1 << 31) - 1)]
 Level = Annotated[int, Whole(0, 9)]
 
@@ -46,24 +46,25 @@ class _Wrong(Exception):
 
 
 def shown(value: Any) -> str:
-    """The value in a message, cut to a line that can be printed."""
+    """Returns the value for a message, cut to one printable line."""
     try:
         text = repr(value)
-    except Exception:  # whatever a class of the user's does
+    except Exception:  # the user's class may raise anything
         text = f"<{type(value).__name__}>"
     return ascii(text)[1:-1] if not text.isprintable() else text if len(text) <= 80 else (
         text[:77] + "...")
 
 
 def checked(fn: F) -> F:
-    """`fn`, whose arguments must be as they are annotated: TypeError for a wrong kind, ValueError for
-    a value out of its range."""
+    """Returns `fn` with a check that its arguments are as annotated: a wrong type is a TypeError,
+    and a value out of its range is a ValueError."""
     facts: Dict[str, Any] = {}
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not facts:
-            # At the first call: annotations may name what the module defines further down.
+            # Read at the first call, since annotations may refer to names defined later in the
+            # module.
             facts.update(signature=inspect.signature(fn),
                          hints=typing.get_type_hints(fn, include_extras=True))
         bound = facts["signature"].bind(*args, **kwargs)
@@ -85,7 +86,7 @@ def checked(fn: F) -> F:
 
 
 def checked_methods(cls: C) -> C:
-    """A class whose public methods are `checked`."""
+    """Makes the public methods of a class `checked`."""
     for name, value in list(vars(cls).items()):
         if inspect.isfunction(value) and not name.startswith("_"):
             setattr(cls, name, checked(value))
@@ -101,7 +102,7 @@ def _argument(fn: Callable[..., Any], name: str, hint: Any, value: Any) -> Any:
 
 
 def _value(hint: Any, value: Any) -> Any:
-    """`value` as the annotation has it: whole numbers and numbers of NumPy become Python's."""
+    """Returns `value` as the annotation requires; NumPy scalars become Python numbers."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or UNCHECKED in parts:
         return value
@@ -124,7 +125,7 @@ def _value(hint: Any, value: Any) -> Any:
         ok = isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)
         if ok:
             _text(os.fspath(value))
-            # pathlib makes s3:/bucket of s3://bucket, which would be a local folder.
+            # pathlib turns s3://bucket into s3:/bucket, which would be a local folder.
             if isinstance(value, pathlib.PurePath) and value.parts[:1] in _SCHEMES:
                 raise _Wrong("a str where it is a URL, since paths lose a slash", ValueError)
     else:
@@ -136,11 +137,11 @@ def _value(hint: Any, value: Any) -> Any:
 
 def _whole(value: Any, least: int = -_MOST - 1, most: int = _MOST) -> int:
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise _Wrong("a whole number", TypeError)
+        raise _Wrong("an integer", TypeError)
     try:
         number = operator.index(value)
-    except TypeError:  # an array of several
-        raise _Wrong("a whole number", TypeError) from None
+    except TypeError:  # an array with several values
+        raise _Wrong("an integer", TypeError) from None
     if number < least:
         raise _Wrong(f"at least {least}", ValueError)
     if number > most:
@@ -220,7 +221,7 @@ def _described(hint: Any) -> str:
         return "a type or a feature"
     if origin is Annotated:
         least, most = parts[1]
-        return f"a whole number from {least}" + (f" to {most}" if most < _MOST else "")
+        return f"an integer from {least}" + (f" to {most}" if most < _MOST else "")
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(_described, parts)))
     if origin is Literal:
@@ -237,5 +238,5 @@ def _described(hint: Any) -> str:
         return "any value"
     if hint is None or hint is type(None):
         return "None"
-    return {int: "a whole number", float: "a finite number", str: "a str", bool: "True or False",
+    return {int: "an integer", float: "a finite number", str: "a str", bool: "True or False",
             os.PathLike: "a path"}.get(hint) or f"of type {getattr(hint, '__name__', hint)}"

@@ -1,12 +1,13 @@
-"""Random augmentations of images for Dataset.augment, named as in torchvision.transforms.v2, with
-its parameters, their forms and defaults. docs/augment.md tells the few differences.
+"""Random augmentations of images for Dataset.augment, with the names, parameters and defaults of
+torchvision.transforms.v2. docs/augment.md lists the few differences.
 
     ds.augment("image", [sf.augment.RandomHorizontalFlip(),
                          sf.augment.ColorJitter(brightness=0.4, hue=0.1),
                          sf.augment.RandomErasing(p=0.25)], seed=1)
 
-A range is (least, most). interpolation: "nearest" or "bilinear", or torchvision's InterpolationMode.
-fill: a value for all channels, or one for each; None as torchvision has it."""
+A range is (minimum, maximum). `interpolation` is "nearest" or "bilinear", or torchvision's
+InterpolationMode. `fill` is a value for all channels, or one for each, or None as in
+torchvision."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ FillLike = Union[Number, Sequence[Number], None]
 
 
 class Augmentation(NamedTuple):
-    """What one of this module's functions gives: the name, and the parameters as C++ has them."""
+    """The result of this module's functions: the name, and the parameters of the C++ struct."""
 
     name: str
     fields: Dict[str, Any]
@@ -37,10 +38,10 @@ def _pair(name: str, value: Sequence[Number]) -> Pair:
 
 
 def _factor(name: str, value: RangeLike) -> Pair:
-    """A number b is (1 - b, 1 + b), at least 0."""
+    """Returns (1 - b, 1 + b), at least 0, for a number b; returns a pair unchanged."""
     if isinstance(value, (int, float)):
         if value < 0:
-            raise ValueError(f"{name} {value}: 0 or more, or the least and the most factor")
+            raise ValueError(f"{name} must be at least 0, or the minimum and maximum factor, got {value}")
         return max(0.0, 1.0 - value), 1.0 + value
     return _pair(name, value)
 
@@ -48,7 +49,7 @@ def _factor(name: str, value: RangeLike) -> Pair:
 def _around_zero(name: str, value: RangeLike) -> Pair:
     if isinstance(value, (int, float)):
         if value < 0:
-            raise ValueError(f"{name} {value}: 0 or more, or the least and the most")
+            raise ValueError(f"{name} must be at least 0, or a minimum and a maximum, got {value}")
         return -float(value), float(value)
     return _pair(name, value)
 
@@ -62,7 +63,7 @@ def _fill(value: FillLike) -> List[float]:
 def _interpolation(value: Any) -> str:
     chosen = getattr(value, "value", value)
     if not isinstance(chosen, str) or chosen not in ("nearest", "bilinear"):
-        raise ValueError(f"interpolation is one of 'nearest', 'bilinear', not {shown(value)}")
+        raise ValueError(f"interpolation must be one of 'nearest', 'bilinear', not {shown(value)}")
     return chosen
 
 
@@ -73,7 +74,8 @@ def _center(value: Optional[Sequence[Number]]) -> Optional[Pair]:
 @checked
 def ColorJitter(brightness: RangeLike = 0, contrast: RangeLike = 0, saturation: RangeLike = 0,
                 hue: RangeLike = 0) -> Augmentation:
-    """In random order. A factor b stands for (1 - b, 1 + b), a hue h for (-h, h), h up to 0.5."""
+    """Changes colors in random order. A factor b means (1 - b, 1 + b); a hue h, which is at most
+    0.5, means (-h, h)."""
     return Augmentation("ColorJitter", {
         "brightness": _factor("brightness", brightness), "contrast": _factor("contrast", contrast),
         "saturation": _factor("saturation", saturation), "hue": _around_zero("hue", hue)})
@@ -87,10 +89,10 @@ def RandomGrayscale(p: float = 0.1) -> Augmentation:
 @checked
 def GaussianBlur(kernel_size: Union[int, Sequence[int]],
                  sigma: RangeLike = (0.1, 2.0)) -> Augmentation:
-    """kernel_size: odd, in pixels; (width, height)."""
+    """`kernel_size` is odd, in pixels: one number or (width, height)."""
     size = [kernel_size] * 2 if isinstance(kernel_size, int) else [int(k) for k in kernel_size]
     if len(size) != 2:
-        raise ValueError(f"kernel_size {kernel_size!r}: one number, or the width and the height")
+        raise ValueError(f"kernel_size must be one number, or (width, height), got {kernel_size!r}")
     both = (float(sigma),) * 2 if isinstance(sigma, (int, float)) else _pair("sigma", sigma)
     return Augmentation("GaussianBlur", {"kernel_size": size, "sigma": both})
 
@@ -99,9 +101,9 @@ def GaussianBlur(kernel_size: Union[int, Sequence[int]],
 def RandomErasing(p: float = 0.5, scale: Sequence[Number] = (0.02, 0.33),
                   ratio: Sequence[Number] = (0.3, 3.3),
                   value: Union[Number, Sequence[Number], str] = 0) -> Augmentation:
-    """value: 0 to 255, or "random" (evenly drawn)."""
+    """`value` is from 0 to 255, one for each channel, or "random" (drawn uniformly)."""
     if isinstance(value, str) and value != "random":
-        raise ValueError(f"value {value!r}: a number, one for each channel, or 'random'")
+        raise ValueError(f"value must be a number, one for each channel, or 'random', got {value!r}")
     drawn = value == "random"
     return Augmentation("RandomErasing", {
         "p": float(p), "scale": _pair("scale", scale), "ratio": _pair("ratio", ratio),
@@ -121,8 +123,8 @@ def RandomVerticalFlip(p: float = 0.5) -> Augmentation:
 @checked
 def Pad(padding: Union[int, Sequence[int]], fill: FillLike = 0,
         padding_mode: str = "constant") -> Augmentation:
-    """padding: pixels on all sides, or [left and right, top and bottom], or [left, top, right,
-    bottom]. padding_mode: "constant", "edge", "reflect" or "symmetric"."""
+    """`padding` is in pixels, for all sides, as [left and right, top and bottom], or as [left, top,
+    right, bottom]. `padding_mode` is "constant", "edge", "reflect" or "symmetric"."""
     sides = [padding] if isinstance(padding, int) else [int(n) for n in padding]
     if len(sides) not in (1, 2, 4):
         raise ValueError(f"padding must be 1, 2 or 4 numbers, got {padding!r}")
@@ -133,7 +135,7 @@ def Pad(padding: Union[int, Sequence[int]], fill: FillLike = 0,
 @checked
 def RandomRotation(degrees: RangeLike, interpolation: Any = "nearest",
                    center: Optional[Sequence[Number]] = None, fill: FillLike = 0) -> Augmentation:
-    """degrees: counter-clockwise; d stands for (-d, d). center: x, y."""
+    """`degrees` are counterclockwise; d means (-d, d). `center` is (x, y)."""
     return Augmentation("RandomRotation", {
         "degrees": _around_zero("degrees", degrees), "interpolation": _interpolation(interpolation),
         "center": _center(center), "fill": _fill(fill)})
@@ -144,9 +146,9 @@ def RandomAffine(degrees: RangeLike, translate: Optional[Sequence[Number]] = Non
                  scale: Optional[Sequence[Number]] = None, shear: Optional[RangeLike] = None,
                  interpolation: Any = "nearest", fill: FillLike = 0,
                  center: Optional[Sequence[Number]] = None) -> Augmentation:
-    """degrees: clockwise; d stands for (-d, d). translate: at most, parts of the width and of the
-    height. shear: degrees s along x, for (-s, s); or the least and the most; or both along x and
-    along y."""
+    """`degrees` are clockwise; d means (-d, d). `translate` has the maximum fractions of the
+    width and the height. `shear` is in degrees: s along x, which means (-s, s); (minimum,
+    maximum) along x; or minimum and maximum along x and then along y."""
     shears: Tuple[Pair, Pair] = ((0.0, 0.0), (0.0, 0.0))
     if isinstance(shear, (int, float)) or (shear is not None and len(shear) == 2):
         shears = (_around_zero("shear", shear), (0.0, 0.0))
@@ -205,7 +207,7 @@ def RandomAdjustSharpness(sharpness_factor: float, p: float = 0.5) -> Augmentati
 @checked
 def RandAugment(num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 31,
                 interpolation: Any = "nearest", fill: FillLike = None) -> Augmentation:
-    """num_ops of 14 operations, each drawn anew."""
+    """Applies `num_ops` of 14 operations, each drawn independently."""
     return Augmentation("RandAugment", {
         "num_ops": int(num_ops), "magnitude": int(magnitude),
         "num_magnitude_bins": int(num_magnitude_bins),
@@ -215,7 +217,7 @@ def RandAugment(num_ops: int = 2, magnitude: int = 9, num_magnitude_bins: int = 
 @checked
 def TrivialAugmentWide(num_magnitude_bins: int = 31, interpolation: Any = "nearest",
                        fill: FillLike = None) -> Augmentation:
-    """One of 14 operations, its magnitude drawn too."""
+    """Applies one of 14 operations with a random magnitude."""
     return Augmentation("TrivialAugmentWide", {
         "num_magnitude_bins": int(num_magnitude_bins),
         "interpolation": _interpolation(interpolation), "fill": _fill(fill)})
@@ -223,6 +225,6 @@ def TrivialAugmentWide(num_magnitude_bins: int = 31, interpolation: Any = "neare
 
 @checked
 def RandomApply(transforms: Sequence[Augmentation], p: float = 0.5) -> Augmentation:
-    """All of them, or none."""
+    """Applies all transforms with probability `p`, otherwise none."""
     return Augmentation("RandomApply", {
         "transforms": list(transforms), "p": float(p)})

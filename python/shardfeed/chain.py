@@ -1,4 +1,4 @@
-"""What a chain of steps is, and how it is run; dataset.py has the steps."""
+"""Chains of steps and how they run; dataset.py has the steps."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _core_of(method: str, inputs: Sequence["Chain"], arguments: Tuple[Any, ...])
 
 @checked_methods
 class Chain:
-    """A step and the chains that are its inputs. Immutable but for the number of its next epoch.
+    """A step and the chains that are its inputs. Immutable except for the number of its next epoch.
 
-    The extension's dataset is made when it is asked for, in each process anew.
+    The extension's dataset is made on first use, separately in each process.
     """
 
     def __init__(self, method: str, arguments: Tuple[Any, ...], inputs: Sequence["Chain"],
@@ -48,22 +48,22 @@ class Chain:
         self._structure = structure
         self._options: Dict[str, Any] = dict(options if options is not None else
                                              inputs[0]._options if inputs else {})
-        # Ragged columns that are to be Sparse in batches.
+        # Ragged columns that become Sparse in batches.
         self._sparse: Tuple[str, ...] = tuple(name for ds in self._inputs for name in ds._sparse)
         if method == "parse":
             self._sparse += arguments[2]
-        # Its rank is found where it runs.
+        # Whether the rank is found when the chain runs.
         self._finds_rank: bool = (method == "shard" and arguments == (None, None) or
                                   any(ds._finds_rank for ds in self._inputs))
         self._epochs = iterator.Epochs()
         self._made: Any = None
         self._made_for: Any = None  # (process, rank and world)
         self._records_made: Any = None
-        self._core  # noqa: B018  what is wrong is told at once
+        self._core  # noqa: B018  report errors now
 
     @property
     def _core(self) -> Any:
-        # A lock of the parent's may be held forever in a child.
+        # A child after fork needs its own dataset: a lock of the parent may be held forever there.
         wanted = (os.getpid(), ranks.rank_and_world() if self._finds_rank else None)
         if self._made is None or self._made_for != wanted:
             self._made = _core_of(self._method, self._inputs, self._arguments)
@@ -86,7 +86,7 @@ class Chain:
     # ---- Running
 
     def _shared(self) -> bool:
-        """Elements are in memory that is delivered again."""
+        """Whether elements are in memory that is delivered again."""
         return self._method in ("cache", "cache_on_disk", "snapshot", "rows") or any(ds._shared() for ds in self._inputs)
 
     def _start(self, convert: Optional[Callable[[Any], Any]] = None, blocks: bool = False,
@@ -127,19 +127,19 @@ class Chain:
         return View(self, None, blocks=True)
 
     def numpy(self) -> View:
-        """Returns an iterable whose iterators yield NumPy arrays, as those of the dataset do."""
+        """Returns an iterable whose iterators yield NumPy arrays, as the dataset's own do."""
         return View(self, None)
 
     def torch(self) -> View:
-        """Returns an iterable whose iterators yield torch.Tensors, of the same memory."""
+        """Returns an iterable whose iterators yield torch.Tensors that share the arrays' memory."""
         return View(self, "torch")
 
     def jax(self, sharding: Any = None) -> View:
         """Returns an iterable whose iterators yield jax.Arrays.
 
-        - `sharding`: a jax.sharding.Sharding of the global arrays, of which a batch is the part
-          of this process, as jax.make_array_from_process_local_data has it: the array's part for
-          each device is copied to that device."""
+        - `sharding`: a jax.sharding.Sharding of global arrays. A batch is this process's part of
+          them, as for jax.make_array_from_process_local_data, and each device gets its part of
+          the array."""
         return View(self, "jax", sharding=sharding)
 
     def tf(self) -> View:
@@ -150,29 +150,29 @@ class Chain:
              depth: Size = 2, pinned_bytes: Count = 0, stream: Any = None) -> DeviceView:
         """Returns an iterable of batches on a GPU, copied there while earlier ones are in use:
         dicts of DeviceArrays (__dlpack__, __cuda_array_interface__) and Raggeds of them.
-        Columns of bytes are BytesArrays, which stay on the host. Its `.torch()` yields
-        torch.Tensors, its `.jax()` jax.Arrays, in the memory of these frameworks.
+        Columns of bytes are BytesArrays, which stay on the host. The `.torch()` of the result
+        yields torch.Tensors and its `.jax()` yields jax.Arrays, in the memory of these
+        frameworks.
 
-        - `device`: its number, as the driver counts. CUDA_VISIBLE_DEVICES and MIG are
-          respected.
+        - `device`: the number of the device, as the driver counts. CUDA_VISIBLE_DEVICES and MIG
+          are respected.
         - `normalize`: {column: sf.Normalize(mean, std, ...)} for images that become floats on
           the device.
         - `depth`: the number of buffers on the device: one more than the batches that are kept,
           and at least 2 to overlap.
         - `pinned_bytes`: the limit of page-locked host memory for batches; 0 is the run's
           budget_bytes.
-        - `stream`: the stream of torch, CuPy or Numba, or its handle, on which the values are
-          in place. The default is the legacy default stream, and for torch() torch's current
-          one.
+        - `stream`: the stream (of torch, CuPy or Numba, or a handle) on which the values are
+          available. The default is the legacy default stream or, for torch(), torch's current
+          stream.
 
         ValueError: the elements are rows, or an option is invalid. OSError: there is no GPU;
         the message says what was looked for."""
         if not self._core.batched():
-            raise ValueError("cuda: only batches are brought to a device; the elements here are rows: "
-                             "batch first")
+            raise ValueError("cuda: expected batches, but the elements here are rows: batch first")
         return DeviceView(self, device, normalize or {}, depth, pinned_bytes, stream)
 
-    # ---- What it is
+    # ---- Properties
 
     @property
     def element_spec(self) -> Dict[str, Tuple[str, Tuple[int, ...], bool]]:
@@ -186,16 +186,16 @@ class Chain:
         return self._core.batched()
 
     def __len__(self) -> int:
-        """Returns the exact number of elements. TypeError: it cannot be known without running
+        """Returns the exact number of elements. TypeError: the number is unknown without running
         the chain."""
         length = self._core.length()
         if isinstance(length, str):
-            raise TypeError(f"the length of {self!r} cannot be known: {length}")
+            raise TypeError(f"the length of {self!r} is unknown: {length}")
         return length
 
     @property
     def _records(self) -> Any:
-        """Records by number, of the shards that the chain reads."""
+        """Records by number, from the shards that the chain reads."""
         core = self._core
         if self._records_made is None:
             self._records_made = core.records()
@@ -221,7 +221,8 @@ class Chain:
 
     @staticmethod
     def _numbers_in_shards(source: "Chain", numbers: Sequence[int]) -> List[int]:
-        """Of elements, the numbers of their records: others where sf.read was told which to read."""
+        """Returns the record numbers of elements, which differ if sf.read reads only some
+        records."""
         ranges = source._arguments[1]
         if ranges is None:
             return list(numbers)
@@ -233,8 +234,8 @@ class Chain:
         return (first[which] + chosen - begins[which]).tolist()
 
     def __getitem__(self, key: Any) -> Any:
-        """Returns elements by the number of their record: ds[7] and ds[-1] one, ds[2:9] and
-        ds[[5, 3]] several at once."""
+        """Returns elements by the number of their record: one for ds[7] and ds[-1], several for
+        ds[2:9] and ds[[5, 3]]."""
         n = len(self)
         if isinstance(key, slice):
             return self._by_number(range(*key.indices(n)))
@@ -261,8 +262,8 @@ class Chain:
 
 def _number(i: Any, n: int) -> int:
     if isinstance(i, (bool, np.bool_)) or not hasattr(i, "__index__"):
-        raise TypeError("records have numbers: ds[7], ds[2:9] or ds[[5, 3]]; "
-                        f"{i!r} is not a number")
+        raise TypeError("expected the number of a record, as in ds[7], ds[2:9] or ds[[5, 3]], "
+                        f"got {i!r}")
     if not -n <= i < n:
-        raise IndexError(f"record {i} of {n}")
+        raise IndexError(f"record {i} does not exist: there are {n}")
     return int(i) % n

@@ -1,4 +1,4 @@
-"""What arguments of steps may be, where that is one of a few words."""
+"""The types of step arguments that take one of a few words."""
 
 from typing import Literal
 

@@ -1,7 +1,7 @@
-"""The command line, and what of it is functions: convert, verify, index, inspect.
+"""The command line, and its commands as functions: convert, verify, index, inspect.
 
-The program comes with the package: a process of its own, whose threads and libraries do not meet
-those of this one."""
+They run the program that comes with the package in a separate process, so that its threads and
+libraries do not interfere with this one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFECTS, _USAGE, _INTERRUPTED = 1, 2, 130
 
 
 def program() -> str:
-    """The path of the program: SHARDFEED_BIN, or that of the package."""
+    """Returns the path of the program: SHARDFEED_BIN, or the one in the package."""
     if "SHARDFEED_BIN" in os.environ:
         return os.environ["SHARDFEED_BIN"]
     own = os.path.join(os.path.dirname(__file__), "bin", "shardfeed")
@@ -30,7 +30,7 @@ def program() -> str:
 
 
 def main() -> None:
-    """The command line; takes this process's place."""
+    """Replaces this process with the command line program."""
     os.execv(program(), ["shardfeed", *sys.argv[1:]])
 
 
@@ -39,7 +39,7 @@ def _specs(spec: Union[PathLike, Sequence[PathLike]]) -> List[str]:
 
 
 def _options(options: Dict[str, Any]) -> List[str]:
-    """limit=3, overwrite=True, no_sync=True, column=["a", "b"] as the command line has them."""
+    """Returns options such as limit=3, overwrite=True, column=["a", "b"] as command line flags."""
     arguments = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
@@ -54,14 +54,14 @@ def _options(options: Dict[str, Any]) -> List[str]:
 
 
 def _in_python(message: str) -> str:
-    """An error of the program, whose options are spelled as those of the functions here."""
+    """Returns an error of the program with its flags spelled as arguments of these functions."""
     def spelled(match: "re.Match[str]") -> str:
         return f"; pass {match[1].replace('-', '_')}={match[2] or 'True'} to "
     return re.sub(r"; pass --([a-z-]+)(?: ([A-Z]+))? to (?=[^;]*$)", spelled, message)
 
 
 def _run(*arguments: str, defects_are_fine: bool = False) -> Dict[str, Any]:
-    # Imported by those who need them: the package is to be imported quickly.
+    # Imported here, so that importing the package is quick.
     import json
     import subprocess
     limit = ["--max-record-bytes", str(_core.max_record_bytes())]
@@ -117,7 +117,7 @@ def _paragraph(text: str) -> str:
 
 
 def _table(head: List[str], rows: List[List[str]]) -> str:
-    """As HTML; nothing without rows."""
+    """Returns an HTML table, or an empty string if there are no rows."""
     from html import escape
     lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
     names = "".join(f"<th>{name}</th>" for name in head)
@@ -154,7 +154,7 @@ class VerifyReport(NamedTuple):
 
     def __repr__(self) -> str:
         lines = [f"{self.shards} shards, {self.records} records, {self.bytes} bytes: "
-                 + ("sound" if self else f"{self.num_defects} defects")]
+                 + ("intact" if self else f"{self.num_defects} defects")]
         return "\n".join(lines + [f"  {d.detail}" for d in self.defects])
 
     def _repr_html_(self) -> str:
@@ -177,8 +177,8 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *,
 
 
 class Inspection:
-    """What a dataset holds: `.data` as `shardfeed inspect --json` gives it; text, and in a notebook
-    a table with the images of the first records."""
+    """The contents of a dataset. `.data` is the result of `shardfeed inspect --json`; its repr is
+    text and, in a notebook, a table with the images of the first records."""
 
     def __init__(self, spec: List[str], data: Dict[str, Any]):
         self._spec = spec
@@ -211,7 +211,7 @@ class Inspection:
     def _repr_html_(self) -> str:
         try:
             images = self._images()
-        except (DataLossError, OSError) as error:  # changed since
+        except (DataLossError, OSError) as error:  # the data has changed since
             images = _paragraph(str(error))
         return (_paragraph(repr(self).splitlines()[0])
                 + _table(["feature", "kind", "values", "records"], self._rows()) + images)

@@ -1,4 +1,4 @@
-"""Chains of steps: the recipe."""
+"""Chains of steps."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Dataset(RowSteps):
                      tuning: Optional[Sequence[Mapping[str, Any]]] = None) -> "Dataset":
         """Sets how iterators run. An option that is None keeps its value.
 
-        - `threads`: of each stage.
+        - `threads`: the maximum number of worker threads, of the run and of each stage; 0 is one per
         - `budget_bytes`: limits what is held ahead of the consumer, half of it for reading; 0
-          is a quarter of the free memory, at most 2 GiB.
-        - `deterministic`: delivers elements in their order.
-        - `headspace`: delivers the first element over and over.
+          is a quarter of the free memory, between 128 MiB and 2 GiB.
+        - `deterministic`: delivers elements in order rather than as soon as they are ready.
+        - `headspace`: delivers the first element again and again, to measure the consumer alone.
         - `trace`: an sf.Trace, which records what each thread does.
-        - `cpu_share`: the share of the threads that are used, up to 1.
-        - `autotune`: finds each stage's threads and read-ahead (True by default).
-        - `tuning`: uses these, as `stats()["tuning"]` of an earlier run has them."""
+        - `cpu_share`: the share of the threads that is used, up to 1.
+        - `autotune`: adjusts each stage's threads and read-ahead (True by default).
+        - `tuning`: uses the threads and read-ahead in `stats()["tuning"]` of an earlier run."""
         given = {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
                  "headspace": headspace, "trace": trace, "cpu_share": cpu_share,
                  "autotune": autotune, "tuning": tuning}
@@ -64,14 +64,14 @@ class Dataset(RowSteps):
         found = self.element_spec
         for name in columns:
             if name in found and found[name][1]:
-                raise ValueError(f"sparse: the elements of column {name!r} are of shape "
-                                 f"{list(found[name][1])}; single values can be sparse")
+                raise ValueError(f"sparse: the elements of column {name!r} have the shape "
+                                 f"{list(found[name][1])}; only single values can be sparse")
         structure = structures.with_sparse(self._structure, list(found), columns)
         return self._then("sparse", list(columns), structure=structure,
                           text=f"sparse({', '.join(map(repr, columns))})")
 
     def _made_sparse(self) -> "Dataset":
-        """Batches whose columns are Sparse that parse has asked for as such."""
+        """Returns batches in which the columns that parse declared as sparse are Sparse."""
         found = self.element_spec
         names = [name for name in self._sparse if name in found and found[name][2]]
         return self.sparse(*names) if names else self
@@ -85,8 +85,8 @@ class Dataset(RowSteps):
         found = self.element_spec
         names = [name for name in self._sparse if name in found and found[name][2]]
         if names:
-            raise ValueError(f"padded_batch: column {names[0]!r} is sparse; batch takes such columns, "
-                             "and parse them as sf.var for padding")
+            raise ValueError(f"padded_batch: column {names[0]!r} is sparse; use batch, or parse it as "
+                             "sf.var to pad it")
         return self._then("padded_batch", size, step_arguments.padding("padded_batch", padding),
                           drop_remainder, text=f"padded_batch({size})")
 
@@ -102,10 +102,10 @@ class Dataset(RowSteps):
         boundaries[i] and makes batches of sizes[i]; there is one size more than boundaries.
 
         The length is that of `column`, which is ragged or of bytes, or what length(row)
-        returns, a whole number from 0 on. `version`: of that function, as for map."""
+        returns, an integer of at least 0. `version`: of that function, as for map."""
         if (column is None) == (length is None):
-            raise ValueError("bucket_by_length: give the column of the rows' lengths, or length=, "
-                             "a function")
+            raise ValueError("bucket_by_length: give either the column whose lengths count or a "
+                             "function length=")
         buckets = [list(boundaries), list(sizes), drop_remainder]
         if length is None:
             made = self._then("bucket_by_length", column, *buckets,
@@ -121,11 +121,11 @@ class Dataset(RowSteps):
                         drop_remainder: bool = False, *, version: str = "") -> "Dataset":
         """Makes a batch of each `window_size` rows with the same key.
 
-        `key`: a column of single numbers or bytes, or a function that returns a whole number,
-        bytes or str. At the end the remaining groups follow, in the order of their first rows
-        there (in tf.data, by key), or are left out with drop_remainder. Waiting rows are held
-        in memory; a saved state has a number for each. `version`: of the function, as for map.
-        ValueError: there is no such column."""
+        `key`: a column of single numbers or bytes, or a function that returns an integer, bytes
+        or str. At the end the remaining groups follow, in the order of their first waiting rows
+        (in tf.data, by key), or are left out with drop_remainder. Waiting rows are held in
+        memory; a saved state has a number for each. `version`: of the function, as for map.
+        ValueError: the column does not exist."""
         if isinstance(key, str):
             made = self._then("group_by_window", key, window_size, drop_remainder,
                               text=f"group_by_window({key!r}, {window_size})")
@@ -147,7 +147,7 @@ class Dataset(RowSteps):
         leaves = structures.leaves(self._structure)
         if not any(isinstance(leaf, structures.SparseOf) for leaf in leaves):
             return self._then("unbatch", text="unbatch()")
-        # Rows of any length again.
+        # Turn Sparse columns back into rows of any length.
         names = [leaf if isinstance(leaf, str) else leaf.column for leaf in leaves]
         return self.select(*names)._then("unbatch", text="unbatch()",
                                          structure=structures.without_sparse(self._structure))
@@ -232,7 +232,7 @@ class Dataset(RowSteps):
         """Delivers the first row with each value of `column`, which is one number or one value
         of bytes per row. NaNs are equal, and so are 0.0 and -0.0. The values are held in
         memory; load_state_dict reads all preceding rows of the epoch again. ValueError:
-        there is no such column."""
+        the column does not exist."""
         return self._then("unique", column, text=f"unique({column!r})")
 
     def rejection_resample(self, classes: Union[str, Callable[[Any], int]],
@@ -242,7 +242,7 @@ class Dataset(RowSteps):
         """Drops rows at random so that the classes of the remaining rows have the shares
         `target_dist`: one for each class from 0 on, which need not sum to 1.
 
-        - `classes`: a column of whole numbers, or a function of the row.
+        - `classes`: a column of integers, or a function of the row that returns one.
         - `initial_dist`: the shares of the classes in the input. Without it they are estimated
           from the rows so far, as if ten rows of each class had been seen before.
         - `version`: of the function, as for map.
@@ -251,7 +251,7 @@ class Dataset(RowSteps):
         seed, epoch, the row's number and the classes up to it. A saved state has a number for
         each class whose share is estimated.
 
-        ValueError: a share is below 0, all are 0, or initial_dist has nothing of a wanted
+        ValueError: a share is below 0, all are 0, or initial_dist has no share of a wanted
         class; from iterators: a row's class has no share."""
         target = [float(share) for share in target_dist]
         initial = [float(share) for share in initial_dist or ()]
@@ -286,7 +286,7 @@ class Dataset(RowSteps):
 
         Directly after read, it shuffles the whole order, within a window of this many records
         (0: a default that depends on the records' size; None: the exact permutation, read
-        record by record). `chunk` neighbouring records are read at once (0: about 1 MiB of
+        record by record). `chunk` neighboring records are read at once (0: about 1 MiB of
         them; object stores are read best in chunks of about 8 MiB), and `lanes` parts of the
         epoch in turn; both are parts of the order. After other steps, it permutes stretches of
         `window` elements, and chunk and lanes are refused."""
@@ -325,7 +325,7 @@ class Dataset(RowSteps):
                           text=f"snapshot({os.fspath(path)!r})")
 
     def prefetch(self, count: Count = 2) -> "Dataset":
-        """Prepares `count` elements ahead, on a thread of its own."""
+        """Prepares `count` elements ahead on a separate thread."""
         return self._then("prefetch", count, text=f"prefetch({count})")
 
     def zip(self, *others: "Dataset") -> "Dataset":

@@ -24,9 +24,10 @@ class Normalize(NamedTuple):
     - `layout`: "NCHW" or "NHWC".
     - `flip`: the probability of a horizontal flip.
     - `mixing`: "none", "mixup" or "cutmix" of row i with row i - 1, by one lambda per batch
-      from Beta(mix_alpha, mix_alpha). The array's and the iterator's `.lam` have it, for mixing the labels.
+      from Beta(mix_alpha, mix_alpha), which is in `.lam` of the array and of the iterator, to mix
+      the labels in the same way.
 
-    Everything random depends on the seed and the rows' places in the epoch."""
+    Everything random depends on the seed and the rows' positions in the epoch."""
 
     mean: Union[float, Sequence[float], None] = None
     std: Union[float, Sequence[float], None] = None
@@ -49,14 +50,15 @@ class Normalize(NamedTuple):
 
 
 class DeviceIterator(_core.DeviceIterator):
-    """One run with batches on a device; it is used as an Iterator.
+    """One run with batches on a device, which is used like an Iterator.
 
-    The values of a batch are in place for work that is enqueued on the stream of this iterator.
-    The memory of DeviceArrays is reused once the last array of a batch is gone and the work is
-    done that its streams had by then, without blocking a thread: the iterator's stream, those
-    that consumers of __dlpack__ named, and those of DeviceArray.use(). Work on another stream,
-    even one that waits for these, is not waited for. Tensors of torch() and arrays of jax() are
-    copies in the memory of these frameworks, to which no rule but theirs applies.
+    The values of a batch are available to work that is enqueued on the stream of this iterator.
+    The memory of DeviceArrays is reused once the last array of a batch has been dropped and its
+    streams have done the work that they had by then; no thread blocks for this. Its streams are
+    the iterator's stream, those that consumers of __dlpack__ named, and those passed to
+    DeviceArray.use(). Work on another stream, even one that waits for these, is not waited for.
+    Tensors of torch() and arrays of jax() are copies in the memory of these frameworks, so only
+    the frameworks' own rules apply to them.
 
     - `lam`: {column: lambda} of the last batch, for images that Normalize has mixed."""
 
@@ -86,7 +88,7 @@ class DeviceIterator(_core.DeviceIterator):
         self.close()
 
     def close(self) -> None:
-        """Ends the run. Arrays that are out stay valid."""
+        """Ends the run. Delivered arrays stay valid."""
         self.receiver.finish()
         super().close()
 
@@ -108,7 +110,7 @@ class DeviceIterator(_core.DeviceIterator):
 
 
 class DeviceView:
-    """What Dataset.cuda gives: iterating runs the chain, its batches being on the device."""
+    """The result of Dataset.cuda: iterating runs the chain with its batches on the device."""
 
     def __init__(self, dataset: Any, device: int, normalize: Mapping[str, Any], depth: int,
                  pinned_bytes: int, stream: Any):
@@ -121,7 +123,7 @@ class DeviceView:
         self._stream = stream
         self._framework: Optional[str] = None
         self._receiver: Callable[[], Receiver] = lambda: Receiver(stream)
-        _core.stream_handle(stream)  # TypeError now
+        _core.stream_handle(stream)  # a wrong stream raises TypeError now
         self.device_name = _core.check_device(device)
 
     def _with(self, framework: str, receiver: Callable[[], Receiver]) -> "DeviceView":
@@ -131,26 +133,28 @@ class DeviceView:
         return view
 
     def torch(self, out: Any = None) -> "DeviceView":
-        """torch.Tensors of torch's own allocator, copied on the iterator's stream, by default
-        torch's current one: record_stream, streams and CUDA graphs work as for any tensor.
+        """Returns an iterable of batches as torch.Tensors of torch's own allocator, copied on the
+        iterator's stream, by default torch's current one: record_stream, streams and CUDA graphs
+        work as for any tensor.
 
-        - `out`: {column: tensor}, tensors that each batch is copied to, as a captured CUDA graph
-          with fixed addresses needs; or a list of such dicts, used in turn. Other columns are new
-          tensors. ValueError, by the iterator: shape or type differ."""
+        - `out`: {column: tensor}, the tensors into which each batch is copied, as a captured CUDA
+          graph with fixed addresses needs; or a list of such dicts, used in turn. Other columns
+          are new tensors. ValueError, from the iterator: the shape or type differs."""
         return self._with("torch", lambda: TorchReceiver(self._stream, self._device, out))
 
     def jax(self, sharding: Any = None) -> "DeviceView":
-        """jax.Arrays of JAX's own allocator, which are safe on any stream that JAX uses.
+        """Returns an iterable of batches as jax.Arrays of JAX's own allocator, which are safe on
+        any stream that JAX uses.
 
-        - `sharding`: a jax.sharding.Sharding of the global arrays, of which a batch is the part
-          of this process, as jax.make_array_from_process_local_data has it."""
+        - `sharding`: a jax.sharding.Sharding of global arrays. A batch is this process's part of
+          them, as for jax.make_array_from_process_local_data."""
         return self._with("jax", lambda: JaxReceiver(self._stream, self._options["depth"], sharding))
 
     def __iter__(self) -> DeviceIterator:
         return self.start()
 
     def start(self, **options: Any) -> DeviceIterator:
-        """An iterator; options as Dataset.with_options."""
+        """Starts a run and returns its iterator. The options are those of Dataset.with_options."""
         ds = self.dataset
         receiver = self._receiver()
         it = DeviceIterator(ds._core, self._options,

@@ -1,4 +1,4 @@
-"""Values as a column's type has them: one that does not fit is an error, never another value."""
+"""Conversion of values to a column's type: a value that does not fit is an error, never changed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from .arguments import shown
 
 _DTYPES: Dict[str, np.dtype] = {name: np.dtype(name) for name in (
     "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")}
-_DTYPES["bfloat16"] = _DTYPES["uint16"]  # the bits
+_DTYPES["bfloat16"] = _DTYPES["uint16"]  # its bits
 _RANGES = {name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
            for name, dtype in _DTYPES.items() if dtype.kind in "iu"}
 _LARGEST = {name: float(np.finfo(dtype).max) for name, dtype in _DTYPES.items() if dtype.kind == "f"}
 
 
 def exact_array(value: Any, dtype: str, column: str) -> np.ndarray:
-    """The value as an array of the type: floats may be rounded to its precision; integers must be in
-    its range and, in a column of floats, one of these. TypeError: another kind of value, floats for
-    integers among them. ValueError: one that does not fit."""
+    """Returns the value as an array of the type. Floats may be rounded to the precision of the
+    type; integers must be in its range and, in a column of floats, exactly representable.
+    TypeError: another kind of value, such as floats for integers. ValueError: a value that does
+    not fit."""
     wanted = _DTYPES[dtype]
     if type(value) is int and dtype in _RANGES:
         least, most = _RANGES[dtype]
@@ -51,8 +52,8 @@ def _converted(array: np.ndarray, value: Any, wanted: np.dtype, dtype: str,
         raise TypeError(f"column {column!r}: {found} where {dtype} is declared: {shown(value)}")
     if kind == "f" and wanted.kind in "iu":
         raise TypeError(f"column {column!r}: {array.dtype} where {dtype} is declared: "
-                        f"{shown(value)}; round it and give integers if that is meant")
-    # NumPy calls integers of 64 bits in float64 safe.
+                        f"{shown(value)}; round it and give integers if that is intended")
+    # NumPy considers 64-bit integers safe in float64.
     if array.dtype.itemsize + (wanted.kind == "f") <= 8 and np.can_cast(array.dtype, wanted, "safe"):
         return array.astype(wanted)
     if kind == "f":
@@ -65,12 +66,12 @@ def _converted(array: np.ndarray, value: Any, wanted: np.dtype, dtype: str,
     elif wanted.kind in "iu":
         converted = array.astype(wanted)
         least, most = _RANGES[dtype]
-        # The bounds are those of both types: a comparison across them would round.
+        # Use the bounds of both types: a comparison across them would round.
         info = np.iinfo(array.dtype)
         bad = (array < max(least, int(info.min))) | (array > min(most, int(info.max)))
     else:
         converted = array.astype(wanted)
-        # A long double has all integers of 64 bits.
+        # A long double holds every 64-bit integer.
         bad = converted.astype(np.longdouble) != array.astype(np.longdouble)
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0]) if array.ndim else ()
@@ -81,6 +82,6 @@ def _converted(array: np.ndarray, value: Any, wanted: np.dtype, dtype: str,
 
 def _does_not_fit(column: str, dtype: str, value: Any, place: str = "") -> str:
     why = f"{dtype} has {_RANGES[dtype][0]} to {_RANGES[dtype][1]}" if dtype in _RANGES else (
-        f"{dtype} does not hold it" + ("; give a float if it may be rounded"
+        f"{dtype} cannot hold it" + ("; give a float if it may be rounded"
                                        if isinstance(value, int) else ""))
     return f"column {column!r}: {shown(value)}{place} does not fit: {why}"

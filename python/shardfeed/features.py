@@ -1,4 +1,4 @@
-"""What is asked for of the features of a record."""
+"""Declarations of the features to parse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .exact import exact_array
 
 
 class DType(str):
-    """A dtype's name. Called, it is a feature of that type: sf.int64(), sf.float32(3),
-    sf.bytes(default=b"") are sf.fixed((), sf.int64), sf.fixed(3, sf.float32) and so on."""
+    """The name of a dtype. Calling it declares a feature of that type: sf.int64(), sf.float32(3)
+    and sf.bytes(default=b"") are sf.fixed((), sf.int64), sf.fixed(3, sf.float32) and so on."""
 
     __slots__ = ()
 
@@ -40,29 +40,29 @@ _NAMES = {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, 
 
 
 def dtype_name(dtype: DTypeLike) -> str:
-    """The library's name of a dtype of NumPy, of bytes or of a name."""
+    """Returns the library's name of a NumPy dtype, of bytes, or of a name."""
     if dtype is bytes or dtype is str:
         return "bytes"
     if not isinstance(dtype, (str, type, np.dtype)):
         hint = f"; call it: sf.{dtype.__name__}(...)" if any(
             dtype is maker for maker in _MAKERS) else ""
-        raise TypeError(f"{shown(dtype)} is no type{hint}; a dtype is, for example, sf.int64, np.float32 or "
-                        "bytes")
+        raise TypeError(f"{shown(dtype)} is not a type{hint}; expected a dtype such as sf.int64, "
+                        "np.float32 or bytes")
     name = str(dtype) if isinstance(dtype, str) else np.dtype(dtype).name
     if name == "bool":
         return "uint8"
     if name not in _NAMES:
-        raise ValueError(f"there is no type {name!r}; the dtypes are: {', '.join(sorted(_NAMES))}")
+        raise ValueError(f"type {name!r} does not exist; the dtypes are: {', '.join(sorted(_NAMES))}")
     return name
 
 
 def _value_type(dtype: DTypeLike, raw: bool) -> str:
-    """Of a feature's values: Python's float stands for what records have, float32."""
+    """Returns the type of a feature's values; Python's float means float32, the type in records."""
     return "float32" if dtype is float and not raw else dtype_name(dtype)
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """bfloat16 are the bits, as uint16."""
+    """Returns the NumPy dtype; bfloat16 arrives as its bits, in uint16."""
     return np.dtype("uint16" if name == bfloat16 else name)
 
 
@@ -144,7 +144,7 @@ _MAKERS = (fixed, ragged, var, sparse)
 
 
 def as_feature(feature: FeatureLike, name: str = "") -> Feature:
-    """A dtype stands for one value of it. name: for what is said of one that is neither."""
+    """Returns a feature; a dtype declares one value. `name` is used in messages."""
     if isinstance(feature, Feature):
         return feature
     try:
@@ -154,7 +154,7 @@ def as_feature(feature: FeatureLike, name: str = "") -> Feature:
 
 
 def as_features(features: Mapping[str, FeatureLike], what: str) -> Dict[str, Feature]:
-    """The features of a call of `what`."""
+    """Returns the features passed to `what`."""
     if not isinstance(features, Mapping):
         raise TypeError(f"{what}: expected {{name: sf.fixed(...) | sf.ragged(...) | dtype}}, got "
                         f"{type(features).__name__}")

@@ -1,4 +1,5 @@
-"""Elements as tensors of PyTorch, JAX and TensorFlow, in place where the framework can."""
+"""Conversion of elements to tensors of PyTorch, JAX and TensorFlow, without a copy where
+possible."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ def _converter(array: Callable[[np.ndarray], Any],
 
 
 def torch_converter() -> Callable[[Any], Any]:
-    """Arrays become torch.Tensors of the same memory (copies where it is read-only), Sparses sparse
-    COO tensors."""
+    """Returns a converter: arrays become torch.Tensors that share their memory (copies if it is
+    read-only), and Sparses become sparse COO tensors."""
     import torch
 
     def array(a: np.ndarray) -> Any:
@@ -44,8 +45,8 @@ def torch_converter() -> Callable[[Any], Any]:
 
 
 def jax_converter(sharding: Any = None) -> Callable[[Any], Any]:
-    """Arrays become jax.Arrays, in place on the CPU where they are aligned, Sparses BCOOs; with a
-    sharding, parts of global arrays."""
+    """Returns a converter: arrays become jax.Arrays, without a copy on the CPU if they are
+    aligned, and Sparses become BCOOs; with a sharding, arrays become parts of global arrays."""
     import jax
     if sharding is not None:
         place = sharded(sharding)
@@ -65,8 +66,8 @@ def jax_converter(sharding: Any = None) -> Callable[[Any], Any]:
 
 
 def tf_converter() -> Callable[[Any], Any]:
-    """Arrays become eager tf.Tensors, in place where they are aligned; bytes become strings,
-    Raggeds RaggedTensors and Sparses SparseTensors."""
+    """Returns a converter: arrays become eager tf.Tensors, without a copy if they are aligned;
+    bytes become strings, Raggeds become RaggedTensors and Sparses become SparseTensors."""
     import tensorflow as tf
     from ._core import BytesArray
 
@@ -74,7 +75,7 @@ def tf_converter() -> Callable[[Any], Any]:
         if isinstance(v, np.ndarray):
             try:
                 return tf.experimental.dlpack.from_dlpack(v.__dlpack__())
-            except Exception:  # of tf.errors, by version: read-only, no alignment
+            except Exception:  # varies with the version; the array is read-only or not aligned
                 return tf.convert_to_tensor(v)
         if isinstance(v, BytesArray):
             return tf.constant(v.tolist(), dtype=tf.string, shape=v.shape)

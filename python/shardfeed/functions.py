@@ -1,4 +1,4 @@
-"""Functions of the user's, made into what the library calls. All can be pickled when the function
+"""Adapters that let the library call the user's functions. They can be pickled if the function
 can."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _to_bytes(value: Any, name: str) -> bytes:
         return value.encode()
     if isinstance(value, (bytearray, memoryview, np.ndarray)):
         return bytes(value)
-    raise TypeError(f"column {name!r}: bytes or str is expected, not {type(value).__name__}")
+    raise TypeError(f"column {name!r}: expected bytes or str, got {type(value).__name__}")
 
 
 def _byte_list(value: Any, name: str) -> List[bytes]:
@@ -48,12 +48,12 @@ def _byte_list(value: Any, name: str) -> List[bytes]:
 
 def _array(value: Any, dtype: str, name: str) -> np.ndarray:
     array = exact_array(value, dtype, name)
-    # ascontiguousarray would make a scalar an array of one dimension.
+    # ascontiguousarray would turn a scalar into an array of one dimension.
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _check_shape(found: Sequence[int], wanted: Sequence[int], name: str) -> None:
-    # 0: any length.
+    # 0 in a shape is any length.
     if len(found) != len(wanted) or any(w not in (0, f) for f, w in zip(found, wanted)):
         raise ValueError(
             f"column {name!r}: expected shape {list(wanted)} (of the first element, if not of output=), "
@@ -62,7 +62,7 @@ def _check_shape(found: Sequence[int], wanted: Sequence[int], name: str) -> None
 
 
 def row_value(value: Any, spec: ColumnSpec) -> Any:
-    """What the library takes for one row's column."""
+    """Converts the value of one row's column for the library."""
     name, dtype, shape, is_ragged = spec
     if dtype == bytes_:
         if not is_ragged and not shape:
@@ -76,11 +76,12 @@ def row_value(value: Any, spec: ColumnSpec) -> Any:
 
 
 def batch_value(value: Any, spec: ColumnSpec) -> Tuple[Any, Optional[Tuple[int, ...]]]:
-    """What the library takes for a batch's column, and the shape of its rows if it varies."""
+    """Converts a batch's column for the library; also returns the shape of its rows if it
+    varies."""
     name, dtype, shape, is_ragged = spec
     if is_ragged:
         if not isinstance(value, Ragged):
-            raise TypeError(f"column {name!r}: a Ragged is declared, not {type(value).__name__}")
+            raise TypeError(f"column {name!r}: expected a Ragged, as declared, got {type(value).__name__}")
         values, own = batch_value(value.values, (name, dtype, shape, False))
         return (values, _array(value.row_splits, "int64", name)), own
     if dtype == bytes_:
@@ -97,21 +98,21 @@ def name_of(fn: Any) -> str:
 
 
 def called(fn: Callable[..., Any], *arguments: Any) -> Any:
-    """fn(*arguments) outside of a run: a StopIteration is an error, as it is in one (PEP 479)."""
+    """Calls fn outside a run. A StopIteration is an error, as it is in a run (PEP 479)."""
     try:
         return fn(*arguments)
     except (StopIteration, StopAsyncIteration) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise RuntimeError(f"the function {name_of(fn)} raised {what}, which is not the end of the "
-                           "data; give next() a default") from error
+        raise RuntimeError(f"the function {name_of(fn)} raised {what}, which does not end the data; "
+                           "give next() a default") from error
 
 
 def elements_of(make: Callable[[], Any]) -> Iterator[Any]:
-    """The elements that a generator's function gives."""
+    """Returns an iterator over the elements of a generator function."""
     made = called(make)
     if not hasattr(type(made), "__iter__") and not hasattr(type(made), "__getitem__"):
-        raise TypeError(f"from_generator: make must give an iterable of elements; {name_of(make)} "
-                        f"gave {shown(made)}")
+        raise TypeError(f"from_generator: make must return an iterable of elements; {name_of(make)} "
+                        f"returned {shown(made)}")
     return called(iter, made)
 
 
@@ -119,7 +120,7 @@ def _dtype_of(array: np.ndarray, value: Any, name: str) -> str:
     if _is_bytes(array) and (array.dtype.kind != "O" or all(
             isinstance(one, (bytes, str)) for one in array.flat)):
         return str(bytes_)
-    # As Python's numbers, and lists of them, stand in Examples.
+    # Examples store Python floats, and lists of them, as float32.
     if array.dtype == np.float64 and isinstance(value, (float, list)):
         return "float32"
     try:
@@ -130,14 +131,14 @@ def _dtype_of(array: np.ndarray, value: Any, name: str) -> str:
 
 
 def infer_row(name: str, value: Any) -> ColumnSpec:
-    """The column that a value of a row belongs to. Lists are rows of any length."""
+    """Infers the column of a row's value. Lists become rows of any length."""
     if isinstance(value, (bytes, bytearray, memoryview, str)):
         return (name, bytes_, (), False)
     if value is None:
-        raise TypeError(f"column {name!r}: None is no value")
+        raise TypeError(f"column {name!r}: None is not a value")
     if isinstance(value, list) and not value:
-        raise ValueError(f"column {name!r}: the first row has an empty list, which does not tell a "
-                         f"type; declare output={{{name!r}: sf.ragged(...)}}")
+        raise ValueError(f"column {name!r}: the first row has an empty list, whose type is unknown; "
+                         f"declare output={{{name!r}: sf.ragged(...)}}")
     array = np.asarray(value)
     dtype = _dtype_of(array, value, name)
     if isinstance(value, list):
@@ -146,8 +147,8 @@ def infer_row(name: str, value: Any) -> ColumnSpec:
 
 
 def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
-    """The column that a batch's column belongs to. `lengths`: those of the input's columns that
-    differ from batch to batch."""
+    """Infers the column of a batch's values. `lengths`: the sizes of input columns that differ from
+    batch to batch."""
     if isinstance(value, Ragged):
         _, dtype, shape, _ = infer_batch(name, value.values, ())
         return (name, dtype, shape, True)
@@ -155,18 +156,19 @@ def infer_batch(name: str, value: Any, lengths: Collection[int]) -> ColumnSpec:
         return (name, bytes_, tuple(value.shape[1:]), False)
     array = np.asarray(value)
     if array.ndim == 0:
-        raise ValueError(f"column {name!r}: one value for a batch; give one for each row")
+        raise ValueError(f"column {name!r}: expected one value for each row of the batch, got one value")
     shape = tuple(0 if i == 0 and n in lengths else n for i, n in enumerate(array.shape[1:]))
     return (name, _dtype_of(array, None, name), shape, False)
 
 
 def learnt(fn: Callable[..., Any], first: Any,
            batch_spec: Optional[Sequence[ColumnSpec]] = None) -> Tuple[List[ColumnSpec], Any]:
-    """The columns and the structure that fn gives for `first`: a row or, of such columns, a batch."""
+    """Returns the columns and the structure of fn(first). `first` is a row or,
+    with `batch_spec`, a batch of these columns."""
     structure, values = structures.flatten(called(fn, first))
     if batch_spec is None:
         return [infer_row(k, v) for k, v in values.items()], structure
-    # Of the columns padded to a length that differs from batch to batch.
+    # The sizes of columns that are padded to a length that differs from batch to batch.
     lengths = set()
     columns = structures.flatten(first)[1]
     for column, (key, _, shape, _) in zip(columns.values(), batch_spec):
@@ -176,7 +178,7 @@ def learnt(fn: Callable[..., Any], first: Any,
 
 
 class RowFunction:
-    """fn(element) for a row, as the library calls it."""
+    """An adapter for fn(element) of a row."""
 
     def __init__(self, fn: Callable[..., Any], structure: Any, outputs: Sequence[ColumnSpec] = (),
                  output_structure: Any = None):
@@ -187,7 +189,7 @@ class RowFunction:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name of fn, for messages."""
         return name_of(self.fn)
 
     def element(self, columns: Dict[str, Any]) -> Any:
@@ -197,17 +199,17 @@ class RowFunction:
         return self.row(self.element(columns))
 
     def row(self, element: Any) -> List[Any]:
-        """What the library takes for an element that fn gave."""
+        """Converts an element that fn returned for the library."""
         values = structures.values_of(element, self.output_structure)
         if len(values) != len(self.outputs):
-            raise ValueError(f"the function gives {sorted(values)}, where "
+            raise ValueError(f"the function returned {sorted(values)}, but "
                              f"{sorted(o[0] for o in self.outputs)} are declared")
         return [row_value(values[output[0]], output) for output in self.outputs]
 
 
 class PlacedFunction(RowFunction):
-    """The same for a function that gets the row's index in the epoch, a random generator that is
-    seeded by it, or both."""
+    """An adapter for a function that also receives the row's index in the epoch, a random generator
+    that is seeded by it, or both."""
 
     def __init__(self, fn: Callable[..., Any], structure: Any, outputs: Sequence[ColumnSpec],
                  output_structure: Any, with_index: bool, seeded: bool):
@@ -222,7 +224,7 @@ class PlacedFunction(RowFunction):
 
 
 def place_arguments(place: Tuple[int, int, int], with_index: bool, seeded: bool) -> List[Any]:
-    """What a function gets besides its row. place: as the library tells it."""
+    """Returns the further arguments of a function. `place` comes from the library."""
     arguments: List[Any] = [place[0]] if with_index else []
     if seeded:
         key = np.array(place[1:], np.uint64)
@@ -235,28 +237,28 @@ def with_more(fn: Callable[..., Any], more: Sequence[Any], element: Any) -> Any:
 
 
 class BatchFunction(RowFunction):
-    """The same for a batch."""
+    """An adapter for fn(element) of a batch."""
 
     def __call__(self, columns: Dict[str, Any]) -> Any:
         values = structures.values_of(self.element(columns), self.output_structure)
         if len(values) != len(self.outputs):
-            raise ValueError(f"the function gives {sorted(values)}, where "
+            raise ValueError(f"the function returned {sorted(values)}, but "
                              f"{sorted(o[0] for o in self.outputs)} are declared")
         taken = [batch_value(values[output[0]], output) for output in self.outputs]
         return [t[0] for t in taken], [t[1] for t in taken]
 
 
 class FlatFunction(RowFunction):
-    """fn(element) gives any number of elements."""
+    """An adapter for fn(element) that returns any number of elements."""
 
     def __call__(self, columns: Dict[str, Any]) -> List[Any]:
         return [self.row(element) for element in self.element(columns)]
 
 
 class GeneratorFunction(RowFunction):
-    """fn() gives an iterable of elements; a call begins a run of it, which is a function that gives
-    the next row's columns, None at the end. Each is handed on at once: fn may wait for what its
-    consumer does with it."""
+    """An adapter for fn() that returns an iterable of elements. A call begins a run of it and
+    returns a function that returns the next row's columns, or None at the end. Each row is passed
+    on at once, since fn may wait for what its consumer does with it."""
 
     def __call__(self) -> Callable[[], Optional[List[Any]]]:  # type: ignore[override]
         elements = elements_of(self.fn)
@@ -271,7 +273,7 @@ class GeneratorFunction(RowFunction):
     @staticmethod
     def _column(spec: ColumnSpec, value: Any) -> Any:
         _, dtype, shape, is_ragged = spec
-        # The library takes arrays as they are, and fn may write to its own again.
+        # The library takes arrays without a copy, and fn may write to its own again.
         values = value if dtype == bytes_ else value.copy()
         if not is_ragged:
             return values
@@ -280,8 +282,8 @@ class GeneratorFunction(RowFunction):
 
 
 class ScanFunction(RowFunction):
-    """fn(state, element) gives (state, element); a call begins with the first state, and is a
-    function for one row after another."""
+    """An adapter for fn(state, element) that returns (state, element). A call begins with the
+    initial state and returns a function to be called with one row after another."""
 
     def __init__(self, fn: Callable[..., Any], initial: Any, structure: Any,
                  outputs: Sequence[ColumnSpec], output_structure: Any):
@@ -302,23 +304,23 @@ class ScanFunction(RowFunction):
 def scanned(fn: Callable[..., Any], state: Any, element: Any) -> Tuple[Any, Any]:
     given = fn(state, element)
     if not isinstance(given, tuple) or len(given) != 2:
-        raise TypeError(f"scan: {name_of(fn)} must give (state, row), not {shown(given)}")
+        raise TypeError(f"scan: {name_of(fn)} must return (state, row), not {shown(given)}")
     return given
 
 
 def first_scanned(fn: Callable[..., Any], initial: Any, element: Any) -> Any:
-    """The row that fn gives for the first one."""
+    """Returns the row that fn returns for the first row."""
     return scanned(fn, copy.deepcopy(initial), element)[1]
 
 
 class RowPredicate(RowFunction):
     def __call__(self, columns: Dict[str, Any]) -> Any:
-        """A bool."""
+        """Returns a bool."""
         return bool(self.element(columns))
 
 
 class NumberFunction(RowFunction):
-    """fn(element) gives a whole number: `what` of the step `step`."""
+    """An adapter for fn(element) that returns an integer: `what` of the step `step`."""
 
     def __init__(self, fn: Callable[..., Any], structure: Any, step: str, what: str):
         super().__init__(fn, structure)
@@ -332,18 +334,18 @@ class NumberFunction(RowFunction):
         try:
             number = operator.index(value)
         except TypeError:
-            raise TypeError(f"{self.step}: {self.name} must give {self.what}, a whole number, not "
+            raise TypeError(f"{self.step}: {self.name} must return {self.what}, an integer, not "
                             f"{shown(value)}") from None
         if not -(1 << 63) <= number < 1 << 63:
-            raise ValueError(f"{self.step}: {self.name} gave {self.what} of {shown(number)}")
+            raise ValueError(f"{self.step}: {self.name} returned {self.what} of {shown(number)}")
         return number
 
 
 class KeyFunction(RowFunction):
-    """fn(element) gives a key: a whole number, bytes or str."""
+    """An adapter for fn(element) that returns a key: an integer, bytes or str."""
 
     def __call__(self, columns: Dict[str, Any]) -> Any:
-        """Bytes, the same for keys that are equal."""
+        """Returns bytes, which are the same for equal keys."""
         value = self.element(columns)
         if isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0:
             value = value.item()
@@ -352,20 +354,20 @@ class KeyFunction(RowFunction):
         if isinstance(value, bytes):
             return b"b" + value
         if not isinstance(value, int):
-            raise TypeError(f"group_by_window: {self.name} must give a whole number, bytes or str, "
+            raise TypeError(f"group_by_window: {self.name} must return an integer, bytes or str, "
                             f"not {shown(value)}")
         return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
 class BatchPredicate(RowFunction):
     def __call__(self, columns: Dict[str, Any]) -> Any:
-        """A uint8 for each row."""
+        """Returns a uint8 for each row."""
         mask = np.asarray(self.element(columns))
         if mask.ndim != 1:
-            raise ValueError("filter: with batched=True the function gives one bool for each row")
+            raise ValueError("filter: with batched=True the function must return one bool for each row")
         return np.ascontiguousarray(mask.astype(bool)).view(np.uint8)
 
 
 def declared(output: Mapping[str, Any]) -> List[ColumnSpec]:
-    """The columns of output=."""
+    """Returns the columns that output= declares."""
     return [feature.column(name) for name, feature in as_features(output, "output").items()]

@@ -9,19 +9,19 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 from . import _core
 from . import structure as structures
 
-# Threads of the library must not ask for the interpreter once it ends.
+# Threads of the library must not take the GIL once the interpreter ends.
 atexit.register(_core.close_all)
 os.register_at_fork(after_in_child=_core.after_fork)
 
 
 class Epochs:
-    """Which epoch the next run of a dataset is."""
+    """The number of the epoch of a dataset's next run."""
 
     def __init__(self, next_epoch: int = 0):
         self.next = next_epoch
 
     def take(self, epoch: Optional[int] = None) -> int:
-        """`epoch` or, without it, the next one, which is taken then."""
+        """Returns `epoch` or, if it is None, the next epoch, and advances to the one after."""
         if epoch is None:
             epoch = self.next
             self.next += 1
@@ -29,28 +29,28 @@ class Epochs:
 
 
 def checked_state(state: Any) -> str:
-    """What state_dict() has put into its result. ValueError: it did not give this."""
+    """Returns the text in a result of state_dict(). ValueError: `state` is not such a result."""
     if not isinstance(state, dict) or not isinstance(state.get("state"), str):
-        raise ValueError("not what state_dict() gave")
+        raise ValueError("expected a result of state_dict()")
     return str(state["state"])
 
 
 def merge_states(states: Iterable[Dict[str, Any]]) -> Dict[str, Any]:
     """Merges the state_dict()s of all ranks of a run into one that serves any number of ranks.
-    What no rank has delivered comes next, every record once.
+    The records that no rank has delivered come next, each of them once.
 
     It is for chains whose ranks advance unevenly, because filter drops records or flat_map
     makes several of one: a rank's own state then serves only the same rank of the same number
     of ranks. In other chains the states of all ranks are equal, and so is this one. Ranks may
-    have delivered different numbers of elements, but of one epoch.
+    have delivered different numbers of elements, but in the same epoch.
 
         states = [it.state_dict() for each rank]            # gathered, or saved to files
         it = ds.shard(new_rank, new_world).filter(f).batch(32).start()
         it.load_state_dict(sf.merge_states(states))         # the same on each new rank
 
-    ValueError: these are not states. RuntimeError: they are not those of all ranks of one run,
-    or are of more than one epoch; or a step, which is named, counts the rows of its rank or has
-    several inputs, such as take, unique or mix."""
+    ValueError: these are not states. RuntimeError: they are not the states of all ranks of one
+    run in one epoch; or a step, which is named, counts the rows of its rank or has several
+    inputs, such as take, unique or mix."""
     if isinstance(states, dict):
         raise ValueError("merge_states: expected a list with the state of each rank, got one state")
     return {"state": _core.merge_states([checked_state(state) for state in states])}
@@ -96,12 +96,12 @@ class Iterator(_core.Iterator):
 
 
 class ConvertedIterator(Iterator):
-    """Elements go through a function on their way."""
+    """An iterator that passes each element through a function."""
 
     convert: Callable[[Any], Any]
 
     def __next__(self) -> Any:
-        # In one call: a signal between the two would lose the element.
+        # One call does both: a signal between two calls would lose the element.
         return super().next_converted(self.convert)
 
 
@@ -109,7 +109,7 @@ def run_options(threads: int = 0, budget_bytes: int = 0, deterministic: bool = T
                 headspace: bool = False, trace: Optional[_core.Trace] = None,
                 cpu_share: float = 1.0, autotune: bool = True,
                 tuning: Sequence[Dict[str, Any]] = (), epoch: int = 0) -> Dict[str, Any]:
-    """What Dataset.with_options takes, as the extension does."""
+    """Returns the options of Dataset.with_options as the extension takes them."""
     return {"threads": threads, "budget_bytes": budget_bytes, "deterministic": deterministic,
             "headspace": headspace, "cpu_share": cpu_share, "autotune": autotune,
             "tuning": list(tuning), "epoch": epoch, **({} if trace is None else {"trace": trace})}

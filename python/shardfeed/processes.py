@@ -1,4 +1,4 @@
-"""Functions of the user's on processes of their own."""
+"""The user's functions on separate processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import mmap
 import multiprocessing
 import multiprocessing.process
-import multiprocessing.util  # here, for it registers what runs at exit, see _end_workers
+import multiprocessing.util  # registers its exit handlers before _end_workers
 import os
 import pickle
 import queue
@@ -26,13 +26,13 @@ from . import structure as structures
 from ._core import BytesArray
 from .ragged import Ragged, Sparse
 
-# Arrays and strings of so many bytes and more go through shared memory, smaller ones with the message.
+# Arrays and strings of at least this size go through shared memory, smaller ones with the message.
 _SHARED_BYTES = 1 << 15
 _ALIGNMENT = 64
 
 
 class _Bytes:
-    """bytes, sent without a copy on the way."""
+    """Bytes that are sent without a copy."""
 
     __slots__ = ("value",)
 
@@ -63,7 +63,7 @@ def _split(joined: Any, offsets: np.ndarray) -> List[bytes]:
 
 
 def _sendable(value: Any) -> Any:
-    """What holds memory of the library, and long strings, as what can be sent."""
+    """Returns memory of the library, and long strings, in a form that can be sent."""
     if isinstance(value, BytesArray):
         return _Strings(*value.joined()) if len(value.shape) == 1 else value.tolist()
     if isinstance(value, Ragged):
@@ -79,19 +79,20 @@ def _sendable(value: Any) -> Any:
 
 
 class _Channel:
-    """One end of what two processes say to each other, in turn.
+    """One end of a channel between two processes, which take turns to send.
 
-    Large buffers go through files in memory that have no names and belong to the two alone: whoever is
-    killed, nothing of them remains. What is received lies in them. When nobody holds it any more the
-    sender is told, and uses that memory again: fresh pages cost more than the copy."""
+    Large buffers go through unnamed files in memory that only these two processes have, so
+    nothing remains even if one is killed. Received values are views of them. When the last
+    reference to a file's values is gone, the sender is told and reuses the memory, since fresh
+    pages cost more than the copy."""
 
     def __init__(self, connection: Any):
         self._connection = connection
-        self._files: List[Tuple[int, int]] = []    # descriptor and bytes of each that this end fills
-        self._free: List[int] = []                 # those that the other end does not hold
+        self._files: List[Tuple[int, int]] = []    # descriptor and size of each file that this end fills
+        self._free: List[int] = []                 # files that the other end does not use
         self._maps: List[Any] = []                 # the other end's files
-        self._held: Dict[int, Any] = {}            # weak references to what was received in them
-        self._released: Any = collections.deque()  # those whose last holder went, in whatever thread
+        self._held: Dict[int, Any] = {}            # weak references to the memory received in them
+        self._released: Any = collections.deque()  # files whose last reference is gone, from any thread
 
     def close(self) -> None:
         self._connection.close()
@@ -101,8 +102,8 @@ class _Channel:
     __del__ = close
 
     def send(self, message: Any) -> None:
-        """BrokenPipeError, ConnectionResetError: the other process is gone. Behind what else is raised
-        another message can be sent."""
+        """Sends a message. BrokenPipeError, ConnectionResetError: the other process is gone.
+        After any other exception, another message can be sent."""
         buffers: List[memoryview] = []
 
         def is_small(buffer: Any) -> bool:
@@ -142,7 +143,7 @@ class _Channel:
                 at += os.pwrite(descriptor, buffer[buffer.nbytes - (end - at):], at)
 
     def receive(self) -> Any:
-        """EOFError, ConnectionResetError: the other process is gone."""
+        """Receives a message. EOFError, ConnectionResetError: the other process is gone."""
         number, is_new, size, places, released, pickled = pickle.loads(
             self._connection.recv_bytes())
         self._free.extend(released)
@@ -168,15 +169,15 @@ def _note(released: Any, number: int, _: Any) -> None:
 
 
 class _RemoteTraceback(Exception):
-    """Where in the worker process an exception comes from."""
+    """The traceback of an exception in the worker process."""
 
     def __str__(self) -> str:
         return "\n" + self.args[0]
 
 
 def _work(connection: Any, pickled: bytes) -> None:
-    """The worker process: answers with (result, None, "") or (None, exception, its traceback)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process is asked, and then ends this one
+    """Runs the worker process, which answers (result, None, "") or (None, exception, traceback)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other process handles it and ends this one
     threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
     channel = _Channel(connection)
     fn = None
@@ -189,7 +190,7 @@ def _work(connection: Any, pickled: bytes) -> None:
             if fn is None:
                 fn = pickle.loads(pickled)
             answer: Any = (fn(element), None, "")
-        except BaseException as error:  # SystemExit too goes to whoever iterates
+        except BaseException as error:  # SystemExit too is raised by the iterator
             answer = (None, *_as_sent(error))
         element = None
         try:
@@ -202,9 +203,9 @@ def _work(connection: Any, pickled: bytes) -> None:
 
 
 def _end_with(descriptor: int) -> None:
-    """Ends this process when the other one is gone, also amid a call."""
+    """Ends this process when the other one is gone, even during a call."""
     poll = select.poll()
-    poll.register(descriptor, 0)  # hanging up alone
+    poll.register(descriptor, 0)  # only wait for a hang-up
     poll.poll()
     os._exit(1)
 
@@ -213,7 +214,7 @@ def _as_sent(error: BaseException) -> Tuple[BaseException, str]:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever a class of the user's does
+    except Exception:  # the user's class may raise anything
         error = RuntimeError(f"{type(error).__name__}: {error}")
     return error, text
 
@@ -230,7 +231,7 @@ class _Worker:
         self._channel = _Channel(ours)
 
     def __call__(self, element: Any) -> Any:
-        """EOFError, OSError: the process died."""
+        """Calls the function in the process. EOFError, OSError: the process died."""
         self._channel.send(element)
         return self._channel.receive()
 
@@ -246,7 +247,7 @@ _ending = False
 
 @atexit.register
 def _end_workers() -> None:
-    # Before multiprocessing, whose own functions were registered earlier, waits for them.
+    # This runs before multiprocessing's own handlers, registered earlier, wait for the workers.
     global _ending
     _ending = True
     for worker in list(_workers):
@@ -254,7 +255,7 @@ def _end_workers() -> None:
 
 
 def _forget_workers() -> None:
-    """In a child after fork: the workers are the parent's, and so is the right to end them."""
+    """Called in a child after fork: the workers belong to the parent, which alone may end them."""
     global _workers
     for worker in list(_workers):
         multiprocessing.process._children.discard(worker.process)  # type: ignore[attr-defined]
@@ -267,11 +268,11 @@ os.register_at_fork(after_in_child=_forget_workers)
 
 
 class ProcessFunction:
-    """fn on processes: each call goes to one of them, and waits without the GIL.
+    """A function that runs on processes: each call goes to one of them, and waits without the GIL.
 
-    As many processes as there are calls at a time, `processes` at most, are spawned when they are
-    needed, so fn must be importable (no lambda). They end with this object or this process. One that
-    dies is an error."""
+    Processes are spawned when they are needed, one for each concurrent call and at most
+    `processes`, so fn must be importable (not a lambda). They end with this object or this
+    process. A process that dies is an error."""
 
     def __init__(self, fn: Callable[..., Any], processes: int):
         if processes < 1:
@@ -283,12 +284,12 @@ class ProcessFunction:
             self._pickled = pickle.dumps(fn)
         except Exception as error:
             raise TypeError(f"map(processes={processes}): {fn!r} cannot be sent to other processes "
-                            f"({error}); use a function that a module defines, no lambda") from error
+                            f"({error}); use a function that a module defines, not a lambda") from error
         self.reset()
         _functions.add(self)
 
     def reset(self) -> None:
-        # The worker that was used last is taken first; None: one that is not started.
+        # The most recently used worker is taken first; None is a worker that has not been started.
         self._idle: Any = queue.LifoQueue()
         for _ in range(self.processes):
             self._idle.put(None)
@@ -305,7 +306,7 @@ class ProcessFunction:
         try:
             if worker is None:
                 if _ending:
-                    raise RuntimeError("the interpreter ends")
+                    raise RuntimeError("the interpreter is ending")
                 worker = _Worker(self._pickled)
                 _workers.add(worker)
             result, error, text = worker(element)
@@ -315,7 +316,7 @@ class ProcessFunction:
                 raise  # it could not be started
             raise RuntimeError(self._why(gone.process)) from died
         except BaseException:
-            # An answer may be on its way, which must not be taken for the next one's.
+            # An answer may be on its way, which must not be taken for that of the next call.
             if worker is not None:
                 worker.end()
             worker = None
@@ -331,6 +332,6 @@ class ProcessFunction:
         code = process.exitcode
         how = ("" if code is None else f", status {code}" if code >= 0 else
                f", {signal.Signals(-code).name}")
-        return (f"a worker process of map(processes={self.processes}) died{how}; was it killed for "
-                "its memory, or did it crash? A script's own work belongs under "
+        return (f"a worker process of map(processes={self.processes}) died{how}; it may have run out of "
+                "memory or crashed; the main part of a script must be under "
                 "if __name__ == \"__main__\"")

@@ -6,7 +6,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 
 class Ragged:
-    """The elements of all rows end to end, and where each row ends.
+    """The elements of all rows end to end, and the end of each row.
 
     - `values`: [elements, shape...], an array (or BytesArray, or a framework's tensor)
     - `row_splits`: int64 [rows + 1]; row r is values[row_splits[r]:row_splits[r + 1]]"""
@@ -60,11 +60,11 @@ class Ragged:
 
 
 class Sparse:
-    """A sparse tensor (COO) of [rows, longest row]: what rows of any length become in a batch
-    when `sf.sparse` or `Dataset.sparse` requests it.
+    """A sparse tensor (COO) of [rows, longest row]: the form in a batch of rows of any length
+    for which `sf.sparse` or `Dataset.sparse` is used.
 
     - `values`: [values], an array (or BytesArray, or a framework's tensor), row by row
-    - `indices`: int64 [values, 2]: the row of each value and the place in it
+    - `indices`: int64 [values, 2]: the row of each value and its index in the row
     - `row_splits`: int64 [rows + 1]; row r has the values [row_splits[r], row_splits[r + 1])"""
 
     __slots__ = ("values", "indices", "row_splits")
@@ -87,7 +87,7 @@ class Sparse:
         return len(self.row_splits) - 1
 
     def ragged(self) -> Ragged:
-        """The same rows."""
+        """Returns the same rows as a Ragged."""
         return Ragged(self.values, self.row_splits)
 
     def __repr__(self) -> str:

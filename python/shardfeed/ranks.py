@@ -1,4 +1,4 @@
-"""Which part of a job this process is."""
+"""The rank of this process and the number of ranks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Optional, Tuple
 
-# How launchers tell a process its rank and the number of ranks.
+# Variables with which launchers tell a process its rank and the number of ranks.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),                              # torchrun, Lightning, Accelerate
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),    # Open MPI
@@ -44,14 +44,14 @@ def _of_ray() -> Optional[Tuple[int, int]]:
     try:
         context = train.get_context()
         rank, world = context.get_world_rank(), context.get_world_size()
-    except Exception:  # outside of a worker it raises or gives None, by its version
+    except Exception:  # outside a worker it raises or returns None, depending on the version
         return None
     return None if rank is None or world is None else (rank, world)
 
 
 def _of_jax() -> Optional[Tuple[int, int]]:
     jax = sys.modules.get("jax")
-    # Asked for its processes before, JAX would begin to use its devices.
+    # Asking JAX for its processes earlier would initialize its devices.
     initialized = getattr(getattr(jax, "distributed", None), "is_initialized", None)
     if initialized is None or not initialized():
         return None
@@ -67,7 +67,7 @@ def _of_variables() -> Optional[Tuple[int, int]]:
 
 
 def _of_tf_config() -> Optional[Tuple[int, int]]:
-    """Chiefs, then workers, as TensorFlow numbers them; others (ps, evaluator) take no part."""
+    """Counts chiefs, then workers, as TensorFlow does; other tasks (ps, evaluator) do not count."""
     text = os.environ.get("TF_CONFIG")
     if not text:
         return None
@@ -79,7 +79,7 @@ def _of_tf_config() -> Optional[Tuple[int, int]]:
                  for i in range(len(cluster.get(kind, ())))]
         of_this = (task.get("type"), int(task.get("index", 0)))
     except (ValueError, TypeError, AttributeError) as e:
-        raise ValueError(f"TF_CONFIG={text!r} is not as TensorFlow has it: {e}") from None
+        raise ValueError(f"TF_CONFIG={text!r} is not in TensorFlow's format: {e}") from None
     return (tasks.index(of_this), len(tasks)) if of_this in tasks else None
 
 
@@ -87,8 +87,8 @@ def _checked(said: str, rank: str, world: str) -> Tuple[int, int]:
     try:
         found = int(rank), int(world)
     except ValueError:
-        raise ValueError(f"{said}: these are no numbers; set them, or name rank and world") from None
+        raise ValueError(f"{said}: expected integers; set them, or pass rank and world") from None
     if not 0 <= found[0] < found[1]:
-        raise ValueError(f"{said}: a rank lies below the number of ranks; set them, or name rank and "
-                         "world")
+        raise ValueError(f"{said}: the rank must be below the number of ranks; set them, or pass rank "
+                         "and world")
     return found

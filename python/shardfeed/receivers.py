@@ -1,9 +1,9 @@
 """How frameworks receive batches on a GPU.
 
-The memory of a batch on the device belongs to the iterator, which fills it again once the work is
-done on the streams that it knows of. PyTorch and JAX use streams of their own that nothing tells
-the iterator about (record_stream, XLA's compute stream), so they get copies in memory of their own
-allocators, which know. A copy within the device takes a small part of the time of the copy to it."""
+The memory of a batch on the device belongs to the iterator, which reuses it once the work on the
+streams that it knows is done. PyTorch and JAX use other streams that the iterator cannot know
+(record_stream, XLA's compute stream), so they get copies in memory of their own allocators, which
+know them. A copy within the device takes a small part of the time of the copy to it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .structure import map_values
 
 
 class Receiver:
-    """DeviceArrays, for everyone who names the streams they are used on: see DeviceArray.use."""
+    """Delivers DeviceArrays, for consumers that name the streams they use: see DeviceArray.use."""
 
     def __init__(self, stream: Any):
         self._stream = stream
 
     def stream(self) -> Any:
-        """The stream on which the next batch is to be in place."""
+        """Returns the stream on which the next batch must be available."""
         return self._stream
 
     def current(self) -> ContextManager[Any]:
-        """What a batch is received within."""
+        """Returns the context in which a batch is received."""
         return contextlib.nullcontext()
 
     def receive(self, element: Any) -> Any:
         return element
 
     def finish(self) -> None:
-        """Waits until no memory of the iterator is in use any more."""
+        """Waits until no memory of the iterator is in use."""
 
 
 def _mapped(array: Callable[[Any], Any], value: Any) -> Any:
-    """With `array` of each DeviceArray."""
+    """Returns the value with each DeviceArray a replaced by array(a)."""
     if isinstance(value, _core.DeviceArray):
         return array(value)
     if isinstance(value, Ragged):
@@ -53,7 +53,7 @@ def _mapped(array: Callable[[Any], Any], value: Any) -> Any:
 
 
 class TorchReceiver(Receiver):
-    """torch.Tensors of torch's allocator, copied on the stream, or in the tensors `out`."""
+    """Delivers torch.Tensors of torch's allocator, copied on the stream, or the tensors `out`."""
 
     def __init__(self, stream: Any, device: int, out: Any):
         import torch
@@ -67,8 +67,9 @@ class TorchReceiver(Receiver):
         self._out: List[Mapping[str, Any]] = [out] if isinstance(out, Mapping) else list(out or ())
         for tensors in self._out:
             if not isinstance(tensors, Mapping):
-                raise TypeError("torch: out is a dict {column: tensor}, or a list of such dicts that "
-                                f"batches are copied to in turn, not {type(tensors).__name__}")
+                raise TypeError("torch: out must be a dict {column: tensor}, or a list of such dicts "
+                                "into which batches are copied in turn, not "
+                                f"{type(tensors).__name__}")
         self._received = 0
 
     def stream(self) -> Any:
@@ -86,10 +87,10 @@ class TorchReceiver(Receiver):
             return map_values(lambda value: _mapped(self._copy, value), element)
         out = self._out[self._received % len(self._out)]
         if not isinstance(element, dict):
-            raise TypeError("torch: out names columns, and the elements here are no dicts")
+            raise TypeError("torch: out names columns, but the elements here are not dicts")
         missing = sorted(set(out) - set(element))
         if missing:
-            raise ValueError(f"torch: out has {missing[0]!r}, which is no column; there are: "
+            raise ValueError(f"torch: column {missing[0]!r} of out does not exist; the columns are: "
                              f"{', '.join(element)}")
         self._received += 1
         return {name: self._into(out[name], name, value) if name in out
@@ -101,20 +102,20 @@ class TorchReceiver(Receiver):
 
     def _into(self, tensor: Any, name: str, value: Any) -> Any:
         if not isinstance(value, _core.DeviceArray):
-            raise TypeError(f"torch: out[{name!r}]: the column is {type(value).__name__}, which has "
+            raise TypeError(f"torch: out[{name!r}]: the column is a {type(value).__name__}, which has "
                             "no fixed shape")
         view = self._view(value)
         if tuple(tensor.shape) != tuple(view.shape) or tensor.dtype != view.dtype:
             raise ValueError(
                 f"torch: out[{name!r}]: expected a tensor {tuple(view.shape)} of {view.dtype}, got "
-                f"{tuple(tensor.shape)} of {tensor.dtype}; for a last batch that is smaller, "
+                f"{tuple(tensor.shape)} of {tensor.dtype}; if the last batch is smaller, use "
                 "batch(size, drop_remainder=True)")
         return tensor.copy_(view, non_blocking=True)
 
 
 class _Copies:
-    """The views of batches, which keep their memory, with the copies that read them. For any
-    thread."""
+    """Views of batches, which keep their memory, with the copies that read the views.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._batches: Deque[Tuple[List[Any], List[Any]]] = collections.deque()
@@ -125,8 +126,8 @@ class _Copies:
         self._batches.append((views, copies))
 
     def release(self, most: int) -> None:
-        """Lets go of the views of the copies that are there, and waits until there are `most`
-        others."""
+        """Releases the views whose copies are done, and waits until at most `most` others are
+        left."""
         if os.getpid() != self._process:
             return  # a child after fork has nothing on a device
         with self._lock:
@@ -140,8 +141,9 @@ class _Copies:
 
 
 class JaxReceiver(Receiver):
-    """jax.Arrays of JAX's allocator. JAX works on streams that it tells nobody; a batch's memory is
-    let go of when JAX says that the copy is there. At most depth - 1 batches are kept for it."""
+    """Delivers jax.Arrays of JAX's allocator. JAX works on streams that it does not expose, so a
+    batch's memory is released when JAX reports that the copy is done. At most depth - 1 batches
+    are kept for this."""
 
     def __init__(self, stream: Any, depth: int, sharding: Any):
         import jax
@@ -150,7 +152,7 @@ class JaxReceiver(Receiver):
         self._place = sharded(sharding)
         self._most = max(1, depth - 1)
         self._copies = _Copies()
-        # A view that is dropped earlier would give the memory away.
+        # Dropping a view earlier would release its memory.
         weakref.finalize(self, self._copies.release, 0)
 
     def current(self) -> ContextManager[Any]:
@@ -179,15 +181,15 @@ class JaxReceiver(Receiver):
 
 
 def sharded(sharding: Any) -> Callable[[Any], Any]:
-    """Makes of an array of this process its part of a global jax.Array."""
+    """Returns a function that makes a process's array its part of a global jax.Array."""
     if sharding is None:
         return lambda value: value
     import jax
 
     def place(value: Any) -> Any:
         if isinstance(value, (Ragged, Sparse)):
-            raise TypeError(f"jax(sharding=): a column is {type(value).__name__}, whose rows differ "
-                            "in length and cannot be sharded; pad it, or leave it out by select")
+            raise TypeError(f"jax(sharding=): a column is a {type(value).__name__}, whose rows differ "
+                            "in length and cannot be sharded; pad it, or leave it out with select")
         if not hasattr(value, "dtype") or not hasattr(value, "shape"):
             return value  # bytes
         return jax.make_array_from_process_local_data(sharding, value)

@@ -1,4 +1,4 @@
-"""The steps on rows: parsing, functions, and decoders of what columns hold."""
+"""The steps on rows: parsing, functions, and decoders of columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Self = TypeVar("Self", bound="RowSteps")
 
 @checked_methods
 class RowSteps(Chain):
-    """What `Dataset` has for rows."""
+    """The methods of `Dataset` for rows."""
 
     def _then(self: Self, method: str, *arguments: Any, text: str, structure: Any = "keep") -> Self:
         return type(self)(method, arguments, [self], text,
@@ -35,8 +35,8 @@ class RowSteps(Chain):
           value; it can be called, as in sf.int64(default=-1).
         - `feature_lists`: those of SequenceExamples.
 
-        Without both, all features are parsed that the manifest or, without one, the first
-        records have."""
+        Without both, all features are parsed that are in the manifest or, if there is none, in the
+        first records."""
         if features is None and feature_lists is None:
             return self._then("parse_all", text="parse()", structure=None)
         wanted = as_features(features or {}, "parse")
@@ -85,7 +85,7 @@ class RowSteps(Chain):
         - `max_pixels`, `max_scans`: images with more are an error before they take memory and
           time.
 
-        ValueError: an option is invalid and named, or there is no such column. From iterators,
+        ValueError: an option is invalid and named, or the column does not exist. From iterators,
         DataLossError: the bytes are not an image; OSError: it has more pixels than max_pixels.
         """
         if self._structure == "record" and feature != "record":
@@ -140,13 +140,13 @@ class RowSteps(Chain):
         if batched != self._core.batched():
             raise ValueError(f"map({name}): " + (
                 "the elements here are rows: batch first, or leave out batched=True" if batched else
-                "the elements here are batches: say batched=True, or unbatch first"))
+                "the elements here are batches: pass batched=True, or unbatch first"))
         by_place = with_index or seed is not None
         if by_place and (batched or processes):
             raise ValueError(f"map({name}): with_index and seed are for functions of rows, on threads; "
                              f"leave out {'batched=True' if batched else 'processes'}")
         if processes:
-            from .processes import ProcessFunction  # takes what few need
+            from .processes import ProcessFunction  # imports modules that few programs need
             fn = ProcessFunction(fn, processes)
         if output is not None:
             outputs, structure = functions.declared(output), None
@@ -187,8 +187,8 @@ class RowSteps(Chain):
             with self._start(epoch=0, threads=1) as it:
                 first = next((element for row in it for element in functions.called(fn, row)), None)
             if first is None:
-                raise ValueError(f"flat_map({name}): there are no elements from which to learn what "
-                                 "it gives; declare output=")
+                raise ValueError(f"flat_map({name}): there are no elements from which to infer its "
+                                 "columns; declare output=")
             structure, values = structures.flatten(first)
             outputs = [functions.infer_row(k, v) for k, v in values.items()]
         call = functions.FlatFunction(fn, self._structure, outputs, structure)
@@ -197,12 +197,12 @@ class RowSteps(Chain):
 
     def _learn(self, fn: Callable[[Any], Any], name: str, batched: bool,
                step: str = "map") -> Tuple[Any, Any]:
-        """The columns and the structure that fn gives for the first element."""
+        """Returns the columns and the structure of fn(first element)."""
         with self._start(epoch=0, threads=1) as it:
             first = next(it, None)
         if first is None:
-            raise ValueError(f"{step}({name}): there are no elements from which to learn what it "
-                             "gives; declare output=")
+            raise ValueError(f"{step}({name}): there are no elements from which to infer its columns; "
+                             "declare output=")
         return functions.learnt(fn, first, self._core.spec() if batched else None)
 
     def filter(self: Self, fn: Callable[[Any], Any], *, batched: bool = False,
@@ -267,7 +267,7 @@ class RowSteps(Chain):
         """Keeps only these columns, in this order."""
         return self._then("select", list(names), text=f"select({', '.join(names)})", structure=None)
 
-    # ---- Rows' bytes and images
+    # ---- Decoders and augmentations
 
     def decode_raw(self: Self, column: str, dtype: DTypeLike,
                    shape: Union[int, Sequence[int]] = ()) -> Self:

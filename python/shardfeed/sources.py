@@ -1,4 +1,4 @@
-"""Datasets to begin a chain with: what is read or made, and several others as one."""
+"""Sources of chains: datasets that are read or made, and combinations of several datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Records = Union[str, Sequence[Tuple[int, int]], None]
 
 
 def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
-    """(first, count) of each range; of the text "0-99,200", as the command line has it."""
+    """Returns (first, count) of each range, also for text such as "0-99,200"."""
     if records is None or not isinstance(records, str):
         return None if records is None else [(int(a), int(n)) for a, n in records]
     found = []
@@ -115,7 +115,7 @@ def from_generator(make: Callable[[], Iterable[Any]],
     else:
         first = next(functions.elements_of(make), None)
         if first is None:
-            raise ValueError(f"from_generator({name}): there are no elements from which to learn "
+            raise ValueError(f"from_generator({name}): there are no elements from which to infer "
                              "their columns; declare output=")
         structure, values = structures.flatten(first)
         outputs = [functions.infer_row(k, v) for k, v in values.items()]
@@ -123,11 +123,11 @@ def from_generator(make: Callable[[], Iterable[Any]],
     return Dataset("from_generator", (call, outputs, version), [], f"from_generator({name})", structure)
 
 
-# ---- Of several
+# ---- Combinations
 
 
 def _several(given: Tuple[Any, ...]) -> Tuple[Any, Tuple[Any, ...]]:
-    """The datasets, be they arguments or a list, and the arguments behind a list."""
+    """Returns the datasets, given as arguments or as a list, and the arguments after a list."""
     if len(given) > 0 and not isinstance(given[0], Dataset):
         return given[0], given[1:]
     return list(given), ()
@@ -210,7 +210,7 @@ def choose(datasets: Sequence[Dataset], choice: Union[Dataset, Sequence[int]],
     if wrong.size:
         raise ValueError(f"choose: dataset {wrong[0]} does not exist: there are {len(datasets)}, "
                          "numbered from 0")
-    # A repetition of few would begin anew all the time.
+    # Repeating a few numbers would begin a new epoch all the time.
     repeated = from_arrays({"choice": np.tile(numbers, -(-1024 // numbers.size))}).repeat()
     return Dataset("choose", (policies,), [*datasets, repeated], f"choose({choice!r:.60})",
                    _alike(datasets))

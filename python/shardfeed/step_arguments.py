@@ -1,4 +1,4 @@
-"""Arguments of steps, as the extension takes them."""
+"""Conversion of step arguments for the extension."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .arguments import shown
 
 
 def count(step: str, what: str, value: Any, least: int = 0) -> int:
-    """A number that a step takes; numbers of NumPy too."""
+    """Returns the integer argument of a step, which may be a NumPy integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{step}: {what} must be a whole number, not {value!r}")
+        raise TypeError(f"{step}: {what} must be an integer, not {value!r}")
     if value < least:
         raise ValueError(f"{step}: {what} must be at least {least}, not {value}")
     return int(value)
@@ -22,7 +22,7 @@ def size(size: Union[int, Sequence[int]]) -> Tuple[int, int]:
     if isinstance(size, (int, np.integer)):
         return int(size), int(size)
     if len(size) != 2:
-        raise ValueError(f"size {size!r}: one number of pixels, or (height, width)")
+        raise ValueError(f"size must be one number of pixels, or (height, width), got {size!r}")
     return int(size[0]), int(size[1])
 
 
@@ -45,7 +45,7 @@ def given(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def padding(step: str, padding: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, Any]]:
-    """(length, value) of each column: an int, a float or bytes."""
+    """Returns (length, value) for each column, where the value is an int, a float or bytes."""
     made = {}
     for name, how in (padding or {}).items():
         length, value = how if isinstance(how, tuple) and len(how) == 2 else (0, how)

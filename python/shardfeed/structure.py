@@ -1,6 +1,6 @@
-"""Elements that are not plain dicts: tuples, namedtuples, nested ones.
+"""Elements that are not plain dicts: tuples, namedtuples and nested dicts.
 
-The library knows named columns. A structure says how an element is put together from them:
+The library has only named columns. A structure says how an element is built from them:
 
     None            a dict of all columns
     "name"          the column's value itself
@@ -29,20 +29,20 @@ class SparseOf(NamedTuple):
 
 
 def with_sparse(structure: Structure, columns: Sequence[str], sparse: Sequence[str]) -> Structure:
-    """The structure of batches of rows that have `structure`, the columns `sparse` being Sparse.
-    `columns`: of the rows."""
+    """Returns the structure of batches of rows that have `structure`, where the columns `sparse`
+    are Sparse. `columns` are all columns of the rows."""
     if structure is None:
         structure = {name: name for name in columns}
     return _map_names(lambda name: SparseOf(name) if name in sparse else name, structure)
 
 
 def without_sparse(structure: Structure) -> Structure:
-    """The same with a column's own values for what is Sparse."""
+    """Returns the structure with plain columns instead of Sparse ones."""
     return _map_names(lambda name: name, structure)
 
 
 def leaves(structure: Structure) -> List[Structure]:
-    """Its names and SparseOfs."""
+    """Returns the names and SparseOfs of a structure."""
     found: List[Structure] = []
     if isinstance(structure, (str, SparseOf)):
         found.append(structure)
@@ -67,12 +67,12 @@ def _map_names(fn: Any, structure: Structure) -> Structure:
 
 
 def flatten(element: Any) -> Tuple[Structure, Dict[str, Any]]:
-    """The structure of an element and its values by column name."""
+    """Returns the structure of an element and its values by column name."""
     if isinstance(element, dict) and not any(isinstance(v, (dict, tuple, Sparse))
                                              for v in element.values()):
         for key in element:
             if not isinstance(key, str):
-                raise TypeError(f"a column's name is a str, not {key!r}")
+                raise TypeError(f"the name of a column must be a str, not {key!r}")
         return None, element
     columns: Dict[str, Any] = {}
 
@@ -100,16 +100,16 @@ def flatten(element: Any) -> Tuple[Structure, Dict[str, Any]]:
 
 
 def values_of(element: Any, structure: Structure) -> Dict[str, Any]:
-    """As flatten, and checks that the element has that structure."""
+    """Returns the values of an element by column name. ValueError: it has another structure."""
     found, columns = flatten(element)
     if found != structure:
-        raise ValueError(f"the function gives {found or 'a dict'}, where it gave "
-                         f"{structure or 'a dict'} for the first element")
+        raise ValueError(f"the function returned {found or 'a dict'}, but {structure or 'a dict'} for "
+                         "the first element")
     return columns
 
 
 def build(structure: Structure, columns: Dict[str, Any]) -> Any:
-    """The element that has these values."""
+    """Builds the element that has these values."""
     if structure is None:
         return columns
     if isinstance(structure, str):
@@ -124,7 +124,7 @@ def build(structure: Structure, columns: Dict[str, Any]) -> Any:
 
 
 def map_values(fn: Any, element: Any) -> Any:
-    """The same structure with fn(value) for each value."""
+    """Returns the element with each value replaced by fn(value)."""
     if isinstance(element, dict):
         return {key: map_values(fn, value) for key, value in element.items()}
     if isinstance(element, tuple):

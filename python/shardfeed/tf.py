@@ -1,4 +1,4 @@
-"""For those who keep tf.data."""
+"""Use of datasets through tf.data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For those who keep their DataLoader."""
+"""Use of datasets through torch's DataLoader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MapDataset(TorchDataset):
     def __init__(self, dataset: Dataset, transform: Optional[Callable[[Any], Any]] = None):
         self.dataset = dataset
         self.transform = transform
-        len(dataset)  # TypeError now, not in a worker
+        len(dataset)  # raise TypeError now, not in a worker
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -44,9 +44,9 @@ class MapDataset(TorchDataset):
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """A sampler for a MapDataset that yields the numbers of torch's DistributedSampler in its
-    order, and is used in the same way (set_epoch). It needs no process group: it finds rank
-    and world as shard() does.
+    """A sampler for a MapDataset that yields the same numbers in the same order as torch's
+    DistributedSampler, and is used in the same way (set_epoch). It needs no process group: it
+    finds rank and world as shard() does.
 
     state_dict() says where an epoch is, and any number of ranks can resume from it: together
     they yield the remaining numbers. StatefulDataLoader calls it; a plain DataLoader with
@@ -58,7 +58,7 @@ class DistributedSampler(TorchDistributedSampler):
         found = rank_and_world()
         super().__init__(dataset, found[1] if num_replicas is None else num_replicas,
                          found[0] if rank is None else rank, shuffle, seed, drop_last)
-        self._begin = 0  # of the next run, in the order of all ranks
+        self._begin = 0  # start of the next run, in the order of all ranks
         self._at = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -87,33 +87,34 @@ class DistributedSampler(TorchDistributedSampler):
         return {"epoch": self.epoch, "position": self._at}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Of any of the ranks, after the same number of steps."""
+        """Loads the state of any rank after the same number of steps."""
         self.epoch = int(state["epoch"])
         self._begin = self._at = int(state["position"])
 
 
-# Workers of a loader that have epochs of their own.
+# Maximum number of workers of a loader, each of which has its own epoch.
 _MOST_WORKERS = 1024
 
 
 def _shared_out_by_accelerate() -> bool:
-    """Whether one of Hugging Face Accelerate's loaders, such as its prepare() makes, asks for the
-    elements: it shares out among the ranks whatever a dataset gives. It tells the dataset nothing,
-    so that the frames of its calls are looked for; a forked worker has those of its parent."""
+    """Whether one of Hugging Face Accelerate's loaders, as made by its prepare(), requests the
+    elements: it shares out the elements of a dataset among the ranks itself. It does not tell the
+    dataset, so this looks for its frames in the call stack; a forked worker has those of its
+    parent."""
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "accelerate.data_loader":
-            # With one process it shares nothing out; another launcher's ranks it does not know.
+            # With one process it shares nothing out; ranks of another launcher are unknown to it.
             return sys.modules["accelerate"].PartialState().num_processes > 1
         frame = frame.f_back
     return False
 
 
 class IterableDataset(TorchIterableDataset):
-    """The elements of a chain, shared out among ranks and, within each, among workers. Nothing
-    comes twice, and nothing is left out except what `end` of sf.read says. The chain must
-    not contain shard(). Steps that count elements (take, skip, enumerate) count those of all
-    parts. A loader that Accelerate prepares shares out among the ranks itself, so it gets
+    """The elements of a chain, shared out among ranks and, within each rank, among workers.
+    Nothing comes twice, and nothing is left out except as `end` of sf.read says. The chain
+    must not contain shard(). Steps that count elements (take, skip, enumerate) count those of
+    all parts. A loader that Accelerate prepares shares out among the ranks itself, so it gets
     the elements of all ranks.
 
     Use DataLoader(batch_size=None) for a chain that batches. Rank and world are by default
@@ -126,13 +127,13 @@ class IterableDataset(TorchIterableDataset):
             raise ValueError("IterableDataset: give rank and world, or neither")
         self.dataset = dataset
         self._rank_and_world = None if rank is None or world is None else (rank, world)
-        # In memory that the loader's processes share: a worker may be a new process in each epoch.
+        # In memory shared by the loader's processes: a worker may be a new process in each epoch.
         self._epochs = torch.zeros(_MOST_WORKERS, dtype=torch.int64).share_memory_()
         self._iterator: Any = None
         self._state: Optional[Dict[str, Any]] = None
         self._pid = 0
-        self._shared_out = False  # in a worker that Accelerate's loader spawned
-        self._part(0, 1)  # a chain that shards itself is told at once
+        self._shared_out = False  # set in a worker that Accelerate's loader spawned
+        self._part(0, 1)  # a chain with shard() raises now
 
     @property
     def rank(self) -> int:
@@ -150,11 +151,12 @@ class IterableDataset(TorchIterableDataset):
         return rank_and_world()
 
     def _part(self, rank: int, world: int) -> Dataset:
-        """What rank `rank` of `world` has of the chain, taken as near to its sources as can be."""
+        """Returns the part of rank `rank` of `world`, selected as close to the sources as
+        possible."""
         return self.dataset._then("shard_sources", rank, world, text=f"shard_sources({rank}, {world})")
 
     def set_epoch(self, epoch: int) -> None:
-        """The next run takes this epoch."""
+        """Sets the epoch of the next run."""
         self._epochs.fill_(epoch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -171,7 +173,7 @@ class IterableDataset(TorchIterableDataset):
         return self._iterator
 
     def __len__(self) -> int:
-        """Of this rank, over all its workers."""
+        """Returns the number of elements of this rank, over all its workers."""
         info = get_worker_info()
         workers = info.num_workers if info else 1
         return sum(len(self._part(self.rank * workers + w, self.world * workers))

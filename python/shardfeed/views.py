@@ -1,4 +1,4 @@
-"""Other ways to see a dataset: through a framework, in blocks, as an image."""
+"""Views of a dataset: through a framework, in blocks, as a drawing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A dataset whose iterators give something else than dicts of NumPy arrays."""
+    """A dataset whose iterators yield something other than dicts of NumPy arrays."""
 
     def __init__(self, dataset: Chain, framework: Optional[str], blocks: bool = False,
                  **options: Any):
         self.dataset = dataset
-        self._options = options  # of the framework's converter
+        self._options = options  # options of the framework's converter
         self._framework = framework
         self._blocks = blocks
 
@@ -27,7 +27,7 @@ class View:
 
     def __len__(self) -> int:
         if self._blocks:
-            raise TypeError("how many blocks there are is not known")
+            raise TypeError("the number of blocks is unknown")
         return len(self.dataset)
 
     def __repr__(self) -> str:

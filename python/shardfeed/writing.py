@@ -14,11 +14,11 @@ Compression = Literal["none", "gzip", "zlib"]
 
 
 class _Forgotten:
-    """What a child after fork has in the place of the core's writers."""
+    """Replaces the core's writers in a child after fork."""
 
     def __getattr__(self, name: str) -> Any:
-        raise RuntimeError("a writer is used in the process that made it, and this one was forked "
-                           "since: write in the parent, or open a dataset of its own here")
+        raise RuntimeError("a writer can only be used in the process that made it, and this process "
+                           "was forked later: write in the parent, or open another dataset here")
 
     def abort(self) -> None:
         pass
@@ -29,8 +29,8 @@ _open: "weakref.WeakSet[Writer]" = weakref.WeakSet()
 
 
 def _forget_in_child() -> None:
-    """A writer's threads, and its locks on the dataset, are the parent's: a child must neither use
-    nor end it."""
+    """Called in a child after fork: a writer's threads and its locks on the dataset belong to the
+    parent, so the child must neither use nor end it."""
     import ctypes
     for writer in list(_open):
         if writer._writer is not _FORGOTTEN:
@@ -108,7 +108,8 @@ def write(spec: Union[str, os.PathLike], *, compression: Compression = "none",
           member_bytes: Count = 256 << 10, threads: Threads = 0, overwrite: bool = False,
           sync: bool = True, features: Optional[Mapping[str, FeatureLike]] = None,
           made_by: Optional[Mapping[str, str]] = None) -> Writer:
-    """Starts a dataset and returns its writer: write("out/train@16"), write("s3://bucket/train@16").
+    """Starts a dataset and returns its writer: write("out/train@16"),
+    write("s3://bucket/train@16").
 
     - `compression`: "none", "gzip" or "zlib".
     - `features`: types of features, as for parse: ints are then written as floats if floats are

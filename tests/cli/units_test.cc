@@ -51,7 +51,7 @@ TEST(ParseRanges, Forms) {
 
 TEST(ParseRanges, WrongOnesAreRefused) {
   for (const char* text : {"", "a", "1,", "3-1", "1-2-3", "-5"}) {
-    EXPECT_FAILS(ParseRanges(text, 10), kInvalidArgument, "is not a list of record numbers");
+    EXPECT_FAILS(ParseRanges(text, 10), kInvalidArgument, "expected a list of record numbers");
   }
   EXPECT_FAILS(ParseRanges("10", 10), kOutOfRange, "record 10 does not exist: there are 10");
   EXPECT_FAILS(ParseRanges("5-12", 10), kOutOfRange, "record 12 does not exist");

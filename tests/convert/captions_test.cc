@@ -63,7 +63,7 @@ TEST_F(CaptionsTest, JsonIsKeptOnRequest) {
   Write("in/a.json", "[1, [2]]\n");
   EXPECT_THAT(Read(*Make({.keep_json = true})),
               ElementsAre("image/filename=bytes[a.png] json=bytes[[1, [2]]\n]"));
-  ExpectScanError("in/a.json:1: an array where the file must hold one JSON object");
+  ExpectScanError("in/a.json:1: got an array, but the file must hold one JSON object");
 }
 
 TEST_F(CaptionsTest, TextsWithoutImagesAreNoted) {
@@ -74,7 +74,7 @@ TEST_F(CaptionsTest, TextsWithoutImagesAreNoted) {
   auto source = Make();
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 2 files that are no image and no text of one: " +
+              ElementsAre("skipped 2 files that are neither images nor their texts: " +
                           Path("in/c.csv") + ", " + Path("in/b.txt")));
 }
 
@@ -82,19 +82,20 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   std::filesystem::create_directories(Path("in"));
   ExpectScanError("in: no images");
   Write("in/a.png", kPng);
-  ExpectScanError("in/a.png: no text beside it: expected a.txt or a.json");
+  ExpectScanError("in/a.png: the image has no text: expected a.txt or a.json");
   Write("in/a.txt", "\xff");
   auto source = Make();
   ASSERT_TRUE(Scan(*source).ok());
   ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
               "in/a.txt: not UTF-8; convert it");
   Write("in/a.JPG", kPng);
-  ExpectScanError("in/a.JPG: a.png has the same name but for the suffix");
+  ExpectScanError("in/a.JPG: a.png has the same name except for the suffix");
   std::filesystem::remove(Path("in/a.JPG"));
   Write("in/a.json", "{\"x\": 1,\n \"y\" 2}");
   ExpectScanError("in/a.json:2:6: invalid JSON");
   Write("in/a.json", "{\"text\": 1}");
-  ExpectScanError("in/a.json: the key \"text\" has the name of a feature of its own here");
+  ExpectScanError(
+      "in/a.json: the key \"text\" has the name of a feature that the image or the text makes");
   Write("in/a.json", "{\"x\": 1}");
   Write("in/b.png", kPng);
   Write("in/b.json", "{\"x\": \"one\"}");
@@ -102,7 +103,7 @@ TEST_F(CaptionsTest, DefectsAreTold) {
   Write("in/b.png", "");
   ExpectScanError("in/b.png: the file is empty");
   std::filesystem::create_symlink("nowhere", Path("in/c.txt"));
-  ExpectScanError("in/c.txt: the link leads to no file", absl::StatusCode::kNotFound);
+  ExpectScanError("in/c.txt: the target of the link does not exist", absl::StatusCode::kNotFound);
   ExpectError(MakeCaptionsSource({}).status(), absl::StatusCode::kInvalidArgument, "no folders");
 }
 

@@ -34,13 +34,14 @@ TEST_F(ClassMapTest, JsonGivesNumbers) {
 }
 
 TEST_F(ClassMapTest, DefectsAreTold) {
-  ExpectDataLoss("", "classes: no classes: the file is empty");
+  ExpectDataLoss("", "classes: the file has no classes");
   ExpectDataLoss("cat\n\ndog\n", "classes:2: a blank line between names");
   ExpectDataLoss("cat\ndog\ncat\n", "classes:3: the class \"cat\" appears twice");
   ExpectDataLoss("cat\n\xff\n", "classes:2: not UTF-8");
   ExpectDataLoss("{\"cat\": 1, \"dog\": 1}", "classes: \"cat\" and \"dog\" have the same number 1");
-  ExpectDataLoss("{\"cat\": -1}", "\"cat\" has no integer from 0 on for a number: -1");
-  ExpectDataLoss("{\"cat\": \"0\"}", "\"cat\" has no integer from 0 on for a number: \"0\"");
+  ExpectDataLoss("{\"cat\": -1}", "the number of \"cat\" must be an integer of at least 0, got -1");
+  ExpectDataLoss("{\"cat\": \"0\"}",
+                 "the number of \"cat\" must be an integer of at least 0, got \"0\"");
   ExpectDataLoss("{\"cat\": 1", "starts like a JSON object, but is not one");
   ExpectDataLoss("{\"\": 1}", "classes: an empty class name");
   ExpectError(ClassMap::Read(Path("none")).status(), absl::StatusCode::kNotFound, "none: cannot");

@@ -215,7 +215,7 @@ TEST_F(ConvertTest, ListsOfSplits) {
   EXPECT_EQ((*splits)[1].share, 0.1);
   EXPECT_FAILS(ParseSplits("train=0.8,test=0.1"), kInvalidArgument, "the shares add up to 0.9");
   EXPECT_FAILS(ParseSplits("a=0.5,a=0.5"), kInvalidArgument, "the split a appears twice");
-  EXPECT_FAILS(ParseSplits("a/b=1"), kInvalidArgument, "has letters, digits, _ and - only");
+  EXPECT_FAILS(ParseSplits("a/b=1"), kInvalidArgument, "may contain only letters, digits, _ and -");
   for (const char* text :
        {"", "a", "a=", "=1", "a=1,", "a=x", "a=-1,b=2", "a=0,b=1", "a=0.5 ,b=0.5", "a=nan"}) {
     EXPECT_FALSE(ParseSplits(text).ok()) << text;
@@ -227,7 +227,7 @@ TEST_F(ConvertTest, LimitAndSplitsDoNotGoTogether) {
   ConvertOptions options = To("d@1");
   options.splits = *ParseSplits("a=0.5,b=0.5");
   options.limit = 3;
-  EXPECT_FAILS(Convert(source, options), kInvalidArgument, "do not go together");
+  EXPECT_FAILS(Convert(source, options), kInvalidArgument, "cannot be combined with splits");
 }
 
 TEST_F(ConvertTest, DuplicatesAreLeftOut) {
@@ -242,7 +242,7 @@ TEST_F(ConvertTest, DuplicatesAreLeftOut) {
     ASSERT_OK(manifests);
     EXPECT_EQ(Numbers(name), Count(700));
     EXPECT_EQ(manifests->front().notes[1],
-              "left out 9300 of 10000 records, whose content another before them has");
+              "left out 9300 of 10000 records as duplicates of earlier ones");
   }
 }
 

@@ -63,7 +63,8 @@ TEST_F(CsvTest, AnEmptyCellIsMissing) {
 TEST_F(CsvTest, AnEmptyColumnIsAbsentEverywhereAndNoted) {
   auto source = Open("a,b\n1,\n2,\"\"\n");
   EXPECT_THAT(Texts(Convert(*source)), ElementsAre("a=int64[1]", "a=int64[2]"));
-  EXPECT_THAT(source->notes(), ElementsAre("column \"b\" is empty in every row: no record has it"));
+  EXPECT_THAT(source->notes(),
+              ElementsAre("column \"b\" is empty in every row, so no record has this feature"));
 }
 
 TEST_F(CsvTest, NotesAColumnThatOneCellTurnsIntoBytes) {
@@ -136,17 +137,20 @@ TEST_F(CsvTest, ReadsSeveralFilesAsOne) {
 TEST_F(CsvTest, NamesTheRowWithTooManyOrTooFewCells) {
   ExpectScanError(
       "a,b\n1,2\n\"x\ny\",2\n1,2,3\n",
-      "a.csv:5: 3 cells where the header has 2; is a cell that holds \",\" not quoted?");
-  ExpectScanError("a,b\n1,2\n3\n", "a.csv:3: 1 cells where the header has 2");
+      "a.csv:5: expected 2 cells as in the header, got 3; cells that contain \",\" must be quoted");
+  ExpectScanError("a,b\n1,2\n3\n", "a.csv:3: expected 2 cells as in the header, got 1");
 }
 
 TEST_F(CsvTest, NamesTheLineWhereAQuoteIsLeftOpen) {
   ExpectScanError("a,b\n1,2\n\"x\ny\",\"never closed\n3,4\n",
-                  "a.csv:4: a quote opens here and is never closed");
+                  "a.csv:4: the quote that opens here is never closed");
 }
 
 TEST_F(CsvTest, NamesTextAfterAClosingQuote) {
-  ExpectScanError("a,b\n\"x\n\"y,2\n", "a.csv:3: \"y,2\\n\" after a closing quote");
+  ExpectScanError(
+      "a,b\n\"x\n\"y,2\n",
+      "a.csv:3: expected a delimiter (\",\") or the end of the row after a closing quote, "
+      "got \"y,2\\n\"");
 }
 
 TEST_F(CsvTest, NamesALoneCarriageReturn) {
@@ -162,7 +166,7 @@ TEST_F(CsvTest, NamesWhatIsNotUtf8) {
 TEST_F(CsvTest, RefusesAFileWithoutHeaderOrRecords) {
   ExpectScanError("", "a.csv: the file is empty; its first row must name the columns");
   ExpectScanError("\n\n", "a.csv: the file is empty");
-  ExpectScanError("a,b\n", "a.csv: no records: nothing comes after the header");
+  ExpectScanError("a,b\n", "a.csv: no records: nothing follows the header");
 }
 
 TEST_F(CsvTest, RefusesHeadersWithEmptyOrEqualNames) {
@@ -173,9 +177,9 @@ TEST_F(CsvTest, RefusesHeadersWithEmptyOrEqualNames) {
 TEST_F(CsvTest, RefusesFilesWithDifferentHeaders) {
   const std::string a = Write("a.csv", "x,y\n1,2\n");
   ExpectError(Scan(*Make({a, Write("b.csv", "x,z\n1,2\n")})), absl::StatusCode::kDataLoss,
-              "b.csv:1: column 2 is named \"z\", in " + a + " it is \"y\"");
+              "b.csv:1: column 2 is named \"z\", but in " + a + " it is named \"y\"");
   ExpectError(Scan(*Make({a, Write("b.csv", "x\n1\n")})), absl::StatusCode::kDataLoss,
-              "b.csv:1: the header has 1 columns, that of " + a + " has 2");
+              "b.csv:1: the header has 1 columns, but the header of " + a + " has 2");
 }
 
 TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
@@ -186,10 +190,11 @@ TEST_F(CsvTest, RefusesPathsThatAreNoFiles) {
 }
 
 TEST_F(CsvTest, RefusesOptionsThatCannotBe) {
-  ExpectError(MakeCsvSource({}).status(), absl::StatusCode::kInvalidArgument, "no CSV files");
+  ExpectError(MakeCsvSource({}).status(), absl::StatusCode::kInvalidArgument, "expected CSV files");
   for (char delimiter : {'"', '\n', '\r', '\0', '\xe4'}) {
     ExpectError(MakeCsvSource({"a.csv"}, {.dialect = {delimiter}}).status(),
-                absl::StatusCode::kInvalidArgument, "cannot be used");
+                absl::StatusCode::kInvalidArgument,
+                "expected a delimiter that is an ASCII character");
   }
 }
 

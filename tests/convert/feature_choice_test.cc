@@ -38,8 +38,9 @@ TEST_F(FeatureChoiceTest, DefectsOfSchemaFilesAreTold) {
   };
   expect("", "s: not a JSON object: [json.exception.parse_error.101]");
   expect("[1]", "s: not a JSON object");
-  expect(R"({"a": "double"})", "s: the kind of \"a\" is \"double\", not int64, float or bytes");
-  expect(R"({"a": 1})", "s: the kind of \"a\" is 1, not");
+  expect(R"({"a": "double"})",
+         "s: the kind of \"a\" must be int64, float or bytes, got \"double\"");
+  expect(R"({"a": 1})", "s: the kind of \"a\" must be int64, float or bytes, got 1");
   expect(R"({"format": "shardfeed manifest", "version": 1})", "s: a manifest without features");
   expect(R"({"format": "shardfeed manifest", "version": 2, "features": {}})",
          "s: it was changed or damaged");
@@ -53,7 +54,7 @@ TEST_F(FeatureChoiceTest, ColumnsOfTables) {
               ElementsAre("a=int64[1] c=int64[3]"));
   ExpectError(Scan(*Csv("a,b,c\n1,x,3\n", {.columns = {"a", "d"}})),
               absl::StatusCode::kInvalidArgument,
-              "a.csv: there is no column \"d\"; there are \"a\", \"b\", \"c\"");
+              "a.csv: column \"d\" does not exist; the columns are \"a\", \"b\", \"c\"");
 }
 
 TEST_F(FeatureChoiceTest, KindsOfTables) {
@@ -63,10 +64,10 @@ TEST_F(FeatureChoiceTest, KindsOfTables) {
                                                            {"d", ColumnKind::kBytes}}});
   EXPECT_THAT(Texts(Convert(*source)),
               ElementsAre("a=int64[7] b=float[1] c=bytes[3]", "a=int64[8] b=float[2] c=bytes[4]"));
-  EXPECT_THAT(source->notes(), ElementsAre("there is no column \"d\", which the schema has"));
+  EXPECT_THAT(source->notes(), ElementsAre("column \"d\" of the schema does not exist"));
   ExpectError(Scan(*Csv("a\n1\nx\n", {.kinds = {{"a", ColumnKind::kInt64}}})),
               absl::StatusCode::kDataLoss,
-              "a.csv:3: \"x\" in column \"a\" is no int64, which the schema asks for");
+              "a.csv:3: expected int64 in column \"a\", as the schema says, got \"x\"");
 }
 
 TEST_F(FeatureChoiceTest, KeysOfJson) {
@@ -87,13 +88,13 @@ TEST_F(FeatureChoiceTest, NumbersBecomeTextInJson) {
                                 {"d", ColumnKind::kInt64}}});
   EXPECT_THAT(Texts(Convert(*source)),
               ElementsAre("a=float[1] b=bytes[2.5] c=bytes[x 1]", "a=float[] b=bytes[y]"));
-  EXPECT_THAT(source->notes(), ElementsAre("no record has the key \"d\", which the schema has"));
+  EXPECT_THAT(source->notes(), ElementsAre("no record has the key \"d\" of the schema"));
   for (const auto& [kind, value] :
        std::vector<std::pair<ColumnKind, std::string>>{{ColumnKind::kInt64, "1.5"},
                                                        {ColumnKind::kInt64, "\"x\""},
                                                        {ColumnKind::kFloat, "[\"x\"]"}}) {
     ExpectError(Scan(*Json("{\"a\": " + value + "}", {.kinds = {{"a", kind}}})),
-                absl::StatusCode::kDataLoss, "which the schema asks for");
+                absl::StatusCode::kDataLoss, "as the schema says");
   }
   for (const char* value : {"[null]", "[[1]]"}) {
     ExpectError(

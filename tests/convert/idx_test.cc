@@ -81,32 +81,39 @@ TEST_F(IdxTest, DefectsAreTold) {
   const std::string labels = Write("l", Idx(8, {3}, "abc"));
   ExpectScanError({images, labels}, "i: 2 images, but " + labels + " holds 3 labels");
   ExpectScanError({images, labels, labels}, "1 files of images and 2 of labels");
-  ExpectScanError({labels}, "l: labels, but no file of images is named");
-  ExpectScanError({Write("x", "")}, "x: not an IDX file: it starts with \"\"");
-  ExpectScanError({Write("x", "hello")}, "x: not an IDX file: it starts with \"hell\"");
+  ExpectScanError({labels}, "l: a file of labels without a file of images");
+  ExpectScanError({Write("x", "")},
+                  "x: not an IDX file: expected two zero bytes, a type and the number of "
+                  "dimensions at its start, got \"\"");
+  ExpectScanError({Write("x", "hello")},
+                  "x: not an IDX file: expected two zero bytes, a type and the number of "
+                  "dimensions at its start, got \"hell\"");
   ExpectScanError({Write("x", "\0\0\x07\3"s)}, "not an IDX file");
   ExpectScanError({Write("x", "\0\0\x08\3\0\0\0\1\0"s)},
                   "x: the file ends at byte 9, inside its header of 3 dimensions");
   ExpectScanError({Write("x", Idx(0x0d, {1, 1, 1}, "1234"))},
-                  "x: float32 values in 3 dimensions: expected images");
+                  "x: expected images (unsigned bytes in 3 or 4 dimensions) or labels (integers in "
+                  "1 dimension), got float32 values in 3 dimensions");
   ExpectScanError({Write("x", Idx(8, {4, 1}, "1234"))},
-                  "x: unsigned byte values in 2 dimensions: expected images");
-  ExpectScanError({Write("x", Idx(8, {4, 1, 2}, "1234"))},
-                  "x: the header tells of 4 records of 2 bytes, 24 in all, but the file ends at "
-                  "byte 20, 4 bytes too early");
+                  "x: expected images (unsigned bytes in 3 or 4 dimensions) or labels (integers in "
+                  "1 dimension), got unsigned byte values in 2 dimensions");
+  ExpectScanError(
+      {Write("x", Idx(8, {4, 1, 2}, "1234"))},
+      "x: the header announces 4 records of 2 bytes, 24 bytes in total, but the file ends at "
+      "byte 20, 4 bytes too early");
   ExpectScanError({Write("x", Gzip(Idx(8, {4, 1, 2}, "1234")))},
                   "ends at byte 20 of the decompressed data, 4 bytes too early");
-  ExpectScanError({Write("x", Idx(8, {1, 1, 2}, "123"))},
-                  "x: the header tells of 1 records of 2 bytes, which end at byte 18, but the file "
-                  "goes on");
-  ExpectScanError({Write("x", Idx(8, {1, 0, 2}, ""))}, "x: images of 0 x 2, which hold nothing");
+  ExpectScanError(
+      {Write("x", Idx(8, {1, 1, 2}, "123"))},
+      "x: the header announces 1 records of 2 bytes, which end at byte 18, but more data follows");
+  ExpectScanError({Write("x", Idx(8, {1, 0, 2}, ""))}, "x: images of size 0 x 2 are empty");
   ExpectScanError({Write("x", Idx(8, {1, 0xffffffff, 0xffffffff}, ""))},
-                  "but a record holds at most 2 GiB");
+                  "a record holds at most 2 GiB");
   ExpectScanError({Write("x", Idx(8, {0xffffffff, 0x7fff, 0xf000}, ""))}, "too early");
   ExpectScanError({Write("x", Idx(8, {0, 2, 2}, ""))}, "x: no records: 0 images");
   const std::string whole = Gzip(Idx(8, {2, 1, 1}, "ab"));
   ExpectScanError({Write("x", whole.substr(0, whole.size() - 3))}, "x: ");
-  ExpectError(MakeIdxSource({}).status(), absl::StatusCode::kInvalidArgument, "no IDX files");
+  ExpectError(MakeIdxSource({}).status(), absl::StatusCode::kInvalidArgument, "expected IDX files");
 }
 
 class CifarTest : public SourceTest {
@@ -151,21 +158,24 @@ TEST_F(CifarTest, HundredClassesHaveTwoLabels) {
 TEST_F(CifarTest, DefectsAreTold) {
   ExpectScanError("", 10, "x.bin: no records: the file is empty");
   ExpectScanError("", 0, "x.bin: the sizes fit both CIFAR-10 and CIFAR-100");
-  ExpectScanError(RecordOf("\7") + "xyz", 0,
-                  "x.bin: 3076 bytes, neither a multiple of 3073 (CIFAR-10) nor of 3074");
-  ExpectScanError(RecordOf("\7") + RecordOf("\7").substr(0, 99), 10,
-                  "x.bin: 3172 bytes, not a multiple of 3073 (CIFAR-10): the last record, at byte "
-                  "3073, is cut");
+  ExpectScanError(
+      RecordOf("\7") + "xyz", 0,
+      "x.bin: expected a multiple of 3073 bytes (CIFAR-10) or 3074 bytes (CIFAR-100), got 3076");
+  ExpectScanError(
+      RecordOf("\7") + RecordOf("\7").substr(0, 99), 10,
+      "x.bin: expected a multiple of 3073 bytes (CIFAR-10), got 3172: the last record, at byte "
+      "3073, is cut");
   auto source = *MakeCifarSource({Write("x.bin", RecordOf("\7") + RecordOf("\x0a"))});
   ASSERT_TRUE(Scan(*source).ok());
   ExpectError(BuildItem(*source, Items(*source)[1]).status(), absl::StatusCode::kDataLoss,
-              "x.bin: record 1 at byte 3073: the label 10 is out of range; is this CIFAR-10");
+              "x.bin: record 1 at byte 3073: the label 10 is out of range; the file must be of the "
+              "binary version of CIFAR-10");
   source = *MakeCifarSource({Write("x.bin", RecordOf("\x14\x01"))});
   ASSERT_TRUE(Scan(*source).ok());
   ExpectError(BuildItem(*source, Items(*source)[0]).status(), absl::StatusCode::kDataLoss,
               "the coarse label 20 is out of range");
   ExpectError(MakeCifarSource({"x"}, {.variant = 11}).status(), absl::StatusCode::kInvalidArgument,
-              "variant 11");
+              "expected variant 10 or 100, got 11");
 }
 
 }  // namespace

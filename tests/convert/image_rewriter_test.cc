@@ -45,7 +45,7 @@ TEST(ImageRewriterTest, CountsWhatBecomesOfEach) {
   const std::string what = "(JPEG is cut off: the file ends after 700 bytes, before its image)";
   EXPECT_THAT(rewriter.notes(),
               ElementsAre("2 JPEGs were rewritten losslessly to be seekable",
-                          "1 JPEG was kept: arithmetic coding", "1 JPEG was kept: seekable already",
+                          "1 JPEG was kept: already seekable", "1 JPEG was kept: arithmetic coding",
                           "2 damaged JPEGs were kept: e.jpg " + what + ", z.jpg " + what));
 }
 

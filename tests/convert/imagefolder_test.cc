@@ -161,8 +161,9 @@ TEST_F(ImageFolderTest, NotesThatTheClassesMayBeOneLevelDeeper) {
   WriteImage("src/val/cat/2.gif");
   auto source = Open();
   EXPECT_EQ(Convert(*source).size(), 2);
-  EXPECT_THAT(source->notes(),
-              ElementsAre(HasSubstr("the folders taken for classes (train, val) hold no images")));
+  EXPECT_THAT(
+      source->notes(),
+      ElementsAre(HasSubstr("the folders taken for classes (train, val) contain only folders")));
 }
 
 TEST_F(ImageFolderTest, MergesTheClassesOfSeveralSources) {
@@ -193,18 +194,21 @@ TEST_F(ImageFolderTest, DoesNotFollowLinksInCircles) {
   auto source = Open();
   EXPECT_THAT(Names(Convert(*source)),
               ElementsAre("0 a a/1.gif", "0 a a/sub/b/2.gif", "1 b b/2.gif", "1 b b/a/1.gif"));
-  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("skipped 6 links to a folder that the link")));
+  EXPECT_THAT(source->notes(),
+              ElementsAre(HasSubstr("skipped 6 links to a folder that contains the link")));
 }
 
 TEST_F(ImageFolderTest, NamesALinkThatLeadsNowhere) {
   WriteImage("src/a/1.gif");
   Link("src/a/2.gif", "no such file");
-  ExpectScanError(absl::StatusCode::kNotFound, "src/a/2.gif: the link leads to no file");
+  ExpectScanError(absl::StatusCode::kNotFound,
+                  "src/a/2.gif: the target of the link does not exist");
 }
 
 TEST_F(ImageFolderTest, NamesALinkToItself) {
   Link("src/a/2.gif", "2.gif");
-  ExpectScanError(absl::StatusCode::kNotFound, "src/a/2.gif: the link leads to no file");
+  ExpectScanError(absl::StatusCode::kNotFound,
+                  "src/a/2.gif: the target of the link does not exist");
 }
 
 TEST_F(ImageFolderTest, SkipsPipes) {
@@ -229,7 +233,7 @@ TEST_F(ImageFolderTest, SaysWhichLayoutIsWanted) {
                   "src: the folder is empty; expected one folder per class, as in ");
   Write("src/x.txt", "x");
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src: the folder holds no folders; expected one folder per");
+                  "src: the folder contains no folders; expected one folder per");
   for (const char* name : {"src/1.gif", "src/2.gif", "src/3.gif", "src/4.gif"}) WriteImage(name);
   ExpectScanError(
       absl::StatusCode::kDataLoss,
@@ -240,7 +244,8 @@ TEST_F(ImageFolderTest, NamesAClassWithoutImages) {
   WriteImage("src/a/1.gif");
   Write("src/b/readme.txt", "x");
   ExpectScanError(absl::StatusCode::kDataLoss,
-                  "src/b: no images (files named jpg, jpeg, png, bmp, webp, gif, tif, tiff)");
+                  "src/b: the folder of this class has no images (files named jpg, jpeg, png, bmp, "
+                  "webp, gif, tif, tiff)");
 }
 
 TEST_F(ImageFolderTest, NamesAClassWhoseNameIsNotUtf8) {
@@ -313,7 +318,8 @@ TEST_F(ImageFolderTest, StopsWhenAskedTo) {
 }
 
 TEST_F(ImageFolderTest, RefusesNoFolders) {
-  ExpectError(MakeImageFolderSource({}).status(), absl::StatusCode::kInvalidArgument, "no folders");
+  ExpectError(MakeImageFolderSource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected folders of images");
 }
 
 TEST_F(ImageFolderTest, BuildsOnSeveralThreads) {

@@ -120,9 +120,10 @@ TEST_F(ImagesTest, DefectsAreTold) {
               "in/b.png: ");
   std::filesystem::create_symlink("nowhere", Path("in/c.png"));
   ExpectError(Scan(*Make({Path("in")})), absl::StatusCode::kNotFound,
-              "in/c.png: the link leads to no file");
+              "in/c.png: the target of the link does not exist");
   ExpectError(Scan(*Make({Path("none")})), absl::StatusCode::kNotFound, "none: cannot");
-  ExpectError(MakeImagesSource({}).status(), absl::StatusCode::kInvalidArgument, "no images");
+  ExpectError(MakeImagesSource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected images or folders, got none");
 }
 
 TEST_F(ImagesTest, FoldersThatLookLikeClassesAreNoted) {
@@ -130,8 +131,9 @@ TEST_F(ImagesTest, FoldersThatLookLikeClassesAreNoted) {
   Write("in/dog/b.png", Png());
   auto source = Make({Path("in")});
   ASSERT_TRUE(Scan(*source).ok());
-  EXPECT_THAT(source->notes(), ElementsAre(HasSubstr("all images stand in folders (cat, dog); if "
-                                                     "those are classes, the kind imagefolder")));
+  EXPECT_THAT(source->notes(),
+              ElementsAre(HasSubstr("all images are in folders (cat, dog); if the folders are "
+                                    "classes, the kind imagefolder labels the images")));
 }
 
 TEST_F(ImagesTest, LinksInACircleAreNotFollowed) {
@@ -160,11 +162,12 @@ TEST_F(FilesTest, EachFileIsARecord) {
 TEST_F(FilesTest, DefectsAreTold) {
   Write("in/.hidden", "x");
   ExpectError(Scan(**MakeFilesSource({Path("in")})), absl::StatusCode::kDataLoss,
-              "in: no files; hidden ones (.name) do not count");
+              "in: no files (hidden files, named .NAME, are skipped)");
   std::filesystem::create_symlink("nowhere", Path("in/a"));
   ExpectError(Scan(**MakeFilesSource({Path("in")})), absl::StatusCode::kNotFound,
-              "in/a: the link leads to no file");
-  ExpectError(MakeFilesSource({}).status(), absl::StatusCode::kInvalidArgument, "no files");
+              "in/a: the target of the link does not exist");
+  ExpectError(MakeFilesSource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected files or folders, got none");
 }
 
 }  // namespace

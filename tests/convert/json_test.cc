@@ -65,20 +65,24 @@ TEST_F(JsonArrayTest, DefectsAreTold) {
                   "kind jsonl reads one object per line, and jq .KEY takes");
   ExpectScanError("\nhello", "a.json:2: expected an array of objects, got \"hello\"");
   ExpectScanError("[{},\n1]",
-                  "a.json:2: a number where each element of the array must be an object");
+                  "a.json:2: got a number, but each element of the array must be an object");
   ExpectScanError("[\"x\"]",
-                  "a.json:1: a string where each element of the array must be an object");
-  ExpectScanError("[[{}]]", "a.json:1: an array where each element of the array must be");
-  ExpectScanError("[{}\n{}]",
-                  "a.json:2: \"{}]\" after an element, where a comma or the array's end");
-  ExpectScanError("[{},\n]", "a.json:2: a comma, and then the array ends");
-  ExpectScanError("[{},,{}]", "a.json:1: a comma, where an element is expected");
+                  "a.json:1: got a string, but each element of the array must be an object");
+  ExpectScanError("[[{}]]", "a.json:1: got an array, but each element of the array must be");
+  ExpectScanError(
+      "[{}\n{}]",
+      "a.json:2: expected a comma or the end of the array after an element, got \"{}]\"");
+  ExpectScanError("[{},\n]",
+                  "a.json:2: expected an element after the comma, got the end of the array");
+  ExpectScanError("[{},,{}]", "a.json:1: expected an element, got a comma");
   ExpectScanError("[{},\n{\"a\": 1},\n",
-                  "a.json:3: the file ends before the array does; is it cut?");
-  ExpectScanError("[{},\n{\"a\": 1",
-                  "a.json:2: an element starts here, and the file ends before it");
-  ExpectScanError("[{},\n{\"a\": \"1}]", "a.json:2: an element starts here, and the file ends");
-  ExpectScanError("[{}]\n[{}]", "a.json:2: \"[{}]\" after the array's end; is it several arrays?");
+                  "a.json:3: the file ends inside the array; it may be truncated");
+  ExpectScanError("[{},\n{\"a\": 1", "a.json:2: the file ends inside the element that starts here");
+  ExpectScanError("[{},\n{\"a\": \"1}]",
+                  "a.json:2: the file ends inside the element that starts here");
+  ExpectScanError("[{}]\n[{}]",
+                  "a.json:2: expected the end of the file after the array, got \"[{}]\"; a file "
+                  "must hold a single array");
   ExpectScanError("[{},\n{\"a\":\n  tru}]", "a.json:3:6: invalid JSON");
   ExpectScanError("[{},\n {\"a\": 1]]", "a.json:2:8: invalid JSON");
   ExpectScanError("[{\"a\": 1},\n{\"a\": \"x\"}]", "a.json:2: \"a\": text here, but a number at");

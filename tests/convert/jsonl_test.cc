@@ -104,8 +104,9 @@ TEST_F(JsonlTest, FindsKeysInAnyOrder) {
 TEST_F(JsonlTest, NotesKeysThatAreNullEverywhere) {
   auto source = Open("{\"a\": null, \"b\": {\"c\": null, \"d\": 1}}\n{}\n");
   ASSERT_TRUE(Scan(*source).ok());
-  EXPECT_THAT(source->notes(), ElementsAre("key \"a\" is null everywhere: no record has it",
-                                           "key \"b.c\" is null everywhere: no record has it"));
+  EXPECT_THAT(source->notes(),
+              ElementsAre("key \"a\" is null everywhere, so no record has this feature",
+                          "key \"b.c\" is null everywhere, so no record has this feature"));
 }
 
 TEST_F(JsonlTest, NamesLineAndColumnOfInvalidJson) {
@@ -131,17 +132,17 @@ TEST_F(JsonlTest, KeepsMessagesShort) {
 
 TEST_F(JsonlTest, NamesALineThatIsNoObject) {
   ExpectScanError("{}\n[1, 2]\n",
-                  "a.jsonl:2: an array where each line must be a JSON object: \"[1, 2]\"");
-  ExpectScanError("{}\n7\n", "a.jsonl:2: a number where");
-  ExpectScanError("null\n", "a.jsonl:1: null where");
-  ExpectScanError("\"x\"\n", "a.jsonl:1: a string where");
+                  "a.jsonl:2: got an array, but each line must be a JSON object: \"[1, 2]\"");
+  ExpectScanError("{}\n7\n", "a.jsonl:2: got a number, but");
+  ExpectScanError("null\n", "a.jsonl:1: got null, but");
+  ExpectScanError("\"x\"\n", "a.jsonl:1: got a string, but");
 }
 
 TEST_F(JsonlTest, RecognisesOtherLayoutsOfJson) {
   ExpectScanError("[{\"a\": 1}, {\"a\": 2}]\n",
-                  "the file starts like one array of objects, which the kind json reads");
-  ExpectScanError("[\n  {\"a\": 1}\n]\n", "the file starts like one array of objects");
-  ExpectScanError("{\n  \"a\": 1\n}\n", "like an object laid out over several lines");
+                  "the file starts like an array of objects, which the kind json reads");
+  ExpectScanError("[\n  {\"a\": 1}\n]\n", "the file starts like an array of objects");
+  ExpectScanError("{\n  \"a\": 1\n}\n", "like an object that spans several lines");
   EXPECT_THAT(std::string(Scan(*Open("{\"a\": 1\n")).message()), Not(HasSubstr("starts like")));
 }
 
@@ -208,7 +209,7 @@ TEST_F(JsonlTest, RefusesAnEmptyInput) {
   ExpectScanError("\n  \n", "a.jsonl: no records");
   ExpectScanError("{\"a\": \"\xff\"}\n", "a.jsonl:1: not UTF-8 at byte 7");
   ExpectError(MakeJsonSource({}, JsonLayout::kLines).status(), absl::StatusCode::kInvalidArgument,
-              "no JSON files");
+              "expected JSON files");
   ExpectError(Scan(*Make({Path("none.jsonl")})), absl::StatusCode::kNotFound, "none.jsonl");
 }
 

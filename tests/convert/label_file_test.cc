@@ -57,13 +57,14 @@ TEST_F(LabelFileTest, DefectsAreTold) {
   ExpectDataLoss("a.csv", "", "a.csv: no labels");
   ExpectDataLoss("a.csv", "id\nx\n", "a.csv:1: expected two columns");
   ExpectDataLoss("a.csv", "id,x,y\n1,2,3\n",
-                 "a.csv:1: 3 columns, none of which is named \"label\"");
-  ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: 1 cells where the header has 2");
-  ExpectDataLoss("a.csv", "id,x\n\"a\nb\",2\n\"1,2\n", "a.csv:4: not a row of a table");
-  ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n", "a.csv:3: \"1\" has a label already, further up");
-  ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: no name of an image");
+                 "a.csv:1: expected a column named \"label\" among the 3 columns");
+  ExpectDataLoss("a.csv", "id,x\n1,2\n1\n", "a.csv:3: expected 2 cells as in the header, got 1");
+  ExpectDataLoss("a.csv", "id,x\n\"a\nb\",2\n\"1,2\n", "a.csv:4: expected a row of a table");
+  ExpectDataLoss("a.csv", "id,x\n1,2\n1,3\n", "a.csv:3: \"1\" appears twice");
+  ExpectDataLoss("a.csv", "id,x\n,2\n", "a.csv:2: expected the name of an image");
   ExpectDataLoss("a.csv", "id,x\n1,\n", "a.csv:2: no label for \"1\"");
-  ExpectDataLoss("a.txt", "a 1\nb\n", "a.txt:2: expected \"NAME LABEL\", got \"b\"; a table needs");
+  ExpectDataLoss("a.txt", "a 1\nb\n",
+                 "a.txt:2: expected \"NAME LABEL\", got \"b\"; if the file is a table");
   ExpectDataLoss("a.txt", "a \xff\n", "a.txt:1: not UTF-8");
 }
 

@@ -76,7 +76,7 @@ TEST_F(NpyTest, ImagesStayBytes) {
   auto source = *MakeNpySource({Write("x.npy", Npy("'|u1'", "(2, 1, 3)", "abcdef"))});
   EXPECT_THAT(Texts(Convert(*source)), ElementsAre("x=bytes[abc]", "x=bytes[def]"));
   EXPECT_THAT(source->notes(),
-              ElementsAre("\"x\": each row is 1 x 3 unsigned bytes, as one value of bytes"));
+              ElementsAre("\"x\": each row is 1 x 3 unsigned bytes, stored as one bytes value"));
 }
 
 TEST_F(NpyTest, ArraysSideBySideAndOneAfterTheOther) {
@@ -110,16 +110,16 @@ TEST_F(NpyTest, DefectsAreTold) {
   ExpectScanError(Npy("'<f16'", "(1,)", ""), "expected booleans, integers");
   ExpectScanError(Npy("'>i4'", "(1,)", "1234"), "\">i4\": big-endian; save it with");
   ExpectScanError(Npy("'<i4'", "()", "1234"), "x.npy: a single value, not an array");
-  ExpectScanError(Npy("'<i4'", "(1, 1)", "1234", "True"), "x.npy: in Fortran order");
+  ExpectScanError(Npy("'<i4'", "(1, 1)", "1234", "True"), "x.npy: the array is in Fortran order");
   ExpectScanError(
       Npy("'<i4'", "(2,)", "1234"),
-      "x.npy: the header tells of 2 rows of 4 bytes, but 4 bytes follow it: the file is "
+      "x.npy: the header announces 2 rows of 4 bytes, but 4 bytes follow it: the file is "
       "cut");
-  ExpectScanError(Npy("'<i4'", "(1,)", "12345"), "the file goes on after the end");
+  ExpectScanError(Npy("'<i4'", "(1,)", "12345"), "data follows the array");
   ExpectScanError(Npy("'<i4'", "(18446744073709551615,)", "1234"), "the file is cut");
   ExpectScanError(Npy("'<f4'", "(4294967296, 0)", ""), "4294967296 rows without values");
   ExpectScanError(Npy("'<i4'", "(1, 18446744073709551615, 18446744073709551615)", ""),
-                  "but a record holds at most 2 GiB");
+                  "a record holds at most 2 GiB");
   ExpectScanError(Npy("'<i4'", "(0,)", ""), "x.npy: no records: the array has no rows");
   ExpectBuildError(Npy("'<u8'", "(2,)", "\1\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"s),
                    "x.npy: row 1: the value 18446744073709551615 is outside of int64");
@@ -133,12 +133,14 @@ TEST_F(NpyTest, ArraysThatDoNotAgreeAreTold) {
   const std::string b = Write("b.npy", Npy("'|u1'", "(1,)", "\1"));
   const std::string c = Write("c.npy", Npy("'|i1'", "(1,)", "\1"));
   ExpectError(Scan(**MakeNpySource({a, b})), absl::StatusCode::kDataLoss,
-              "b.npy: \"b\" has 1 rows, but \"a\" has 2; each record takes one of each");
-  ExpectError(Scan(**MakeNpySource({"x=" + a, "x=" + c})), absl::StatusCode::kDataLoss,
-              "c.npy: rows of [] |i1, but " + a + ", which has the same name, has [] |u1");
+              "b.npy: \"b\" has 1 rows, but \"a\" has 2; all arrays need the same number of rows");
+  ExpectError(
+      Scan(**MakeNpySource({"x=" + a, "x=" + c})), absl::StatusCode::kDataLoss,
+      "c.npy: expected rows of [] |u1 as in " + a + ", which has the same name, got [] |i1");
   ExpectError(MakeNpySource({"=" + a}).status(), absl::StatusCode::kInvalidArgument,
               "\"\" cannot name a feature; give it a name, as in x=");
-  ExpectError(MakeNpySource({}).status(), absl::StatusCode::kInvalidArgument, "no .npy files");
+  ExpectError(MakeNpySource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected .npy files");
 }
 
 TEST(NpyHeaderTest, TakesWhatNumpyWritesAndWroteBefore) {

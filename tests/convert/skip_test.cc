@@ -64,9 +64,10 @@ TEST_F(SkipTest, RowsOfTables) {
   EXPECT_THAT(Read(*source), ElementsAre("a=bytes[1] b=int64[2]", "a=bytes[5\n] b=int64[6]",
                                          "a=bytes[7] b=int64[8]", "a=bytes[10] b=int64[11]"));
   EXPECT_THAT(defects_,
-              ElementsAre(HasSubstr("a.csv:4: 3 cells where the header has 2"),
-                          HasSubstr("a.csv:7: \"y,2"), "a.csv:8: not UTF-8, or a NUL byte",
-                          HasSubstr("a.csv:12: a quote opens here and is never closed")));
+              ElementsAre(HasSubstr("a.csv:4: expected 2 cells as in the header, got 3"),
+                          HasSubstr("a.csv:7: expected a delimiter"),
+                          "a.csv:8: the row is not UTF-8 or contains a NUL byte",
+                          HasSubstr("a.csv:12: the quote that opens here is never closed")));
 }
 
 TEST_F(SkipTest, RowsThatAQuoteMakesTooLong) {
@@ -78,8 +79,7 @@ TEST_F(SkipTest, RowsThatAQuoteMakesTooLong) {
   });
   ASSERT_TRUE(Scan(*source).ok());
   EXPECT_EQ(source->num_records(), 3000000);
-  EXPECT_THAT(defects_, ElementsAre(HasSubstr("a.csv:2: more than 2097152 bytes without the end of "
-                                              "the record")));
+  EXPECT_THAT(defects_, ElementsAre(HasSubstr("a.csv:2: the record is longer than 2097152 bytes")));
 }
 
 TEST_F(SkipTest, RowsThatDoNotFitTheSchema) {
@@ -88,9 +88,10 @@ TEST_F(SkipTest, RowsThatDoNotFitTheSchema) {
   auto source =
       *MakeCsvSource({Write("a.csv", "a,b\n007,+1.5\nx,2\n3,y\n4,\n,5\n")}, std::move(options));
   EXPECT_THAT(Read(*source), ElementsAre("a=int64[7] b=float[1.5]", "a=int64[4]", "b=float[5]"));
-  EXPECT_THAT(defects_,
-              ElementsAre("a.csv:3: \"x\" in column \"a\" is no int64, which the schema asks for",
-                          "a.csv:4: \"y\" in column \"b\" is no float, which the schema asks for"));
+  EXPECT_THAT(
+      defects_,
+      ElementsAre("a.csv:3: expected int64 in column \"a\", as the schema says, got \"x\"",
+                  "a.csv:4: expected float in column \"b\", as the schema says, got \"y\""));
 }
 
 TEST_F(SkipTest, JsonLines) {
@@ -103,7 +104,7 @@ TEST_F(SkipTest, JsonLines) {
   EXPECT_THAT(Read(*source), ElementsAre("a=int64[1]", "a=int64[2] new=int64[3]"));
   EXPECT_THAT(defects_,
               ElementsAre(HasSubstr("a.jsonl:2:10: invalid JSON"),
-                          HasSubstr("a.jsonl:3: an array where each line must be"),
+                          HasSubstr("a.jsonl:3: got an array, but each line must be"),
                           HasSubstr("a.jsonl:4: \"a\": text here, but a number at a.jsonl:1"),
                           HasSubstr("a.jsonl:6:")));
   EXPECT_THAT(source->notes(), IsEmpty());
@@ -124,16 +125,17 @@ TEST_F(SkipTest, JsonArrayThatBreaksOff) {
   const std::string b = Write("b.json", "[{\"a\": 4}]");
   EXPECT_THAT(Read(**MakeJsonSource({a, b}, JsonLayout::kArray)),
               ElementsAre("a=int64[1]", "a=int64[3]", "a=int64[4]"));
-  EXPECT_THAT(defects_, ElementsAre(HasSubstr("a.json:1: a number where each element"),
-                                    HasSubstr("a.json:2: an element starts here, and the file")));
+  EXPECT_THAT(
+      defects_,
+      ElementsAre(HasSubstr("a.json:1: got a number, but each element"),
+                  HasSubstr("a.json:2: the file ends inside the element that starts here")));
 }
 
 TEST_F(SkipTest, LinesOfText) {
   auto source = *MakeTextLinesSource({Write("a", "one\n\xff\n\ntwo\0\nthree"s)});
   EXPECT_THAT(Read(*source), ElementsAre("text=bytes[one]", "text=bytes[]", "text=bytes[three]"));
-  EXPECT_THAT(defects_, ElementsAre("a:2: not UTF-8, or a NUL byte",
-                                    "a:4: not UTF-8, or a NUL "
-                                    "byte"));
+  EXPECT_THAT(defects_, ElementsAre("a:2: the line is not UTF-8 or contains a NUL byte",
+                                    "a:4: the line is not UTF-8 or contains a NUL byte"));
 }
 
 TEST_F(SkipTest, Images) {
@@ -146,8 +148,8 @@ TEST_F(SkipTest, Images) {
   options.labels = *LabelFile::Read(Write("labels.txt", "a 1\nb 1\nc 1\n"));
   auto source = *MakeImagesSource({Path("in")}, std::move(options));
   EXPECT_THAT(Read(*source), ElementsAre(HasSubstr("image/filename=bytes[a.png]")));
-  EXPECT_THAT(defects_, ElementsAre("in/e.png: the link leads to no file", HasSubstr("in/b.png: "),
-                                    HasSubstr("in/c.png: "),
+  EXPECT_THAT(defects_, ElementsAre("in/e.png: the target of the link does not exist",
+                                    HasSubstr("in/b.png: "), HasSubstr("in/c.png: "),
                                     HasSubstr("in/d.png: labels.txt has no label for \"d.png\"")));
 }
 
@@ -159,7 +161,7 @@ TEST_F(SkipTest, Captions) {
   Write("in/e.txt", "\xff");
   auto source = *MakeCaptionsSource({Path("in")});
   EXPECT_THAT(Read(*source), ElementsAre(HasSubstr("image/filename=bytes[a.png]")));
-  EXPECT_THAT(defects_, ElementsAre(HasSubstr("in/b.png: no text beside it"),
+  EXPECT_THAT(defects_, ElementsAre(HasSubstr("in/b.png: the image has no text"),
                                     HasSubstr("in/c.json:1:2: invalid JSON"),
                                     HasSubstr("in/d.jpg: d.png has the same name"),
                                     HasSubstr("in/e.txt: not UTF-8")));
@@ -205,11 +207,11 @@ TEST_F(SkipTest, RecordsOfTars) {
                           "__key__=bytes[g] txt=bytes[10]", "__key__=bytes[i] txt=bytes[11]"));
   EXPECT_THAT(defects_,
               ElementsAre(HasSubstr("a.tar: \"b.png\" at byte 2048 is a link"),
-                          HasSubstr("a.tar: \"../c.txt\" at byte 2560 leads out"),
+                          HasSubstr("a.tar: \"../c.txt\" at byte 2560 leads outside"),
                           HasSubstr("a.tar: \"c.txt\" at byte 4608 appears twice"),
-                          HasSubstr("a.tar: \"a.png\" at byte 6656 does not stand"),
+                          HasSubstr("a.tar: \"a.png\" at byte 6656 is not next to the other"),
                           HasSubstr("a.tar: \"pipe\" at byte 8704 is a pipe"),
-                          HasSubstr("b.tar: the archive is cut: it ends in the padding")));
+                          HasSubstr("b.tar: the archive is cut off: it ends in the padding")));
 }
 
 TEST_F(SkipTest, JsonOfTars) {

@@ -95,7 +95,7 @@ TEST_F(TarTest, OtherNamesArePassedOverAndNoted) {
   EXPECT_THAT(Texts(Convert(*source)),
               ElementsAre("__key__=bytes[a] txt=bytes[x]", "__key__=bytes[b] cls=int64[1]"));
   EXPECT_THAT(source->notes(),
-              ElementsAre("skipped 3 members whose names are hidden or have no ending: ._a.txt, "
+              ElementsAre("skipped 3 members with hidden names or without an ending: ._a.txt, "
                           "README, __meta__.json",
                           "1 of 2 records have no .txt", "1 of 2 records have no .cls"));
 }
@@ -145,24 +145,26 @@ TEST_F(TarTest, JsonIsParsedOnRequest) {
 TEST_F(TarTest, WhatMustNotBeIsRefused) {
   ExpectScanError(Member("a.txt", "") + Member("a.png", "", '2', "x/y.png") + kEnd,
                   "a.tar: \"a.png\" at byte 512 is a link to \"x/y.png\", which is not followed; "
-                  "make the archive with files (tar --dereference --hard-dereference)");
+                  "archive the file instead (tar --dereference --hard-dereference)");
   ExpectScanError(Member("a.png", "", '1', "b.png") + kEnd, "\"a.png\" at byte 0 is a link to");
   ExpectScanError(Member("a.png", "", '3') + kEnd, "\"a.png\" at byte 0 is a pipe or a device");
   for (const char* name : {"../a.txt", "x/../../a.txt", "/etc/a.txt", "x/.."}) {
-    ExpectScanError(Member(name, "") + kEnd, "at byte 0 leads out of its folder; rename it");
+    ExpectScanError(Member(name, "") + kEnd, "at byte 0 leads outside the archive; rename it");
   }
   ExpectScanError(Member("a.txt", "") + Member("a.TXT", "") + kEnd,
                   "a.tar: \"a.TXT\" at byte 512 appears twice");
   ExpectScanError(Member("a.txt", "") + Member("b.txt", "") + Member("a.png", "") + kEnd,
-                  "a.tar: \"a.png\" at byte 1024 does not stand beside the other files of its "
+                  "a.tar: \"a.png\" at byte 1024 is not next to the other files of its "
                   "record; sort the archive (tar --sort=name)");
   ExpectScanError(Member("a.\xff", "") + kEnd, "the ending \"\\xff\" is not UTF-8");
-  ExpectScanError(Member("a", "") + kEnd, "a.tar: no records, only a: the archive holds no files");
-  ExpectScanError(kEnd, "a.tar: no records: the archive holds no files with a dot");
+  ExpectScanError(Member("a", "") + kEnd,
+                  "a.tar: no records, only a: the archive contains no files");
+  ExpectScanError(kEnd, "a.tar: no records: the archive contains no files with a dot");
   std::string many;
   for (int i = 0; i <= 1000; ++i) many += Member(fmt::format("a.{}.txt", i), "");
   ExpectScanError(many + kEnd, "more than 1000 different endings, the last of them \"1000.txt\"");
-  ExpectError(MakeTarSource({}).status(), absl::StatusCode::kInvalidArgument, "no tar archives");
+  ExpectError(MakeTarSource({}).status(), absl::StatusCode::kInvalidArgument,
+              "expected tar archives");
 }
 
 TEST_F(TarTest, DamageIsTold) {
@@ -171,48 +173,48 @@ TEST_F(TarTest, DamageIsTold) {
   ExpectScanError("short", "a.tar: not a tar archive: no header at byte 0");
   ExpectScanError(std::string(600, 'x'), "a.tar: not a tar archive: no header, but \"xxxxxxxx");
   ExpectScanError(two,
-                  "a.tar: the archive is cut: it ends after a member, without the zero blocks "
+                  "a.tar: the archive is cut off: it ends after a member, without the zero blocks "
                   "that end a tar, at byte 2048");
   ExpectScanError(two.substr(0, 1100),
-                  "the archive is cut: it ends inside a header, without the "
+                  "the archive is cut off: it ends inside a header, without the "
                   "zero blocks that end a tar, at byte 1100");
   ExpectScanError(two.substr(0, 1800),
-                  "the archive is cut: it ends in the padding after \"b.txt\", "
-                  "0 bytes before that one's end, at byte 1800");
+                  "the archive is cut off: it ends in the padding after \"b.txt\", "
+                  "0 bytes before that member's end, at byte 1800");
   ExpectScanError(
       Member("a.txt", std::string(600, 'x')).substr(0, 700),
-      "the archive is cut: it ends inside \"a.txt\", 412 bytes before that one's end, at "
+      "the archive is cut off: it ends inside \"a.txt\", 412 bytes before that member's end, at "
       "byte 700");
   ExpectScanError(Member("a.cls", std::string(600, 'x')).substr(0, 700),
                   "it ends inside \"a.cls\"");
   std::string damaged = two + kEnd;
   damaged[1024 + 3] ^= 1;
-  ExpectScanError(damaged, "a.tar: a damaged header: its sum is wrong, at byte 1024");
+  ExpectScanError(damaged, "a.tar: a damaged header, whose checksum is wrong, at byte 1024");
   ExpectScanError(two + kEnd + two + kEnd,
-                  "a.tar: the archive ends at byte 2048, but the file goes on with other data, as "
-                  "when several tars were put together; split them: at byte 3072");
+                  "a.tar: the archive ends at byte 2048, but other data follows, as if several tar "
+                  "files had been concatenated; split them: at byte 3072");
   ExpectScanError(Member("a.txt", "", '0', "", "", "0000000000x") + kEnd,
-                  "a header without a sound size at byte 0");
+                  "a header without a valid size at byte 0");
   ExpectScanError(
       Member("a.txt", "", '0', "", "", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff") + kEnd,
-      "a header without a sound size");
+      "a header without a valid size");
   ExpectScanError(
       Member("a.txt", "", '0', "", "", "\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff"s) + kEnd,
       "it ends inside \"a.txt\"");
-  ExpectScanError(Member("a.txt", "", 'S') + kEnd, "a sparse member, which is not read");
+  ExpectScanError(Member("a.txt", "", 'S') + kEnd, "a sparse member, which is not supported");
   ExpectScanError(Pax({{"GNU.sparse.major", "1"}}) + Member("a.txt", "") + kEnd, "a sparse member");
-  ExpectScanError(Member("a.txt", "", 'M') + kEnd, "the rest of a member of another volume");
-  ExpectScanError(Member("a.txt", "", '!') + kEnd, "a member of the unknown type \"!\" at byte 0");
+  ExpectScanError(Member("a.txt", "", 'M') + kEnd, "the rest of a member from another volume");
+  ExpectScanError(Member("a.txt", "", '!') + kEnd, "a member of unknown type \"!\" at byte 0");
   ExpectScanError(Member("x", "9999999 a=b\n", 'x') + Member("a.txt", "") + kEnd,
                   "damaged pax records of a member at byte 0");
   ExpectScanError(Pax({{"size", "-1"}}) + Member("a.txt", "") + kEnd, "damaged pax records");
   ExpectScanError(Pax({{"path", "x"}}, 'g') + kEnd, "global pax records with names or sizes");
   ExpectScanError(Pax({{"path", "x.txt"}}) + kEnd,
-                  "the archive ends after a name, without the member that has it, at byte 1024");
+                  "the archive ends after the name of a member, before the member, at byte 1024");
   ExpectScanError(Pax({{"path", "x.txt"}}).substr(0, 520),
-                  "the archive is cut: it ends inside a header at byte 520");
+                  "the archive is cut off: it ends inside a header at byte 520");
   ExpectScanError(Member("x", "", 'L', "", "", "77777777777"),
-                  "at most 1048576 are read, at byte 0");
+                  "more than the supported 1048576, at byte 0");
   std::string gzip;
   AppendGzipMember(two + kEnd, 1, &gzip);
   ExpectScanError(gzip.substr(0, gzip.size() - 5), "a.tar: ");

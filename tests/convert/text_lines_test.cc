@@ -53,7 +53,7 @@ TEST_F(TextLinesTest, NamesTheLineThatIsNotUtf8) {
 TEST_F(TextLinesTest, RefusesAnEmptyInput) {
   ExpectError(Scan(*Open("")), absl::StatusCode::kDataLoss, "a.txt: no records: the file is empty");
   ExpectError(MakeTextLinesSource({}).status(), absl::StatusCode::kInvalidArgument,
-              "no text files");
+              "expected text files");
   ExpectError(Scan(*Make({Path("none.txt")})), absl::StatusCode::kNotFound, "none.txt");
 }
 

@@ -114,7 +114,7 @@ TEST_F(TextReaderTest, NamesLineAndByteInLaterReads) {
               "a.txt:4322: not UTF-8 at byte " + std::to_string(at) + " of the file (found 0xff)");
   content[at] = '\0';
   ExpectError(Failure(content, SmallBuffer()), absl::StatusCode::kDataLoss,
-              "a.txt:4322: a NUL byte, at byte " + std::to_string(at) + " of the file");
+              "a.txt:4322: a NUL byte at byte " + std::to_string(at) + " of the file");
 }
 
 TEST_F(TextReaderTest, LinesBeforeABadReadAreHandedOut) {
@@ -143,7 +143,7 @@ TEST_F(TextReaderTest, RefusesALineAboveTheLimit) {
   options.max_line_bytes = 10000;
   ExpectError(Failure("short\n" + std::string(50000, 'x') + "\n", options),
               absl::StatusCode::kResourceExhausted,
-              "a.txt:2: more than 10000 bytes without the end of the record");
+              "a.txt:2: the record is longer than 10000 bytes");
   auto reader = Open("short\n" + std::string(9000, 'x') + "\nshort", options);
   EXPECT_EQ(ReadLines(*reader).size(), 3);
   EXPECT_TRUE(reader->status().ok());

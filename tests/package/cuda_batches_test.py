@@ -81,7 +81,7 @@ def test_states_count_delivered_batches(driver, ds):
         found = list(it)
         assert len(found) == len(wanted) - 6
         same(found[-1], wanted[-1])
-    with pytest.raises(ValueError, match="not what state_dict"):
+    with pytest.raises(ValueError, match="expected a result of state_dict"):
         iter(ds.cuda()).load_state_dict({})
     with pytest.raises(RuntimeError, match="another chain"):
         iter(ds.cuda()).load_state_dict(iter(rows(3).batch(2)).state_dict())
@@ -160,7 +160,7 @@ def test_invalid_arguments(driver, ds):
             (lambda: iter(ds.cuda(depth=0)), "depth must be at least 1, not 0"),
             (lambda: iter(ds.cuda(normalize={"photo": {}})), "no column 'photo'"),
             (lambda: iter(ds.cuda(normalize={"label": {}})), "normalize 'label'"),
-            (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout is one of"),
+            (lambda: iter(ds.cuda(normalize={"image": {"layout": "CHWN"}})), "layout must be one of"),
             (lambda: iter(ds.cuda(normalize={"image": {"mean": [1, 2]}})), "normalize 'image'.*mean"),
             (lambda: iter(ds.cuda(normalize={"image": {"flip": 2}})), "normalize 'image'.*flip")]:
         with pytest.raises(ValueError, match=message):
@@ -243,7 +243,7 @@ if os.fork() == 0:
         try:
             use()
         except RuntimeError as error:
-            print("before fork" in str(error), end=" ", flush=True)
+            print("before a fork" in str(error), end=" ", flush=True)
     del batch, array, capsule
     sys.exit(0)
 print(os.wait()[1], batch["value"].numpy().tolist())

@@ -242,7 +242,7 @@ def test_torch_tensors_to_copy_to(driver, stream, ds, torch):
         list(ds.cuda().torch(out=out[0]))
     for wrong, error, message in [
             ({"label": Tensor(np.zeros(8))}, ValueError, "of float64"),
-            ({"price": out[0]}, ValueError, "out has 'price', which is no column; there are"),
+            ({"price": out[0]}, ValueError, "column 'price' of out does not exist; the columns are"),
             ({"some": out[0]}, TypeError, "the column is Ragged"),
             ([3], TypeError, "not int")]:
         with pytest.raises(error, match=message):

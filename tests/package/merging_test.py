@@ -261,7 +261,7 @@ def test_wrong_states_are_refused(spec):
         sf.merge_states([])
     with pytest.raises(ValueError, match="expected a list with the state of each rank"):
         sf.merge_states(three[0])
-    with pytest.raises(ValueError, match="not what state_dict"):
+    with pytest.raises(ValueError, match="expected a result of state_dict"):
         sf.merge_states(["x"])
     with pytest.raises(ValueError, match="not a state of a shardfeed pipeline"):
         sf.merge_states([{"state": "{}"}])

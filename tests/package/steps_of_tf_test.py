@@ -152,15 +152,15 @@ def test_scan_begins_with_a_state_of_its_own():
 
 
 def test_scan_tells_what_is_wrong():
-    with pytest.raises(TypeError, match=r"scan: bad must give \(state, row\), not 3"):
+    with pytest.raises(TypeError, match=r"scan: bad must return \(state, row\), not 3"):
         def bad(state, row):
             return 3
         sf.range(3).scan(0, bad)
-    with pytest.raises(TypeError, match=r"must give \(state, row\), not \[1, 2\]"):
+    with pytest.raises(TypeError, match=r"must return \(state, row\), not \[1, 2\]"):
         list(sf.range(3).scan(0, lambda s, row: [1, 2], output={"x": sf.int64}))
     with pytest.raises(ValueError, match="scan.running.: works on rows"):
         sf.range(3).batch(2).scan(0, running)
-    with pytest.raises(ValueError, match="no elements from which to learn"):
+    with pytest.raises(ValueError, match="no elements from which to infer"):
         sf.range(0).scan(0, running)
 
     def late(state, row):
@@ -348,7 +348,7 @@ def test_group_by_window_of_any_key_goes_on():
 def test_group_by_window_tells_what_is_wrong():
     with pytest.raises(ValueError, match="group_by_window: there is no column 'x'"):
         sf.range(3).group_by_window("x", 2)
-    with pytest.raises(TypeError, match="must give a whole number, bytes or str, not 0.5"):
+    with pytest.raises(TypeError, match="must return an integer, bytes or str, not 0.5"):
         list(sf.range(3).group_by_window(lambda row: 0.5, 2))
     with pytest.raises(ValueError, match="window_size must be at least 1"):
         sf.range(3).group_by_window("value", 0)
@@ -376,12 +376,12 @@ def test_bucket_by_length_of_a_function(tf):
 
 def test_bucket_by_length_tells_what_is_wrong():
     for arguments in ({}, {"column": "value", "length": length_of}):
-        with pytest.raises(ValueError, match="give the column of the rows' lengths, or length="):
+        with pytest.raises(ValueError, match="give either the column whose lengths count or a function length="):
             sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1], **arguments)
     for gives, error, message in [
             (-1, ValueError, "the function returned a length of -1"),
-            (0.5, TypeError, "must give a length, a whole number, not 0.5"),
-            (1 << 70, ValueError, "gave a length of 1180591620717411303424")]:
+            (0.5, TypeError, "must return a length, an integer, not 0.5"),
+            (1 << 70, ValueError, "returned a length of 1180591620717411303424")]:
         with pytest.raises(error, match=message):
             list(sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1],
                                               length=lambda row: gives))
@@ -436,7 +436,7 @@ def test_rejection_resample_tells_what_is_wrong():
     with pytest.raises(ValueError, match="element 2 of epoch 0: rejection_resample: class 2 does "
                                          "not exist: there are 2, numbered from 0"):
         list(rows.rejection_resample("value", [1, 1], [1, 1]).start(epoch=0))
-    with pytest.raises(TypeError, match="must give a class, a whole number, not None"):
+    with pytest.raises(TypeError, match="must return a class, an integer, not None"):
         list(rows.rejection_resample(lambda row: None, [1, 1]))
     with pytest.raises(ValueError, match="column 'x' must have the number of a class"):
         sf.from_arrays({"x": np.zeros(3)}).rejection_resample("x", [1])

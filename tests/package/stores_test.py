@@ -136,7 +136,7 @@ def test_the_programs_commands(folder, url):
         assert succeed("cat", there, "--records", "7,100-110").out == \
             succeed("cat", here, "--records", "7,100-110").out
         assert succeed("verify", there, "--json").json["records"] == RECORDS
-        assert succeed("verify", there, "--level", "examples").out.endswith(b"all sound, as the manifest says\n")
+        assert succeed("verify", there, "--level", "examples").out.endswith(b"all intact and as in the manifest\n")
         assert succeed("inspect", there, "--json").json["records"] == RECORDS
         assert succeed("plan", there, "--shuffle", "--json").json == \
             succeed("plan", here, "--shuffle", "--json").json
@@ -292,7 +292,7 @@ def test_names_that_cannot_be(url):
 
 
 def test_file_urls_are_paths(folder):
-    assert succeed("verify", f"file://{folder}/raw@4").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", f"file://{folder}/raw@4").out.endswith(b"all intact and as in the manifest\n")
     assert numbers(sf.read(f"file://{folder}/raw@4")) == numbers(sf.read(f"{folder}/raw@4"))
 
 
@@ -343,7 +343,7 @@ def test_s3_names(s3, uploaded, folder):
     assert numbers(sf.read(f"{uploaded}/gzip@3.tfrecord.gz").shuffle(seed=3)) == \
         numbers(sf.read(str(folder / "gzip@3.tfrecord.gz")).shuffle(seed=3))
     assert "holds 2 datasets; name one of them" in run("verify", uploaded).err
-    assert succeed("verify", f"{uploaded}/raw@4").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", f"{uploaded}/raw@4").out.endswith(b"all intact and as in the manifest\n")
     assert len(numbers(sf.read(f"{uploaded}/raw-00001-of-00004"))) == RECORDS // 4
 
 

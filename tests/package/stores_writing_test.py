@@ -170,7 +170,7 @@ def test_the_package_writes(place, tmp_path):
         write(tmp_path / "out/d@5", overwrite=True, **options)
         assert place.files() == files(tmp_path / "out")
     assert len(sf.read(place / "d@5")) == 200
-    assert succeed("verify", place / "d@5").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", place / "d@5").out.endswith(b"all intact and as in the manifest\n")
     assert os.listdir(tmp_path / "tmp") == []
 
 
@@ -531,7 +531,7 @@ def test_readers_wait_for_a_commit(s3, tmp_path):
     s3.fault = hold
     writer = program(*command)
     assert held.wait(20)
-    assert succeed("verify", s3.place / "d@*").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", s3.place / "d@*").out.endswith(b"all intact and as in the manifest\n")
     assert writer.wait(60) == 0
     assert s3.place.files() == new
 
@@ -601,7 +601,7 @@ def test_clean_of_folders(tmp_path):
     assert len(sf.read(str(out / "f@1"))) == 1
     assert "no such" in run("clean", f"{tmp_path}/nowhere/").err.lower()
     for wrong in ("x", "5", "-1h", "1w", "99999999999999999999d"):
-        assert f"--older-than {wrong}: not a time such as" in run("clean", out / "d", "--older-than=" + wrong).err
+        assert f"--older-than {wrong}: expected a time such as" in run("clean", out / "d", "--older-than=" + wrong).err
 
 
 def test_a_record_of_an_earlier_version_has_no_pack(s3, tmp_path):

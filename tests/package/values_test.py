@@ -19,7 +19,7 @@ BAD = [
     (1.5, sf.int64, TypeError, "float64 where int64 is declared: 1.5"),
     (float("nan"), sf.int32, TypeError, "float64 where int32 is declared: nan"),
     (1e300, sf.float32, ValueError, "does not fit: float32"),
-    (2 ** 24 + 1, sf.float32, ValueError, "16777217 does not fit: float32 does not hold it"),
+    (2 ** 24 + 1, sf.float32, ValueError, "16777217 does not fit: float32 cannot hold it"),
     (2 ** 53 + 1, sf.float64, ValueError, "9007199254740993 does not fit"),
     (np.datetime64("2020-01-01"), sf.int64, TypeError, "where int64 is declared"),
     (None, sf.int64, TypeError, "where int64 is declared"),

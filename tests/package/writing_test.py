@@ -166,8 +166,8 @@ def test_forms_of_features(dataset, name, form, wanted):
 
 
 @pytest.mark.parametrize("form, why", [
-    (sf.fixed, r"call it: sf\.fixed\("), (sf.var, r"call it: sf\.var\("), (None, "None is no type"),
-    (5, "5 is no type"), ("string", "there is no type 'string'"), (dict, "there is no type 'object'")])
+    (sf.fixed, r"call it: sf\.fixed\("), (sf.var, r"call it: sf\.var\("), (None, "None is not a type"),
+    (5, "5 is not a type"), ("string", "type 'string' does not exist"), (dict, "type 'object' does not exist")])
 def test_forms_that_are_no_features(dataset, form, why):
     with pytest.raises((TypeError, ValueError), match=f"feature 'x': .*{why}"):
         sf.read(dataset).parse({"x": form})

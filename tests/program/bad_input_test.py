@@ -120,10 +120,10 @@ def test_unreadable_file_is_named(open_folder, run_without_privilege):
 
 
 @pytest.mark.parametrize("row, said", [
-    ("1,2,3", "3 cells where the header has 2; is a cell that holds \",\" not quoted?"),
-    ("1", "1 cells where the header has 2"),
+    ("1,2,3", "expected 2 cells as in the header, got 3; cells that contain \",\" must be quoted"),
+    ("1", "expected 2 cells as in the header, got 1"),
     ('"1"x,2', "after a closing quote"),
-    ('1,"2', "a quote opens here and is never closed")])
+    ('1,"2', "the quote that opens here is never closed")])
 def test_bad_row_of_a_table_is_located(tmp_path, out, row, said):
     path = tmp_path / "t.csv"
     path.write_text(f'a,b\n1,"two\nlines"\n\n{row}\n')
@@ -357,4 +357,4 @@ def test_unknown_words_are_told_beside_the_known(command, flag, words):
     result = harness.run(command, "x", flag, "other")
     assert result.status == USAGE
     assert result.err == (f"shardfeed: {command}: {flag}: other not in {words}\n"
-                          f"Run 'shardfeed {command} --help' for what there is.\n")
+                          f"Run 'shardfeed {command} --help' for usage.\n")

@@ -32,7 +32,7 @@ def refuse(folder, kind, files, sources, message, *options):
     ({"cat/a.jpg": ""}, "IN/cat/a.jpg: the file is empty; remove it, or get the image again"),
     ({"cat/a.jpg": "text"}, 'IN/cat/a.jpg: not an image: starts with "text"'),
     ({"cat/a.jpg": JPEG[:20]}, "IN/cat/a.jpg: JPEG ends before its size, after 20 bytes"),
-    ({"cat/a.txt": "x"}, f"IN/cat: no images (files named {SUFFIXES}) in the folder of a class; "
+    ({"cat/a.txt": "x"}, f"IN/cat: the folder of this class has no images (files named {SUFFIXES}); "
      "remove it, or add some"),
     ({"a.jpg": JPEG}, "IN: 1 image in no class folder: a.jpg; expected one folder per class, "
      "as in IN/cat/1.jpg")])
@@ -43,18 +43,19 @@ def test_imagefolder(tmp_path, files, message):
 @pytest.mark.parametrize("text, message", [
     ("dog\n", "IN/in/cat: this class is not in IN/map"),
     ("cat\ncat\n", 'IN/map:2: the class "cat" appears twice'),
-    ("cat\n\ndog\n", "IN/map:2: a blank line between names; a name's number is that of its line"),
-    ("", "IN/map: no classes: the file is empty"),
-    ('{"cat": -1}', 'IN/map: "cat" has no integer from 0 on for a number: -1'),
+    ("cat\n\ndog\n", "IN/map:2: a blank line between names; remove it, since lines number the "
+     "classes"),
+    ("", "IN/map: the file has no classes"),
+    ('{"cat": -1}', 'IN/map: the number of "cat" must be an integer of at least 0, got -1'),
     ('{"cat": 1, "dog": 1}', 'IN/map: "cat" and "dog" have the same number 1'),
     ('{"cat": 18446744073709551615}',
-     'IN/map: "cat" has no integer from 0 on for a number: 18446744073709551615'),
+     'IN/map: the number of "cat" must be an integer of at least 0, got 18446744073709551615'),
     ('{"cat": 1', "IN/map: starts like a JSON object, but is not one: [json.exception.parse_error."
      "101] parse error at line 1, column 10: syntax error while parsing object - unexpected end of "
-     'input; expected \'}\'; a class map is {"cat": 0, "dog": 1}, or one name a line'),
+     'input; expected \'}\'; expected {"cat": 0, "dog": 1}, or one class name per line'),
     ('{"cat": ' + "[" * 100_000 + "]" * 100_000 + "}", "IN/map: starts like a JSON object, but is "
-     "not one: at byte 107 its values are nested more than 100 deep; a class map is "
-     '{"cat": 0, "dog": 1}, or one name a line')])
+     "not one: at byte 107 its values are nested more than 100 deep; expected "
+     '{"cat": 0, "dog": 1}, or one class name per line')])
 def test_class_map(tmp_path, text, message):
     refuse(tmp_path, "imagefolder", {"in/cat/a.jpg": JPEG, "map": text}, ["in"], message,
            "--class-map", "IN/map")
@@ -63,11 +64,11 @@ def test_class_map(tmp_path, text, message):
 @pytest.mark.parametrize("labels, text, message", [
     ("l.csv", "name,label\na.jpg,1\n", 'IN/in/b.jpg: IN/l.csv has no label for "b.jpg"'),
     ("l.csv", "name,label\na.jpg,1\na.jpg,2\n",
-     'IN/l.csv:3: "a.jpg" has a label already, further up'),
+     'IN/l.csv:3: "a.jpg" appears twice'),
     ("l.csv", "name,x,y\na.jpg,1,2\n",
-     'IN/l.csv:1: 3 columns, none of which is named "label"; which is it?'),
-    ("l", "a.jpg\n", 'IN/l:1: expected "NAME LABEL", got "a.jpg"; a table needs a name that ends in '
-     ".csv or .tsv")])
+     'IN/l.csv:1: expected a column named "label" among the 3 columns'),
+    ("l", "a.jpg\n", 'IN/l:1: expected "NAME LABEL", got "a.jpg"; if the file is a table, its name '
+     "must end in .csv or .tsv")])
 def test_label_file(tmp_path, labels, text, message):
     refuse(tmp_path, "images", {"in/a.jpg": JPEG, "in/b.jpg": JPEG, labels: text}, ["in"], message,
            "--label-file", f"IN/{labels}")
@@ -76,23 +77,24 @@ def test_label_file(tmp_path, labels, text, message):
 def test_images_and_files(tmp_path):
     refuse(tmp_path, "images", {"a.txt": "x"}, ["."], f"IN: no images (files named {SUFFIXES})")
     refuse(tmp_path, "files", {"below/.hidden": "x"}, ["below"],
-           "IN/below: no files; hidden ones (.name) do not count")
+           "IN/below: no files (hidden files, named .NAME, are skipped)")
     (tmp_path / "links").mkdir()
     (tmp_path / "links/gone").symlink_to("nowhere")
     assert harness.fail(harness.IO_FAILED, "convert", "files", tmp_path / "links",
-                        tmp_path / "out/x@1") == f"{tmp_path}/links/gone: the link leads to no file"
+                        tmp_path / "out/x@1") == f"{tmp_path}/links/gone: the target of the link does not exist"
 
 
 @pytest.mark.parametrize("files, message", [
-    ({}, "IN/a.jpg: no text beside it: expected a.txt or a.json"),
-    ({"a.png": JPEG, "a.txt": "x"}, "IN/a.jpg: a.png has the same name but for the suffix, so the "
-     "text beside them is of which? Rename one"),
+    ({}, "IN/a.jpg: the image has no text: expected a.txt or a.json"),
+    ({"a.png": JPEG, "a.txt": "x"}, "IN/a.jpg: a.png has the same name except for the suffix, so "
+     "it is unclear to which of them the text belongs; rename one"),
     ({"a.txt": b"\xff"}, "IN/a.txt: not UTF-8; convert it, for example with iconv -f LATIN1 -t "
      "UTF-8"),
     ({"a.json": '{"x": }'}, "IN/a.json:1:7: invalid JSON: syntax error while parsing value - "
      "unexpected '}'; expected '[', '{', or a literal; last read: \"\\\"x\\\": }\""),
     ({"a.json": '{"text": "y"}', "a.txt": "x"}, 'IN/a.json: the key "text" has the name of a '
-     "feature of its own here; rename it; pass --keep-json to keep the JSON as it is instead")])
+     "feature that the image or the text makes; rename the key; pass --keep-json to store the JSON "
+     "unchanged instead")])
 def test_captions(tmp_path, files, message):
     refuse(tmp_path, "captions", {"a.jpg": JPEG, **files}, ["."], message)
 
@@ -102,18 +104,18 @@ def test_captions(tmp_path, files, message):
 
 @pytest.mark.parametrize("kind, delimiter", [("csv", ","), ("tsv", "\t")])
 @pytest.mark.parametrize("text, message", [
-    ("a,b\n1,2\n1,2,3\n", ':3: 3 cells where the header has 2; is a cell that holds "," not '
-     "quoted?"),
-    ("a,b\n1,2\n1\n", ":3: 1 cells where the header has 2"),
-    ('a,b\n1,"2\n3\n', ":2: a quote opens here and is never closed; pass --no-quotes to "
-     "take quotes as they are"),
-    ('a,b\n"1"x,2\n', ':2: "x,2\\n" after a closing quote, where a delimiter (",") or the end of '
-     "the row is expected; a quote inside quotes is written twice; pass --no-quotes to take "
-     "quotes as they are"),
+    ("a,b\n1,2\n1,2,3\n", ':3: expected 2 cells as in the header, got 3; cells that contain "," '
+     "must be quoted"),
+    ("a,b\n1,2\n1\n", ":3: expected 2 cells as in the header, got 1"),
+    ('a,b\n1,"2\n3\n', ":2: the quote that opens here is never closed; pass --no-quotes to "
+     "treat quotes as ordinary characters"),
+    ('a,b\n"1"x,2\n', ':2: expected a delimiter (",") or the end of the row after a closing quote, '
+     'got "x,2\\n"; a quote inside quotes must be doubled; pass --no-quotes to treat quotes as '
+     "ordinary characters"),
     ("a,a\n1,2\n", ':1: columns 1 and 2 are both named "a"'),
     ("a,\n1,2\n", ":1: column 2 of 2 has no name; the first row names the columns"),
     ("", ": the file is empty; its first row must name the columns"),
-    ("a,b\n", ": no records: nothing comes after the header"),
+    ("a,b\n", ": no records: nothing follows the header"),
     ("a\r1\r", ":1: a carriage return without a line feed, outside quotes; lines end in LF or "
      "CRLF")])
 def test_tables(tmp_path, kind, delimiter, text, message):
@@ -127,7 +129,7 @@ def test_tables(tmp_path, kind, delimiter, text, message):
 @pytest.mark.parametrize("content, message", [
     (b"a\n\xff\n", ":2: not UTF-8 at byte 2 of the file (found 0xff); convert it, for example with "
      "iconv -f LATIN1 -t UTF-8"),
-    (b"a\n1\0\n", ":2: a NUL byte, at byte 3 of the file; is it binary, or UTF-16?"),
+    (b"a\n1\0\n", ":2: a NUL byte at byte 3 of the file, which may be binary or UTF-16"),
     ("a\n1\n".encode("utf-16"), ": looks like UTF-16; convert it to UTF-8 (iconv -f UTF-16 -t "
      "UTF-8)"),
     (gzip.compress(b"a\n1\n"), ": is compressed with gzip; decompress it first (gzip -d)")],
@@ -141,7 +143,7 @@ def test_what_is_not_text(tmp_path, kind, content, message):
 
 def test_schema(tmp_path):
     refuse(tmp_path, "csv", {"t": "a\nx\n", "s": '{"a": "int64"}'}, ["t"],
-           'IN/t:2: "x" in column "a" is no int64, which the schema asks for', "--schema", "IN/s")
+           'IN/t:2: expected int64 in column "a", as the schema says, got "x"', "--schema", "IN/s")
 
 
 # ---- JSON
@@ -150,12 +152,12 @@ def test_schema(tmp_path):
 @pytest.mark.parametrize("text, message", [
     ('{"a": 1}\n{"a": tru}\n', ':2:10: invalid JSON: syntax error while parsing value - invalid '
      'literal; last read: "\\"a\\": tru}"'),
-    ("[1]\n", ':1: an array where each line must be a JSON object: "[1]"; the file starts like one '
-     "array of objects, which the kind json reads; JSON lines have one object on each line"),
+    ("[1]\n", ':1: got an array, but each line must be a JSON object: "[1]"; the file starts like '
+     "an array of objects, which the kind json reads; JSON lines have one object on each line"),
     ('{"a": 1}\n{"a": "x"}\n', ':2: "a": text here, but a number at IN/t:1'),
     ('{"a": [[1]]}\n', ':1: "a": a list of lists, which a feature cannot hold; flatten it'),
     ('{"a": [1, "x"]}\n', ':1: "a": text and numbers in one list'),
-    ('{"a": [1, null]}\n', ':1: "a": null in a list, where a feature cannot have a missing value'),
+    ('{"a": [1, null]}\n', ':1: "a": null in a list, but features cannot have missing values in lists'),
     ('{"a": 1e39}\n', ':1: "a": the number 1e+39 is outside of float32'),
     ('{"a": 18446744073709551615}\n', ':1: "a": the integer 18446744073709551615 is outside of '
      "int64"),
@@ -168,11 +170,12 @@ def test_jsonl(tmp_path, text, message):
 @pytest.mark.parametrize("text, message", [
     ('{"a": 1}', ":1: expected an array of objects, got an object; the kind jsonl reads one "
      "object per line, and jq .KEY takes the array at a key out of an object"),
-    ('[{"a": 1}, 2]', ':1: a number where each element of the array must be an object: "2"'),
-    ('[{"a": 1}', ":1: the file ends before the array does; is it cut?"),
-    ('[{"a": 1} {"a": 2}]', ':1: "{\\"a\\": 2}]" after an element, where a comma or the array\'s '
-     "end is expected"),
-    ('[{"a": 1}] x', ':1: "x" after the array\'s end; is it several arrays?'),
+    ('[{"a": 1}, 2]', ':1: got a number, but each element of the array must be an object: "2"'),
+    ('[{"a": 1}', ":1: the file ends inside the array; it may be truncated"),
+    ('[{"a": 1} {"a": 2}]', ":1: expected a comma or the end of the array after an element, got "
+     '"{\\"a\\": 2}]"'),
+    ('[{"a": 1}] x', ':1: expected the end of the file after the array, got "x"; a file must hold '
+     "a single array"),
     ("[]", ": no records: the array is empty"),
     ("", ":1: the file is empty; expected an array of objects"),
     ('[{"a": 1},\n {"a": }]', ":2:7: invalid JSON: syntax error while parsing value - unexpected "
@@ -198,24 +201,24 @@ def tar(*members, kind=tarfile.REGTYPE, link=""):
 
 
 TWO = tar(("a.txt", b"x" * 600), ("b.txt", b"y"))
-NO_LINKS = "which is not followed; make the archive with files (tar --dereference --hard-dereference)"
+NO_LINKS = "which is not followed; archive the file instead (tar --dereference --hard-dereference)"
 
 
 @pytest.mark.parametrize("content, message", [
     (b"", "the file is empty"),
     (b"x" * 600, 'not a tar archive: no header, but "xxxxxxxxxxxxxxxx" at byte 0'),
-    (TWO[:700], 'the archive is cut: it ends inside "a.txt", 412 bytes before that one\'s end, at '
+    (TWO[:700], 'the archive is cut off: it ends inside "a.txt", 412 bytes before that member\'s end, at '
      "byte 700"),
-    (TWO[:2560], "the archive is cut: it ends after a member, without the zero blocks that end a "
+    (TWO[:2560], "the archive is cut off: it ends after a member, without the zero blocks that end a "
      "tar, at byte 2560"),
-    (TWO[:1536] + b"z" + TWO[1537:], "a damaged header: its sum is wrong, at byte 1536"),
-    (TWO + TWO, "the archive ends at byte 2560, but the file goes on with other data, as when "
-     "several tars were put together; split them: at byte 10240"),
+    (TWO[:1536] + b"z" + TWO[1537:], "a damaged header, whose checksum is wrong, at byte 1536"),
+    (TWO + TWO, "the archive ends at byte 2560, but other data follows, as if several tar files "
+     "had been concatenated; split them: at byte 10240"),
     (gzip.compress(TWO, mtime=0)[:60], "GZIP data ends prematurely at byte 60: the file is "
      "truncated, or its writer was not closed"),
-    (tar(("../a.txt", b"x")), '"../a.txt" at byte 0 leads out of its folder; rename it'),
-    (tar(("b/../../a.txt", b"x")), '"b/../../a.txt" at byte 0 leads out of its folder; rename it'),
-    (tar(("/etc/a.txt", b"x")), '"/etc/a.txt" at byte 0 leads out of its folder; rename it'),
+    (tar(("../a.txt", b"x")), '"../a.txt" at byte 0 leads outside the archive; rename it'),
+    (tar(("b/../../a.txt", b"x")), '"b/../../a.txt" at byte 0 leads outside the archive; rename it'),
+    (tar(("/etc/a.txt", b"x")), '"/etc/a.txt" at byte 0 leads outside the archive; rename it'),
     (tar(("a.txt", b"x"), ("a.png", b""), kind=tarfile.SYMTYPE, link="/etc/passwd"),
      f'"a.png" at byte 1024 is a link to "/etc/passwd", {NO_LINKS}'),
     (tar(("a.png", b""), kind=tarfile.LNKTYPE, link="b.png"),
@@ -225,9 +228,9 @@ NO_LINKS = "which is not followed; make the archive with files (tar --dereferenc
     (tar(("a.png", b""), kind=tarfile.CHRTYPE),
      '"a.png" at byte 0 is a pipe or a device, not a file'),
     (tar(("a.txt", b"x"), ("a.txt", b"y")), '"a.txt" at byte 1024 appears twice'),
-    (tar(("a.txt", b"x"), ("b.txt", b"y"), ("a.png", b"z")), '"a.png" at byte 2048 does not stand '
-     "beside the other files of its record; sort the archive (tar --sort=name)"),
-    (tar(("a", b"x")), "no records, only a: the archive holds no files with a dot in their name")])
+    (tar(("a.txt", b"x"), ("b.txt", b"y"), ("a.png", b"z")), '"a.png" at byte 2048 is not next to '
+     "the other files of its record; sort the archive (tar --sort=name)"),
+    (tar(("a", b"x")), "no records, only a: the archive contains no files with a dot in their names")])
 def test_tar(tmp_path, content, message):
     refuse(tmp_path, "tar", {"t.tar": content}, ["t.tar"], "IN/t.tar: " + message)
 
@@ -250,19 +253,19 @@ IDX = idx(8, (2, 1, 1), b"ab")
 
 
 @pytest.mark.parametrize("files, message", [
-    ({"i": b"hello"}, 'IN/i: not an IDX file: it starts with "hell", where two zero bytes, a type '
-     "and the number of dimensions are expected"),
-    ({"i": IDX[:-1]}, "IN/i: the header tells of 2 records of 1 bytes, 18 in all, but the file ends "
-     "at byte 17, 1 bytes too early; get it again"),
-    ({"i": IDX + b"c"}, "IN/i: the header tells of 2 records of 1 bytes, which end at byte 18, but "
-     "the file goes on; the header or the file is wrong"),
-    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: float32 values in 3 dimensions: expected images "
-     "(unsigned bytes in 3 or 4 dimensions) or labels (integers in 1 dimension)"),
+    ({"i": b"hello"}, "IN/i: not an IDX file: expected two zero bytes, a type and the number of "
+     'dimensions at its start, got "hell"'),
+    ({"i": IDX[:-1]}, "IN/i: the header announces 2 records of 1 bytes, 18 bytes in total, but the "
+     "file ends at byte 17, 1 bytes too early; get the file again"),
+    ({"i": IDX + b"c"}, "IN/i: the header announces 2 records of 1 bytes, which end at byte 18, but "
+     "more data follows; the header or the file is wrong"),
+    ({"i": idx(13, (1, 1, 1), b"1234")}, "IN/i: expected images (unsigned bytes in 3 or 4 "
+     "dimensions) or labels (integers in 1 dimension), got float32 values in 3 dimensions"),
     ({"i": idx(8, (0, 1, 1), b"")}, "IN/i: no records: 0 images"),
     ({"i": gzip.compress(IDX, mtime=0)[:-3]}, "IN/i: GZIP data ends prematurely at byte 31: the "
      "file is truncated, or its writer was not closed"),
     ({"i": IDX, "l": idx(8, (3,), b"abc")}, "IN/i: 2 images, but IN/l holds 3 labels"),
-    ({"l": idx(8, (3,), b"abc")}, "IN/l: labels, but no file of images is named")])
+    ({"l": idx(8, (3,), b"abc")}, "IN/l: a file of labels without a file of images")])
 def test_idx(tmp_path, files, message):
     refuse(tmp_path, "idx", files, list(files), message)
 
@@ -274,10 +277,10 @@ def test_idx_and_class_map(tmp_path):
 
 @pytest.mark.parametrize("content, options, message", [
     (b"", ["--variant", "10"], "no records: the file is empty"),
-    (b"\7" + bytes(3075), [], "3076 bytes, neither a multiple of 3073 (CIFAR-10) nor of 3074 "
-     "(CIFAR-100); is it a binary batch (*.bin), and whole?"),
-    (b"\x0a" + bytes(3072), [], "record 0 at byte 0: the label 10 is out of range; is this "
-     "CIFAR-10, and its binary version?")])
+    (b"\7" + bytes(3075), [], "expected a multiple of 3073 bytes (CIFAR-10) or 3074 bytes "
+     "(CIFAR-100), got 3076; the file must be a complete binary batch (*.bin)"),
+    (b"\x0a" + bytes(3072), [], "record 0 at byte 0: the label 10 is out of range; the file must be "
+     "of the binary version of CIFAR-10")])
 def test_cifar(tmp_path, content, options, message):
     refuse(tmp_path, "cifar", {"x.bin": content}, ["x.bin"], "IN/x.bin: " + message, *options)
 
@@ -293,19 +296,19 @@ def npy(descr, shape, content, order="False"):
     (b"PK\3\4zip", 'not a .npy file: it starts with "PK\\x03\\x04zip"; an .npz file is an archive '
      "of .npy files: unpack it (unzip)"),
     (b"\x93NUMPY", "the file ends inside its header"),
-    (npy("|O", "(1,)", b""), 'values of type "|O": Python objects, which only Python can read; '
+    (npy("|O", "(1,)", b""), 'values of type "|O": only Python can read Python objects; '
      "save an array of numbers or text"),
     (npy(">i4", "(1,)", b"1234"), 'values of type ">i4": big-endian; save it with '
      "a.astype(a.dtype.newbyteorder('<'))"),
     (npy("<c8", "(1,)", bytes(8)), 'values of type "<c8": expected booleans, integers, floats up '
      "to 64 bits, or text of a fixed size"),
-    (npy("<i4", "(1, 1)", b"1234", "True"), "in Fortran order (columns first), where rows do not "
-     "stand together; save it with numpy.ascontiguousarray(a)"),
+    (npy("<i4", "(1, 1)", b"1234", "True"), "the array is in Fortran order (columns first), so its "
+     "rows are not contiguous; save it with numpy.ascontiguousarray(a)"),
     (npy("<i4", "()", b"1234"), "a single value, not an array: it has no rows"),
-    (npy("<i4", "(2,)", b"1234"), "the header tells of 2 rows of 4 bytes, but 4 bytes follow it: "
-     "the file is cut"),
-    (npy("<i4", "(1,)", b"12345"), "the header tells of 1 rows of 4 bytes, but 5 bytes follow it: "
-     "the file goes on after the end"),
+    (npy("<i4", "(2,)", b"1234"), "the header announces 2 rows of 4 bytes, but 4 bytes follow it: "
+     "the file is cut off"),
+    (npy("<i4", "(1,)", b"12345"), "the header announces 1 rows of 4 bytes, but 5 bytes follow it: "
+     "data follows the array"),
     (npy("<i4", "(0,)", b""), "no records: the array has no rows"),
     (npy("<u8", "(1,)", b"\xff" * 8), "row 0: the value 18446744073709551615 is outside of int64"),
     (npy("<f8", "(1,)", struct.pack("<d", 1e300)), "row 0: the value 1e+300 is outside of "

@@ -139,7 +139,7 @@ def test_skip_to_counts_records_of_epochs_that_are_cut_to_batches(tmp_path, end,
     assert records(13) == each - 3
     assert records(20) == records(100) == 0
     message = harness.fail(USAGE, "bench", tmp_path / "d@1", "--parse", "--skip-to", "3")
-    assert "--skip-to" in message and "leave --parse and --image out" in message
+    assert "--skip-to" in message and "cannot be combined with --parse or --image" in message
 
 
 def test_read_tells_of_damage_or_skips_it(dataset, tmp_path):
@@ -192,7 +192,7 @@ def test_index_is_made_on_the_way_and_kept(tmp_path):
     (["--rank", "2", "--world", "2"], "rank 2 of 2"),
     (["--window", "x"], "--window 'x': expected a number of records or a size"),
     (["--budget", "0"], "--budget '0'"),
-    (["--shuffle", "--order", "interleave"], "exclude each other"),
+    (["--shuffle", "--order", "interleave"], "cannot be combined with --order interleave"),
     (["--records", "999999"], "999999"),
     (["--batch", "0"], "0"),
     (["--io", "floppy"], "floppy"),
@@ -218,6 +218,6 @@ def test_read_of_a_terminal_line(dataset):
 
 def test_read_is_an_alias_of_bench_that_says_so(dataset):
     old = harness.run("read", dataset, "--json")
-    assert old.err == "shardfeed: 'read' is called 'bench' now; the next release drops 'read'\n"
+    assert old.err == "shardfeed: 'read' is now called 'bench'; the next release drops 'read'\n"
     assert old.json["records"] == succeed("bench", dataset, "--json").json["records"]
     assert "  read " not in succeed("--help").out.decode()

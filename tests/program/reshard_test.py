@@ -86,7 +86,7 @@ def test_merge_puts_datasets_one_after_another(dataset, lines, out):
 def test_merge_of_raw_and_compressed(dataset, lines, out):
     convert("jsonl", lines, out / "z@1", "--limit", "100", "--compression", "gzip")
     message = fail(USAGE, "merge", dataset, out / "z@1", out / "both@2")
-    assert message == ("the shards are compressed in different ways; say how they shall be: "
+    assert message == ("the shards are compressed in different ways; choose one with "
                        "--compression")
     succeed("merge", dataset, out / "z@1", out / "both@2", "--compression", "none")
     assert numbers(out / "both@2") == [*range(20_000), *range(100)]
@@ -148,13 +148,13 @@ def test_a_dataset_can_be_resharded_in_its_place(dataset):
     (["reshard", "IN"], "1 name is given; usage: shardfeed reshard DATASET OUT"),
     (["reshard", "IN", "IN", "OUT@1"], "3 names are given; usage: shardfeed reshard DATASET OUT"),
     (["reshard", "IN", "OUT"],
-     "into how many shards? Name the output as folder/name@N"),
+     "the number of shards is missing: name the output as folder/name@N"),
     (["sample", "IN", "OUT@1"],
-     "say which records, in one way: --count K, --share P or --records 0-99,200-299"),
+     "expected exactly one of --count K, --share P and --records 0-99,200-299"),
     (["sample", "IN", "OUT@1", "--count", "1", "--share", "0.5"],
-     "say which records, in one way: --count K, --share P or --records 0-99,200-299"),
+     "expected exactly one of --count K, --share P and --records 0-99,200-299"),
     (["sample", "IN", "OUT@1", "--count", "20001"],
-     "20001 records requested, but there are only 20000"),
+     "20001 records requested, but the dataset has only 20000"),
     (["split", "IN", "OUT", "--shares", "a=0.5"],
      "a=0.5: the shares add up to 0.5; they must add up to 1"),
     (["reshard", "IN", "OUT@1", "--member-size", "x"],

@@ -105,7 +105,7 @@ def test_the_report_counts_them(images, converted):
     counts = {note.split(" ", 1)[1]: int(note.split()[0]) for note in converted[2]["notes"]}
     assert sum(counts.values()) == len(images[1])
     assert set(counts) <= {"JPEGs were rewritten losslessly to be seekable",
-                           "JPEGs were kept: seekable already"}
+                           "JPEGs were kept: already seekable"}
 
 
 def test_exif_profiles_and_comments_are_kept(tf, tmp_path, out):
@@ -148,7 +148,7 @@ def test_what_was_rewritten_is_kept_the_next_time(tf, converted, tmp_path, out):
     for name, data in stored.items():
         (tmp_path / "in/c" / name).write_bytes(data)
     report = harness.succeed("convert", "imagefolder", tmp_path / "in", out / "p@1", "--json").json
-    assert report["notes"] == [f"{len(stored)} JPEGs were kept: seekable already"]
+    assert report["notes"] == [f"{len(stored)} JPEGs were kept: already seekable"]
 
 
 def segments(jpeg):

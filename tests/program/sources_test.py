@@ -72,10 +72,10 @@ def test_tsv_is_what_csv_is(out, tmp_path):
 def test_tsv_without_quotes(out, tmp_path):
     (tmp_path / "t.tsv").write_text('a\tb\n"no quote\t1\n5" disk"\t2\n')
     message = fail(DEFECTS, "convert", "tsv", tmp_path / "t.tsv", out / "x@1", "-q")
-    assert f"{tmp_path}/t.tsv:3: " in message and message.endswith("; pass --no-quotes to take quotes as they are")
+    assert f"{tmp_path}/t.tsv:3: " in message and message.endswith("; pass --no-quotes to treat quotes as ordinary characters")
     (tmp_path / "u.tsv").write_text('a\tb\n"no quote\t1\nx\t2\n')
     message = fail(DEFECTS, "convert", "tsv", tmp_path / "u.tsv", out / "x@1", "-q")
-    assert f"{tmp_path}/u.tsv:2: a quote opens here" in message and "pass --no-quotes to take" in message
+    assert f"{tmp_path}/u.tsv:2: the quote that opens here" in message and "pass --no-quotes to treat" in message
     convert("tsv", tmp_path / "t.tsv", out / "x@1", "--no-quotes")
     assert values(out / "x@1") == [{"a": '"no quote', "b": 1}, {"a": '5" disk"', "b": 2}]
 
@@ -87,7 +87,7 @@ def test_csv_without_header_and_with_another_delimiter(out, tmp_path):
                                    {"a": 4.9, "b": 2, "kind": "virginica"}]
     message = fail(DEFECTS, "convert", "csv", tmp_path / "iris.data", out / "y@1", "-q",
                    "--delimiter", ";", "--names", "a,b")
-    assert "iris.data:1: 3 cells where the names given are 2" in message
+    assert "iris.data:1: expected 2 cells as in the given names, got 3" in message
 
 
 def test_json_array_is_what_lines_are(out, tmp_path):
@@ -132,14 +132,14 @@ def test_standard_input_is_named_in_messages_and_notes(out):
         return subprocess.run(harness.command("convert", *arguments), input=given,
                               capture_output=True)
     done = run("csv", "-", out / "x@1", "-q", given=b"a,b\n1\n")
-    assert done.stderr == b"shardfeed: standard input:2: 1 cells where the header has 2\n"
+    assert done.stderr == b"shardfeed: standard input:2: expected 2 cells as in the header, got 1\n"
     assert done.returncode == DEFECTS
     done = run("csv", "-", out / "x@1", given=b"a\n1\nx\n")
     assert b"because of \"x\" at standard input:3" in done.stdout
     manifest = json.loads((out / ".shardfeed/x.manifest.json").read_text())
     assert "standard input:3" in manifest["notes"][0] and manifest["made_by"]["source"] == "-"
     done = run("images", "-", out / "y@1", given=b"")
-    assert done.stderr == b"shardfeed: images is not read from standard input: name files\n"
+    assert done.stderr == b"shardfeed: images cannot be read from standard input: name files\n"
     done = run("csv", "-", "-", out / "y@1", given=b"a\n1\n")
     assert done.stderr == b"shardfeed: standard input (-) appears twice\n"
 
@@ -150,7 +150,7 @@ def test_globs_are_expanded(out, tmp_path):
     convert("text", [tmp_path / "b?.txt", tmp_path / "[x].txt", tmp_path / "a*"], out / "x@1")
     assert [row["text"] for row in values(out / "x@1")] == ["b1.txt", "b2.txt", "[x].txt", "a.txt"]
     message = fail(IO_FAILED, "convert", "text", tmp_path / "c*", out / "y@1")
-    assert message == f"{tmp_path}/c*: no file fits"
+    assert message == f"{tmp_path}/c*: no file matches"
 
 
 # ---- images and files
@@ -187,7 +187,7 @@ def test_class_map_numbers_the_folders(out, tmp_path):
 def test_captions(out, flat):
     (flat / "000.txt").write_text("A circle.\n")
     report = harness.succeed("convert", "captions", flat, out / "x@2", "--json").json
-    assert "skipped 24 files that are no image and no text of one" in report["notes"][0]
+    assert "skipped 24 files that are neither images nor their texts" in report["notes"][0]
     rows = values(out / "x@2")
     assert rows[0]["text"] == "A circle." and "text" not in rows[1]
     assert [row["n"] for row in rows] == list(range(24))
@@ -275,11 +275,11 @@ def test_cut_and_unsorted_tars_and_links(out, tmp_path, flat):
     whole = (tmp_path / "x.tar").read_bytes()
     (tmp_path / "cut.tar").write_bytes(whole[:50_000])
     message = fail(DEFECTS, "convert", "tar", tmp_path / "cut.tar", out / "x@1", "-q")
-    assert "cut.tar: the archive is cut: it ends " in message and "at byte 50000" in message
+    assert "cut.tar: the archive is cut off: it ends " in message and "at byte 50000" in message
     subprocess.run(["tar", "cf", tmp_path / "u.tar", "-C", flat, "001.cls", "002.cls", "001.json"],
                    check=True)
     message = fail(DEFECTS, "convert", "tar", tmp_path / "u.tar", out / "x@1", "-q")
-    assert '"001.json" at byte 2048 does not stand beside the other files' in message
+    assert '"001.json" at byte 2048 is not next to the other files' in message
     os.link(flat / "001.json", flat / "002.link.json")
     tar_by_tar(flat, tmp_path / "l.tar")
     message = fail(DEFECTS, "convert", "tar", tmp_path / "l.tar", out / "x@1", "-q")
@@ -381,7 +381,7 @@ def test_npy_that_is_not_read_is_told(out, tmp_path, np):
             (np.zeros(3, ">f4"), "big-endian; save it with"),
             (np.zeros(3, "c8"), "expected booleans, integers, floats up to 64 bits"),
             (np.zeros(3, [("a", "f4")]), "expected booleans, integers"),
-            (np.array([None]), "Python objects, which only Python can read"),
+            (np.array([None]), "only Python can read Python objects"),
             (np.zeros(()), "a single value, not an array"),
             (np.zeros(3, "M8[s]"), "expected booleans, integers")]:
         np.save(tmp_path / "x.npy", array, allow_pickle=True)
@@ -474,7 +474,7 @@ def test_skipped_rows(out, tmp_path):
     assert values(out / "x@1") == [{"a": 1, "b": 2}, {"a": 4, "b": 5}]
     skipped = manifest(out, "x")["skipped"]
     assert skipped["records"] == 201 and len(skipped["first"]) == 100
-    assert skipped["first"][0] == f"{tmp_path}/t.csv:3: 1 cells where the header has 2"
+    assert skipped["first"][0] == f"{tmp_path}/t.csv:3: expected 2 cells as in the header, got 1"
     (tmp_path / "t.csv").write_text("a,b\n1\n")
     message = fail(DEFECTS, "convert", "csv", tmp_path / "t.csv", out / "y@1", "--on-error", "skip")
     assert "no records" in message
@@ -519,7 +519,7 @@ def test_a_ceiling_that_is_none(out, tmp_path):
     for text in ("x", "-1", "101%", "%", "1e400"):
         message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "x@1", "--on-error", "skip",
                        f"--max-skipped={text}")
-        assert message == f"--max-skipped {text}: neither a number of records nor a share such as 5%"
+        assert message == f"--max-skipped {text}: expected a number of records or a share such as 5%"
     message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "x@1", "--max-skipped", "5")
     assert message == "--max-skipped: nothing is skipped without --on-error skip"
 
@@ -548,7 +548,7 @@ def test_huge_records_have_a_limit(kind, out, tmp_path):
                      "json": f'[{{"a": "{text}"}}]', "text": text}[kind])
     message = fail(IO_FAILED, "convert", kind, path, out / "x@1", "-q", "--max-record", "1MiB")
     assert f"{path}:" in message
-    assert "more than 1048576 bytes without the end of the record; pass --max-record SIZE" in message
+    assert "the record is longer than 1048576 bytes; pass --max-record SIZE" in message
     convert(kind, path, out / "x@1")
     assert list(values(out / "x@1")[0].values()) == [text]
     message = fail(USAGE, "convert", kind, path, out / "y@1", "--max-record", "2GiB")

@@ -72,12 +72,12 @@ def test_an_image_keeps_its_split_when_others_come(out, tmp_path):
 
 @pytest.mark.parametrize("splits, said", [
     ("a=0.5", "a=0.5: the shares add up to 0.5; they must add up to 1"),
-    ("a,b", '"a": not a list of splits such as train=0.9,test=0.1'),
+    ("a,b", '"a": expected a list of splits such as train=0.9,test=0.1'),
     ("a=0.5,a=0.5", "the split a appears twice")])
 def test_wrong_splits_are_told(table, out, splits, said):
     assert fail(USAGE, "convert", "csv", table, out / "x@1", "--split", splits) == said
     message = fail(USAGE, "convert", "csv", table, out / "x@1", "--split", "a=1", "--limit", "3")
-    assert message == "a limit and splits do not go together"
+    assert message == "a limit cannot be combined with splits"
     assert not out.exists() or harness.tree(out) == {}
 
 
@@ -103,7 +103,7 @@ def test_duplicates_of_images_and_rows_are_left_out(out, tmp_path):
                                  "--overwrite", *options).json
         names[len(options)] = set(column(out / "x@2", "image/filename"))
     assert report["records"] == 24
-    assert "left out 3 of 27 records, whose content another before them has" in report["notes"]
+    assert "left out 3 of 27 records as duplicates of earlier ones" in report["notes"]
     assert names[0] - names[1] == {f"stripes/again{n}{first.suffix}" for n in range(3)}
     (tmp_path / "t.csv").write_text("a,b\n1,2\n1,3\n1,2\n\n1,2\n2,1\n")
     convert("csv", tmp_path / "t.csv", out / "t@1", "--dedup")

@@ -124,7 +124,7 @@ def test_what_tfds_cannot_read_is_told(tmp_path, out):
     (tmp_path / "t.csv").write_text(TABLE)
     message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "a@1", "--tfds",
                    "--compression", "gzip")
-    assert message == "--tfds does not go with --compression: TFDS reads raw shards only"
+    assert message == "--tfds cannot be combined with --compression: TFDS reads raw shards only"
     assert not out.exists()
     convert("csv", tmp_path / "t.csv", out / "z@1", "--compression", "gzip")
     message = fail(USAGE, "convert", "csv", tmp_path / "t.csv", out / "a@1", "--tfds")

@@ -8,17 +8,17 @@ import pytest
 
 @pytest.mark.parametrize(("arguments", "said", "help_of"), [
     (["bench", "x", "--shuffle", "y"],
-     "bench: --shuffle 'y': expected a whole number from 0 on, as in --shuffle 7; if 'y' is no value of it, name it "
+     "bench: --shuffle 'y': expected an integer of at least 0, as in --shuffle 7; if 'y' is not its value, place it "
      "before --shuffle", "bench"),
-    (["bench", "x", "--epochs"], "bench: --epochs: expected a whole number", "bench"),
+    (["bench", "x", "--epochs"], "bench: --epochs: expected an integer", "bench"),
     (["bench", "x", "--foo"], "bench: there is no --foo", "bench"),
     (["bench"], "bench: DATASET is required", "bench"),
-    (["verify", "x", "-j", "0"], "verify: --jobs: '0' is not a whole number from 1 on", "verify"),
+    (["verify", "x", "-j", "0"], "verify: --jobs: '0' is not an integer of at least 1", "verify"),
     (["verify", "x", "--level", "foo"], "verify: --level: foo not in {headers,", "verify"),
     (["foo"], "there is no 'foo'; there are: convert, verify,", ""),
-    ([], "which one? There are: convert, verify,", ""),
-    (["convert", "foo"], "convert: there is no 'foo'; there are: imagefolder,", "convert"),
-    (["convert", "text", "a", "b@1", "--level"], "text: --level: expected a whole number, as in --level 7",
+    ([], "expected a command: convert, verify,", ""),
+    (["convert", "foo"], "convert: there is no command 'foo'; expected one of imagefolder,", "convert"),
+    (["convert", "text", "a", "b@1", "--level"], "text: --level: expected an integer, as in --level 7",
      "convert text"),
 ])
 def test_wrong_use_is_explained(arguments, said, help_of):
@@ -26,7 +26,7 @@ def test_wrong_use_is_explained(arguments, said, help_of):
     assert result.status == harness.USAGE
     first, second = result.err.splitlines()
     assert first.startswith(f"shardfeed: {said}"), first
-    assert second == f"Run '{f'shardfeed {help_of}'.strip()} --help' for what there is."
+    assert second == f"Run '{f'shardfeed {help_of}'.strip()} --help' for usage."
 
 
 TEXT = harness.TESTDATA / "tables/events.jsonl"
