@@ -46,8 +46,10 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
     fmt::print("{}: {}removed\n", path, flags.dry_run ? "would be " : "");
   }
   if (!summary->kept.empty()) {
-    fmt::print("{} unfinished uploads are younger than {} and stay: a writer may be at work\n",
-               FormatCount(summary->kept.size()), flags.older_than);
+    fmt::print("{} unfinished {} younger than {} and stay: a writer may be at work\n",
+               FormatCount(summary->kept.size()),
+               summary->kept.size() == 1 ? "upload or job is" : "uploads or jobs are",
+               flags.older_than);
   }
   if (summary->finished.empty() && summary->removed.empty() && summary->kept.empty()) {
     fmt::print("nothing was left behind\n");
@@ -69,8 +71,8 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command
       ->add_option(
           "--older-than", flags->older_than,
-          "in a store, remove the uploads that began as long ago or longer (90s, 30m, 24h, "
-          "7d): younger ones may be those of a living writer")
+          "remove uploads to a store that began, and jobs in a folder that were last written to, "
+          "as long ago or longer (90s, 30m, 24h, 7d): younger ones may be those of a living writer")
       ->capture_default_str();
   command->add_flag("--dry-run", flags->dry_run, "change nothing, tell what would be done");
   AddCommonOptions(*command, options);

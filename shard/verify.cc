@@ -17,6 +17,7 @@
 #include "shard/salvage.h"
 #include "shard/schema.h"
 #include "shard/shard_reader.h"
+#include "shard/shard_report.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
@@ -285,37 +286,43 @@ uint64_t VerifyReport::num_bytes() const {
   return sum;
 }
 
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+ShardReport UnreadableShard(const std::string& path, const absl::Status& why) {
+  ShardReport report;
+  report.shard = path;
+  report.was_read = false;
+  report.num_defects = 1;
+  report.defects.push_back({path, "unreadable", 0, 0, std::string(why.message())});
+  return report;
+}
+
+absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
+                                               VerifyLevel level) {
   VerifyReport report;
-  report.shards.resize(set.paths.size());
-  Mutex schema_mutex;
+  report.shards = std::move(shards);
   Schema schema;  // The merged schema of all shards.
+  for (ShardReport& shard : report.shards) {
+    if (shard.schema != nullptr) schema.Merge(*shard.schema);
+    shard.schema = nullptr;
+  }
+  // Otherwise the results may belong to two different datasets.
+  if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
+  if (set.sharded_name) {
+    CompareManifest(set, level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
+  }
+  return report;
+}
+
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+  std::vector<ShardReport> shards(set.paths.size());
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard = VerifyShard(set.paths[i], options);
-        if (shard.ok()) {
-          report.shards[i] = *std::move(shard);
-          MutexLock lock(schema_mutex);
-          schema.Merge(*report.shards[i].schema);
-          report.shards[i].schema = nullptr;
-          return absl::OkStatus();
-        }
         if (absl::IsCancelled(shard.status())) return shard.status();
-        ShardReport& unreadable = report.shards[i];
-        unreadable.shard = set.paths[i];
-        unreadable.was_read = false;
-        unreadable.num_defects = 1;
-        unreadable.defects.push_back(
-            {set.paths[i], "unreadable", 0, 0, std::string(shard.status().message())});
+        shards[i] = shard.ok() ? *std::move(shard) : UnreadableShard(set.paths[i], shard.status());
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  // Otherwise the results may belong to two different datasets.
-  if (status = set.version.CheckUnchanged(); !status.ok()) return status;
-  if (set.sharded_name) {
-    CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
-  }
-  return report;
+  return MergeShardReports(set, std::move(shards), options.level);
 }
 
 }  // namespace shardfeed
