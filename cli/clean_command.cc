@@ -46,10 +46,10 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
     fmt::print("{}: {}removed\n", path, flags.dry_run ? "would be " : "");
   }
   if (!summary->kept.empty()) {
-    fmt::print("{} unfinished {} younger than {} and stay: a writer may be at work\n",
-               FormatCount(summary->kept.size()),
-               summary->kept.size() == 1 ? "upload or job is" : "uploads or jobs are",
-               flags.older_than);
+    const bool one = summary->kept.size() == 1;
+    fmt::print("{} unfinished {} younger than {} and {}: a writer may be at work\n",
+               FormatCount(summary->kept.size()), one ? "upload or job is" : "uploads or jobs are",
+               flags.older_than, one ? "stays" : "stay");
   }
   if (summary->finished.empty() && summary->removed.empty() && summary->kept.empty()) {
     fmt::print("nothing was left behind\n");

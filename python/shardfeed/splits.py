@@ -65,6 +65,27 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
     return tuple(fields)
 
 
+def columns_of(specs: List[str], columns: Union[Mapping[str, FeatureLike], Sequence[str], None],
+               record: bool) -> Optional[Tuple[Field, ...]]:
+    """The columns that are asked for; None: the records themselves."""
+    if record and columns is not None:
+        raise ValueError("record=True has the one column 'record', and takes no columns")
+    if record:
+        return None
+    return _fields_of(specs) if columns is None else _fields_from(columns, specs)
+
+
+def arrow_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
+    """The schema of the batches, as pyarrow has it."""
+    import pyarrow as pa
+    if fields is None:
+        return pa.schema([pa.field("record", pa.binary(), nullable=False)])
+    types = {"int64": pa.int64(), "float": pa.float32(), "bytes": pa.binary()}
+    return pa.schema([
+        (name, types[kind] if width == 0 else pa.list_(types[kind], width))
+        for name, kind, width in fields])
+
+
 class Split(NamedTuple):
     """A piece of a dataset: whole shards, or consecutive records of consecutive shards. A value
     that can be pickled: nothing is open in it, and reading it looks up nothing but its own
@@ -121,14 +142,12 @@ class Split(NamedTuple):
         - `rows`: at most so many in a batch. Batches also end at 64 MiB.
 
         A record that does not fit raises ValueError; the message names shard and record."""
-        if record and columns is not None:
-            raise ValueError("arrow: record=True has the one column 'record'")
-        if record:
-            fields: Tuple[Field, ...] = ()
-        elif columns is None:
-            fields = _fields_of(list(self.paths))
-        else:
-            fields = _fields_from(columns, list(self.paths))
+        return self.batches(columns_of(list(self.paths), columns, record), rows, **options)
+
+    def batches(self, fields: Optional[Tuple[Field, ...]], rows: Optional[int] = None,
+                **options: Any) -> Any:
+        """`arrow` with columns that `columns_of` has found; of whole datasets, which have them in
+        common."""
         ds = self.read(**options)
         table = ds._records
         total = len(table)
@@ -140,8 +159,8 @@ class Split(NamedTuple):
             path, number, offset = table.place(first + row)
             return f"{path}: record {number} at byte {offset}"
 
-        return _core.ArrowBatches(iter(ds.batch(size, drop_remainder=False)), list(fields), record,
-                                  _BATCH_BYTES, place)
+        return _core.ArrowBatches(iter(ds.batch(size, drop_remainder=False)), list(fields or ()),
+                                  fields is None, _BATCH_BYTES, place)
 
 
 def _cut(table: Any, path_sizes: List[Tuple[str, int, int, int, int]], ends: List[int]
