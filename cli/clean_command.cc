@@ -47,9 +47,10 @@ int RunClean(const CleanFlags& flags, const CommandOptions& options) {
     fmt::print("{}: {}removed\n", path, flags.dry_run ? "would be " : "");
   }
   if (!summary->kept.empty()) {
-    fmt::print(
-        "{} unfinished uploads are younger than {} and were kept: a writer may still be running\n",
-        FormatCount(summary->kept.size()), flags.older_than);
+    const bool one = summary->kept.size() == 1;
+    fmt::print("{} unfinished {} younger than {} and {}: a writer may still be running\n",
+               FormatCount(summary->kept.size()), one ? "upload or job is" : "uploads or jobs are",
+               flags.older_than, one ? "was kept" : "were kept");
   }
   if (!summary->expiring.empty()) {
     fmt::print(
@@ -75,10 +76,10 @@ void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit) {
                    "of a folder: folder/ (with the slash)")
       ->required();
   command
-      ->add_option(
-          "--older-than", flags->older_than,
-          "in a store, remove uploads that are at least this old (90s, 30m, 24h, 7d); younger ones "
-          "may belong to a writer that is still running")
+      ->add_option("--older-than", flags->older_than,
+                   "remove uploads to a store, and jobs in a folder, that are at least this old "
+                   "(90s, 30m, 24h, "
+                   "7d); younger ones may belong to a writer that is still running")
       ->capture_default_str();
   command->add_flag("--dry-run", flags->dry_run, "change nothing; print what would be done");
   AddCommonOptions(*command, options);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_replace.h"
+#include "base/random_digits.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/azure_listing.h"

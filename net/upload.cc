@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "base/mutex.h"
+#include "base/random_digits.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "io/output_file.h"

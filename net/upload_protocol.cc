@@ -2,10 +2,7 @@
 
 #include <openssl/evp.h>
 
-#include <random>
-
 #include "absl/strings/escaping.h"
-#include "fmt/format.h"
 
 namespace shardfeed {
 
@@ -14,13 +11,6 @@ std::string Md5Header(std::string_view body) {
   unsigned size = 0;
   EVP_Digest(body.data(), body.size(), digest, &size, EVP_md5(), nullptr);
   return "Content-MD5: " + absl::Base64Escape({reinterpret_cast<const char*>(digest), size});
-}
-
-std::string RandomDigits(size_t count) {
-  std::random_device random;
-  std::string digits;
-  while (digits.size() < count) digits += fmt::format("{:08x}", random());
-  return digits.substr(0, count);
 }
 
 }  // namespace shardfeed

@@ -84,9 +84,6 @@ class UploadProtocol {
 // "Content-MD5: ...": the store compares a body with it.
 std::string Md5Header(std::string_view body);
 
-// So many random hexadecimal digits.
-std::string RandomDigits(size_t count);
-
 // Between the last bytes of a part and the answer.
 inline constexpr std::chrono::seconds kPartPatience(30);
 

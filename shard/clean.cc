@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -16,6 +17,7 @@
 #include "shard/spec.h"
 #include "shard/staging.h"
 #include "shard/store_staging.h"
+#include "shard/write_job.h"
 
 namespace shardfeed {
 namespace {
@@ -31,14 +33,15 @@ std::optional<std::string> StemOf(const std::string& name, std::string_view endi
 // Takes the stems of the folder's datasets, which is one if `stem` is given, that have files of
 // such endings in the hidden folder.
 absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
-                                                 const std::optional<std::string>& stem) {
+                                                 const std::optional<std::string>& stem,
+                                                 std::initializer_list<std::string_view> endings) {
   const absl::StatusOr<Folder> hidden = ListFolder(SidecarPath(directory));
   std::set<std::string> stems;
   if (absl::IsNotFound(hidden.status())) return stems;
   if (!hidden.ok()) return hidden.status();
   for (const std::vector<std::string>* names : {&hidden->files, &hidden->folders}) {
     for (const std::string& name : *names) {
-      for (std::string_view ending : {kCommitEnding, kIncompleteEnding}) {
+      for (std::string_view ending : endings) {
         std::optional<std::string> found = StemOf(name, ending);
         if (found && (!stem || found == stem)) stems.insert(*std::move(found));
       }
@@ -47,21 +50,29 @@ absl::StatusOr<std::set<std::string>> LeftBehind(const std::string& directory,
   return stems;
 }
 
-absl::Status CleanFolder(const std::string& directory, const std::set<std::string>& stems,
-                         const CleanOptions& options, CleanSummary* summary) {
-  for (const std::string& stem : stems) {
+absl::Status CleanFolder(const std::string& directory, const std::optional<std::string>& stem,
+                         const std::set<std::string>& stems, const CleanOptions& options,
+                         CleanSummary* summary) {
+  for (const std::string& one : stems) {
     struct stat info;
-    const bool committed = ::lstat(CommitPath(directory, stem).c_str(), &info) == 0;
+    const bool committed = ::lstat(CommitPath(directory, one).c_str(), &info) == 0;
     if (!options.dry_run) {
       // Opening finishes a commit, and the end removes the folder.
-      const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(directory, stem);
+      const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(directory, one);
       if (!staging.ok()) return staging.status();
     }
     if (committed) {
-      summary->finished.push_back(stem);
+      summary->finished.push_back(one);
     } else {
-      summary->removed.push_back(StagingPath(directory, stem));
+      summary->removed.push_back(StagingPath(directory, one));
     }
+  }
+  const absl::StatusOr<std::set<std::string>> jobs = LeftBehind(directory, stem, {kJobsEnding});
+  if (!jobs.ok()) return jobs.status();
+  for (const std::string& one : *jobs) {
+    const absl::Status status = CleanJobs(directory, one, options.begun_before, options.dry_run,
+                                          &summary->removed, &summary->kept);
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -137,12 +148,13 @@ absl::StatusOr<CleanSummary> CleanDatasets(const std::string& spec, const CleanO
     directory = std::move(output->directory);
     stem = std::move(output->stem);
   }
-  absl::StatusOr<std::set<std::string>> stems = LeftBehind(directory, stem);
+  absl::StatusOr<std::set<std::string>> stems =
+      LeftBehind(directory, stem, {kCommitEnding, kIncompleteEnding});
   if (!stems.ok()) return stems.status();
   CleanSummary summary;
   const absl::Status status = IsRemote(directory)
                                   ? CleanStore(directory, stem, *stems, options, &summary)
-                                  : CleanFolder(directory, *stems, options, &summary);
+                                  : CleanFolder(directory, stem, *stems, options, &summary);
   if (!status.ok()) return status;
   return summary;
 }

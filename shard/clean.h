@@ -15,17 +15,19 @@
 namespace shardfeed {
 
 struct CleanOptions {
-  // In a store, where a living writer's uploads look like those of a killed one, uploads that began
-  // later than this are kept.
+  // Where the work of a living writer looks like that of a killed one, what is later than this is
+  // kept: uploads to a store that began later, and jobs (write_job.h) written to since.
   std::time_t begun_before = 0;
   bool dry_run = false;  // Only look.
 };
 
 struct CleanSummary {
   std::vector<std::string> finished;  // stems of datasets whose commit was finished
-  std::vector<std::string> removed;   // staging folders, and objects whose uploads were removed
-  std::vector<std::string> kept;      // objects whose uploads began too late
-  // Objects whose uploads the store removes in time by itself, and takes no request to do so.
+  // Staging folders, folders of jobs, and objects whose uploads were removed.
+  std::vector<std::string> removed;
+  // Objects whose uploads, and folders of jobs whose last change, are too recent.
+  std::vector<std::string> kept;
+  // Objects whose uploads the store removes by itself in time; it takes no request to do so.
   std::vector<std::string> expiring;
 };
 

@@ -22,10 +22,20 @@ constexpr uint64_t kMaxDoneBytes = 64 << 20;
 
 std::string PlanPath(const std::string& folder) { return folder + "/" + kPlan; }
 
-// Returns nullopt if the text was not written by WriteFinished.
-std::optional<FinishedShard> ParseDone(const std::string& text) {
-  nlohmann::json json;
-  if (!ParseBoundedJson(text, &json).ok() || !json.is_object()) return std::nullopt;
+}  // namespace
+
+nlohmann::json FinishedToJson(const FinishedShard& shard) {
+  return {{"bytes", shard.bytes},
+          {"records", shard.records},
+          {"records_digest", shard.records_digest},
+          {"not_examples", shard.schema.not_examples()},
+          {"features", shard.schema.ToJson()},
+          {"skipped", shard.skipped.count},
+          {"skipped_first", shard.skipped.first}};
+}
+
+std::optional<FinishedShard> FinishedFromJson(const nlohmann::json& json) {
+  if (!json.is_object()) return std::nullopt;
   FinishedShard shard;
   JsonMembers members;
   shard.bytes = members.Number(json, "bytes");
@@ -41,8 +51,6 @@ std::optional<FinishedShard> ParseDone(const std::string& text) {
   }
   return shard;
 }
-
-}  // namespace
 
 bool HasPlan(const std::string& folder) {
   std::error_code error;
@@ -60,13 +68,7 @@ absl::Status WritePlan(const std::string& folder, std::string_view plan, bool sy
 
 absl::Status WriteFinished(const std::string& folder, size_t number, const FinishedShard& shard,
                            bool sync) {
-  const nlohmann::json json = {{"bytes", shard.bytes},
-                               {"records", shard.records},
-                               {"records_digest", shard.records_digest},
-                               {"not_examples", shard.schema.not_examples()},
-                               {"features", shard.schema.ToJson()},
-                               {"skipped", shard.skipped.count},
-                               {"skipped_first", shard.skipped.first}};
+  const nlohmann::json json = FinishedToJson(shard);
   const std::string path = fmt::format("{}/{:05}.done", folder, number);
   absl::Status status = WriteFile(
       path + ".tmp", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), sync);
@@ -80,7 +82,9 @@ absl::StatusOr<std::optional<FinishedShard>> ReadFinished(const std::string& fol
   const absl::StatusOr<std::string> text = ReadFile(base + ".done", kMaxDoneBytes);
   const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(base + ".index");
   if (!text.ok() || !index.ok()) return std::nullopt;
-  std::optional<FinishedShard> shard = ParseDone(*text);
+  nlohmann::json json;
+  if (!ParseBoundedJson(*text, &json).ok()) return std::nullopt;
+  std::optional<FinishedShard> shard = FinishedFromJson(json);
   if (!shard) return std::nullopt;
   VerifyOptions verifying;
   verifying.stop = stop;

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
 #include "shard/schema.h"
 #include "shard/skipped_records.h"
 
@@ -31,6 +32,10 @@ struct FinishedShard {
   Schema schema;
   SkippedRecords skipped;
 };
+
+nlohmann::json FinishedToJson(const FinishedShard& shard);
+// Nullopt: FinishedToJson cannot have written `json`.
+std::optional<FinishedShard> FinishedFromJson(const nlohmann::json& json);
 
 // Returns whether an earlier resumable writer has left its plan.
 bool HasPlan(const std::string& folder);

@@ -95,6 +95,10 @@ std::string CommitPath(std::string_view directory, std::string_view stem) {
   return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kCommitEnding));
 }
 
+std::string JobsPath(std::string_view directory, std::string_view stem) {
+  return JoinPath(directory, fmt::format("{}/{}{}", kSidecarFolder, stem, kJobsEnding));
+}
+
 PathParts SplitPath(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == path.npos) return {"", path};

@@ -56,6 +56,7 @@ inline constexpr std::string_view kSidecarFolder = ".shardfeed";
 inline constexpr std::string_view kManifestEnding = ".manifest.json";
 inline constexpr std::string_view kCommitEnding = ".commit";
 inline constexpr std::string_view kIndexPackEnding = ".indexes";
+inline constexpr std::string_view kJobsEnding = ".jobs";
 
 // DIRECTORY/.shardfeed
 std::string SidecarPath(std::string_view directory);
@@ -70,6 +71,9 @@ std::string StagingPath(std::string_view directory, std::string_view stem);
 // The commit record, which makes the staged dataset the one of that name (see staging.h):
 // DIRECTORY/.shardfeed/STEM.commit
 std::string CommitPath(std::string_view directory, std::string_view stem);
+// The folder of jobs, whose parts are written by several processes (see write_job.h):
+// DIRECTORY/.shardfeed/STEM.jobs
+std::string JobsPath(std::string_view directory, std::string_view stem);
 
 struct PathParts {
   std::string_view directory;

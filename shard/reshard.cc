@@ -572,7 +572,11 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
     if (!status.ok()) return status;
     for (size_t shard = 0; shard < copied.size(); ++shard) {
-      writer.Adopt(shard, copied[shard].bytes, copied[shard].records, copied[shard].digest);
+      FinishedShard finished;
+      finished.bytes = copied[shard].bytes;
+      finished.records = copied[shard].records;
+      finished.records_digest = copied[shard].digest;
+      writer.Adopt(shard, finished);
     }
     if (status = input.CheckUnchanged(); !status.ok()) return status;
     return writer.Finish(std::move(manifest));

@@ -318,10 +318,7 @@ StagingFolder::~StagingFolder() {
 
 absl::StatusOr<std::unique_ptr<StagedShard>> StagingFolder::Create(size_t number,
                                                                    const std::string& /*name*/) {
-  absl::StatusOr<std::unique_ptr<OutputFile>> file =
-      OutputFile::Create(fmt::format("{}/{:05}.shard", path_, number));
-  if (!file.ok()) return file.status();
-  return std::make_unique<ShardFile>(*std::move(file));
+  return StageInFile(fmt::format("{}/{:05}.shard", path_, number));
 }
 
 absl::Status StagingFolder::StagePack(const CommitPlan& plan, bool sync) {
@@ -431,6 +428,12 @@ absl::Status StagingFolder::FinishEarlier() {
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<StagedShard>> StageInFile(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<OutputFile>> file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  return std::make_unique<ShardFile>(*std::move(file));
+}
 
 absl::StatusOr<std::unique_ptr<Staging>> Staging::Open(const std::string& directory,
                                                        const std::string& stem, bool overwrite) {

@@ -50,6 +50,9 @@ class StagedShard {
   virtual absl::Status Close(bool sync) = 0;
 };
 
+// A shard in a local file, which is created. Errors: as OutputFile::Create.
+absl::StatusOr<std::unique_ptr<StagedShard>> StageInFile(const std::string& path);
+
 // The dataset that a process is writing. Not thread-safe, except that Create may be called by
 // several threads, and that different threads may write different shards.
 class Staging {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/parallel.h"
 #include "net/open.h"
@@ -16,9 +15,11 @@
 #include "shard/index_check.h"
 #include "shard/index_pack.h"
 #include "shard/manifest.h"
+#include "shard/names.h"
 #include "shard/salvage.h"
 #include "shard/schema.h"
 #include "shard/shard_reader.h"
+#include "shard/shard_report.h"
 #include "shard/staging.h"
 
 namespace shardfeed {
@@ -307,6 +308,20 @@ std::shared_ptr<const IndexPack> OpenPack(const ShardSet& set, std::optional<Def
 
 }  // namespace
 
+absl::StatusOr<ShardReport> VerifyShardOfSet(const std::string& path,
+                                             const VerifyOptions& options) {
+  const PathParts parts = SplitPath(path);
+  const std::optional<ShardNameView> name = ViewShardName(parts.name);
+  std::shared_ptr<const IndexPack> pack;
+  if (name && name->index < name->count) {
+    // Damage to the pack itself is found when the reports are merged.
+    absl::StatusOr<std::shared_ptr<const IndexPack>> opened = IndexPack::Open(
+        std::string(parts.directory), std::string(name->stem), name->count, name->suffix);
+    if (opened.ok()) pack = *std::move(opened);
+  }
+  return ShardVerifier(path, options, pack.get(), pack == nullptr ? 0 : name->index).Verify();
+}
+
 absl::StatusOr<ShardReport> VerifyShard(const std::string& path, const VerifyOptions& options) {
   return ShardVerifier(path, options, nullptr, 0).Verify();
 }
@@ -329,41 +344,59 @@ uint64_t VerifyReport::num_bytes() const {
   return sum;
 }
 
-absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
+ShardReport UnreadableShard(const std::string& path, const absl::Status& why) {
+  ShardReport report;
+  report.shard = path;
+  report.was_read = false;
+  report.num_defects = 1;
+  report.defects.push_back({path, "unreadable", 0, 0, std::string(why.message())});
+  return report;
+}
+
+namespace {
+
+// The report on a dataset whose shards have these reports.
+absl::StatusOr<VerifyReport> Merge(const ShardSet& set, std::vector<ShardReport> shards,
+                                   VerifyLevel level, std::optional<Defect> pack_defect) {
   VerifyReport report;
-  report.shards.resize(set.paths.size());
-  Mutex schema_mutex;
+  report.shards = std::move(shards);
   Schema schema;  // The merged schema of all shards.
+  for (ShardReport& shard : report.shards) {
+    if (shard.schema != nullptr) schema.Merge(*shard.schema);
+    shard.schema = nullptr;
+  }
+  // Otherwise the results may belong to two different datasets.
+  if (absl::Status status = set.version.CheckUnchanged(); !status.ok()) return status;
+  if (set.sharded_name) {
+    CompareManifest(set, level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
+  }
+  if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<VerifyReport> MergeShardReports(const ShardSet& set, std::vector<ShardReport> shards,
+                                               VerifyLevel level) {
+  std::optional<Defect> pack_defect;
+  OpenPack(set, &pack_defect);
+  return Merge(set, std::move(shards), level, std::move(pack_defect));
+}
+
+absl::StatusOr<VerifyReport> VerifyDataset(const ShardSet& set, const VerifyOptions& options) {
   std::optional<Defect> pack_defect;
   const std::shared_ptr<const IndexPack> pack = OpenPack(set, &pack_defect);
+  std::vector<ShardReport> shards(set.paths.size());
   absl::Status status = ParallelFor(
       set.paths.size(), ThreadCount(options.threads), options.stop, [&](size_t i) -> absl::Status {
         absl::StatusOr<ShardReport> shard =
             ShardVerifier(set.paths[i], options, pack.get(), i).Verify();
-        if (shard.ok()) {
-          report.shards[i] = *std::move(shard);
-          MutexLock lock(schema_mutex);
-          schema.Merge(*report.shards[i].schema);
-          report.shards[i].schema = nullptr;
-          return absl::OkStatus();
-        }
         if (absl::IsCancelled(shard.status())) return shard.status();
-        ShardReport& unreadable = report.shards[i];
-        unreadable.shard = set.paths[i];
-        unreadable.was_read = false;
-        unreadable.num_defects = 1;
-        unreadable.defects.push_back(
-            {set.paths[i], "unreadable", 0, 0, std::string(shard.status().message())});
+        shards[i] = shard.ok() ? *std::move(shard) : UnreadableShard(set.paths[i], shard.status());
         return absl::OkStatus();
       });
   if (!status.ok()) return status;
-  // Otherwise the results may belong to two different datasets.
-  if (status = set.version.CheckUnchanged(); !status.ok()) return status;
-  if (set.sharded_name) {
-    CompareManifest(set, options.level >= VerifyLevel::kExamples ? &schema : nullptr, &report);
-  }
-  if (pack_defect) report.manifest_defects.push_back(*std::move(pack_defect));
-  return report;
+  return Merge(set, std::move(shards), options.level, std::move(pack_defect));
 }
 
 }  // namespace shardfeed

@@ -17,7 +17,6 @@
 #include "io/thread.h"
 #include "net/open.h"
 #include "net/store.h"
-#include "shard/finished_shards.h"
 #include "shard/index.h"
 #include "shard/output_folder.h"
 #include "tfrecord/gzip_members.h"
@@ -97,24 +96,30 @@ DatasetWriter::DatasetWriter(const OutputSpec& spec, const DatasetWriterOptions&
     : spec_(spec), options_(options) {
   const size_t threads = ThreadCount(options.threads);
   max_in_flight_ = 2 * threads + 2;
-  pending_bytes_ = std::clamp(kPendingBudget / *spec.count, kMinBatchBytes, kBatchBytes);
+  const uint64_t shards = options.only_shard ? 1 : *spec.count;
+  pending_bytes_ = std::clamp(kPendingBudget / shards, kMinBatchBytes, kBatchBytes);
+}
+
+absl::Status DatasetWriter::CheckOptions(const OutputSpec& spec, const EncodeOptions& encode) {
+  if (!spec.count || *spec.count == 0) {
+    return absl::InvalidArgumentError("a dataset needs a number of shards: name it as stem@N");
+  }
+  if (encode.compression == Compression::kSnappy) {
+    return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
+  }
+  if (encode.compression_level < 1 || encode.compression_level > 9) {
+    return absl::InvalidArgumentError(
+        fmt::format("compression_level must be from 1 to 9, got {}", encode.compression_level));
+  }
+  if (encode.member_bytes == 0) {
+    return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<DatasetWriter>> DatasetWriter::Create(
     const OutputSpec& spec, const DatasetWriterOptions& options, std::unique_ptr<Staging> staging) {
-  if (!spec.count || *spec.count == 0) {
-    return absl::InvalidArgumentError("a dataset needs a number of shards: name it as stem@N");
-  }
-  if (options.encode.compression == Compression::kSnappy) {
-    return absl::InvalidArgumentError("SNAPPY can be read, but not written: use gzip or none");
-  }
-  if (options.encode.compression_level < 1 || options.encode.compression_level > 9) {
-    return absl::InvalidArgumentError(fmt::format("compression_level must be from 1 to 9, got {}",
-                                                  options.encode.compression_level));
-  }
-  if (options.encode.member_bytes == 0) {
-    return absl::InvalidArgumentError("member_bytes must be at least 1, got 0");
-  }
+  if (absl::Status status = CheckOptions(spec, options.encode); !status.ok()) return status;
   if (absl::Status status = CheckMayResume(spec, options.resume); !status.ok()) return status;
   std::unique_ptr<DatasetWriter> writer(new DatasetWriter(spec, options));
   writer->staging_ = std::move(staging);
@@ -162,13 +167,16 @@ absl::Status DatasetWriter::Prepare() {
     if (!staging.ok()) return staging.status();
     staging_ = *std::move(staging);
   }
-  for (size_t i = 0; i < *spec_.count; ++i) {
+  const uint64_t first = options_.only_shard.value_or(0);
+  const uint64_t end = options_.only_shard ? first + 1 : *spec_.count;
+  for (uint64_t i = first; i < end; ++i) {
     shards_.push_back(std::make_unique<Shard>());
     shards_.back()->number = i;
   }
-  taken_over_.assign(*spec_.count, false);
+  taken_over_.assign(shards_.size(), false);
   absl::Status status = options_.resume ? TakeOver() : RemoveLeftovers({});
-  if (status.ok() && !options_.overwrite) status = CheckNameIsFree(spec_);
+  // Whoever commits a shard that is written by itself looks then.
+  if (status.ok() && !options_.overwrite && !options_.only_shard) status = CheckNameIsFree(spec_);
   if (!status.ok()) return status;
   const int threads = ThreadCount(options_.threads);
   threads_.reserve(threads);
@@ -249,6 +257,7 @@ DatasetWriter::~DatasetWriter() {
   work_or_stop_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
   if (staging_ == nullptr || staging_->committed()) return;
+  if (options_.only_shard && finished_) return;
   staging_->Keep(taking_over_ || (options_.resume && !finished_ && NumDone() > 0));
   if (taking_over_) return;
   // Only finished shards are of use to a writer that resumes.
@@ -334,7 +343,7 @@ absl::Status DatasetWriter::Run(Task& task) {
 absl::Status DatasetWriter::Append(Shard& shard, const EncodedBlock& block) {
   if (shard.file == nullptr) {
     absl::StatusOr<std::unique_ptr<StagedShard>> file = staging_->Create(
-        shard.number, ShardName(spec_.stem, shard.number, shards_.size(), spec_.suffix));
+        shard.number, ShardName(spec_.stem, shard.number, *spec_.count, spec_.suffix));
     if (!file.ok()) return file.status();
     shard.file = *std::move(file);
     absl::StatusOr<std::unique_ptr<OutputFile>> index_file =
@@ -478,16 +487,13 @@ absl::Status DatasetWriter::CloseShard(size_t shard) {
   return status.ok() ? Submit(shard, nullptr) : status;
 }
 
-void DatasetWriter::Adopt(size_t number, uint64_t bytes, uint64_t records,
-                          uint32_t records_digest) {
+void DatasetWriter::Adopt(size_t number, const FinishedShard& finished) {
   Shard& shard = *shards_[number];
-  shard.bytes = bytes;
-  shard.records = records;
-  shard.records_digest = records_digest;
+  static_cast<FinishedShard&>(shard) = finished;
   shard.closed = true;
   taken_over_[number] = true;
-  records_written_ += records;
-  bytes_written_ += bytes;
+  records_written_ += finished.records;
+  bytes_written_ += finished.bytes;
 }
 
 absl::Status DatasetWriter::WaitForAll() {
@@ -499,12 +505,24 @@ absl::Status DatasetWriter::WaitForAll() {
   return failure_;
 }
 
-absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
+absl::Status DatasetWriter::CloseAll() {
   for (size_t i = 0; i < shards_.size(); ++i) {
     absl::Status status = CloseShard(i);
     if (!status.ok()) return status;
   }
-  absl::Status status = WaitForAll();
+  return WaitForAll();
+}
+
+absl::StatusOr<FinishedShard> DatasetWriter::FinishShard() {
+  absl::Status status = CloseAll();
+  if (!status.ok()) return status;
+  finished_ = true;
+  staging_->Keep(true);
+  return static_cast<const FinishedShard&>(*shards_[0]);
+}
+
+absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
+  absl::Status status = CloseAll();
   if (!status.ok()) return status;
   manifest.stem = spec_.stem;
   manifest.suffix = spec_.suffix;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "shard/block.h"
+#include "shard/finished_shards.h"
 #include "shard/manifest.h"
 #include "shard/spec.h"
 #include "shard/staging.h"
@@ -37,6 +39,9 @@ struct DatasetWriterOptions {
   std::string fingerprint;
   // The writer fails once more broken records than this have been left out (RecordBatch::Skip).
   uint64_t max_skipped = UINT64_MAX;
+  // If set, only this shard of the dataset is written, and FinishShard takes the place of Finish
+  // (write_job.h). The shard is then number 0 in the calls below.
+  std::optional<uint64_t> only_shard;
   std::stop_token stop;
 };
 
@@ -61,6 +66,8 @@ class DatasetWriter {
   static absl::StatusOr<std::unique_ptr<DatasetWriter>> Create(
       const OutputSpec& spec, const DatasetWriterOptions& options,
       std::unique_ptr<Staging> staging = nullptr);
+  // InvalidArgument: a spec without a number of shards, or an option is invalid.
+  static absl::Status CheckOptions(const OutputSpec& spec, const EncodeOptions& encode);
   // Returns whether an earlier writer may have left shards in the staging folder at `path` that a
   // writer with `resume` could reuse.
   static bool MayBeResumed(const std::string& path);
@@ -85,7 +92,7 @@ class DatasetWriter {
   // Adopts the files NNNNN.shard and NNNNN.index, which the caller has written to
   // staging_directory(), as the finished shard and its index; NNNNN is the shard's number. Only
   // where the dataset is written to a folder.
-  void Adopt(size_t shard, uint64_t bytes, uint64_t records, uint32_t records_digest);
+  void Adopt(size_t shard, const FinishedShard& finished);
 
   // Waits until all submitted batches have been appended.
   absl::Status WaitForAll();
@@ -93,6 +100,9 @@ class DatasetWriter {
   // Completes the dataset and makes it visible. `manifest` provides made_by, notes, records skipped
   // earlier and the schema of adopted shards.
   absl::StatusOr<Manifest> Finish(Manifest manifest);
+
+  // With `only_shard`: completes the shard and its index, which stay staged.
+  absl::StatusOr<FinishedShard> FinishShard();
 
   // A folder for temporary files of the caller; removed with the writer.
   const std::string& staging_directory() const { return staging_->path(); }
@@ -104,6 +114,7 @@ class DatasetWriter {
   absl::Status Interrupted() const;
 
   size_t num_shards() const { return shards_.size(); }
+  bool sync() const { return options_.sync; }
   // Numbers of bytes and records appended so far. Thread-safe.
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t records_written() const { return records_written_; }
@@ -119,6 +130,7 @@ class DatasetWriter {
   absl::Status Append(Shard& shard, const EncodedBlock& block);
   absl::Status Close(Shard& shard);
   absl::Status FlushPending(size_t shard);
+  absl::Status CloseAll();
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);

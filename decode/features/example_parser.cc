@@ -554,4 +554,10 @@ absl::Status ExampleParser::Parse(std::string_view record, size_t row,
   return absl::OkStatus();
 }
 
+bool ExampleParser::HasNoKind(const FeatureView& view) {
+  if (OnlyPieceOf(view).kind != FeatureKind::kNone) return false;
+  EffectiveLists lists;
+  return lists.Resolve(view, kFeatureDepth) == nullptr && lists.kind() == FeatureKind::kNone;
+}
+
 }  // namespace shardfeed

@@ -104,8 +104,18 @@ class ExampleParser {
   // InvalidArgument: a feature is missing, or its kind, length or range is not the requested one.
   absl::Status Parse(std::string_view record, size_t row, ParsedColumns* columns) const;
 
+  // Whether the record that was parsed last, and is still there, lacks the feature, or has it
+  // without a kind.
+  bool IsMissing(const ParsedColumns& columns, size_t feature) const {
+    const FeatureView& view = columns.found_[feature];
+    if (view.form == FeatureView::Form::kStored) return false;
+    return view.form == FeatureView::Form::kAbsent || HasNoKind(view);
+  }
+
  private:
   ExampleParser(std::vector<FeaturePlan> plans, size_t num_context);
+
+  static bool HasNoKind(const FeatureView& view);
 
   const char* Find(std::string_view record, size_t row, ParsedColumns* columns) const;
   const char* FindInMap(std::string_view map, const NameTable& names, size_t first_plan, size_t row,

@@ -231,6 +231,18 @@ class Records {
           return access->table().NameOf(numbers[row]);
         }));
   }
+  // Returns (path, number of records, bytes of the file, bytes of the frames, digest of the
+  // records) of each shard.
+  nb::list Shards() const {
+    const ShardTable& table = access_->table();
+    nb::list shards;
+    for (size_t i = 0; i < table.num_shards(); ++i) {
+      const IndexSummary& summary = table.summary(i);
+      shards.append(nb::make_tuple(table.path(i), table.RangeOf(i).count, summary.shard_bytes,
+                                   summary.stream_bytes, summary.records_digest));
+    }
+    return shards;
+  }
   // Returns (path, record in the shard, byte of its frame).
   nb::tuple Place(uint64_t number) const {
     const ShardTable& table = access_->table();
@@ -277,6 +289,7 @@ void BindDatasets(nb::module_& m) {
       .def("__len__", &Records::size)
       .def("get", &Records::Get)
       .def("rows", &Records::Rows)
+      .def("shards", &Records::Shards)
       .def("place", &Records::Place);
 
   nb::class_<Dataset>(m, "Dataset")

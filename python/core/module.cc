@@ -2,6 +2,7 @@
 // interface.
 
 #include "nanobind/nanobind.h"
+#include "python/core/arrow.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
 #include "python/core/device.h"
@@ -9,6 +10,7 @@
 #include "python/core/gil.h"
 #include "python/core/iterator.h"
 #include "python/core/shared_object.h"
+#include "python/core/tasks.h"
 #include "python/core/writing.h"
 #include "shardfeed/version.h"
 #include "tfrecord/record_stream.h"
@@ -23,7 +25,9 @@ NB_MODULE(_core, m) {
   nanobind::set_leak_warnings(false);
   BindErrors(m);
   BindBatches(m);
+  BindArrow(m);
   BindDatasets(m);
+  BindTasks(m);
   BindWriting(m);
   BindDevice(m);
   BindCredentials(m);

@@ -25,11 +25,13 @@ from .device import DeviceIterator, Normalize
 from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8, int16, int32,
                        int64, ragged, sparse, uint8, uint16, var)
 from .iterator import Iterator, merge_states
+from .jobs import PartWriter, WriteJob, write_job
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
 from .sources import choose, concatenate, from_arrays, from_generator, interleave, mix, read
 from .sources import range_ as range
 from .sources import zip_ as zip
+from .splits import Split, index_shard, merge_reports, splits, verify_split
 from .writing import Writer, write
 
 if _typing.TYPE_CHECKING:
@@ -42,12 +44,13 @@ __version__ = _version()
 
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
-    "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "Ragged", "Sparse", "Trace",
-    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "choose", "concatenate", "convert",
-    "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
-    "int16", "int32", "int64", "int8", "interleave", "merge_states", "mix", "ragged", "range",
-    "rank_and_world", "read", "set_credentials", "set_max_record_bytes", "sparse", "uint16", "uint8", "var",
-    "verify", "write", "zip",
+    "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "PartWriter", "Ragged",
+    "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer", "augment", "bfloat16",
+    "bytes", "choose", "concatenate", "convert", "fixed", "float16", "float32", "float64",
+    "from_arrays", "from_generator", "index", "index_shard", "inspect", "int16", "int32", "int64",
+    "int8", "interleave", "merge_reports", "merge_states", "mix", "ragged", "range",
+    "rank_and_world", "read", "set_credentials", "set_max_record_bytes", "sparse", "splits",
+    "uint16", "uint8", "var", "verify", "verify_split", "write", "write_job", "zip",
 ]
 
 if not _typing.TYPE_CHECKING:  # so that a type checker finds a misspelled name

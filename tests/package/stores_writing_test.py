@@ -549,7 +549,7 @@ def test_clean_tells_and_heeds_ages(s3, tmp_path):
             break
         time.sleep(0.05)
     begun = dict(s3.uploads)
-    assert "2 unfinished uploads are younger than 24h and stay" in succeed("clean", s3.place / "d").out.decode()
+    assert "2 unfinished uploads or jobs are younger than 24h and were kept" in succeed("clean", s3.place / "d").out.decode()
     for upload in begun.values():
         upload["time"] -= 25 * 3600
     assert succeed("clean", s3.place / "other").out == b"nothing was left behind\n"

@@ -1,0 +1,192 @@
+#include "decode/features/example_columns.h"
+
+#include <bit>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "decode/features/utf8.h"
+#include "fmt/format.h"
+
+namespace shardfeed {
+namespace {
+
+using Type = ExampleColumn::Type;
+
+absl::Status Refuse(const ExampleColumn& column, uint64_t row, std::string_view what) {
+  return absl::InvalidArgumentError(
+      fmt::format("feature '{}', row {}: {}", column.name, row, what));
+}
+
+float FromFloat16(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000u) << 16;
+  const uint32_t exponent = bits >> 10 & 0x1f;
+  const uint32_t mantissa = bits & 0x3ff;
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
+}
+
+template <typename T>
+void AppendInts(const ExampleColumn& column, uint64_t begin, uint64_t end,
+                std::vector<int64_t>* ints) {
+  const T* values = static_cast<const T*>(column.values);
+  ints->assign(values + begin, values + end);
+}
+
+template <typename Offset>
+void AppendStrings(const ExampleColumn& column, uint64_t begin, uint64_t end,
+                   std::vector<std::string_view>* strings) {
+  const Offset* offsets = static_cast<const Offset*>(column.values);
+  for (uint64_t i = begin; i < end; ++i) {
+    strings->emplace_back(column.bytes + offsets[i],
+                          static_cast<size_t>(offsets[i + 1] - offsets[i]));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ExampleColumns> ExampleColumns::Make(std::vector<ExampleColumn> columns) {
+  std::set<std::string_view> names;
+  for (const ExampleColumn& column : columns) {
+    if (FindInvalidUtf8(column.name) != std::string_view::npos) {
+      return absl::InvalidArgumentError("the name of a feature is not UTF-8");
+    }
+    if (!names.insert(column.name).second) {
+      return absl::InvalidArgumentError(fmt::format("feature '{}' appears twice", column.name));
+    }
+  }
+  return ExampleColumns(std::move(columns));
+}
+
+absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
+  if (column.type == Type::kNull || !column.row_is_set[row]) return absl::OkStatus();
+  uint64_t begin = row * column.width;
+  uint64_t end = begin + column.width;
+  if (column.splits32 != nullptr) {
+    begin = static_cast<uint64_t>(column.splits32[row]);
+    end = static_cast<uint64_t>(column.splits32[row + 1]);
+  } else if (column.splits64 != nullptr) {
+    begin = static_cast<uint64_t>(column.splits64[row]);
+    end = static_cast<uint64_t>(column.splits64[row + 1]);
+  }
+  begin += column.first;
+  end += column.first;
+  if (column.element_is_set.bits != nullptr) {
+    for (uint64_t i = begin; i < end; ++i) {
+      if (column.element_is_set[i]) continue;
+      return Refuse(column, row,
+                    fmt::format("element {} is missing, and an Example's lists have no place for "
+                                "missing elements; fill it, or leave out the row's whole list",
+                                i - begin));
+    }
+  }
+  switch (column.type) {
+    case Type::kBool:
+      ints_.clear();
+      for (uint64_t i = begin; i < end; ++i) ints_.push_back(column.truth[i] ? 1 : 0);
+      break;
+    case Type::kInt8:
+      AppendInts<int8_t>(column, begin, end, &ints_);
+      break;
+    case Type::kUInt8:
+      AppendInts<uint8_t>(column, begin, end, &ints_);
+      break;
+    case Type::kInt16:
+      AppendInts<int16_t>(column, begin, end, &ints_);
+      break;
+    case Type::kUInt16:
+      AppendInts<uint16_t>(column, begin, end, &ints_);
+      break;
+    case Type::kInt32:
+      AppendInts<int32_t>(column, begin, end, &ints_);
+      break;
+    case Type::kUInt32:
+      AppendInts<uint32_t>(column, begin, end, &ints_);
+      break;
+    case Type::kInt64: {
+      const auto* values = static_cast<const int64_t*>(column.values);
+      builder_.AddInt64List(column.name, absl::Span<const int64_t>(values + begin, end - begin));
+      return absl::OkStatus();
+    }
+    case Type::kUInt64: {
+      const auto* values = static_cast<const uint64_t*>(column.values);
+      for (uint64_t i = begin; i < end; ++i) {
+        if (values[i] <= INT64_MAX) continue;
+        return Refuse(column, row, fmt::format("{} is out of the range of int64", values[i]));
+      }
+      AppendInts<uint64_t>(column, begin, end, &ints_);
+      break;
+    }
+    case Type::kFloat32: {
+      const auto* values = static_cast<const float*>(column.values);
+      builder_.AddFloatList(column.name, absl::Span<const float>(values + begin, end - begin));
+      return absl::OkStatus();
+    }
+    case Type::kFloat16:
+    case Type::kBFloat16: {
+      const auto* values = static_cast<const uint16_t*>(column.values);
+      floats_.clear();
+      for (uint64_t i = begin; i < end; ++i) {
+        floats_.push_back(column.type == Type::kFloat16
+                              ? FromFloat16(values[i])
+                              : std::bit_cast<float>(uint32_t{values[i]} << 16));
+      }
+      builder_.AddFloatList(column.name, floats_);
+      return absl::OkStatus();
+    }
+    case Type::kFloat64: {
+      const auto* values = static_cast<const double*>(column.values);
+      floats_.clear();
+      for (uint64_t i = begin; i < end; ++i) {
+        const auto rounded = static_cast<float>(values[i]);
+        if (std::isinf(rounded) && !std::isinf(values[i])) {
+          return Refuse(column, row, fmt::format("{} is out of the range of float32", values[i]));
+        }
+        floats_.push_back(rounded);
+      }
+      builder_.AddFloatList(column.name, floats_);
+      return absl::OkStatus();
+    }
+    case Type::kView: {
+      const auto* values = static_cast<const std::string_view*>(column.values);
+      builder_.AddBytesList(column.name, {values + begin, end - begin});
+      return absl::OkStatus();
+    }
+    case Type::kString32:
+    case Type::kString64:
+    case Type::kFixedBytes:
+      strings_.clear();
+      if (column.type == Type::kString32) {
+        AppendStrings<int32_t>(column, begin, end, &strings_);
+      } else if (column.type == Type::kString64) {
+        AppendStrings<int64_t>(column, begin, end, &strings_);
+      } else {
+        for (uint64_t i = begin; i < end; ++i) {
+          strings_.emplace_back(column.bytes + i * column.string_bytes, column.string_bytes);
+        }
+      }
+      builder_.AddBytesList(column.name, strings_);
+      return absl::OkStatus();
+    case Type::kNull:
+      return absl::OkStatus();
+  }
+  builder_.AddInt64List(column.name, ints_);
+  return absl::OkStatus();
+}
+
+absl::Status ExampleColumns::Serialize(uint64_t row, std::string* record) {
+  builder_.Clear();
+  for (const ExampleColumn& column : columns_) {
+    if (absl::Status status = Add(column, row); !status.ok()) return status;
+  }
+  record->clear();
+  builder_.SerializeExample(record);
+  return absl::OkStatus();
+}
+
+}  // namespace shardfeed

@@ -1,0 +1,150 @@
+#include "python/core/tasks.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "decode/images/image_check.h"
+#include "fmt/format.h"
+#include "nanobind/stl/optional.h"
+#include "nanobind/stl/string.h"
+#include "nanobind/stl/vector.h"
+#include "pipeline/data/known_features.h"
+#include "python/core/errors.h"
+#include "python/core/gil.h"
+#include "shard/names.h"
+#include "shard/shard_report.h"
+#include "shardfeed/index.h"
+#include "shardfeed/spec.h"
+
+namespace shardfeed::python {
+namespace {
+
+namespace nb = nanobind;
+
+VerifyLevel LevelOf(const std::string& level) {
+  if (level == "headers") return VerifyLevel::kHeaders;
+  if (level == "payload") return VerifyLevel::kPayload;
+  if (level == "examples") return VerifyLevel::kExamples;
+  if (level == "images") return VerifyLevel::kImages;
+  throw nb::value_error(
+      fmt::format("level is 'headers', 'payload', 'examples' or 'images', not '{}'", level)
+          .c_str());
+}
+
+// Paths of the shards.
+std::vector<std::string> Resolve(const std::vector<std::string>& specs) {
+  absl::StatusOr<ShardSet> set;
+  {
+    const GilRelease release;
+    set = ResolveSpecs(specs);
+  }
+  return Check(std::move(set)).paths;
+}
+
+// (number of records, [(name, kind, is a feature list, records, least and most values, records of
+// another kind)]): of the manifest or, without one, of the first records.
+nb::tuple FindFeatures(const std::vector<std::string>& specs) {
+  absl::StatusOr<Schema> found;
+  {
+    const GilRelease release;
+    absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+    found = set.ok() ? FindSchema(*set) : set.status();
+  }
+  const Schema schema = Check(std::move(found));
+  nb::list features;
+  for (const auto& [name, feature] : schema.features()) {
+    const bool has_values = feature.max_values >= feature.min_values;
+    features.append(nb::make_tuple(name, std::string(FeatureKindName(feature.kind)),
+                                   feature.is_list, feature.records,
+                                   has_values ? feature.min_values : 0,
+                                   has_values ? feature.max_values : 0, feature.mixed_kinds));
+  }
+  return nb::make_tuple(schema.records(), features);
+}
+
+std::string Verify(const std::string& path, const std::string& level) {
+  VerifyOptions options;
+  options.level = LevelOf(level);
+  options.threads = 1;
+  absl::StatusOr<ShardReport> report;
+  {
+    const GilRelease release;
+    ImageCheck check;
+    options.check_images = [&check](std::string_view record, std::vector<std::string>* defects) {
+      check.CheckRecord(record, defects);
+    };
+    report = VerifyShardOfSet(path, options);
+  }
+  return ShardReportToText(report.ok() ? *report : UnreadableShard(path, report.status()));
+}
+
+nb::dict Merge(const std::vector<std::string>& specs, const std::vector<std::string>& texts,
+               const std::string& level) {
+  const VerifyLevel how = LevelOf(level);
+  absl::StatusOr<VerifyReport> merged;
+  {
+    const GilRelease release;
+    merged = [&]() -> absl::StatusOr<VerifyReport> {
+      const absl::StatusOr<ShardSet> set = ResolveSpecs(specs);
+      if (!set.ok()) return set.status();
+      if (texts.size() != set->paths.size()) {
+        return absl::InvalidArgumentError(fmt::format("expected the reports on {} shards, got {}",
+                                                      set->paths.size(), texts.size()));
+      }
+      std::vector<ShardReport> reports;
+      for (size_t i = 0; i < texts.size(); ++i) {
+        absl::StatusOr<ShardReport> report = ShardReportFromText(texts[i]);
+        if (!report.ok()) return report.status();
+        // Tasks may know the folder by another name.
+        const std::string& path = set->paths[i];
+        if (SplitPath(report->shard).name != SplitPath(path).name) {
+          return absl::InvalidArgumentError(
+              fmt::format("expected the report on {}, got that on {}", path, report->shard));
+        }
+        report->shard = path;
+        for (Defect& defect : report->defects) defect.shard = path;
+        reports.push_back(*std::move(report));
+      }
+      return MergeShardReports(*set, std::move(reports), how);
+    }();
+  }
+  const VerifyReport report = Check(std::move(merged));
+  nb::list defects;
+  const auto add = [&defects](const std::vector<Defect>& some) {
+    for (const Defect& d : some) {
+      defects.append(nb::make_tuple(d.shard, d.kind, d.record, d.offset, d.detail));
+    }
+  };
+  for (const ShardReport& shard : report.shards) add(shard.defects);
+  add(report.manifest_defects);
+  nb::dict dict;
+  dict["shards"] = report.shards.size();
+  dict["records"] = report.num_records();
+  dict["bytes"] = report.num_bytes();
+  dict["num_defects"] = report.num_defects();
+  dict["defects"] = defects;
+  return dict;
+}
+
+}  // namespace
+
+void BindTasks(nb::module_& m) {
+  m.def("resolve_shards", &Resolve);
+  m.def("find_features", &FindFeatures);
+  m.def("verify_shard", &Verify);
+  m.def("merge_reports", &Merge);
+  m.def("index_shard", [](const std::string& path) {
+    absl::StatusOr<IndexSummary> summary;
+    {
+      const GilRelease release;
+      summary = WriteIndex(path, IndexBuildOptions());
+    }
+    return Check(std::move(summary)).records;
+  });
+}
+
+}  // namespace shardfeed::python

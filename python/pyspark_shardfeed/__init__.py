@@ -1,0 +1,160 @@
+"""Spark's data source "shardfeed", which Spark 4 finds by the name of this package:
+
+    spark.read.format("shardfeed").load("out/train@16")
+    df.repartition(8).write.format("shardfeed").mode("overwrite").save("out/new@8")
+
+Options of reading:
+
+- `record`: "example" (default) gives a column for each feature; "raw" the one column `record`.
+- `columns`: names of features, with commas. Spark does not tell a source which columns a query
+  uses: name them here or by `.schema("y bigint")`, and no others are parsed.
+- `split`: "shard" (default) is a partition for each shard; "16" sixteen partitions; "64MiB"
+  partitions of so many bytes of file. The latter two take indexes.
+- `rows_per_batch`: at most so many rows in a batch of Arrow.
+- `skip_damaged`: "true" leaves out damaged records, as sf.read does.
+
+bytes are always binary, a missing feature is null, and a value that does not fit ends the job with an
+error that names shard and record.
+
+Writing takes one task for each shard: repartition(8) for "out/new@8"; a shard without a task is
+empty. Options: `compression` ("none", "gzip", "zlib"), `level`. The mode must be named: "append" makes a new
+dataset and fails where the name is taken, "overwrite" replaces it; Spark refuses its default
+("errorifexists") and "ignore" for sources in Python. The dataset is there as a whole, or not at all, whatever
+happens to tasks and executors. All of them must reach the folder by one path.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
+
+import shardfeed as sf
+from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
+                                    InputPartition, WriterCommitMessage)
+from shardfeed.splits import Field, arrow_schema, columns_of, splits
+
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _spark_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+    return from_arrow_schema(arrow_schema(fields))
+
+
+def _fields_of_schema(schema: Any) -> Tuple[Field, ...]:
+    """The columns that a user's schema names."""
+    from pyspark.sql import types
+    kinds = {types.LongType: "int64", types.FloatType: "float", types.BinaryType: "bytes"}
+    fields: List[Field] = []
+    for column in schema.fields:
+        is_list = isinstance(column.dataType, types.ArrayType)
+        kind = kinds.get(type(column.dataType.elementType if is_list else column.dataType))
+        if kind is None:
+            raise ValueError(f"column {column.name!r}: expected bigint, float, binary or an array of one "
+                             f"of these, got {column.dataType.simpleString()}; read it so and cast it")
+        fields.append((column.name, kind, -1 if is_list else 0))
+    return tuple(fields)
+
+
+class _Part(InputPartition):
+    def __init__(self, split: sf.Split):
+        super().__init__(split.number)
+        self.split = split
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, parts: Sequence[sf.Split], fields: Optional[Tuple[Field, ...]],
+                 rows: Optional[int], skip_damaged: bool):
+        self._parts = parts
+        self._fields = fields
+        self._rows = rows
+        self._skip_damaged = skip_damaged
+
+    def partitions(self) -> List[InputPartition]:
+        return [_Part(split) for split in self._parts]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        import pyarrow as pa
+        batches = partition.split.batches(self._fields, self._rows, threads=1,
+                                          skip_damaged=self._skip_damaged)
+        yield from pa.RecordBatchReader.from_stream(batches)
+
+
+class _Message(WriterCommitMessage):
+    def __init__(self, text: str):
+        self.text = text
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, job: sf.WriteJob):
+        self._job = job
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        from pyspark import TaskContext
+        context = TaskContext.get()
+        assert context is not None
+        part = context.partitionId()
+        if part >= len(self._job):
+            raise ValueError(f"{self._job.spec}: the rows are in more than {len(self._job)} partitions; "
+                             f"write df.repartition({len(self._job)})")
+        with self._job.shard(part, context.attemptNumber()) as writer:
+            for batch in iterator:
+                writer.write_batch(batch)
+        return _Message(writer.message)
+
+    def commit(self, messages: List[Any]) -> None:
+        import json
+        texts = [message.text for message in messages if message is not None]
+        there = {json.loads(text)["part"] for text in texts}
+        for part in set(range(len(self._job))) - there:
+            texts.append(self._job.shard(part).close())
+        self._job.commit(texts, made_by={"tool": "shardfeed (Spark)"})
+
+    def abort(self, messages: List[Any]) -> None:
+        # Messages of failed tasks are None: what is theirs goes with the job's folder.
+        self._job.abort()
+
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "shardfeed"
+
+    def _path(self) -> str:
+        path = self.options.get("path")
+        if not path:
+            raise ValueError('shardfeed: name the dataset: .load("out/train@16") or .save("out/new@8")')
+        return path
+
+    def _fields(self) -> Optional[Tuple[Field, ...]]:
+        record = self.options.get("record", "example")
+        if record not in ("example", "raw"):
+            raise ValueError(f"option record is 'example' or 'raw', not {record!r}")
+        names = self.options.get("columns")
+        columns = None if names is None else [name.strip() for name in names.split(",")]
+        return columns_of([self._path()], columns, record == "raw")
+
+    def schema(self) -> Any:
+        return _spark_schema(self._fields())
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        raw = self.options.get("record") == "raw"
+        text = self.options.get("split", "shard")
+        match = re.fullmatch(r"(\d+)\s*(KiB|MiB|GiB)?", text)
+        if text != "shard" and (match is None or int(match[1]) == 0):
+            raise ValueError(f"option split is 'shard', a number of partitions or a size such as 64MiB, "
+                             f"not {text!r}")
+        if match is None:
+            parts = splits(self._path())
+        elif match[2]:
+            parts = splits(self._path(), bytes=int(match[1]) * _UNITS[match[2]])
+        else:
+            parts = splits(self._path(), int(match[1]))
+        rows = self.options.get("rows_per_batch")
+        return _Reader(parts, None if raw else _fields_of_schema(schema), None if rows is None else int(rows),
+                       self.options.get("skip_damaged", "false").lower() == "true")
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        return _Writer(sf.write_job(self._path(), overwrite=overwrite,
+                                    compression=self.options.get("compression", "none"),
+                                    level=int(self.options.get("level", "6"))))

@@ -1,0 +1,84 @@
+"""Datasets as Dask's dataframes, and dataframes as datasets. It takes dask[dataframe] and pyarrow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
+
+from .arguments import Size, checked
+from .features import FeatureLike
+from .jobs import WriteJob, write_job
+from .splits import Split, arrow_schema, columns_of, splits
+
+PathLike = Union[str, os.PathLike]
+Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
+
+
+def _frame(table: Any) -> Any:
+    import pandas as pd
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+class _Partition:
+    """Reads a split as a frame. Dask projects columns by the argument of that name alone."""
+
+    def __init__(self, fields: Any, options: Dict[str, Any]):
+        self.fields = fields
+        self.options = options
+
+    def __call__(self, split: Split, columns: Optional[Sequence[str]] = None) -> Any:
+        import pyarrow as pa
+        fields = self.fields
+        if columns is not None and fields is not None:
+            known = {field[0]: field for field in fields}
+            fields = tuple(known[name] for name in columns)
+        reader = pa.RecordBatchReader.from_stream(split.batches(fields, **self.options))
+        return _frame(reader.read_all())
+
+
+@checked
+def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
+         record: bool = False, n: Optional[Size] = None, bytes: Optional[Size] = None,
+         **options: Any) -> Any:
+    """Returns the dataset as a Dask dataframe of Arrow's types, a partition for each split:
+    `n` and `bytes` are those of sf.splits, `columns` and `record` those of Split.arrow, other
+    options those of sf.read. Columns that the graph does not use are not parsed.
+
+    A partition is in a worker's memory as a whole: divide large shards by `bytes`."""
+    import dask.dataframe as dd
+    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    fields = columns_of(specs, columns, record)
+    parts = splits(specs, n, bytes=bytes)
+    return dd.from_map(_Partition(fields, options), parts,
+                       meta=_frame(arrow_schema(fields).empty_table()), enforce_metadata=False)
+
+
+def _write(job: WriteJob, part: int, frame: Any) -> str:
+    import pyarrow as pa
+    with job.shard(part) as writer:
+        writer.write_batch(pa.Table.from_pandas(frame, preserve_index=False))
+    return writer.message
+
+
+@checked
+def write(frame: Any, spec: PathLike, **options: Any) -> Dict[str, int]:
+    """Writes the rows of a Dask dataframe as tf.train.Examples, partition i as shard i, and returns
+    {"shards", "records", "bytes"}. It waits for the tasks. `spec` may leave out the number of
+    shards, which is that of the partitions; options are those of sf.write_job. The index is not
+    written; a null is a record without the feature.
+
+    Whatever happens to workers, the dataset is there as a whole, or it is not there. ValueError:
+    the frame has another number of partitions than `spec` has shards; repartition it."""
+    import dask
+    parts = frame.to_delayed()
+    name = os.fspath(spec)
+    job = write_job(name, None if "@" in os.path.basename(name) else len(parts), **options)
+    try:
+        if len(job) != len(parts):
+            raise ValueError(f"{name}: the frame has {len(parts)} partitions; repartition it: "
+                             f"frame.repartition(npartitions={len(job)})")
+        task = dask.delayed(_write, pure=False)
+        return job.commit(dask.compute(*[task(job, i, part) for i, part in enumerate(parts)]))
+    except BaseException:
+        job.abort()
+        raise

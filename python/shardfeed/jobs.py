@@ -1,0 +1,110 @@
+"""Datasets that the tasks of a cluster's job write together."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
+
+from . import _core
+from .arguments import Count, Level, Size, Threads, checked, checked_methods
+from .features import FeatureLike, as_features
+from .writing import Compression, RecordWriter, declared_types
+
+
+class PartWriter(RecordWriter):
+    """One attempt at a part of a job, in a task. Use it in a `with`, and return `message` to the
+    driver: it is there once the part is closed. After an exception nothing remains."""
+
+    def __init__(self, core: Any):
+        super().__init__(core)
+        self.message: Optional[str] = None
+
+    def close(self) -> str:
+        """Completes the part, which no reader sees before the job is committed, and returns the
+        message for WriteJob.commit: a text of at most some KiB."""
+        if self.message is None:
+            self._records = self._writer.records_written
+            self.message = self._writer.close()
+        return self.message
+
+
+@checked_methods
+class WriteJob:
+    """A dataset that several processes write: see `write_job`. It can be pickled."""
+
+    def __init__(self, text: str, types: Mapping[str, str]):
+        self._core = _core.WriteJob.from_text(text)
+        self._types = dict(types)
+
+    def __reduce__(self) -> Any:
+        return (WriteJob, (self._core.text, self._types))
+
+    @property
+    def id(self) -> str:
+        """The job's random name."""
+        return self._core.id
+
+    @property
+    def spec(self) -> str:
+        return self._core.spec
+
+    def __len__(self) -> int:
+        """The number of parts, which is that of the shards."""
+        return self._core.parts
+
+    def shard(self, part: Count, attempt: Union[int, str] = "", *, threads: Threads = 1) -> PartWriter:
+        """Begins an attempt at a part, in a task: its writer, which makes shard `part`. `attempt`
+        is for people: two attempts of one name do not meet. What the shard holds should depend on
+        the task's input alone, so that another attempt makes the same.
+
+        IndexError: there is no such part. RuntimeError: the job has been committed or aborted."""
+        return PartWriter(self._core.open(part, str(attempt), threads, self._types))
+
+    def commit(self, messages: Sequence[str], *, made_by: Optional[Mapping[str, str]] = None
+               ) -> Dict[str, int]:
+        """Makes the dataset visible as a whole, and removes what other attempts left. In the
+        driver, once. Of several messages of one part the first counts. It may be repeated: what
+        was interrupted is finished, and what is done gives the same result.
+
+        Returns {"shards", "records", "bytes"}. ValueError: a part has no message, or one is of
+        another job. DataLossError: files of a part are gone. RuntimeError: another dataset of this
+        name has been written since the job began. FileExistsError: as for `write`."""
+        return self._core.commit(list(messages),
+                                 {"tool": "shardfeed (Python)", **(made_by or {})})
+
+    def abort(self) -> None:
+        """Removes what the job's tasks have written; tasks that still write fail."""
+        self._core.abort()
+
+    def __repr__(self) -> str:
+        return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"
+
+
+@checked
+def write_job(spec: Union[str, os.PathLike], shards: Optional[Size] = None, *,
+              compression: Compression = "none", level: Level = 6, member_bytes: Count = 256 << 10,
+              overwrite: bool = False, sync: bool = True,
+              features: Optional[Mapping[str, FeatureLike]] = None) -> WriteJob:
+    """Begins a dataset that several processes write, on one machine or on many that share its
+    folder; in the driver:
+
+        job = sf.write_job("out/train@64")
+        messages = cluster.map(task, range(64))     # task(part) as below
+        job.commit(messages)                        # or job.abort()
+
+        def task(part):
+            with job.shard(part) as writer:
+                for row in rows_of(part):
+                    writer.write(row)
+            return writer.message
+
+    The job can be pickled. Whatever happens to tasks, repeated, killed or late, the dataset is
+    there with one attempt of each part, or it is not there; what a killed driver leaves,
+    `shardfeed clean` removes. `shards`: instead of stem@N. Other arguments: as for `write`."""
+    name = os.fspath(spec)
+    if shards is not None:
+        if "@" in os.path.basename(name):
+            raise ValueError(f"write_job: {name} names a number of shards already; leave shards out")
+        name = f"{name}@{shards}"
+    core = _core.WriteJob.create(name, compression, level, member_bytes, overwrite, sync)
+    return WriteJob(core.text, declared_types(features, "write_job: features"))

@@ -1,0 +1,137 @@
+"""Datasets as Ray's, and Ray's as datasets. It takes ray[data] and pyarrow."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
+
+import ray.data
+from ray.data import Datasink, Datasource, ReadTask
+from ray.data.block import BlockMetadata
+
+from .arguments import Size, checked
+from .dataset import Dataset
+from .features import FeatureLike
+from .jobs import WriteJob, write_job
+from .ranks import rank_and_world
+from .splits import Split, arrow_schema, columns_of, splits
+
+PathLike = Union[str, os.PathLike]
+Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
+
+
+def _tables(split: Split, fields: Any, options: Dict[str, Any]) -> Iterable[Any]:
+    import pyarrow as pa
+    reader = pa.RecordBatchReader.from_stream(split.batches(fields, **options))
+    yield from (pa.Table.from_batches([batch]) for batch in reader)
+
+
+class _Source(Datasource):
+    def __init__(self, parts: Sequence[Split], fields: Any, options: Dict[str, Any]):
+        super().__init__()
+        self._parts = parts
+        self._fields = fields
+        self._options = options
+
+    def get_name(self) -> str:
+        return "shardfeed"
+
+    def estimate_inmemory_data_size(self) -> Optional[int]:
+        return sum(split.bytes for split in self._parts)
+
+    def get_read_tasks(self, parallelism: int, *_: Any, **__: Any) -> Any:
+        # Ray calls this several times for a job.
+        schema = arrow_schema(self._fields)
+        tasks = []
+        for split in self._parts:
+            metadata = BlockMetadata(num_rows=split.records, size_bytes=split.bytes,
+                                     input_files=list(split.paths), exec_stats=None)
+            tasks.append(ReadTask(lambda split=split: _tables(split, self._fields, self._options),
+                                  metadata, schema=schema))
+        return tasks
+
+
+@checked
+def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
+         record: bool = False, n: Optional[Size] = None, bytes: Optional[Size] = None,
+         **options: Any) -> Any:
+    """Returns the dataset as a ray.data.Dataset of Arrow blocks, a read task for each split: `n`
+    and `bytes` are those of sf.splits, `columns` and `record` those of Split.arrow, other options
+    those of sf.read.
+
+    Rows keep the dataset's order: this sets preserve_order of Ray's current DataContext, as
+    datasets that are written again need it."""
+    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    fields = columns_of(specs, columns, record)
+    parts = splits(specs, n, bytes=bytes)
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
+    # Otherwise Ray cuts the output of a few tasks into hundreds of blocks.
+    return ray.data.read_datasource(_Source(parts, fields, options), override_num_blocks=len(parts))
+
+
+class _Sink(Datasink):
+    def __init__(self, job: WriteJob, made_by: Optional[Mapping[str, str]]):
+        self._job = job
+        self._made_by = made_by
+        self.report: Optional[Dict[str, int]] = None
+
+    def get_name(self) -> str:
+        return "shardfeed"
+
+    def on_write_start(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> str:
+        from ray.data.block import BlockAccessor
+        with self._job.shard(ctx.task_idx) as writer:
+            for block in blocks:
+                writer.write_batch(BlockAccessor.for_block(block).to_arrow())
+        return writer.message
+
+    def on_write_complete(self, write_result: Any) -> None:
+        messages = list(write_result.write_returns)
+        # A block without rows gets no task.
+        import json
+        there = {json.loads(message)["part"] for message in messages}
+        for part in set(range(len(self._job))) - there:
+            messages.append(self._job.shard(part).close())
+        self.report = self._job.commit(messages, made_by=self._made_by)
+
+    def on_write_failed(self, error: Exception) -> None:
+        self._job.abort()
+
+
+@checked
+def write(dataset: Any, spec: PathLike, *, made_by: Optional[Mapping[str, str]] = None,
+          **options: Any) -> Dict[str, int]:
+    """Writes the rows of a ray.data.Dataset as tf.train.Examples, and returns {"shards",
+    "records", "bytes"}. The rows are repartitioned to as many blocks as `spec` has shards ("out/new@8"),
+    block i becomes shard i. Options are those of sf.write_job.
+
+    Whatever happens to workers, the dataset is there as a whole, or it is not there."""
+    job = write_job(spec, **options)
+    try:
+        sink = _Sink(job, made_by)
+        dataset.repartition(len(job)).write_datasink(sink)
+        assert sink.report is not None
+        return sink.report
+    except BaseException:
+        job.abort()
+        raise
+
+
+@checked
+def feed(ds: Dataset) -> Dataset:
+    """Returns this Ray Train worker's share of a chain: `ds.shard()` with the rank and the number of
+    workers of its context. No coordinator is asked; the order, the states and the number of
+    batches are those of any other job of as many ranks.
+
+    RuntimeError: this is not a worker of Ray Train."""
+    import ray.train
+    try:
+        world = ray.train.get_context().get_world_size()
+    except Exception:
+        world = None
+    if world is None:
+        raise RuntimeError("feed: this is not a worker of Ray Train; call it in the training function")
+    return ds.shard(*rank_and_world())

@@ -1,0 +1,252 @@
+"""Pieces of a dataset for the tasks of a cluster's job: what Spark, Ray, Dask, Beam and others read."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _core
+from .arguments import Size, checked
+from .command import Defect, VerifyReport
+from .dataset import Dataset
+from .features import FeatureLike, as_features
+from .sources import read
+
+Level = Literal["headers", "payload", "examples", "images"]
+
+# name, "int64", "float" or "bytes", and the length of lists: 0 for a single value, -1 for any
+Field = Tuple[str, str, int]
+_KINDS = {"int64": "int64", "float32": "float", "bytes": "bytes"}
+_BATCH_BYTES = 64 << 20
+_BATCH_ROWS = 8192
+
+
+def _fields_of(specs: List[str]) -> Tuple[Field, ...]:
+    """The columns of all features of a dataset. Of what has no column, a warning tells."""
+    records, features = _core.find_features(specs)
+    fields: List[Field] = []
+    for name, kind, is_list, count, least, most, mixed in features:
+        if is_list or kind == "none":
+            why = ("is a feature list of SequenceExamples" if is_list
+                   else "has no kind in any record that was looked at")
+            warnings.warn(f"feature {name!r} {why}, and gets no column; name the columns that you "
+                          "want", stacklevel=4)
+        elif mixed:
+            raise ValueError(f"feature {name!r} is of kind {kind} in some records and of another "
+                             f"kind in {mixed}; name the columns that you want")
+        else:
+            fields.append((name, kind, 0 if least == most == 1 else -1))
+    if not fields:
+        raise ValueError(f"{specs[0]}: {records} records tell no features; name the columns, or "
+                         "read the records themselves")
+    return tuple(fields)
+
+
+def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
+                 specs: List[str]) -> Tuple[Field, ...]:
+    if not isinstance(columns, Mapping):
+        if isinstance(columns, str):
+            raise TypeError(f"columns must be names or {{name: type}}, not {columns!r}")
+        known = {field[0]: field for field in _fields_of(specs)}
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise ValueError(f"there is no feature {unknown[0]!r}; there are: "
+                             f"{', '.join(sorted(known))}")
+        return tuple(known[name] for name in columns)
+    fields = []
+    for name, feature in as_features(columns, "columns").items():
+        if feature.dtype not in _KINDS or feature.raw or len(feature.shape) > 1 or (
+                feature.is_ragged and feature.shape):
+            raise ValueError(f"column {name!r}: expected int64, float32 or bytes, a list of one of "
+                             "these, or a list of a fixed length (sf.fixed(50), sf.var(sf.int64))")
+        width = -1 if feature.is_ragged else feature.shape[0] if feature.shape else 0
+        fields.append((name, _KINDS[feature.dtype], width))
+    return tuple(fields)
+
+
+def columns_of(specs: List[str], columns: Union[Mapping[str, FeatureLike], Sequence[str], None],
+               record: bool) -> Optional[Tuple[Field, ...]]:
+    """The columns that are asked for; None: the records themselves."""
+    if record and columns is not None:
+        raise ValueError("record=True has the one column 'record', and takes no columns")
+    if record:
+        return None
+    return _fields_of(specs) if columns is None else _fields_from(columns, specs)
+
+
+def arrow_schema(fields: Optional[Tuple[Field, ...]]) -> Any:
+    """The schema of the batches, as pyarrow has it."""
+    import pyarrow as pa
+    if fields is None:
+        return pa.schema([pa.field("record", pa.binary(), nullable=False)])
+    types = {"int64": pa.int64(), "float": pa.float32(), "bytes": pa.binary()}
+    return pa.schema([
+        (name, types[kind] if width == 0 else pa.list_(types[kind], width))
+        for name, kind, width in fields])
+
+
+class Split(NamedTuple):
+    """A piece of a dataset: whole shards, or consecutive records of consecutive shards. A value
+    that can be pickled: nothing is open in it, and reading it looks up nothing but its own
+    shards.
+
+    - `paths`: of its shards.
+    - `sizes`: of their files in bytes, as they were when the dataset was split.
+    - `digests`: of their records, where indexes tell them.
+    - `first`, `records`: it has `records` records, from number `first` of its shards on; None:
+      all of whole shards, without an index that counts them.
+    - `bytes`: of the files, about as many as it reads."""
+
+    number: int
+    paths: Tuple[str, ...]
+    sizes: Tuple[int, ...]
+    digests: Optional[Tuple[int, ...]]
+    first: int
+    records: Optional[int]
+    bytes: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is known to be whole shards."""
+        return self.records is None
+
+    def read(self, **options: Any) -> Dataset:
+        """Returns its records as a chain, in order; `options` are those of sf.read.
+
+        RuntimeError: a shard has changed since the dataset was split."""
+        if "records" in options:
+            raise TypeError("read: a split has its own records; take and skip choose among them")
+        ranges = None if self.records is None else [(self.first, self.records)]
+        ds = read(list(self.paths), records=ranges, **options)
+        table = ds._records
+        digests = self.digests or (None,) * len(self.paths)
+        for path, size, digest, shard in zip(self.paths, self.sizes, digests, table.shards()):
+            if size != shard[2] or digest not in (None, shard[4]):
+                raise RuntimeError(f"{path}: the shard has changed since the dataset was split; "
+                                   "split it again")
+        return ds
+
+    @checked
+    def arrow(self, columns: Union[Mapping[str, FeatureLike], Sequence[str], None] = None, *,
+              record: bool = False, rows: Optional[Size] = None, **options: Any) -> Any:
+        """Returns its records as record batches of Arrow: an iterator of batches
+        (`__arrow_c_array__`), and a stream (`__arrow_c_stream__`), which pyarrow, polars, duckdb
+        and pandas read without pyarrow being needed here.
+
+        - `columns`: names, or {name: type}: sf.int64, sf.float32, sf.bytes, sf.fixed(n, ...) for
+          lists of n, sf.var(...) for lists of any length. By default all features, as the
+          manifest has them or, without a manifest, the first records. Types are those that are
+          stored; bytes stay binary. A record without the feature is a null.
+        - `record`: the records themselves as the one column "record", binary; without `columns`.
+        - `rows`: at most so many in a batch. Batches also end at 64 MiB.
+
+        A record that does not fit raises ValueError; the message names shard and record."""
+        return self.batches(columns_of(list(self.paths), columns, record), rows, **options)
+
+    def batches(self, fields: Optional[Tuple[Field, ...]], rows: Optional[int] = None,
+                **options: Any) -> Any:
+        """`arrow` with columns that `columns_of` has found; of whole datasets, which have them in
+        common."""
+        ds = self.read(**options)
+        table = ds._records
+        total = len(table)
+        mean = max(1, sum(s[3] for s in table.shards()) // max(1, total))
+        size = min(rows or _BATCH_ROWS, max(1, _BATCH_BYTES // mean))
+        first = self.first
+
+        def place(row: int) -> str:
+            path, number, offset = table.place(first + row)
+            return f"{path}: record {number} at byte {offset}"
+
+        return _core.ArrowBatches(iter(ds.batch(size, drop_remainder=False)), list(fields or ()),
+                                  fields is None, _BATCH_BYTES, place)
+
+
+def _cut(table: Any, path_sizes: List[Tuple[str, int, int, int, int]], ends: List[int]
+         ) -> Iterator[Split]:
+    """Splits at these record numbers."""
+    begins = [0]
+    for shard in path_sizes:
+        begins.append(begins[-1] + shard[1])
+    begin, shard = 0, 0
+    for number, end in enumerate(ends):
+        while shard + 1 < len(path_sizes) and begins[shard + 1] <= begin:
+            shard += 1
+        last = shard
+        while last + 1 < len(path_sizes) and begins[last + 1] < end:
+            last += 1
+        mine = path_sizes[shard:last + 1]
+        share = 0
+        for i in range(shard, last + 1):
+            records = path_sizes[i][1]
+            inside = min(end, begins[i + 1]) - max(begin, begins[i])
+            share += path_sizes[i][2] * inside // records if records else 0
+        yield Split(number, tuple(s[0] for s in mine), tuple(s[2] for s in mine),
+                    tuple(s[4] for s in mine), begin - begins[shard], end - begin, share)
+        begin = end
+
+
+@checked
+def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: Optional[Size] = None,
+           *, bytes: Optional[Size] = None) -> List[Split]:
+    """Divides a dataset among the tasks of a job. `spec` is as for sf.read; it is resolved once,
+    here.
+
+    - by default: a split for each shard; no index is needed.
+    - `n`: so many splits of consecutive records, as equal in number as possible; with indexes,
+      which are built where they are missing. There are fewer if there are fewer records.
+    - `bytes`: splits of about so many bytes of file, likewise.
+
+    Together the splits have every record once, in order."""
+    if n is not None and bytes is not None:
+        raise ValueError("splits: give n or bytes, not both")
+    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    if n is None and bytes is None:
+        paths = [path if "://" in path else os.path.abspath(path)
+                 for path in _core.resolve_shards(specs)]
+        local = not any("://" in path for path in paths)
+        if local:
+            sizes = [os.path.getsize(path) for path in paths]
+        else:
+            sizes = [shard[2] for shard in read(specs)._records.shards()]
+        return [Split(i, (path,), (size,), None, 0, None, size)
+                for i, (path, size) in enumerate(zip(paths, sizes))]
+    ds = read(specs)
+    table = ds._records
+    shards = [(path if "://" in path else os.path.abspath(path), *rest)
+              for path, *rest in table.shards()]
+    total = len(table)
+    if bytes is not None:
+        n = max(1, -(-sum(shard[2] for shard in shards) // bytes))
+    assert n is not None
+    n = max(1, min(n, total))
+    return list(_cut(table, shards, [total * (i + 1) // n for i in range(n)]))
+
+
+@checked
+def verify_split(split: Split, *, level: Level = "payload") -> List[str]:
+    """Checks the shards of a split as `sf.verify` does, and returns a report on each, a text for
+    `merge_reports`. The split must be of whole shards."""
+    if not split.whole:
+        raise ValueError("verify_split: expected a split of whole shards, as splits(spec) gives")
+    return [_core.verify_shard(path, level) for path in split.paths]
+
+
+@checked
+def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]],
+                  reports: Sequence[Any], *, level: Level = "payload") -> VerifyReport:
+    """Makes of the reports on all shards, in the order of the splits (or the lists that
+    verify_split returns), the report that `sf.verify` would have given: the manifest is compared
+    with them."""
+    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
+    merged = _core.merge_reports(specs, texts, level)
+    return VerifyReport(merged["shards"], merged["records"], merged["bytes"], merged["num_defects"],
+                        [Defect(*d) for d in merged["defects"]])
+
+
+@checked
+def index_shard(path: Union[str, os.PathLike]) -> int:
+    """Writes the index beside one shard, and returns the number of its records."""
+    return _core.index_shard(os.fspath(path))

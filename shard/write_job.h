@@ -1,0 +1,129 @@
+// Datasets whose shards are written by several processes, on one machine or on many: the tasks of a
+// cluster's job. The driver creates the job and gives it to the tasks as text. Each attempt at a
+// part writes one shard where no reader sees it, and returns a message to the driver. The driver
+// commits the messages: the dataset appears as a whole, by the transaction of staging.h, or not at
+// all. Whatever attempts are late, repeated or killed can only leave files that CleanDatasets
+// removes.
+//
+// In a folder, which all processes must reach by the same path, an attempt's files are in
+// .shardfeed/STEM.jobs/ID/. docs/jobs.md has the steps and the formats of jobs and messages.
+
+#ifndef SHARDFEED_SHARD_WRITE_JOB_H_
+#define SHARDFEED_SHARD_WRITE_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "shard/manifest.h"
+#include "shard/writer.h"
+#include "shardfeed/spec.h"
+#include "shardfeed/writer.h"
+
+namespace shardfeed {
+
+struct WriteJobOptions {
+  EncodeOptions encode;
+  bool overwrite = false;  // replace a dataset of the same name
+  bool sync = true;        // as DatasetWriterOptions::sync
+};
+
+class PartWriter;
+
+// A job. A value: copies are the same job. Thread-safe.
+class WriteJob {
+ public:
+  // A new job, with a random name. `spec.count` must be set: part i becomes shard i.
+  //
+  // AlreadyExists: there is a dataset of that name, and `overwrite` is not set. InvalidArgument: an
+  // option is invalid, or the dataset is to be in a store. Others: as ErrnoStatus.
+  static absl::StatusOr<WriteJob> Create(const OutputSpec& spec, const WriteJobOptions& options);
+  // The job of which `text` is the Text. InvalidArgument: it is none.
+  static absl::StatusOr<WriteJob> FromText(std::string_view text);
+  std::string Text() const;
+
+  const std::string& id() const { return id_; }
+  const OutputSpec& spec() const { return spec_; }
+  uint64_t num_parts() const { return *spec_.count; }
+
+  // Begins an attempt at a part. `attempt` tells attempts apart for people; it need not be unique.
+  //
+  // OutOfRange: there is no such part. InvalidArgument: `attempt` has other characters than
+  // letters, digits, '.', '_' and '-', or is longer than 64. FailedPrecondition: the job has been
+  // committed, aborted or cleaned, or this process does not reach its folder.
+  absl::StatusOr<std::unique_ptr<PartWriter>> Open(uint64_t part, std::string_view attempt,
+                                                   int threads = 1) const;
+
+  // Makes the parts of these messages the dataset of its name. `manifest` provides made_by and
+  // notes. Of several messages for one part, the first counts. May be repeated with the same
+  // messages, by any process: a commit that was interrupted is finished, and one that succeeded
+  // gives its result again.
+  //
+  // InvalidArgument: a message is not of this job, or a part has none. DataLoss: files of a part
+  // are gone or have another size. FailedPrecondition: another dataset of this name has been
+  // written since the job was created. Others: as DatasetWriter::Create and Staging::Commit; until
+  // the new dataset is committed, an error leaves the job and the old dataset as they were.
+  absl::StatusOr<Manifest> Commit(absl::Span<const std::string> messages, Manifest manifest,
+                                  const std::stop_token& stop = {}) const;
+
+  // Removes all that the job's attempts have written. Attempts that are still running fail. OK if
+  // there is nothing.
+  absl::Status Abort() const;
+
+ private:
+  WriteJob() = default;
+  std::string Folder() const;
+  std::string NumberOf(uint64_t part) const;
+
+  std::string id_;
+  OutputSpec spec_;  // its directory is absolute
+  WriteJobOptions options_;
+  std::string before_;  // identifies the manifest that was there when the job was created
+};
+
+// One attempt at a part. Not thread-safe.
+class PartWriter {
+ public:
+  // Unless Close has succeeded, the files are removed.
+  ~PartWriter();
+  PartWriter(const PartWriter&) = delete;
+  PartWriter& operator=(const PartWriter&) = delete;
+
+  // Copies the bytes. After an error, all calls fail.
+  absl::Status Write(std::string_view record);
+  uint64_t records_written() const { return writer_->records_written(); }
+
+  // Completes the part's files and returns the message for WriteJob::Commit: JSON without line
+  // feeds, at most some KiB.
+  absl::StatusOr<std::string> Close();
+
+ private:
+  friend class WriteJob;
+  PartWriter(std::string job, uint64_t part, std::string folder,
+             std::unique_ptr<DatasetWriter> writer)
+      : job_(std::move(job)), part_(part), folder_(std::move(folder)), writer_(std::move(writer)) {}
+
+  const std::string job_;
+  const uint64_t part_;
+  const std::string folder_;  // name of the attempt's folder
+  const std::unique_ptr<DatasetWriter> writer_;
+  bool closed_ = false;
+};
+
+// Removes the folders of jobs of a dataset that have not been written to since `before`, and
+// appends their paths to `removed`, or only does the latter if `dry_run`. Those of later jobs go to
+// `kept`.
+absl::Status CleanJobs(const std::string& directory, const std::string& stem, std::time_t before,
+                       bool dry_run, std::vector<std::string>* removed,
+                       std::vector<std::string>* kept);
+
+}  // namespace shardfeed
+
+#endif  // SHARDFEED_SHARD_WRITE_JOB_H_

@@ -1,0 +1,271 @@
+"""Datasets that several processes write: parts, messages and commits, whatever happens to them."""
+
+import json
+import multiprocessing
+import os
+import pathlib
+import pickle
+import random
+import signal
+
+import harness
+import pytest
+from package_data import run_python, sf
+
+PARTS = 4
+
+
+def rows_of(part):
+    return [{"part": part, "n": i} for i in range(10 + part)]
+
+
+def write_part(job, part, attempt=""):
+    with job.shard(part, attempt) as writer:
+        for row in rows_of(part):
+            writer.write(row)
+    return writer.message
+
+
+def folder_of(path):
+    """Names and bytes of all files."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def wanted(tmp_path_factory):
+    """What one process writes of the same rows."""
+    folder = tmp_path_factory.mktemp("wanted")
+    job = sf.write_job(folder / "a@4")
+    job.commit([write_part(job, part) for part in range(PARTS)])
+    return folder_of(folder)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
+def test_parts_become_a_dataset(tmp_path, compression):
+    job = sf.write_job(tmp_path / "a", PARTS, compression=compression)
+    copy = pickle.loads(pickle.dumps(job))
+    assert (copy.id, copy.spec, len(copy)) == (job.id, f"{tmp_path}/a@4", PARTS)
+    messages = [write_part(copy, part) for part in (2, 0, 3, 1)]
+    assert not list(tmp_path.glob("a-*"))
+    with pytest.raises(FileNotFoundError):
+        sf.read(tmp_path / "a@4")
+    assert job.commit(messages) == {"shards": 4, "records": 46,
+                                    "bytes": sum(p.stat().st_size for p in tmp_path.glob("a-*"))}
+    ds = sf.read(tmp_path / "a@4").parse()
+    assert [(int(r["part"]), int(r["n"])) for r in ds] == [
+        (part, row["n"]) for part in range(PARTS) for row in rows_of(part)]
+    assert harness.verify(tmp_path / "a@4", "--level", "examples")["manifest"]
+    names = sorted(p.name for p in (tmp_path / ".shardfeed").iterdir())
+    assert names == ["a-%05d-of-00004.index" % i for i in range(4)] + ["a.manifest.json"]
+
+
+def test_processes_write_parts_and_the_dataset_is_that_of_one(tmp_path, wanted):
+    job = sf.write_job(tmp_path / "a@4")
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        messages = pool.starmap(write_part, [(job, part) for part in range(PARTS)])
+    job.commit(messages)
+    assert folder_of(tmp_path) == wanted
+
+
+def test_attempts_beside_each_other_count_once(tmp_path, wanted):
+    job = sf.write_job(tmp_path / "a@4")
+    late = job.shard(1, "late")
+    late.write({"part": 99})
+    messages = [write_part(job, part, attempt) for attempt in (0, 1) for part in range(PARTS)]
+    with pytest.raises(ZeroDivisionError):
+        with job.shard(2, "failing") as writer:
+            writer.write({"part": 98})
+            raise ZeroDivisionError
+    job.commit(messages)
+    with pytest.raises((OSError, RuntimeError)):
+        late.write({"part": 99})
+        late.close()
+    late.abort()
+    assert folder_of(tmp_path) == wanted
+    with pytest.raises(RuntimeError, match="the folder of the job does not exist: the job has been "
+                                           "committed, aborted"):
+        job.shard(0)
+    assert folder_of(tmp_path) == wanted
+
+
+def test_commits_may_be_repeated(tmp_path, wanted):
+    job = sf.write_job(tmp_path / "a@4")
+    messages = [write_part(job, part) for part in range(PARTS)]
+    report = job.commit(messages)
+    assert pickle.loads(pickle.dumps(job)).commit(messages) == report
+    assert folder_of(tmp_path) == wanted
+    other = sf.write_job(tmp_path / "a@4", overwrite=True)
+    again = [write_part(other, part) for part in range(PARTS)]
+    assert other.commit(again, made_by={"by": "me"}) == report
+    manifest = json.loads((tmp_path / ".shardfeed/a.manifest.json").read_bytes())
+    assert manifest["made_by"]["by"] == "me"
+
+
+def test_a_commit_does_not_replace_what_was_written_meanwhile(tmp_path):
+    job = sf.write_job(tmp_path / "a@4", overwrite=True)
+    messages = [write_part(job, part) for part in range(PARTS)]
+    with sf.write(tmp_path / "a@4") as writer:
+        writer.write({"n": 1})
+    with pytest.raises(RuntimeError, match="another dataset of this name has been written since the job "
+                                           "was created; it stays"):
+        job.commit(messages)
+    assert len(list(sf.read(tmp_path / "a@4"))) == 1
+    job.abort()
+    assert not (tmp_path / ".shardfeed/a.jobs").exists()
+
+
+def test_what_is_no_dataset_is_not_committed(tmp_path):
+    job = sf.write_job(tmp_path / "a@4")
+    messages = [write_part(job, part) for part in range(PARTS)]
+    other = sf.write_job(tmp_path / "b@4")
+    before = folder_of(tmp_path)
+    cases = [
+        (messages[:1] + messages[2:], "1 of 4 parts have no message: 1; a dataset is committed whole"),
+        ([], "4 of 4 parts have no message: 0, 1, 2, 3"),
+        ([*messages[:3], "x"], "message 3 is not that of a finished part"),
+        ([*messages[:3], write_part(other, 3)], "message 3 is not that of a finished part: it is of another"),
+        ([*messages[:3], messages[3].replace('"part":3', '"part":4')], "has 4 parts, and no part 4"),
+        ([*messages[:3], messages[3].replace('"folder":"00003-', '"folder":"../../00003-')],
+         "its folder is not that of an attempt"),
+        ([*messages[:3], "[" * 100000], "message 3 is not that of a finished part"),
+    ]
+    for some, message in cases:
+        with pytest.raises(ValueError, match=message):
+            job.commit(some)
+    other.abort()
+    assert {k: v for k, v in folder_of(tmp_path).items()} == before
+    assert job.commit(messages)["records"] == 46
+
+
+def test_lost_and_changed_files_of_parts_are_told(tmp_path):
+    job = sf.write_job(tmp_path / "a@4")
+    messages = [write_part(job, part) for part in range(PARTS)]
+    (shard,) = (tmp_path / ".shardfeed/a.jobs" / job.id).glob("00002-*/00002.shard")
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-1])
+    with pytest.raises(sf.DataLossError, match=f"expected the file of a finished part with {len(data)} "
+                                               f"bytes, found {len(data) - 1} bytes; write the part again"):
+        job.commit(messages)
+    shard.unlink()
+    with pytest.raises(sf.DataLossError, match="the file of a finished part is gone; write the part again"):
+        job.commit(messages)
+    messages[2] = write_part(job, 2, "again")
+    assert job.commit(messages)["records"] == 46
+
+
+def test_names_that_are_taken(tmp_path):
+    with sf.write(tmp_path / "a@1") as writer:
+        writer.write({"n": 1})
+    before = folder_of(tmp_path)
+    with pytest.raises(FileExistsError, match="there is a dataset of this name; pass overwrite=True"):
+        sf.write_job(tmp_path / "a@4")
+    job = sf.write_job(tmp_path / "a@4", overwrite=True)
+    job.abort()
+    assert folder_of(tmp_path) == before
+    job = sf.write_job(tmp_path / "a@4", overwrite=True)
+    messages = [write_part(job, part) for part in range(PARTS)]
+    assert list(sf.read(tmp_path / "a@1"))
+    job.commit(messages)
+    assert not (tmp_path / "a-00000-of-00001").exists() and harness.verify(tmp_path / "a@4")
+    job = sf.write_job(tmp_path / "b@4")
+    messages = [write_part(job, part) for part in range(PARTS)]
+    with sf.write(tmp_path / "b@1") as writer:
+        writer.write({"n": 1})
+    with pytest.raises((FileExistsError, RuntimeError)):
+        job.commit(messages)
+    assert len(list(sf.read(tmp_path / "b@1"))) == 1
+
+
+def test_wrong_arguments_of_jobs(tmp_path):
+    with pytest.raises(ValueError, match="the number of shards is missing"):
+        sf.write_job(tmp_path / "a")
+    with pytest.raises(ValueError, match="names a number of shards already"):
+        sf.write_job(tmp_path / "a@4", 4)
+    with pytest.raises(ValueError, match="jobs of several processes write to a folder"):
+        sf.write_job("s3://bucket/a@4")
+    job = sf.write_job(tmp_path / "a@4")
+    with pytest.raises(IndexError, match="part 4 does not exist: the job has 4 parts"):
+        job.shard(4)
+    with pytest.raises(ValueError, match="expected an attempt of at most 64 letters"):
+        job.shard(0, "../x")
+    with pytest.raises(ValueError, match="not the text of a job"):
+        type(job)("{}", {})
+    writer = job.shard(0)
+    writer.close()
+    with pytest.raises(ValueError, match="the writer is closed"):
+        writer.write({"n": 1})
+    job.abort()
+    job.abort()
+    assert not (tmp_path / ".shardfeed").exists()
+
+
+def test_clean_removes_jobs_that_nobody_writes(tmp_path):
+    job = sf.write_job(tmp_path / "a@4")
+    write_part(job, 0)
+    folder = tmp_path / ".shardfeed/a.jobs" / job.id
+    out = harness.succeed("clean", tmp_path / "a").out.decode()
+    assert "1 unfinished upload or job is younger than 24h and was kept" in out
+    assert folder.exists()
+    out = harness.succeed("clean", tmp_path / "a", "--older-than", "0s", "--dry-run").out.decode()
+    assert f"{folder}: would be removed" in out and folder.exists()
+    out = harness.succeed("clean", f"{tmp_path}/", "--older-than", "0s").out.decode()
+    assert f"{folder}: removed" in out
+    assert not (tmp_path / ".shardfeed").exists()
+
+
+COMMIT = """
+import os, pickle, signal, sys, threading, time
+import shardfeed as sf
+job, messages, wait = pickle.load(open(sys.argv[1], "rb"))
+threading.Timer(wait, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+print(job.commit(messages)["records"], flush=True)
+time.sleep(10)
+"""
+
+
+def test_commits_that_are_killed_are_finished_by_the_next(tmp_path, wanted):
+    """By time alone; scripts/faults kills commits of the same kind at every call."""
+    number = random.Random(1)
+    for i in range(12):
+        folder = tmp_path / str(i)
+        job = sf.write_job(folder / "a@4")
+        messages = [write_part(job, part) for part in range(PARTS)]
+        (tmp_path / "job").write_bytes(pickle.dumps((job, messages, 0.02 * number.random())))
+        with pytest.raises(AssertionError):
+            run_python(COMMIT, tmp_path / "job")
+        assert job.commit(messages)["records"] == 46
+        assert folder_of(folder) == wanted
+
+
+def write_and_die(job, part):
+    writer = job.shard(part)
+    for row in rows_of(part):
+        writer.write(row)
+    if part == 2 and not pathlib.Path(os.environ["DIED"]).exists():
+        pathlib.Path(os.environ["DIED"]).write_bytes(b"")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return writer.close()
+
+
+def test_a_task_that_is_killed_is_repeated(tmp_path, wanted, monkeypatch):
+    monkeypatch.setenv("DIED", str(tmp_path / "died"))
+    folder = tmp_path / "d"
+    folder.mkdir()
+    job = sf.write_job(folder / "a@4")
+    messages = {}
+    for attempt in range(2):
+        for part in range(PARTS):
+            if part in messages:
+                continue
+            parent, child = multiprocessing.Pipe()
+            if (pid := os.fork()) == 0:
+                child.send(write_and_die(job, part))
+                os._exit(0)
+            child.close()
+            try:
+                messages[part] = parent.recv()
+            except EOFError:
+                assert attempt == 0
+            os.waitpid(pid, 0)
+    job.commit([messages[part] for part in range(PARTS)])
+    assert folder_of(folder) == wanted
