@@ -54,8 +54,8 @@ class S3Store : public Store {
 
   mutable Mutex mutex_;
   mutable std::string region_ ABSL_GUARDED_BY(mutex_);
-  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) =
-      0;  // the server's clock minus this one's, in seconds
+  // The server's clock minus this one's, in seconds.
+  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace shardfeed

@@ -12,9 +12,9 @@ namespace {
 constexpr uint64_t kMaxBlockRecords = 4096;
 constexpr uint64_t kFirstBlockRecords = 16;
 // About this many of a run's first records are read one by one, because the first block of a
-// shuffle has records of nearly every piece in the window. That applies only if the window takes
-// long to read: if it is at least as large as the second constant in the page cache, and always on
-// a device.
+// shuffle has records of nearly every piece in the window. That applies only to windows that take
+// long to read: those larger than kMinCachedWindowBytes in the page cache, or kMinWindowBytes
+// elsewhere.
 constexpr uint64_t kSingleRecords = 4096;
 constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
 constexpr uint64_t kMinWindowBytes = 128 << 20;

@@ -90,9 +90,9 @@ struct PlannedBlock {
 
 struct ReadPlanOptions {
   bool whole_pieces = true;  // units are pieces of the order, not single records
-  // Whether the data is in the page cache. A run's first records are read one by one if reading the
-  // window takes long, which is decided by size in the page cache (kMinCachedWindowBytes) and
-  // always holds on a device.
+  // Whether the data is in the page cache. It decides from which size on a window takes long to
+  // read, so that a run's first records are read one by one (kMinCachedWindowBytes,
+  // kMinWindowBytes).
   bool cached = false;
   // Whether many reads share a buffer; otherwise each has whole pages of its own.
   bool shared_buffers = true;

@@ -5,8 +5,8 @@
 namespace shardfeed {
 namespace {
 
-// Whether the reader of shards itself repeats its epochs, so that the place before the step
-// advances by elements.
+// Whether the reader of shards itself does the repeat, because only steps on rows come between
+// them.
 bool RepeatedByReader(const Step& repeat) {
   const Step* at = repeat.inputs[0].get();
   while (at->as<RowWork>() != nullptr) at = at->inputs[0].get();

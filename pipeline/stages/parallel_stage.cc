@@ -344,8 +344,8 @@ class ParallelStage : public Stage {
     size_t num_finished = 0;
     RowJob* next = nullptr;
     for (RowJob* job = task.job; job != nullptr; job = next) {
-      // If other threads have rows of the job, only `next` may be read after this thread's own rows
-      // are done.
+      // If other threads have rows of the job, it may be gone once this thread's rows are done, so
+      // `next` is read first.
       next = job->next;
       RowTask own = {job, 0, 0, job->rows, 0};
       if (job == task.job) own = task;

@@ -53,8 +53,7 @@ TEST(NpyTest, BadInput) {
   expect("", "not a .npy file: it starts with \"\"");
   expect("PK\3\4 and so on", "an .npz file is an archive of .npy files");
   expect(Npy("<f4", "(2,)", "1234567"),
-         "tells of [2] values of 4 bytes, but 7 bytes follow it: it "
-         "is cut");
+         "the header says [2] values of 4 bytes each, but 7 bytes follow it: the file is cut off");
   expect(Npy("<f4", "(2,)", "123456789"), "there is data after the end");
   expect(Npy(">f4", "(1,)", "1234"), "big-endian; save it with a.astype");
   expect(Npy("<c8", "(1,)", "12345678"), "values of type \"<c8\"; expected booleans");
