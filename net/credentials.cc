@@ -52,9 +52,6 @@ absl::Status Check(const Credentials& given, std::string_view prefix) {
     return wrong(given.token.empty() ? "neither a token nor an access_key_id"
                                      : "both a token and an access_key_id");
   }
-  if (!given.token.empty() && prefix.starts_with("s3:")) {
-    return wrong("a token, which S3 does not take; it takes a key");
-  }
   for (const auto& [name, value] :
        {std::pair("access_key_id", &given.access_key_id),
         std::pair("secret_access_key", &given.secret_access_key),
@@ -62,6 +59,9 @@ absl::Status Check(const Credentials& given, std::string_view prefix) {
     if (!IsSound(*value)) {
       return wrong(fmt::format("a {} that has blanks or other characters that none has", name));
     }
+  }
+  if (!given.token.empty() && prefix.starts_with("s3:")) {
+    return wrong("a token, which S3 does not take; it takes a key");
   }
   if (given.expires && *given.expires <= std::time(nullptr)) {
     return wrong("credentials that have expired already");
