@@ -89,9 +89,8 @@ class ShardVerifier {
     report_.records = (*found)->records();
     report_.records_digest = (*found)->summary().records_digest;
     OpenIndex();
-    if (index_ != nullptr) AddIndexDefect(CompareRawIndexes(*index_, **found, index_name_));
-    AddIndexDefect(index_damage_);
-    AddIndexDefect(packed_damage_);
+    AddIndexDefects(index_ == nullptr ? absl::OkStatus()
+                                      : CompareRawIndexes(*index_, **found, index_name_));
     return true;
   }
 
@@ -143,9 +142,7 @@ class ShardVerifier {
     found.records_digest = digest.value();
     if (report_.num_defects == defects_before_records) {
       report_.records_digest = found.records_digest;
-      if (check) AddIndexDefect(check->End(found));
-      AddIndexDefect(index_damage_);
-      AddIndexDefect(packed_damage_);
+      AddIndexDefects(check ? check->End(found) : absl::OkStatus());
     }
     return absl::OkStatus();
   }
@@ -205,6 +202,13 @@ class ShardVerifier {
           "{}: has another index for shard {} than {}; rebuild it with 'shardfeed index'",
           pack_->path(), number_, index_name_));
     }
+  }
+  // Adds what is wrong with the indexes of a sound shard. `compared` says it of index_.
+  void AddIndexDefects(const absl::Status& compared) {
+    AddIndexDefect(compared);
+    AddIndexDefect(index_damage_);
+    // Nothing is wrong with one that differs from a wrong one.
+    if (compared.ok()) AddIndexDefect(packed_damage_);
   }
   void AddIndexDefect(const absl::Status& status) {
     if (!status.ok()) Add("index", 0, 0, std::string(status.message()));

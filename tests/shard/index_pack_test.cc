@@ -272,6 +272,11 @@ TEST_F(IndexPackTest, VerifyFindsOneThatIsOutOfDate) {
                           "index'",
                           Path(), IndexPath(set_.paths[0])));
   }
+  // It is not to blame if the shard's own index is wrong.
+  folder_.Write(".shardfeed/d-00000-of-00005.index", ReadBytes(IndexPath(set_.paths[1])));
+  const auto wrong = VerifyDataset(set_, {});
+  ASSERT_EQ(wrong->num_defects(), 1);
+  EXPECT_THAT(wrong->shards[0].defects[0].detail, ::testing::HasSubstr("d-00000-of-00005.index: "));
   // Where it is the only index, it is compared with the shard.
   fs::remove(IndexPath(set_.paths[0]));
   const auto report = VerifyDataset(set_, {});

@@ -200,7 +200,7 @@ TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
 TEST_F(WriterTest, OverwriteLeavesNothingOfTheOldDataset) {
   ASSERT_OK(Write("d@7", 100));
   ASSERT_OK(Write("d@2", 100, {.overwrite = true}));
-  EXPECT_EQ(Files().size(), 5);  // two shards, two indexes, one manifest
+  EXPECT_EQ(Files().size(), 6);  // two shards, two indexes, one pack of them, one manifest
   EXPECT_EQ(ResolveSpec(folder_ / "d@*")->paths.size(), 2);
 }
 
@@ -218,7 +218,7 @@ TEST_F(WriterTest, WhatAKilledProcessLeftIsRemoved) {
   folder_.Write(".shardfeed/d.incomplete/00009.shard", "another");
   EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kNotFound, "its writer did not finish");
   ASSERT_OK(Write("d@2", 100));
-  EXPECT_EQ(Files().size(), 5);
+  EXPECT_EQ(Files().size(), 6);
 }
 
 TEST_F(WriterTest, TwoWritersOfOneDatasetAreRefused) {
@@ -351,7 +351,7 @@ TEST_F(ResumeTest, ShardsThatWereCutAreWrittenAnew) {
 TEST_F(ResumeTest, AWriterThatDoesNotResumeRemovesFinishedShards) {
   EXPECT_FALSE(WriteShards(3).ok());
   ASSERT_OK(Write("d@4", 100));
-  EXPECT_EQ(Files().size(), 9);
+  EXPECT_EQ(Files().size(), 10);
 }
 
 TEST_F(WriterTest, SkippedRecordsAreCountedInTheOrderOfTheShards) {
