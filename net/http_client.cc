@@ -29,8 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Fewer and larger reads from the socket: half of the processor time of the default 16 KiB.
-constexpr long kBufferBytes = 512 << 10;
 constexpr int kUnsentBytes = 256 << 10;
 constexpr long kMaxRedirects = 5;
 // A host is given fewer requests at most so often, and only if it refuses more than this share of
@@ -165,6 +163,7 @@ class HttpClient::Loop {
     stats.throttled = throttled_;
     stats.bytes = bytes_;
     stats.connections = connections_;
+    stats.active = active_;
     return stats;
   }
 
@@ -342,6 +341,7 @@ class HttpClient::Loop {
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &OnBody);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, call.get());
     ++requests_;
+    ++active_;
     running_.emplace(easy, std::move(call));
     curl_multi_add_handle(multi_, easy);
   }
@@ -452,6 +452,7 @@ class HttpClient::Loop {
     if (it == running_.end()) return;
     const std::unique_ptr<Call> call = std::move(it->second);
     running_.erase(it);
+    --active_;
     HttpResponse& response = call->response;
     if (response.transport.ok()) {
       response.transport = TransportStatus(*call, code, &response.unreachable);
@@ -498,6 +499,7 @@ class HttpClient::Loop {
   std::atomic<uint64_t> throttled_ = 0;
   std::atomic<uint64_t> bytes_ = 0;
   std::atomic<uint64_t> connections_ = 0;
+  std::atomic<uint64_t> active_ = 0;
 
   Mutex mutex_;
   std::vector<std::pair<Clock::time_point, std::unique_ptr<Call>>> arriving_

@@ -26,6 +26,9 @@
 
 namespace shardfeed {
 
+// Ranges that are asked for a second time have memory of their own: so much at a time.
+inline constexpr uint64_t kMostHedgedAtOnce = 32 << 20;
+
 // How long something may come to nothing before it is an error: 60 s, or SHARDFEED_NET_SECONDS.
 std::chrono::seconds NetPatience();
 
@@ -85,9 +88,13 @@ HttpResponse CallServerOnce(HttpRequest request);
 
 // What happened so far, in this process.
 struct TransferStats {
-  uint64_t retries = 0;  // attempts that were repeated
-  uint64_t hedges = 0;   // ranges that were asked for a second time
+  uint64_t requests = 0;
+  uint64_t retries = 0;    // attempts that were repeated
+  uint64_t throttled = 0;  // requests that were answered with 429 or 503
+  uint64_t hedges = 0;     // ranges that were asked for a second time
   uint64_t hedges_won = 0;
+  uint64_t bytes_wanted = 0;  // of ranges
+  uint64_t bytes_moved = 0;   // of all answers
 };
 TransferStats GetTransferStats();
 
