@@ -7,14 +7,22 @@
 // each range (75 ms by default), and in the last case answers 503 to 2 % of them and stalls 1 % for
 // a second. Prints a line of JSON for each case, with the median rate and its ratio to that of the
 // bare loop in the same round. Each round checks that every record is delivered, with its CRCs.
+//
+// If the processors limit both, the ratio of the rates is that of their loads. "in_flight" does not
+// depend on the processors: the mean number of requests in flight in the middle 80 % of a round,
+// divided by the maximum. "cpu" is the CPU time of the last round, including the server's, in
+// seconds.
 
 #include <curl/curl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,8 +42,11 @@ using testing::Fault;
 using testing::FaultServer;
 using testing::SeenRequest;
 
-constexpr size_t kDepth = 64;
+constexpr size_t kDepth = 32;  // of the reader's ranges of 8 MiB
 constexpr uint64_t kRangeBytes = 8 << 20;
+// As a shuffle reads by default.
+constexpr size_t kChunkDepth = 128;
+constexpr uint64_t kChunkBytes = 1 << 20;
 constexpr uint64_t kBudget = 1 << 30;
 
 template <typename T>
@@ -48,13 +59,14 @@ T Value(absl::StatusOr<T> value) {
 size_t Drop(char*, size_t, size_t size, void*) { return size; }
 
 // The bytes per second of the bare loop.
-double Bare(const ShardSet& set, const std::vector<uint64_t>& sizes) {
+double Bare(const ShardSet& set, const std::vector<uint64_t>& sizes, size_t depth,
+            uint64_t range_bytes) {
   std::vector<std::pair<std::string, std::string>> ranges;
   uint64_t bytes = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    for (uint64_t at = 0; at < sizes[i]; at += kRangeBytes) {
+    for (uint64_t at = 0; at < sizes[i]; at += range_bytes) {
       ranges.emplace_back(set.paths[i],
-                          fmt::format("{}-{}", at, std::min(sizes[i], at + kRangeBytes) - 1));
+                          fmt::format("{}-{}", at, std::min(sizes[i], at + range_bytes) - 1));
     }
     bytes += sizes[i];
   }
@@ -72,7 +84,7 @@ double Bare(const ShardSet& set, const std::vector<uint64_t>& sizes) {
     ++next;
     ++active;
   };
-  while (active < kDepth && next < ranges.size()) start(curl_easy_init());
+  while (active < depth && next < ranges.size()) start(curl_easy_init());
   while (active > 0) {
     int running = 0;
     curl_multi_perform(multi, &running);
@@ -94,9 +106,43 @@ double Bare(const ShardSet& set, const std::vector<uint64_t>& sizes) {
   return static_cast<double>(bytes) / watch.Seconds();
 }
 
+// Processor time of this process, the server included.
+double CpuSeconds() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 struct Read {
   double rate;
+  double cpu;  // seconds
   ReaderStats stats;
+  double in_flight;  // mean
+  uint64_t most_in_flight;
+};
+
+// Looks how many requests are under way, every few milliseconds.
+class Sampler {
+ public:
+  Sampler()
+      : thread_([this](std::stop_token stop) {
+          while (!stop.stop_requested()) {
+            samples_.push_back(HttpClient::Get().stats().active);
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          }
+        }) {}
+  std::vector<uint64_t> Stop() {
+    thread_.request_stop();
+    thread_.join();
+    return samples_;
+  }
+
+ private:
+  std::vector<uint64_t> samples_;
+  std::jthread thread_;
 };
 
 Read ReadAll(const std::shared_ptr<const ShardTable>& table, OrderSpec order) {
@@ -104,6 +150,8 @@ Read ReadAll(const std::shared_ptr<const ShardTable>& table, OrderSpec order) {
   options.order = order;
   options.epochs = 1;
   options.budget_bytes = kBudget;
+  Sampler sampler;
+  const double cpu = CpuSeconds();
   const Stopwatch watch;
   const auto reader = Value(Reader::Open(table, options));
   uint64_t records = 0;
@@ -114,7 +162,15 @@ Read ReadAll(const std::shared_ptr<const ShardTable>& table, OrderSpec order) {
     records += block.records.size();
   }
   if (records != table->num_records()) Value<int>(absl::InternalError("records are missing"));
-  return {static_cast<double>(table->stream_bytes()) / watch.Seconds(), reader->stats()};
+  const double seconds = watch.Seconds();
+  std::vector<uint64_t> samples = sampler.Stop();
+  const size_t cut = samples.size() / 10;
+  const auto begin = samples.begin() + static_cast<ptrdiff_t>(cut);
+  const auto end = samples.end() - static_cast<ptrdiff_t>(cut);
+  const double sum = std::accumulate(begin, end, 0.0);
+  return {static_cast<double>(table->file_bytes()) / seconds, CpuSeconds() - cpu, reader->stats(),
+          sum / std::max<double>(1, static_cast<double>(end - begin)),
+          *std::max_element(samples.begin(), samples.end())};
 }
 
 double Median(std::vector<double> values) {
@@ -170,30 +226,47 @@ int main(int argc, char** argv) {
                                    {"shuffle", shuffle, false},
                                    {"sequential, 2 % 503 and 1 % stalls", OrderSpec(), true}};
   std::vector<double> bare;
+  std::vector<double> bare_chunks;
+  std::vector<double> chunk_ratios;
   std::vector<std::vector<double>> rates(cases.size());
   std::vector<std::vector<double>> ratios(cases.size());
-  std::vector<ReaderStats> stats(cases.size());
+  std::vector<Read> reads(cases.size());
   double clean = 0;
+  double bare_cpu = 0;
+  double chunk_cpu = 0;
   for (int round = 0; round < rounds; ++round) {
-    bare.push_back(Bare(set, sizes));
+    const double before = CpuSeconds();
+    bare.push_back(Bare(set, sizes, kDepth, kRangeBytes));
+    const double between = CpuSeconds();
+    bare_chunks.push_back(Bare(set, sizes, kChunkDepth, kChunkBytes));
+    bare_cpu = between - before;
+    chunk_cpu = CpuSeconds() - between;
+    chunk_ratios.push_back(bare_chunks.back() / bare.back());
     for (size_t c = 0; c < cases.size(); ++c) {
       faults = cases[c].faults;
       const Read read = ReadAll(table, cases[c].order);
       faults = false;
       if (c == 0) clean = read.rate;
-      stats[c] = read.stats;
+      reads[c] = read;
       rates[c].push_back(read.rate);
       ratios[c].push_back(read.rate / (cases[c].faults ? clean : bare.back()));
     }
   }
-  Print("bare loop", bare, {1});
+  Print("bare loop, 32 ranges of 8 MiB", bare, {1}, fmt::format(", \"cpu\": {:.2f}", bare_cpu));
+  Print("bare loop, 128 ranges of 1 MiB", bare_chunks, chunk_ratios,
+        fmt::format(", \"cpu\": {:.2f}", chunk_cpu));
   for (size_t c = 0; c < cases.size(); ++c) {
-    Print(
-        cases[c].name, rates[c], ratios[c],
-        fmt::format(
-            ", \"requests\": {}, \"requests_of_8_MiB\": {:.2f}, \"bytes\": {:.3f}", stats[c].reads,
-            static_cast<double>(stats[c].reads) * kRangeBytes /
-                static_cast<double>(table->file_bytes()),
-            static_cast<double>(stats[c].bytes_read) / static_cast<double>(table->file_bytes())));
+    const Read& read = reads[c];
+    const auto bytes = static_cast<double>(table->file_bytes());
+    Print(cases[c].name, rates[c], ratios[c],
+          fmt::format(", \"requests\": {}, \"requests_of_8_MiB\": {:.2f}, \"bytes\": {:.3f}, "
+                      "\"in_flight\": {:.1f}, \"cpu\": {:.2f}, \"most_in_flight\": {}, "
+                      "\"stall_seconds\": {:.2f}",
+                      read.stats.reads, static_cast<double>(read.stats.reads) * kRangeBytes / bytes,
+                      static_cast<double>(read.stats.bytes_read) / bytes, read.in_flight, read.cpu,
+                      read.most_in_flight, read.stats.stall_seconds));
   }
+  const TransferStats transfers = GetTransferStats();
+  fmt::print("{{\"retries\": {}, \"hedges\": {}, \"hedges_won\": {}}}\n", transfers.retries,
+             transfers.hedges, transfers.hedges_won);
 }

@@ -8,12 +8,11 @@
 #include "cli/commands.h"
 #include "cli/order_flags.h"
 #include "cli/pipeline_run.h"
+#include "cli/store_report.h"
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "io/engine_choice.h"
 #include "io/parallel.h"
-#include "net/http_client.h"
-#include "net/transfers.h"
 #include "nlohmann/json.hpp"
 #include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
@@ -206,7 +205,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
       stats.bytes > 0 ? static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes)
                       : 0.0;
   if (options.json) {
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"shards", set->paths.size()},
         {"order", described},
         {"records", records},
@@ -230,6 +229,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
         {"threads", stats.threads},
         {"peak_buffer_bytes", stats.peak_buffer_bytes},
         {"peak_rss_bytes", PeakResidentBytes()}};
+    if (nlohmann::ordered_json store = StoreJson(); !store.is_null()) json["store"] = store;
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     fmt::print("{} records, {} in {}: {} records/s, {}/s on {} threads\n", FormatCount(records),
@@ -238,23 +238,13 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
                FormatSize(static_cast<uint64_t>(static_cast<double>(stats.bytes) / seconds)),
                stats.threads);
     fmt::print("order: {}\n", described);
-    // Compressed shards are read by the threads that decompress them, which do not count their
-    // reads.
     const std::string reads = stats.reads == 0
                                   ? ""
                                   : fmt::format("; {} reads, up to {} at once",
                                                 FormatCount(stats.reads), stats.max_queue_depth);
     fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io,
                stats.io_reason, FormatSize(stats.bytes_read), amplification, reads);
-    if (stats.io == "http") {
-      const HttpStats http = HttpClient::Get().stats();
-      const TransferStats transfers = GetTransferStats();
-      fmt::print(
-          "store: {} requests, {} retried; {} refused with 429 or 503; {} hedged because they were "
-          "late, and the second request was faster for {}\n",
-          FormatCount(http.requests), FormatCount(transfers.retries), FormatCount(http.throttled),
-          FormatCount(transfers.hedges), FormatCount(transfers.hedges_won));
-    }
+    PrintStore();
     if (!stats.io_registered.empty()) {
       fmt::print("registered with the ring: {}\n", stats.io_registered);
     }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/rounding.h"
+#include "cli/store_report.h"
 #include "cli/units.h"
 #include "decode/images/codecs.h"
 #include "fmt/format.h"
@@ -152,26 +153,28 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
     if (status = running.trace->Write(run.trace); !status.ok()) return ReportError(status);
   }
   if (options.json) {
-    const nlohmann::ordered_json json = {{"chain", ds.Text()},
-                                         {"columns", RowSpecText(ds.spec())},
-                                         {"batches", stats.elements},
-                                         {"rows", stats.rows},
-                                         {"records", stats.rows},
-                                         {"damaged", stats.damaged},
-                                         {"bytes", bytes},
-                                         {"seconds", stats.seconds},
-                                         {"rows_per_second", PerSecond(stats.rows, stats.seconds)},
-                                         {"bytes_per_second", PerSecond(bytes, stats.seconds)},
-                                         {"first_batch_seconds", first_batch_seconds},
-                                         {"wait_seconds", stats.wait_seconds},
-                                         {"stages", StagesJson(stats)},
-                                         {"autotune", stats.decisions},
-                                         {"limit", stats.limit},
-                                         {"verdict", stats.verdict},
-                                         {"peak_rss_bytes", PeakResidentBytes()}};
+    nlohmann::ordered_json json = {{"chain", ds.Text()},
+                                   {"columns", RowSpecText(ds.spec())},
+                                   {"batches", stats.elements},
+                                   {"rows", stats.rows},
+                                   {"records", stats.rows},
+                                   {"damaged", stats.damaged},
+                                   {"bytes", bytes},
+                                   {"seconds", stats.seconds},
+                                   {"rows_per_second", PerSecond(stats.rows, stats.seconds)},
+                                   {"bytes_per_second", PerSecond(bytes, stats.seconds)},
+                                   {"first_batch_seconds", first_batch_seconds},
+                                   {"wait_seconds", stats.wait_seconds},
+                                   {"stages", StagesJson(stats)},
+                                   {"autotune", stats.decisions},
+                                   {"limit", stats.limit},
+                                   {"verdict", stats.verdict},
+                                   {"peak_rss_bytes", PeakResidentBytes()}};
+    if (nlohmann::ordered_json store = StoreJson(); !store.is_null()) json["store"] = store;
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     PrintSummary(ds, stats, bytes);
+    PrintStore();
     if (stats.damaged > 0) {
       fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
     }

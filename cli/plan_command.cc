@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
@@ -10,6 +13,8 @@
 #include "cli/units.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "reader/epoch_cost.h"
+#include "reader/read_plan.h"
 #include "reader/reader.h"
 
 namespace shardfeed {
@@ -50,10 +55,66 @@ Mixing Measure(const Order& order, uint64_t global_batch) {
   return mixing;
 }
 
+// The list price of a thousand GET requests to Amazon S3 (standard), in dollars.
+constexpr double kRequestPrice = 0.0004;
+
 struct PlanFlags {
   OrderFlags order;
   uint64_t rate = 10'000;
+  double price = kRequestPrice;
 };
+
+double PriceOf(const EpochCost& cost, double price) {
+  return static_cast<double>(cost.requests) / 1000 * price;
+}
+
+// "12,000 ranges, 96 GiB, $0.0048"
+std::string CostText(const EpochCost& cost, double price) {
+  return fmt::format("{}{} ranges, {}, ${:.2g}", cost.estimated ? "about " : "",
+                     FormatCount(cost.requests), FormatSize(cost.bytes), PriceOf(cost, price));
+}
+
+// The shuffle whose chunks have 8 MiB, where those of `options` are smaller and the window has room
+// for them; null if it has not.
+absl::StatusOr<std::unique_ptr<Reader>> WithLargeChunks(const Reader& reader,
+                                                        ReaderOptions options) {
+  const OrderSpec& spec = reader.order().spec();
+  const uint64_t mean = std::max<uint64_t>(1, reader.table().mean_bytes());
+  const uint64_t chunk = std::max<uint64_t>(1, kRemoteReadBytes / mean);
+  const uint64_t lanes = std::min(spec.lanes, spec.window / chunk) / options.world * options.world;
+  if (spec.kind != OrderSpec::Kind::kShuffle || spec.window == OrderSpec::kAll ||
+      2 * spec.chunk > chunk || lanes == 0) {
+    return nullptr;
+  }
+  options.order = spec;
+  options.order.chunk = chunk;
+  options.order.lanes = lanes;
+  return Reader::Open(reader.shared_table(), std::move(options));
+}
+
+// What an epoch asks of the store, and what it would with larger chunks.
+struct StorePlan {
+  EpochCost cost;
+  std::optional<EpochCost> large;
+  uint64_t lanes = 0;  // of the larger chunks
+};
+
+absl::StatusOr<StorePlan> PlanStore(const Reader& reader, const ReaderOptions& options) {
+  StorePlan plan;
+  absl::StatusOr<EpochCost> cost = PlanEpoch(reader);
+  if (!cost.ok()) return cost.status();
+  plan.cost = *cost;
+  absl::StatusOr<std::unique_ptr<Reader>> large = WithLargeChunks(reader, options);
+  if (!large.ok()) return large.status();
+  if (*large == nullptr) return plan;
+  cost = PlanEpoch(**large);
+  if (!cost.ok()) return cost.status();
+  // Ranges end where shards do: in small ones, larger chunks are no fewer.
+  if (2 * cost->requests > plan.cost.requests) return plan;
+  plan.large = *cost;
+  plan.lanes = (*large)->order().spec().lanes;
+  return plan;
+}
 
 int Plan(const PlanFlags& flags, const CommandOptions& options) {
   absl::StatusOr<std::shared_ptr<const ShardTable>> opened = OpenTable(flags.order, options);
@@ -77,26 +138,43 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
       memory.whole_chunks && !exact ? static_cast<double>(std::max<uint64_t>(1, spec.chunk)) : 1.0;
   const double reads_per_second = static_cast<double>(flags.rate) / records_per_read;
   const Mixing mixing = Measure(order, flags.order.batch * flags.order.world);
+  std::optional<StorePlan> store;
+  // A window that does not fit the budget is not read from a store.
+  if (table.remote() && (memory.whole_chunks || exact)) {
+    absl::StatusOr<StorePlan> plan = PlanStore(**reader, *reading);
+    if (!plan.ok()) return ReportError(plan.status());
+    store = *std::move(plan);
+  }
   if (options.json) {
-    const nlohmann::ordered_json json = {
-        {"shards", table.num_shards()},
-        {"records", order.size()},
-        {"bytes", table.stream_bytes()},
-        {"mean_record_bytes", mean},
-        {"order", order.Describe()},
-        {"batches_per_rank", (*reader)->batches_per_epoch()},
-        {"records_per_rank", (*reader)->records_per_epoch()},
-        {"left_over", left_over},
-        {"padding", padding},
-        {"window_records", window},
-        {"window_bytes", window * mean},
-        {"displacement", mixing.displacement},
-        {"batch_neighbours", mixing.batch_neighbours},
-        {"reads_per_second", reads_per_second},
-        {"bytes_per_read", records_per_read * static_cast<double>(mean)},
-        {"whole_chunks", memory.whole_chunks},
-        {"held_bytes", memory.held_bytes},
-        {"budget_bytes", memory.budget_bytes}};
+    nlohmann::ordered_json json = {{"shards", table.num_shards()},
+                                   {"records", order.size()},
+                                   {"bytes", table.stream_bytes()},
+                                   {"mean_record_bytes", mean},
+                                   {"order", order.Describe()},
+                                   {"batches_per_rank", (*reader)->batches_per_epoch()},
+                                   {"records_per_rank", (*reader)->records_per_epoch()},
+                                   {"left_over", left_over},
+                                   {"padding", padding},
+                                   {"window_records", window},
+                                   {"window_bytes", window * mean},
+                                   {"displacement", mixing.displacement},
+                                   {"batch_neighbours", mixing.batch_neighbours},
+                                   {"reads_per_second", reads_per_second},
+                                   {"bytes_per_read", records_per_read * static_cast<double>(mean)},
+                                   {"whole_chunks", memory.whole_chunks},
+                                   {"held_bytes", memory.held_bytes},
+                                   {"budget_bytes", memory.budget_bytes}};
+    if (store) {
+      json["store"] = {{"requests", store->cost.requests},
+                       {"bytes", store->cost.bytes},
+                       {"estimated", store->cost.estimated},
+                       {"price_of_1000", flags.price},
+                       {"price", PriceOf(store->cost, flags.price)}};
+      if (store->large) {
+        json["store"]["requests_with_chunks_of_8MiB"] = store->large->requests;
+        json["store"]["lanes_with_chunks_of_8MiB"] = store->lanes;
+      }
+    }
     fmt::print("{}\n", json.dump(1));
     return kExitDone;
   }
@@ -121,10 +199,23 @@ int Plan(const PlanFlags& flags, const CommandOptions& options) {
              FormatCount(flags.rate));
   fmt::print("memory:  {} for the window and reading ahead, of a budget of {}\n",
              FormatSize(memory.held_bytes), FormatSize(memory.budget_bytes));
+  if (store) {
+    fmt::print("store:   {} for an epoch of this rank, by ${} for 1,000 requests (--price)\n",
+               CostText(store->cost, flags.price), flags.price);
+    if (store->large) {
+      fmt::print(
+          "note: --chunk 8MiB --lanes {} takes {}; it is another order, which mixes chunks of that "
+          "size\n",
+          store->lanes, CostText(*store->large, flags.price));
+    }
+  }
   if (!memory.whole_chunks && !exact) {
     fmt::print(
-        "note: the window does not fit the budget, so records will be read one by one; a larger "
-        "--budget or a smaller --window is faster\n");
+        "note: the window does not fit the budget, so records {}; a larger --budget or a "
+        "smaller --window is {}\n",
+        table.remote() ? "would be read one by one, which is refused in a store"
+                       : "will be read one by one",
+        table.remote() ? "needed" : "faster");
   }
   return kExitDone;
 }
@@ -217,6 +308,12 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddOrderFlags(*command, flags->order);
   command->add_option("--rate", flags->rate, "records/s that training needs; default 10000")
       ->check(WholeNumber(1));
+  command
+      ->add_option("--price", flags->price,
+                   "data in a store: price of 1,000 requests; default 0.0004, in dollars at Amazon "
+                   "S3")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("PRICE");
   AddCommonOptions(*command, options);
   command->footer(
       "Examples:\n"

@@ -29,8 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Larger and fewer reads from the socket take half the CPU time of the default of 16 KiB.
-constexpr long kBufferBytes = 512 << 10;
 constexpr int kUnsentBytes = 256 << 10;
 constexpr long kMaxRedirects = 5;
 // The limit of a host is reduced at most once in kThrottlePause, and only if it refuses more than
@@ -175,6 +173,7 @@ class HttpClient::Loop {
     stats.throttled = throttled_;
     stats.bytes = bytes_;
     stats.connections = connections_;
+    stats.active = active_;
     return stats;
   }
 
@@ -352,6 +351,7 @@ class HttpClient::Loop {
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &OnBody);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, call.get());
     ++requests_;
+    ++active_;
     running_.emplace(easy, std::move(call));
     curl_multi_add_handle(multi_, easy);
   }
@@ -461,6 +461,7 @@ class HttpClient::Loop {
     if (it == running_.end()) return;
     const std::unique_ptr<Call> call = std::move(it->second);
     running_.erase(it);
+    --active_;
     HttpResponse& response = call->response;
     if (response.transport.ok()) {
       response.transport = TransportStatus(*call, code, &response.unreachable);
@@ -507,6 +508,7 @@ class HttpClient::Loop {
   std::atomic<uint64_t> throttled_ = 0;
   std::atomic<uint64_t> bytes_ = 0;
   std::atomic<uint64_t> connections_ = 0;
+  std::atomic<uint64_t> active_ = 0;
 
   Mutex mutex_;
   std::vector<std::pair<Clock::time_point, std::unique_ptr<Call>>> arriving_

@@ -37,8 +37,9 @@ constexpr std::chrono::seconds kLongestStall(30);
 std::atomic<uint64_t> retries = 0;
 std::atomic<uint64_t> hedges = 0;
 std::atomic<uint64_t> hedges_won = 0;
-std::atomic<uint64_t> range_bytes = 0;   // requested
-std::atomic<uint64_t> hedged_bytes = 0;  // requested a second time
+std::atomic<uint64_t> range_bytes = 0;    // requested
+std::atomic<uint64_t> hedged_bytes = 0;   // requested a second time
+std::atomic<uint64_t> hedging_bytes = 0;  // memory in use for these
 constexpr double kHedgedShare = 0.05;
 constexpr uint64_t kHedgedAtFirst = 16 << 20;
 
@@ -270,7 +271,11 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
     const size_t size = read_.into.size() - received_;
     const auto most = static_cast<uint64_t>(kHedgedShare * static_cast<double>(range_bytes.load()));
     if (hedged_bytes + size > most + kHedgedAtFirst) return;
-    hedge_ = Buffer::Allocate(size);
+    if (hedging_bytes + size > kMostHedgedAtOnce) return;
+    const std::shared_ptr<Buffer> memory = Buffer::Allocate(size);
+    hedging_bytes += size;
+    hedge_ =
+        std::shared_ptr<Buffer>(memory.get(), [memory, size](Buffer*) { hedging_bytes -= size; });
     absl::StatusOr<HttpRequest> request = MakeRequest({hedge_->data(), size});
     if (!request.ok()) return;
     hedged_bytes += size;
@@ -487,6 +492,15 @@ HttpResponse CallServerOnce(HttpRequest request) {
   return CallOnce(std::move(request), milliseconds(0));
 }
 
-TransferStats GetTransferStats() { return {retries, hedges, hedges_won}; }
+TransferStats GetTransferStats() {
+  TransferStats stats = {
+      .retries = retries, .hedges = hedges, .hedges_won = hedges_won, .bytes_wanted = range_bytes};
+  if (stats.bytes_wanted == 0 && stats.retries == 0) return stats;  // there is no client yet
+  const HttpStats http = HttpClient::Get().stats();
+  stats.requests = http.requests;
+  stats.throttled = http.throttled;
+  stats.bytes_moved = http.bytes;
+  return stats;
+}
 
 }  // namespace shardfeed

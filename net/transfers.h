@@ -26,6 +26,9 @@
 
 namespace shardfeed {
 
+// Memory for ranges that are requested a second time, at any moment.
+inline constexpr uint64_t kMostHedgedAtOnce = 32 << 20;
+
 // How long attempts may fail before that is an error: 60 s, or SHARDFEED_NET_SECONDS.
 std::chrono::seconds NetPatience();
 
@@ -87,9 +90,13 @@ HttpResponse CallServerOnce(HttpRequest request);
 
 // Counts of this process so far.
 struct TransferStats {
-  uint64_t retries = 0;  // attempts that were repeated
-  uint64_t hedges = 0;   // ranges that were requested a second time
+  uint64_t requests = 0;
+  uint64_t retries = 0;    // attempts that were repeated
+  uint64_t throttled = 0;  // answers 429 and 503
+  uint64_t hedges = 0;     // ranges that were requested a second time
   uint64_t hedges_won = 0;
+  uint64_t bytes_wanted = 0;  // of ranges
+  uint64_t bytes_moved = 0;   // of all answers
 };
 TransferStats GetTransferStats();
 

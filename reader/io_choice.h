@@ -3,11 +3,13 @@
 #ifndef SHARDFEED_READER_IO_CHOICE_H_
 #define SHARDFEED_READER_IO_CHOICE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "io/engine.h"
 #include "reader/shard_table.h"
 #include "shardfeed/options.h"
+#include "shardfeed/reader.h"
 
 namespace shardfeed {
 
@@ -20,8 +22,14 @@ struct IoChoice {
 // Data in the page cache is read by the threads that check it. Data that is not cached but fits
 // into free memory is read through the cache with many requests in flight. More data than that
 // bypasses the cache, so that the files of others are not evicted. Samples four places of up to 16
-// shards.
-IoChoice ChooseIo(const ShardTable& table, EngineKind kind, CacheUse cache = CacheUse::kAuto);
+// shards. In stores, as many ranges are in flight as `order`, which must have its defaults filled
+// in, makes small.
+IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind kind,
+                  CacheUse cache = CacheUse::kAuto);
+
+// How much of a budget the client of a store takes for what is on its way, besides the buffers that
+// it is read into: 0 for local data.
+uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes);
 
 }  // namespace shardfeed
 

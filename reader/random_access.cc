@@ -3,8 +3,10 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "io/engine.h"
 #include "io/file.h"
 #include "io/parallel.h"
+#include "net/remote_engine.h"
 #include "reader/shard_table.h"
 #include "reader/unit.h"
 #include "shard/shard_reader.h"
@@ -18,8 +20,50 @@ namespace {
 // Gaps between requested records that are smaller than this are read too.
 constexpr uint64_t kMergeGapBytes = 32 << 10;
 constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
-// Threads mostly wait for stores.
-constexpr int kRemoteThreads = 32;
+// The number of ranges in flight to a store.
+constexpr int kRemoteDepth = 64;
+
+// Where the extent's part of the file goes in a buffer of SizeOf(extent) bytes.
+uint64_t PlaceOf(const Extent& extent) { return extent.compressed() ? kInflateRoomBefore : 0; }
+uint64_t SizeOf(const Extent& extent) {
+  return extent.compressed() ? RoomBytes(extent) : std::max<uint64_t>(extent.bytes, 1);
+}
+
+// Reads the extent's part of the file. Null: it has none (see Extent::file_bytes).
+absl::StatusOr<std::shared_ptr<Buffer>> ReadNow(const ShardTable& table, const Extent& extent,
+                                                BufferPool& pool) {
+  if (extent.file_bytes == 0) return std::shared_ptr<Buffer>();
+  absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+  if (!file.ok()) return file.status();
+  std::shared_ptr<Buffer> buffer = pool.Allocate(SizeOf(extent));
+  absl::Status status = (*file)->ReadExactlyAt(
+      extent.file_offset, {buffer->data() + PlaceOf(extent), extent.file_bytes});
+  if (!status.ok()) return status;
+  return buffer;
+}
+
+// Reads the parts of all extents.
+absl::StatusOr<std::vector<std::shared_ptr<Buffer>>> ReadFromStore(
+    const ShardTable& table, const Extents& extents, const std::shared_ptr<BufferPool>& pool) {
+  std::vector<std::shared_ptr<Buffer>> buffers(extents.size());
+  const std::unique_ptr<Engine> engine = MakeRemoteEngine(kRemoteDepth, pool);
+  for (size_t e = 0; e < extents.size(); ++e) {
+    const Extent& extent = extents[e];
+    if (extent.file_bytes == 0) continue;
+    absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+    if (!file.ok()) return file.status();
+    buffers[e] = pool->Allocate(SizeOf(extent));
+    const ReadRequest request = {*std::move(file), extent.file_offset, extent.file_bytes, e,
+                                 buffers[e],       PlaceOf(extent)};
+    engine->Submit({&request, 1});
+  }
+  std::vector<ReadResult> results;
+  engine->Wait(engine->outstanding(), &results);
+  for (const ReadResult& result : results) {
+    if (!result.status.ok()) return result.status;
+  }
+  return buffers;
+}
 
 }  // namespace
 
@@ -71,24 +115,33 @@ absl::StatusOr<RecordSet> RandomAccess::Get(absl::Span<const uint64_t> numbers, 
   };
   std::vector<Part> parts(extents.size());
   const std::shared_ptr<BufferPool> pool = BufferPool::Create(/*max_idle_bytes=*/0);
+  std::vector<std::shared_ptr<Buffer>> read;  // from a store, all at once
+  if (table_->remote()) {
+    absl::StatusOr<std::vector<std::shared_ptr<Buffer>>> all =
+        ReadFromStore(*table_, extents, pool);
+    if (!all.ok()) return all.status();
+    read = *std::move(all);
+  }
   absl::Status status = ParallelFor(
-      extents.size(), table_->remote() ? kRemoteThreads : ThreadCount(threads), std::stop_token(),
-      [&](size_t e) -> absl::Status {
+      extents.size(), ThreadCount(threads), std::stop_token(), [&](size_t e) -> absl::Status {
         const Extent& extent = extents[e];
+        std::shared_ptr<Buffer> buffer;
+        if (table_->remote()) {
+          buffer = std::move(read[e]);
+        } else {
+          absl::StatusOr<std::shared_ptr<Buffer>> now = ReadNow(*table_, extent, *pool);
+          if (!now.ok()) return now.status();
+          buffer = *std::move(now);
+        }
         std::vector<DamagedRecord> damaged;
         if (extent.compressed()) {
           uint64_t bytes_read = 0;
-          absl::Status read =
-              InflateExtent(*table_, extent, CrcCheck::kAll, *pool, &parts[e].payloads,
-                            &parts[e].buffers, &damaged, &bytes_read);
-          if (!read.ok()) return read;
+          uint64_t let_go = 0;
+          absl::Status inflated =
+              InflateExtent(*table_, extent, buffer.get(), CrcCheck::kAll, *pool,
+                            &parts[e].payloads, &parts[e].buffers, &damaged, &bytes_read, &let_go);
+          if (!inflated.ok()) return inflated;
         } else {
-          absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
-          if (!file.ok()) return file.status();
-          std::shared_ptr<Buffer> buffer = Buffer::Allocate(extent.bytes);
-          absl::Status read =
-              (*file)->ReadExactlyAt(extent.offset, absl::MakeSpan(buffer->data(), extent.bytes));
-          if (!read.ok()) return read;
           CheckExtent(*table_, extent, {buffer->data(), extent.bytes}, CrcCheck::kAll,
                       &parts[e].payloads, &damaged);
           parts[e].buffers.push_back(std::move(buffer));

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "base/rounding.h"
+#include "fmt/format.h"
 #include "io/buffer.h"
+#include "reader/io_choice.h"
 #include "shard/index.h"
 
 namespace shardfeed {
@@ -18,6 +20,9 @@ constexpr uint64_t kFirstBlockRecords = 16;
 constexpr uint64_t kSingleRecords = 4096;
 constexpr uint64_t kMinCachedWindowBytes = 8 << 20;
 constexpr uint64_t kMinWindowBytes = 128 << 20;
+// So many blocks of records that are read one by one fit the budget, where more has to be read than
+// they are.
+constexpr uint64_t kScatteredUnits = 8;
 // Memory besides the records themselves.
 constexpr uint64_t kViewBytes = sizeof(std::string_view);
 constexpr uint64_t kUnitOverhead = 512;
@@ -26,6 +31,13 @@ constexpr uint64_t kUnitOverhead = 512;
 bool LanesOwned(const OrderSpec& spec, uint64_t world) {
   return spec.kind == OrderSpec::Kind::kShuffle && spec.window != OrderSpec::kAll &&
          spec.lanes % world == 0;
+}
+
+bool AnyCompressed(const ShardTable& table) {
+  for (size_t shard = 0; shard < table.num_shards(); ++shard) {
+    if (table.summary(shard).compression != Compression::kNone) return true;
+  }
+  return false;
 }
 
 void AddNewUnit(std::shared_ptr<PlannedUnit> unit, PlannedBlock* block) {
@@ -59,6 +71,7 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
       chunk_divider_(order_->spec().chunk),
       first_epoch_(place.epoch),
       lanes_owned_(LanesOwned(order_->spec(), options.world)),
+      any_compressed_(AnyCompressed(*table_)),
       epoch_(place.epoch),
       position_(position),
       pieces_from_(position) {
@@ -76,46 +89,51 @@ ReadPlanner::ReadPlanner(std::shared_ptr<const ShardTable> table, const ReaderOp
   const uint64_t least = plan_options_.cached ? kMinCachedWindowBytes : kMinWindowBytes;
   if (plan_options_.whole_pieces && !plan_options_.remote &&
       order_->spec().kind == OrderSpec::Kind::kShuffle && mean <= kMergeGapBytes &&
-      order_->span() * mean >= least && !AnyCompressed()) {
+      order_->span() * mean >= least && !any_compressed_) {
     singly_until_ = position + kSingleRecords * options.world;
   }
 }
 
-// Whether any shard is compressed, so that records cannot be read without preceding ones.
-bool ReadPlanner::AnyCompressed() const {
-  for (size_t shard = 0; shard < table_->num_shards(); ++shard) {
-    if (table_->summary(shard).compression != Compression::kNone) return true;
-  }
-  return false;
+// How much content of a shard is read at once if the order allows it. In a store, these are equal
+// parts of the shard, each of about one range.
+uint64_t ReadPlanner::CellBytes(size_t shard) const {
+  if (!plan_options_.remote) return kReadBlockBytes;
+  const uint64_t stream = table_->summary(shard).stream_bytes;
+  const uint64_t most = std::max<uint64_t>(1, order_->spec().chunk * table_->mean_bytes());
+  const uint64_t cells = std::max<uint64_t>(1, (stream + most / 2) / most);
+  return std::max<uint64_t>(1, CeilDivide(stream, cells));
 }
 
-// The piece of the order that holds `item`. For compressed shards that are read in order, it begins
-// at a restart point, so that nothing is inflated twice.
+// The piece of the order that holds `item`. For compressed or remote shards that are read in order,
+// it is one cell, which begins at a restart point, so that nothing is inflated twice.
 absl::StatusOr<OrderPiece> ReadPlanner::PieceOf(uint64_t item) const {
   const bool by_position = order_->spec().kind == OrderSpec::Kind::kShuffle;
   const bool all = selection_.size() == table_->num_records();
   if (by_position || !all) return order_->PieceOf(epoch_, item);
   const size_t shard = table_->ShardOf(item);
-  if (table_->summary(shard).compression == Compression::kNone) {
-    return order_->PieceOf(epoch_, item);
-  }
+  const bool compressed = table_->summary(shard).compression != Compression::kNone;
+  if (!compressed && !plan_options_.remote) return order_->PieceOf(epoch_, item);
   absl::StatusOr<std::shared_ptr<const ShardIndex>> opened = table_->Index(shard);
   if (!opened.ok()) return opened.status();
   const ShardIndex& index = **opened;
   const uint64_t shard_begin = table_->begins()[shard];
   const uint64_t offset = index.Offset(item - shard_begin);
-  const uint64_t restart =
-      std::min(index.RestartAtOrAfter(offset), index.summary().stream_bytes) == offset
-          ? offset
-          : index.RestartBefore(offset, /*with_window=*/false).stream_offset;
-  const uint64_t cell = restart / kReadBlockBytes * kReadBlockBytes;
+  const auto cut = [&](uint64_t bytes) {
+    return compressed ? index.RestartAtOrAfter(bytes) : bytes;
+  };
+  uint64_t restart = offset;
+  if (compressed && std::min(cut(offset), index.summary().stream_bytes) != offset) {
+    restart = index.RestartBefore(offset, /*with_dictionary=*/false).stream_offset;
+  }
+  const uint64_t cell_bytes = CellBytes(shard);
   const auto first_at = [&](uint64_t bytes) {
     if (bytes >= index.summary().stream_bytes) return index.records();
     const uint64_t record = index.RecordAt(bytes);
     return index.Offset(record) < bytes ? record + 1 : record;
   };
-  const uint64_t begin = shard_begin + first_at(index.RestartAtOrAfter(cell));
-  const uint64_t end = shard_begin + first_at(index.RestartAtOrAfter(cell + kReadBlockBytes));
+  const uint64_t cell = restart / cell_bytes * cell_bytes;
+  const uint64_t begin = shard_begin + first_at(cut(cell));
+  const uint64_t end = shard_begin + first_at(cut(cell + cell_bytes));
   // The restart points are inconsistent, so use any piece.
   if (item < begin || item >= end) return order_->PieceOf(epoch_, item);
   return OrderPiece{begin, end, order_->PositionOf(epoch_, begin),
@@ -156,33 +174,64 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeUnit(uint64_t item
   if (unit->needed.empty()) {
     status = AddExtents(unit->begin, unit->end, unit.get());
   } else {
-    status = AddNeededExtents(unit.get());
+    status = AddExtentsOf(
+        unit->needed.size(), merge_gap_bytes(),
+        [&](size_t i) { return unit->begin + unit->needed[i]; }, unit.get());
   }
   if (!status.ok()) return status;
   CountMemory(unit.get());
   return unit;
 }
 
-// Adds extents of the records that are needed. Neighbours are read together, with the small gaps
-// between them.
-absl::Status ReadPlanner::AddNeededExtents(PlannedUnit* unit) const {
-  const std::vector<uint32_t>& needed = unit->needed;
-  const uint64_t gap = merge_gap_bytes() / std::max<uint64_t>(1, table_->mean_bytes());
-  for (size_t i = 0, j; i < needed.size(); i = j) {
-    j = i + 1;
-    while (j < needed.size() && needed[j] - needed[j - 1] - 1 <= gap) ++j;
+// Whether a record of a compressed shard is inflated from a point up to which a preceding record
+// must be inflated anyway.
+bool ReadPlanner::InOneCell(uint64_t before, uint64_t item) const {
+  const uint64_t first = selection_.RecordAt(before);
+  const uint64_t record = selection_.RecordAt(item);
+  // Between items there are no other records than those between their numbers.
+  if (record - first != item - before) return false;
+  const size_t shard = table_->ShardOf(first);
+  const RecordRange range = table_->RangeOf(shard);
+  if (record >= range.first + range.count ||
+      table_->summary(shard).compression == Compression::kNone) {
+    return false;
+  }
+  const absl::StatusOr<std::shared_ptr<const ShardIndex>> index = table_->Index(shard);
+  if (!index.ok()) return false;  // reading will tell
+  const uint64_t offset = (*index)->Offset(record - range.first);
+  return (*index)->RestartBefore(offset, /*with_dictionary=*/false).stream_offset <
+         (*index)->Offset(first - range.first + 1);
+}
+
+// The extents of n items, which rise: neighbours are read together, with what little lies between
+// them.
+template <typename ItemAt>
+absl::Status ReadPlanner::AddExtentsOf(size_t n, uint64_t gap_bytes, const ItemAt& item_at,
+                                       PlannedUnit* unit) const {
+  const uint64_t mean = std::max<uint64_t>(1, table_->mean_bytes());
+  const uint64_t gap = gap_bytes / mean;
+  const uint64_t most = std::max<uint64_t>(1, kRemoteReadBytes / mean);
+  for (size_t i = 0, j; i < n; i = j) {
+    const uint64_t begin = item_at(i);
+    uint64_t last = begin;
+    for (j = i + 1; j < n; ++j) {
+      const uint64_t item = item_at(j);
+      const bool near = item - last - 1 <= gap || (any_compressed_ && InOneCell(last, item));
+      if (!near || (item > last + 1 && item - begin > most)) break;
+      last = item;
+    }
     const size_t first_new = unit->extents.size();
-    absl::Status status =
-        AddExtents(unit->begin + needed[i], unit->begin + needed[j - 1] + 1, unit);
+    absl::Status status = AddExtents(begin, last + 1, unit);
     if (!status.ok()) return status;
-    uint64_t at = needed[i];
+    if (last - begin + 1 == j - i) continue;  // all of them
+    uint64_t at = begin;
     size_t next = i;
     size_t kept = first_new;
     for (size_t e = first_new; e < unit->extents.size(); ++e) {
       Extent& extent = unit->extents[e];
       const uint64_t end = at + extent.records;
-      for (; next < j && needed[next] < end; ++next) {
-        extent.wanted.push_back(static_cast<uint32_t>(needed[next] - at));
+      for (; next < j && item_at(next) < end; ++next) {
+        extent.wanted.push_back(static_cast<uint32_t>(item_at(next) - at));
       }
       at = end;
       // A shard in the gap may have got an extent of its own.
@@ -206,12 +255,10 @@ absl::StatusOr<std::shared_ptr<PlannedUnit>> ReadPlanner::MakeScatteredUnit(
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   unit->left = items.size();
   unit->extents.reserve(sorted.size());
-  for (size_t i = 0, j; i < sorted.size(); i = j) {
-    j = i + 1;
-    while (j < sorted.size() && sorted[j] == sorted[j - 1] + 1) ++j;
-    absl::Status status = AddExtents(sorted[i], sorted[j - 1] + 1, unit.get());
-    if (!status.ok()) return status;
-  }
+  absl::Status status = AddExtentsOf(
+      sorted.size(), plan_options_.remote ? kRemoteScatteredGapBytes : 0,
+      [&](size_t i) { return sorted[i]; }, unit.get());
+  if (!status.ok()) return status;
   CountMemory(unit.get());
   return unit;
 }
@@ -230,8 +277,7 @@ void ReadPlanner::CountMemory(PlannedUnit* unit) const {
   for (const Extent& extent : unit->extents) {
     unit->memory += sizeof(Extent) + sizeof(ReadResult);
     if (extent.compressed()) {
-      // Deflated and inflated bytes, each with some more.
-      unit->memory += extent.bytes + kReadBlockBytes;
+      unit->memory += RoomBytes(extent) + InflationMemory(extent) + 2 * Buffer::kAlignment;
     } else if (SharesBuffer(*unit)) {
       bytes += extent.bytes;
     } else {
@@ -305,6 +351,7 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   if (ramp_ && block->number < kRampBlocks) {
     n = std::min(n, kFirstBlockRecords << block->number);
   }
+  if (!plan_options_.whole_pieces) n = std::min(n, scattered_records_);
   n = std::min(n, CeilDivide(end_ - position_, stride));
   const uint64_t size = order_->size();
   uint64_t real = position_ >= size ? 0 : std::min(n, CeilDivide(size - position_, stride));
@@ -320,8 +367,6 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   for (uint64_t i = real; i < n; ++i) {
     items_[i] = order_->ItemAt(epoch_, (position_ + i * stride) % size);
   }
-  if (options_.end == EpochEnd::kPad) block->padded = n - real;
-
   block->slices.reserve(n);
   const bool singly = !plan_options_.whole_pieces || left_over ||
                       (epoch_ == first_epoch_ && position_ + n * stride <= singly_until_);
@@ -354,11 +399,19 @@ absl::StatusOr<bool> ReadPlanner::Next(PlannedBlock* block) {
   if (in_pieces < n) {
     absl::StatusOr<std::shared_ptr<PlannedUnit>> made =
         MakeScatteredUnit(absl::MakeSpan(items_).subspan(in_pieces));
+    const bool may_cut =
+        in_pieces == 0 && options_.block_records == 0 && (plan_options_.remote || any_compressed_);
+    while (may_cut && made.ok() && n > 1 &&
+           (*made)->memory > options_.budget_bytes / kScatteredUnits) {
+      n = scattered_records_ = n / 2;
+      made = MakeScatteredUnit(absl::MakeSpan(items_).first(n));
+    }
     if (!made.ok()) return made.status();
     for (uint64_t i = in_pieces; i < n; ++i) AddToSlices(made->get(), items_[i], block);
     block->units.push_back(*made);
     AddNewUnit(*std::move(made), block);
   }
+  if (options_.end == EpochEnd::kPad && n > real) block->padded = n - real;
   position_ += n * stride;
   if (singly) pieces_from_ = position_;
   while (!cut_units_.empty() && cut_units_.begin()->first < position_) {
@@ -380,8 +433,21 @@ MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderO
   plan.budget_bytes = options.budget_bytes;
   const bool shuffled = spec.kind == OrderSpec::Kind::kShuffle;
   const bool exact = shuffled && spec.window == OrderSpec::kAll;
-  plan.whole_chunks = !exact && (!shuffled || plan.held_bytes <= plan.budget_bytes);
+  const uint64_t room =
+      options.budget_bytes - ClientBytes(table, order.spec(), options.budget_bytes);
+  plan.whole_chunks = !exact && (!shuffled || plan.held_bytes <= room);
   return plan;
+}
+
+absl::Status CheckMemory(const ShardTable& table, const Order& order, const MemoryPlan& memory) {
+  const OrderSpec& spec = order.spec();
+  const bool exact = spec.kind == OrderSpec::Kind::kShuffle && spec.window == OrderSpec::kAll;
+  if (!table.remote() || memory.whole_chunks || exact) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fmt::format("the window of the shuffle takes {} bytes, but the budget has {}: records would "
+                  "be read one by one, which takes too long from a store; use a larger budget or a "
+                  "smaller window",
+                  memory.held_bytes, memory.budget_bytes));
 }
 
 }  // namespace shardfeed

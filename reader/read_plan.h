@@ -37,6 +37,8 @@ inline constexpr uint64_t kMergeGapBytes = 32 << 10;
 // The same for stores, whose requests take longer: in 75 ms a connection transfers 7 MB.
 inline constexpr uint64_t kRemoteReadBytes = 8 << 20;
 inline constexpr uint64_t kRemoteMergeGapBytes = 1 << 20;
+// And where records are read one by one: most of what lies between them is not needed soon.
+inline constexpr uint64_t kRemoteScatteredGapBytes = 128 << 10;
 
 // Records that are read together. Those who read a unit derive from this to add their own data.
 struct PlannedUnit : std::enable_shared_from_this<PlannedUnit> {
@@ -125,14 +127,17 @@ class ReadPlanner {
   }
 
  private:
-  bool AnyCompressed() const;
+  uint64_t CellBytes(size_t shard) const;
   uint64_t merge_gap_bytes() const {
     return plan_options_.remote ? kRemoteMergeGapBytes : kMergeGapBytes;
   }
   absl::StatusOr<OrderPiece> PieceOf(uint64_t item) const;
   absl::StatusOr<std::shared_ptr<PlannedUnit>> MakeUnit(uint64_t item);
   absl::StatusOr<std::shared_ptr<PlannedUnit>> MakeScatteredUnit(absl::Span<const uint64_t> items);
-  absl::Status AddNeededExtents(PlannedUnit* unit) const;
+  bool InOneCell(uint64_t before, uint64_t item) const;
+  template <typename ItemAt>
+  absl::Status AddExtentsOf(size_t n, uint64_t gap_bytes, const ItemAt& item_at,
+                            PlannedUnit* unit) const;
   absl::Status AddExtents(uint64_t begin, uint64_t end, PlannedUnit* unit) const;
   void CountMemory(PlannedUnit* unit) const;
   PlannedUnit* FindUnit(uint64_t item);
@@ -149,9 +154,12 @@ class ReadPlanner {
   const ReadPlace whole_epoch_;  // how an epoch is divided from its first position on
   const Divider chunk_divider_;
   const uint64_t first_epoch_;
-  const bool lanes_owned_;  // each lane belongs to one rank
+  const bool lanes_owned_;     // each lane belongs to one rank
+  const bool any_compressed_;  // records of some shards cannot be read without those before them
   uint64_t block_records_ = 0;
   bool ramp_ = false;  // the first blocks are smaller
+  // Blocks of records that are read one by one have no more, so that several fit the budget.
+  uint64_t scattered_records_ = UINT64_MAX;
 
   uint64_t epoch_;
   uint64_t position_;            // position as counted in ReadPlace
@@ -176,6 +184,8 @@ class ReadPlanner {
 
 // The memory that the window of an order takes, and whether units are whole pieces of it.
 MemoryPlan PlanMemory(const ShardTable& table, const Order& order, const ReaderOptions& options);
+// FailedPrecondition: the window does not fit, and the data is in a store.
+absl::Status CheckMemory(const ShardTable& table, const Order& order, const MemoryPlan& memory);
 
 }  // namespace shardfeed
 

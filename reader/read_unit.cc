@@ -1,33 +1,55 @@
 #include "reader/read_unit.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 namespace shardfeed {
+namespace {
+
+// The bytes of a compressed extent, in memory in which they may be inflated: that into which they
+// were read, unless the engine has read them elsewhere.
+std::shared_ptr<Buffer> InRoom(const Extent& extent, const ReadResult& result,
+                               std::shared_ptr<Buffer> room, BufferPool& pool) {
+  if (room == nullptr) room = pool.Allocate(RoomBytes(extent));
+  char* const bytes = room->data() + kInflateRoomBefore;
+  if (result.data.data() != bytes) std::copy(result.data.begin(), result.data.end(), bytes);
+  return room;
+}
+
+}  // namespace
 
 absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, BufferPool& pool,
                        SalvagedShards& salvaged, ReadUnit* unit, uint64_t* bytes_read) {
   Payloads& payloads = *unit->payloads;
   payloads.views.reserve(unit->records());
   absl::Status status = absl::OkStatus();
+  uint64_t let_go = 0;
   for (size_t i = 0; i < unit->extents.size() && status.ok(); ++i) {
     const Extent& extent = unit->extents[i];
     const size_t views_before = payloads.views.size();
     const size_t damaged_before = payloads.damaged.size();
-    if (extent.compressed()) {
-      status = InflateExtent(table, extent, options.check, pool, &payloads.views, &payloads.buffers,
-                             &payloads.damaged, bytes_read);
-    } else {
-      ReadResult& result = unit->results[i];
-      if (result.status.ok()) {
-        CheckExtent(table, extent, result.data, options.check, &payloads.views, &payloads.damaged);
-        if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));
-      } else if (options.damage.skip && absl::IsDataLoss(result.status)) {
-        // The shard was truncated after it was opened.
+    const bool was_read = extent.file_bytes > 0 || !extent.compressed();
+    ReadResult result;
+    if (was_read) result = std::move(unit->results[i]);
+    if (!result.status.ok()) {
+      if (options.damage.skip && absl::IsDataLoss(result.status)) {
+        // The shard was cut after it was opened.
         AllDamaged(table, extent, std::string(result.status.message()), &payloads.views,
                    &payloads.damaged);
       } else {
         status = result.status;
       }
+    } else if (extent.compressed()) {
+      const std::shared_ptr<Buffer> room =
+          was_read ? InRoom(extent, result, std::move(unit->rooms[i]), pool) : nullptr;
+      result = ReadResult();
+      if (was_read) let_go += RoomBytes(extent);
+      status = InflateExtent(table, extent, room.get(), options.check, pool, &payloads.views,
+                             &payloads.buffers, &payloads.damaged, bytes_read, &let_go);
+    } else {
+      CheckExtent(table, extent, result.data, options.check, &payloads.views, &payloads.damaged);
+      if (result.buffer != unit->buffer) payloads.buffers.push_back(std::move(result.buffer));
     }
     if (status.ok() && options.damage.skip && payloads.damaged.size() > damaged_before) {
       status = salvaged.Salvage(table, extent, options.check, views_before, damaged_before,
@@ -36,9 +58,11 @@ absl::Status CheckUnit(const ShardTable& table, const ReaderOptions& options, Bu
   }
   if (unit->buffer != nullptr) payloads.buffers.push_back(std::move(unit->buffer));
   unit->results = {};
+  unit->rooms = {};
   unit->extents = {};
   unit->views = payloads.views.data();
   unit->any_damaged = !payloads.damaged.empty();
+  if (payloads.reservation) payloads.reservation->Shrink(let_go);
   return status;
 }
 

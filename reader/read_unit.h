@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_READER_READ_UNIT_H_
 #define SHARDFEED_READER_READ_UNIT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,12 @@ namespace shardfeed {
 struct Reservation {
   Reservation(std::shared_ptr<ByteBudget> from, uint64_t n) : budget(std::move(from)), bytes(n) {}
   ~Reservation() { budget->Release(bytes); }
+  // Gives back a part of it.
+  void Shrink(uint64_t by) {
+    by = std::min(by, bytes);
+    bytes -= by;
+    if (by > 0) budget->Release(by);
+  }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
 
@@ -48,8 +55,9 @@ struct Payloads {
 struct ReadUnit : PlannedUnit {
   std::shared_ptr<Buffer> buffer;  // shared buffer of all extents, if there are many
   uint64_t buffer_used = 0;
-  absl::InlinedVector<ReadResult, 1>
-      results;  // one result per extent; unused for compressed shards
+  absl::InlinedVector<ReadResult, 1> results;  // one per extent; unused if that has no file_bytes
+  // Of compressed extents, the memory that they are read into; null: memory of the engine's.
+  absl::InlinedVector<std::shared_ptr<Buffer>, 1> rooms;
   size_t results_missing = 0;
   std::shared_ptr<Payloads> payloads;
   // The views of the payloads, set by CheckUnit.
@@ -58,8 +66,9 @@ struct ReadUnit : PlannedUnit {
 };
 
 // Fills the payloads of a unit whose results are complete: one view per record, an empty one for a
-// damaged record. Compressed extents are read and inflated here, into buffers of `pool`;
-// `bytes_read` counts what is read. The unit keeps neither results nor extents.
+// damaged record. Compressed extents are inflated here, into buffers of `pool`; `bytes_read` counts
+// what has to be read for that. The unit keeps neither results nor extents, and of its reservation
+// what it needs.
 //
 // With options.damage.skip, damaged records are looked up in `salvaged`, and those that remain
 // damaged are not an error. Errors: those of reading, of InflateExtent and of

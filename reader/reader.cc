@@ -20,7 +20,18 @@ namespace {
 
 constexpr uint64_t kMinBudget = 64 << 20;
 constexpr uint64_t kMaxDefaultBudget = 1 << 30;
+// A store is as quick as there are bytes on their way.
+constexpr uint64_t kMinRemoteBudget = 512 << 20;
+// A range of a store is not inflated to more than so many times its size at once.
+constexpr double kMostInflated = 8;
 constexpr int kStateVersion = 2;
+
+// How much content a range of a store has.
+uint64_t RangeContent(const ShardTable& table) {
+  const double ratio = static_cast<double>(table.stream_bytes()) /
+                       static_cast<double>(std::max<uint64_t>(1, table.file_bytes()));
+  return static_cast<uint64_t>(kRemoteReadBytes * std::clamp(ratio, 1.0, kMostInflated));
+}
 
 }  // namespace
 
@@ -61,8 +72,8 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
     selection = *std::move(some);
   }
   if (options.budget_bytes == 0) {
-    options.budget_bytes =
-        std::clamp<uint64_t>(FreeMemoryBytes() / 8, kMinBudget, kMaxDefaultBudget);
+    options.budget_bytes = std::clamp<uint64_t>(
+        FreeMemoryBytes() / 8, table->remote() ? kMinRemoteBudget : kMinBudget, kMaxDefaultBudget);
   }
   std::vector<uint64_t> begins = table->begins();
   if (options.records) {
@@ -83,8 +94,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
         options.order.kind == OrderSpec::Kind::kInterleave
             ? std::min<uint64_t>(options.order.cycle_length, table->num_shards())
             : 1;
-    // Concurrent streams share the CPU caches: what is read at once should fit a core's.
-    const uint64_t most = table->remote() ? kRemoteReadBytes
+    // Streams side by side share the processor's caches: what is read at once, and where it is read
+    // from, fits a core's.
+    const uint64_t most = table->remote() ? RangeContent(*table)
                           : streams > 4   ? kReadBlockBytes / 4
                                           : kReadBlockBytes;
     const uint64_t bytes =

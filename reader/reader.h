@@ -57,7 +57,10 @@ class Reader {
   std::shared_ptr<const Order> shared_order() const { return order_; }
   const Selection& selection() const { return selection_; }
   const ShardTable& table() const { return *table_; }
-  // The record at a position of an epoch.
+  std::shared_ptr<const ShardTable> shared_table() const { return table_; }
+  // With the defaults of the dataset filled in.
+  const ReaderOptions& options() const { return options_; }
+  // The record that is delivered at a position of an epoch.
   uint64_t RecordAt(uint64_t epoch, uint64_t position) const;
 
   MemoryPlan memory_plan() const;

@@ -47,11 +47,12 @@ class ThreadedRun : public ReadRun {
         options_(options),
         selection_(selection),
         order_(std::move(order)),
-        budget_(std::make_shared<ByteBudget>(options.budget_bytes)),
+        budget_(std::make_shared<ByteBudget>(
+            options.budget_bytes - ClientBytes(*table_, order_->spec(), options.budget_bytes))),
         pool_(options.buffers != nullptr
                   ? options.buffers
                   : BufferPool::Create(options.budget_bytes, BufferPool::Memory::kSlabs)),
-        choice_(ChooseIo(*table_, options.io, options.cache)),
+        choice_(ChooseIo(*table_, order_->spec(), options.io, options.cache)),
         thread_count_(ThreadCount(options.threads)),
         planner_(table_, options, selection, order_,
                  {.whole_pieces = whole_chunks,
@@ -309,6 +310,7 @@ class ThreadedRun : public ReadRun {
     std::vector<std::shared_ptr<Unit>> slots;
     std::vector<uint64_t> free_slots;
     std::deque<std::pair<uint64_t, uint32_t>> to_submit;  // slot, extent
+    std::deque<std::shared_ptr<Unit>> read;               // and not yet checked
     const size_t depth = engine.depth();
     EngineStats counted;
     while (true) {
@@ -336,17 +338,24 @@ class ThreadedRun : public ReadRun {
         unit->results.resize(unit->extents.size());
         uint64_t shared_bytes = 0;
         for (size_t i = 0; i < unit->extents.size(); ++i) {
-          if (unit->extents[i].compressed()) continue;
+          const Extent& extent = unit->extents[i];
+          if (extent.compressed() && extent.file_bytes == 0) continue;
           to_submit.emplace_back(slot, static_cast<uint32_t>(i));
           ++unit->results_missing;
-          shared_bytes += unit->extents[i].bytes;
+          if (extent.compressed()) {
+            unit->rooms.resize(unit->extents.size());
+          } else {
+            shared_bytes += extent.bytes;
+          }
         }
         if (unit->results_missing == 0) {
           free_slots.push_back(slot);
           FinishUnit(*unit);
           continue;
         }
-        if (planner_.SharesBuffer(*unit)) unit->buffer = pool_->Allocate(shared_bytes);
+        if (shared_bytes > 0 && planner_.SharesBuffer(*unit)) {
+          unit->buffer = pool_->Allocate(shared_bytes);
+        }
         slots[slot] = std::move(unit);
       }
       requests.clear();
@@ -358,16 +367,33 @@ class ThreadedRun : public ReadRun {
         const uint64_t tag = slot << 32 | i;
         absl::StatusOr<std::shared_ptr<const File>> file = table_->OpenFile(extent.shard);
         if (file.ok()) {
-          requests.push_back(
-              {*std::move(file), extent.offset, extent.bytes, tag, unit.buffer, unit.buffer_used});
-          if (unit.buffer != nullptr) unit.buffer_used += extent.bytes;
+          requests.push_back({*std::move(file), extent.file_offset, extent.file_bytes, tag});
+          ReadRequest& request = requests.back();
+          if (extent.compressed()) {
+            // Past the page cache, reads have whole pages of their own.
+            if (!choice_.engine.direct) unit.rooms[i] = pool_->Allocate(RoomBytes(extent));
+            request.into = unit.rooms[i];
+            request.into_offset = kInflateRoomBefore;
+          } else if (unit.buffer != nullptr) {
+            request.into = unit.buffer;
+            request.into_offset = unit.buffer_used;
+            unit.buffer_used += extent.bytes;
+          }
         } else {
           results.push_back({tag, file.status()});
         }
       }
       if (!requests.empty()) engine.Submit(requests);
-      if (engine.outstanding() > 0) {
-        // Plan the next blocks while the device works.
+      if (!read.empty()) {
+        // Units that were read at about the same time are checked one after another: meanwhile, the
+        // place of each is taken.
+        if (engine.outstanding() < depth && TryPlan()) continue;
+        FinishUnit(*read.front());
+        read.pop_front();
+        engine.Wait(0, &results);
+        UpdateStats(engine, counted);
+      } else if (engine.outstanding() > 0) {
+        // While the device works, the next blocks are planned.
         if (engine.reads_in_wait()) {
           const uint64_t start = options_.on_work ? NowNs() : 0;
           engine.Wait(engine.outstanding(), &results);
@@ -384,12 +410,17 @@ class ThreadedRun : public ReadRun {
         Unit& unit = *slots[slot];
         unit.results[result.tag & UINT32_MAX] = std::move(result);
         if (--unit.results_missing > 0) continue;
-        FinishUnit(*std::exchange(slots[slot], nullptr));
+        read.push_back(std::exchange(slots[slot], nullptr));
         free_slots.push_back(slot);
       }
       results.clear();
-      if (engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
-      // Nothing to read or to plan: wait until the budget has room, or the consumer waits.
+      // While this thread checks, nobody reads: the unit is still in the processor's cache.
+      while (engine.reads_in_wait() && !read.empty()) {
+        FinishUnit(*read.front());
+        read.pop_front();
+      }
+      if (!read.empty() || engine.outstanding() > 0 || !to_submit.empty() || TryPlan()) continue;
+      // Nothing to read and nothing to plan: until the budget has room, or the consumer waits.
       MutexLock lock(mutex_);
       const auto any_work = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return stopping_ || !to_read_.empty() || MayPlan();
@@ -557,19 +588,11 @@ absl::StatusOr<std::unique_ptr<ReadRun>> ReadRun::Start(std::shared_ptr<const Sh
                                                         std::shared_ptr<const Order> order,
                                                         const ReadPlace& place, uint64_t position) {
   const MemoryPlan memory = PlanMemory(*table, *order, options);
-  const bool whole_chunks = memory.whole_chunks;
-  const OrderSpec& spec = order->spec();
-  const bool exact = spec.kind == OrderSpec::Kind::kShuffle && spec.window == OrderSpec::kAll;
-  if (table->remote() && !whole_chunks && !exact) {
-    return absl::FailedPreconditionError(fmt::format(
-        "the window of the shuffle takes {} bytes, but the budget has {}: records would "
-        "be read one by one, which takes too long from a store; use a larger budget or a "
-        "smaller window",
-        memory.held_bytes, memory.budget_bytes));
-  }
+  absl::Status status = CheckMemory(*table, *order, memory);
+  if (!status.ok()) return status;
   auto run = std::make_unique<ThreadedRun>(std::move(table), options, selection, std::move(order),
-                                           whole_chunks, place, position);
-  absl::Status status = run->StartThreads();
+                                           memory.whole_chunks, place, position);
+  status = run->StartThreads();
   if (!status.ok()) return status;
   return run;
 }

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "io/buffer.h"
+#include "io/byte_source.h"
 #include "shard/shard_reader.h"
 #include "tfrecord/decompress.h"
 #include "tfrecord/gzip_members.h"
@@ -35,14 +36,15 @@ FrameDefect CheckFrame(std::string_view frame, CrcCheck check, std::vector<Recor
 }
 
 // How much more than an extent may be read and inflated before it, because inflating begins at a
-// restart point,
-constexpr uint64_t kInflateSlack = 1 << 20;
+// restart point: in shards from other tools, these are about 4 MiB apart,
+constexpr uint64_t kInflateSlack = 8 << 20;
 // and after it, up to the end of a deflate block. If that is further away, zlib inflates the rest
 // from the previous restart point.
 constexpr uint64_t kMostBehind = 256 << 10;
 // Larger extents are not inflated at once, because the index may be wrong: record by record,
 // inflating takes no more memory than there is content.
 constexpr uint64_t kMostAtOnce = 256 << 20;
+constexpr uint64_t kStreamBlockBytes = 1 << 20;
 
 // The position of a record within its extent.
 struct FrameRange {
@@ -58,11 +60,48 @@ FrameRange FrameIn(const Extent& extent, uint64_t i) {
   return {begin, end - begin};
 }
 
-// Whether a member that stores its size starts there.
-bool SizedMemberAt(const File& file, const RestartPoint& point) {
-  std::array<char, kSizedMemberHeaderBytes> header;
-  return point.at_header && file.ReadExactlyAt(point.file_offset, absl::MakeSpan(header)).ok() &&
-         SizedMemberBytes({header.data(), header.size()}).has_value();
+// The offset of the first byte of the file that is needed for inflating from `point`.
+uint64_t FirstByte(const RestartPoint& point) {
+  return point.file_offset - (point.bits > 0 ? 1 : 0);
+}
+
+// Where reading can stop if content is inflated from `from` up to `stream_end`: at the end of a
+// member, if that is near.
+RestartPoint ReadEnd(const ShardIndex& index, const RestartPoint& from, uint64_t stream_end) {
+  const RestartPoint end = index.EndAtOrAfter(stream_end);
+  if (!from.at_header || end.at_header) return end;
+  const IndexSummary& summary = index.summary();
+  const uint64_t next = index.RestartAtOrAfter(stream_end);
+  const RestartPoint whole =
+      next < summary.stream_bytes
+          ? index.RestartBefore(next, /*with_dictionary=*/false)
+          : RestartPoint{.file_offset = summary.shard_bytes, .stream_offset = next};
+  return whole.at_header && whole.stream_offset <= end.stream_offset + kMostBehind ? whole : end;
+}
+
+// Plans which part of the file is read for an extent of a compressed shard. Plans nothing if the
+// index demands more memory than an intact one could, or has too few restart points.
+void PlanInflation(Extent* extent) {
+  const ShardIndex& index = *extent->index;
+  const uint64_t end = extent->offset + extent->bytes;
+  const RestartPoint from = index.RestartBefore(extent->offset, /*with_dictionary=*/false);
+  const RestartPoint to = ReadEnd(index, from, end);
+  const uint64_t begin = FirstByte(from);
+  if (extent->offset < from.stream_offset || to.stream_offset < end || to.file_offset <= begin ||
+      to.file_offset > index.summary().shard_bytes) {
+    return;
+  }
+  const uint64_t content = to.stream_offset - from.stream_offset;
+  const uint64_t deflated = to.file_offset - begin;
+  constexpr uint64_t kSlack = kInflateSlack + kMostBehind;
+  if (content > extent->bytes + kSlack || deflated > extent->bytes + kSlack ||
+      end - from.stream_offset > deflated * kMaxDeflateRatio || extent->bytes > kMostAtOnce ||
+      extent->bytes > kFrameBytes + MaxRecordBytes()) {
+    return;
+  }
+  extent->file_offset = begin;
+  extent->file_bytes = deflated;
+  extent->content_bytes = content;
 }
 
 bool InflateSizedMembers(std::string_view members, absl::Span<char> dst) {
@@ -77,18 +116,17 @@ bool InflateSizedMembers(std::string_view members, absl::Span<char> dst) {
   return dst.empty();
 }
 
-// Inflates `dst.size()` bytes of content from `point` on with zlib.
-bool InflateFrom(std::shared_ptr<const File> file, const IndexSummary& summary,
-                 const RestartPoint& point, absl::Span<char> dst, uint64_t* bytes_read) {
-  const uint64_t begin = point.file_offset - (point.bits > 0 ? 1 : 0);
-  FileSource source(std::move(file), begin, summary.shard_bytes);
-  const auto content = MakeDecompressor(summary.compression, &source, point);
+// Inflates `dst.size()` bytes of content from `point` on, as a stream. `bytes` are the bytes of the
+// file from FirstByte(point) on.
+bool InflateFrom(Compression compression, const RestartPoint& point, absl::Span<const char> bytes,
+                 absl::Span<char> dst) {
+  MemorySource source(bytes);
+  const auto content = MakeDecompressor(compression, &source, point);
   while (!dst.empty()) {
     const absl::StatusOr<size_t> n = content->Read(dst);
     if (!n.ok() || *n == 0) return false;
     dst.remove_prefix(*n);
   }
-  *bytes_read += content->file_offset() - begin;
   return true;
 }
 
@@ -105,63 +143,94 @@ RestartPoint EndOf(const ShardIndex& index, const RestartPoint& from, uint64_t s
   return in_another_member || end.stream_offset > stream_end + kMostBehind ? before : end;
 }
 
-// Reads and inflates the extent's frames at once: GZIP members that store their size, or the
-// content between restart points of other GZIP and ZLIB streams, and from the last restart point on
-// the rest. Returns false if that is not possible, or anything is wrong.
-bool InflateAtOnce(const std::shared_ptr<const File>& file, const Extent& extent, BufferPool& pool,
-                   std::shared_ptr<Buffer>* buffer, std::string_view* frames,
-                   uint64_t* bytes_read) {
+// Keeps the bytes that InflateBetween overwrites: those where deflated data begins and ends.
+class KeptEnds {
+ public:
+  KeptEnds(char* bytes, uint64_t size) : begin_(bytes), end_(bytes + size - 1) {
+    first_ = *begin_;
+    std::copy_n(end_, last_.size(), last_.data());
+  }
+  ~KeptEnds() {
+    std::copy_n(last_.data(), last_.size(), end_);
+    *begin_ = first_;
+  }
+  KeptEnds(const KeptEnds&) = delete;
+  KeptEnds& operator=(const KeptEnds&) = delete;
+
+ private:
+  char* const begin_;
+  char* const end_;
+  char first_;
+  std::array<char, 1 + kInflateRoomBehind> last_;
+};
+
+// Inflates the extent's frames at once from the bytes in `room`: GZIP members that store their
+// size, or the content between restart points of other GZIP and ZLIB streams; from the last restart
+// point on, or if anything is wrong, as a stream. Returns false if that fails as well.
+bool InflateAtOnce(const Extent& extent, Buffer* room, BufferPool& pool,
+                   std::shared_ptr<Buffer>* buffer, std::string_view* frames) {
   const ShardIndex& index = *extent.index;
-  const IndexSummary& summary = index.summary();
-  if (summary.compression == Compression::kSnappy) return false;
+  const Compression compression = index.summary().compression;
   const uint64_t end = extent.offset + extent.bytes;
-  RestartPoint from = index.RestartBefore(extent.offset, /*with_dictionary=*/false);
-  const bool sized = summary.compression == Compression::kGzip && SizedMemberAt(*file, from);
-  const uint64_t stream_end = sized ? index.RestartAtOrAfter(end) : end;
-  RestartPoint to = EndOf(index, from, stream_end);
-  // The index is not trusted: its numbers must be possible ones.
-  const uint64_t begin = from.file_offset - (from.bits > 0 ? 1 : 0);
-  if (extent.offset < from.stream_offset || to.stream_offset <= from.stream_offset ||
-      to.file_offset <= begin || to.file_offset > file->size()) {
-    return false;
-  }
-  const uint64_t inflated = to.stream_offset - from.stream_offset;
-  const uint64_t deflated = to.file_offset - begin;
-  const uint64_t rest = end > to.stream_offset ? end - to.stream_offset : 0;
-  constexpr uint64_t kSlack = kInflateSlack + kMostBehind;
-  if (extent.bytes > kFrameBytes + MaxRecordBytes() || inflated + rest > kMostAtOnce ||
-      inflated + rest > extent.bytes + kSlack || deflated > extent.bytes + kSlack ||
-      inflated + rest > (file->size() - begin) * kMaxDeflateRatio) {
-    return false;
-  }
-  if (!from.at_header) from = index.RestartBefore(extent.offset);
-  const uint64_t room_bytes = kInflateRoomBefore + deflated + kInflateRoomBehind;
-  const std::shared_ptr<Buffer> room = pool.Allocate(room_bytes);
+  const RestartPoint from = index.RestartBefore(extent.offset);
+  const uint64_t begin = FirstByte(from);
   char* const bytes = room->data() + kInflateRoomBefore;
-  if (!file->ReadExactlyAt(begin, {bytes, deflated}).ok()) return false;
-  *buffer = pool.Allocate(from.dictionary.size() + inflated + rest);
-  char* const content = (*buffer)->data() + from.dictionary.size();
-  if (sized) {
-    if (!InflateSizedMembers({bytes, deflated}, {content, inflated})) return false;
-  } else if (!InflateBetween(summary.compression, from, to,
-                             index.BlocksBetween(from.stream_offset, to.stream_offset),
-                             {room->data(), room_bytes},
-                             {(*buffer)->data(), from.dictionary.size() + inflated})
-                  .ok()) {
-    return false;
+  const absl::Span<const char> part(bytes, extent.file_bytes);
+  const bool sized = compression == Compression::kGzip && from.at_header &&
+                     part.size() >= kSizedMemberHeaderBytes &&
+                     SizedMemberBytes({bytes, kSizedMemberHeaderBytes}).has_value();
+  RestartPoint to = EndOf(index, from, sized ? index.RestartAtOrAfter(end) : end);
+  // The index is not trusted: its numbers must be possible ones.
+  const bool between = compression != Compression::kSnappy &&
+                       to.stream_offset > from.stream_offset && to.file_offset > begin &&
+                       to.file_offset - begin <= part.size() &&
+                       to.stream_offset - from.stream_offset <= extent.content_bytes;
+  const uint64_t wanted = end - from.stream_offset;
+  uint64_t inflated = between ? to.stream_offset - from.stream_offset : 0;
+  const size_t before = from.dictionary.size();
+  *buffer = pool.Allocate(before + std::max(wanted, inflated));
+  char* const content = (*buffer)->data() + before;
+  if (between) {
+    const uint64_t deflated = to.file_offset - begin;
+    const KeptEnds kept(bytes, deflated);
+    const bool done =
+        sized ? InflateSizedMembers({bytes, deflated}, {content, inflated})
+              : InflateBetween(compression, from, to,
+                               index.BlocksBetween(from.stream_offset, to.stream_offset),
+                               {room->data(), kInflateRoomBefore + deflated + kInflateRoomBehind},
+                               {(*buffer)->data(), before + inflated})
+                    .ok();
+    if (!done) inflated = 0;
   }
-  uint64_t read = deflated;
-  if (rest > 0) {
-    if (!to.at_header) {
-      const uint64_t before =
-          std::min<uint64_t>(kDictionaryBytes, from.dictionary.size() + inflated);
-      to.dictionary.assign(content + inflated - before, before);
+  if (inflated == 0) to = from;
+  if (wanted > inflated) {
+    if (inflated > 0 && !to.at_header) {
+      const uint64_t n = std::min<uint64_t>(kDictionaryBytes, before + inflated);
+      to.dictionary.assign(content + inflated - n, n);
     }
-    if (!InflateFrom(file, summary, to, {content + inflated, rest}, &read)) return false;
+    if (!InflateFrom(compression, to, part.subspan(FirstByte(to) - begin),
+                     {content + inflated, wanted - inflated})) {
+      return false;
+    }
   }
-  *bytes_read += read;
   *frames = {content + (extent.offset - from.stream_offset), extent.bytes};
   return true;
+}
+
+// Where the payloads are but a small part of what was inflated, it is let go.
+std::shared_ptr<Buffer> WithoutTheRest(std::shared_ptr<Buffer> buffer, BufferPool& pool,
+                                       absl::Span<std::string_view> payloads) {
+  uint64_t bytes = 0;
+  for (std::string_view payload : payloads) bytes += payload.size();
+  if (bytes > buffer->size() / 2) return buffer;
+  std::shared_ptr<Buffer> copy = pool.Allocate(std::max<uint64_t>(bytes, 1));
+  char* at = copy->data();
+  for (std::string_view& payload : payloads) {
+    std::copy(payload.begin(), payload.end(), at);
+    payload = {at, payload.size()};
+    at += payload.size();
+  }
+  return copy;
 }
 
 }  // namespace
@@ -198,6 +267,12 @@ absl::Status AppendExtents(const ShardTable& table, uint64_t first, uint64_t rec
             table.path(shard), begin));
       }
       extent.bytes = end - extent.offset;
+      if (extent.compressed()) {
+        PlanInflation(&extent);
+      } else {
+        extent.file_offset = extent.offset;
+        extent.file_bytes = extent.bytes;
+      }
       extents->push_back(std::move(extent));
     }
     records -= n;
@@ -243,30 +318,45 @@ void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view 
   }
 }
 
-absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                           BufferPool& pool, std::vector<std::string_view>* payloads,
-                           BufferRefs* buffers, std::vector<DamagedRecord>* damaged,
-                           uint64_t* bytes_read) {
-  absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
-  if (!file.ok()) return file.status();
+uint64_t RoomBytes(const Extent& extent) {
+  return kInflateRoomBefore + extent.file_bytes + kInflateRoomBehind;
+}
+
+uint64_t InflationMemory(const Extent& extent) {
+  // As a stream, in blocks.
+  if (extent.file_bytes == 0) return extent.bytes + kStreamBlockBytes;
+  return kDictionaryBytes + std::max(extent.content_bytes, extent.bytes);
+}
+
+absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer* room,
+                           CrcCheck check, BufferPool& pool,
+                           std::vector<std::string_view>* payloads, BufferRefs* buffers,
+                           std::vector<DamagedRecord>* damaged, uint64_t* bytes_read,
+                           uint64_t* let_go) {
   std::shared_ptr<Buffer> at_once;
   std::string_view frames;
-  if (InflateAtOnce(*file, extent, pool, &at_once, &frames, bytes_read)) {
+  if (room != nullptr && InflateAtOnce(extent, room, pool, &at_once, &frames)) {
     const size_t payloads_before = payloads->size();
     const size_t damaged_before = damaged->size();
     CheckExtent(table, extent, frames, check, payloads, damaged);
     if (damaged->size() == damaged_before) {
+      at_once = WithoutTheRest(std::move(at_once), pool,
+                               absl::MakeSpan(*payloads).subspan(payloads_before));
+      const uint64_t planned = InflationMemory(extent);
+      *let_go += planned - std::min<uint64_t>(planned, at_once->size());
       buffers->push_back(std::move(at_once));
       return absl::OkStatus();
     }
     payloads->resize(payloads_before);
     damaged->resize(damaged_before);
   }
+  absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(extent.shard);
+  if (!file.ok()) return file.status();
   // Read record by record, which determines where and what the damage is.
   const RestartPoint restart = extent.index->RestartBefore(extent.offset);
   ShardReaderOptions options;
   options.check = check;
-  options.block_bytes = std::clamp<uint64_t>(extent.bytes, 4 << 10, 1 << 20);
+  options.block_bytes = std::clamp<uint64_t>(extent.bytes, 4 << 10, kStreamBlockBytes);
   uint64_t done = 0;
   std::string what;
   size_t next_wanted = 0;

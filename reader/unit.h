@@ -17,6 +17,7 @@
 #include "shard/index.h"
 #include "shardfeed/reader.h"
 #include "tfrecord/framing.h"
+#include "tfrecord/inflate_between.h"
 
 namespace shardfeed {
 
@@ -27,6 +28,13 @@ struct Extent {
   uint64_t records = 0;
   uint64_t offset = 0;  // offset of the frames in the (decompressed) stream
   uint64_t bytes = 0;
+  // What is read of the file: the frames, or what they are inflated from, from the restart point
+  // before them to a place where inflating can end. Nothing: too much is to be inflated, or the
+  // index makes no sense there, and the shard is read as a stream.
+  uint64_t file_offset = 0;
+  uint64_t file_bytes = 0;
+  // Of a compressed shard: content that `file_bytes` are inflated to.
+  uint64_t content_bytes = 0;
   // Indices of the needed records within the extent, in ascending order; empty: all. The others are
   // neither checked nor delivered.
   std::vector<uint32_t> wanted;
@@ -55,13 +63,24 @@ void CheckExtent(const ShardTable& table, const Extent& extent, std::string_view
 void AllDamaged(const ShardTable& table, const Extent& extent, std::string_view what,
                 std::vector<std::string_view>* payloads, std::vector<DamagedRecord>* damaged);
 
-// Reads and inflates an extent of a compressed shard, from the preceding restart point, into a
-// buffer of `pool`. If the data cannot be inflated further, the remaining records of the extent are
-// damaged. `bytes_read` counts bytes of the file. Errors: those of opening and reading the file.
-absl::Status InflateExtent(const ShardTable& table, const Extent& extent, CrcCheck check,
-                           BufferPool& pool, std::vector<std::string_view>* payloads,
-                           BufferRefs* buffers, std::vector<DamagedRecord>* damaged,
-                           uint64_t* bytes_read);
+// Size of the memory into which file_bytes of a compressed extent are read, behind
+// kInflateRoomBefore bytes: see InflateBetween.
+uint64_t RoomBytes(const Extent& extent);
+// Bytes of memory that inflating a compressed extent takes, besides its room.
+uint64_t InflationMemory(const Extent& extent);
+
+// Inflates an extent of a compressed shard into buffers of `pool`. `room` has RoomBytes(extent),
+// and in them the bytes read from the file; it is overwritten. Null: the shard is read here, as a
+// stream, as it also is where anything is wrong. If the data cannot be inflated further, the
+// remaining records of the extent are damaged.
+//
+// `bytes_read` counts the bytes of the file that are read here, and `let_go` how much less than
+// InflationMemory the buffers hold. Errors: those of opening and reading the file.
+absl::Status InflateExtent(const ShardTable& table, const Extent& extent, Buffer* room,
+                           CrcCheck check, BufferPool& pool,
+                           std::vector<std::string_view>* payloads, BufferRefs* buffers,
+                           std::vector<DamagedRecord>* damaged, uint64_t* bytes_read,
+                           uint64_t* let_go);
 
 }  // namespace shardfeed
 

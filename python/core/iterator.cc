@@ -9,6 +9,7 @@
 #include "io/thread.h"
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
+#include "net/transfers.h"
 #include "python/core/errors.h"
 #include "python/core/gil.h"
 #include "python/core/shared_object.h"
@@ -407,6 +408,17 @@ nb::dict StatsToPython(const IteratorStats& stats) {
   all["decisions"] = stats.decisions;
   all["limit"] = stats.limit;
   all["verdict"] = stats.verdict;
+  if (const TransferStats transfers = GetTransferStats(); transfers.bytes_wanted > 0) {
+    nb::dict store;
+    store["requests"] = transfers.requests;
+    store["retries"] = transfers.retries;
+    store["throttled"] = transfers.throttled;
+    store["hedges"] = transfers.hedges;
+    store["hedges_won"] = transfers.hedges_won;
+    store["bytes_wanted"] = transfers.bytes_wanted;
+    store["bytes_moved"] = transfers.bytes_moved;
+    all["store"] = std::move(store);
+  }
   return all;
 }
 

@@ -3,12 +3,14 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -34,6 +36,17 @@ std::string Unescape(std::string_view text) {
   return out;
 }
 
+// Without copying them, so that a benchmark measures its clients.
+bool SendFile(int fd, const std::string& path, uint64_t first, uint64_t end) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  auto at = static_cast<off_t>(first);
+  while (file >= 0 && at < static_cast<off_t>(end)) {
+    if (::sendfile(fd, file, &at, end - static_cast<uint64_t>(at)) <= 0) break;
+  }
+  if (file >= 0) ::close(file);
+  return at == static_cast<off_t>(end);
+}
+
 bool Send(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -46,6 +59,7 @@ bool Send(int fd, std::string_view bytes) {
 }  // namespace
 
 FaultServer::FaultServer() {
+  std::signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it
   listening_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   ::setsockopt(listening_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -241,8 +255,11 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
     ++last;
   }
   last = std::min<uint64_t>(last, object->size == 0 ? 0 : object->size - 1);
-  const std::string body =
-      object->size == 0 || request.method == "HEAD" ? "" : object->Part(first, last + 1);
+  const bool empty = object->size == 0 || request.method == "HEAD";
+  const bool cut =
+      fault.kind == Fault::kShort || fault.kind == Fault::kStall || fault.kind == Fault::kLongBody;
+  const bool from_file = !object->file.empty() && !cut;
+  const std::string body = empty || from_file ? "" : object->Part(first, last + 1);
   std::string head = fmt::format("HTTP/1.1 {}\r\n", ranged ? "206 Partial Content" : "200 OK");
   if (ranged) {
     head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->size);
@@ -264,6 +281,7 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
     }
     return false;
   }
+  if (from_file && !empty) return SendFile(fd, object->file, first, last + 1);
   return Send(fd, body);
 }
 

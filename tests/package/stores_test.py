@@ -3,6 +3,8 @@ by moto; botocore checks signatures."""
 
 import contextlib
 import datetime
+import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -12,6 +14,7 @@ import sys
 import threading
 import time
 import urllib.parse
+import zlib
 
 import numpy as np
 import pytest
@@ -45,12 +48,49 @@ def write(spec, records=RECORDS, **options):
             writer.write({"n": n, "x": rng.normal(size=int(rng.integers(1, 60))).astype(np.float32)})
 
 
+def compress_as_others(root, stem, name, compress):
+    """Compresses each shard as one stream, as TensorFlow does."""
+    shards = sorted(root.glob(f"{stem}-*"))
+    for n, shard in enumerate(shards):
+        (root / f"{name}-{n:05}-of-{len(shards):05}").write_bytes(compress(shard.read_bytes()))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("served")
     write(root / "raw@4")
     write(root / "gzip@3.tfrecord.gz", compression="gzip")
     return root
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """60 MB, raw and compressed in each way: of several restart points and ranges."""
+    root = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 256, size=1 << 20, dtype=np.uint8).tobytes()
+    for name, options in (("raw@2", {}), ("own@2", {"compression": "gzip"})):
+        with sf.write(str(root / name), **options) as writer:
+            for n in range(RECORDS):
+                at = n * 7919 % (1 << 19)
+                writer.write({"n": n, "x": noise[at:at + 20_000 + n % 100] + b"%06d" % n * 50})
+    compress_as_others(root, "raw", "gz", lambda data: gzip.compress(data, 1))
+    compress_as_others(root, "raw", "zlib", lambda data: zlib.compress(data, 1))
+    for name in ("gz@2", "zlib@2"):
+        succeed("index", root / name)
+    return root
+
+
+LARGE = ["raw@2", "own@2", "gz@2", "zlib@2"]
+BUDGET = ["--budget", "600MiB"]
+ORDER_FLAGS = {
+    "sequential": [],
+    "interleave": ["--order", "interleave", "--cycle", "2", "--block", "3"],
+    "shuffle": ["--shuffle", "3", "--window", "16MiB", "--lanes", "4"],
+    # Each record is inflated from the restart point before it.
+    "exact": ["--shuffle", "3", "--window", "all", "--records", "100-299"],
+    "rank": ["--shuffle", "3", "--window", "16MiB", "--lanes", "4", "--rank", "1", "--world", "3"],
+}
 
 
 @contextlib.contextmanager
@@ -103,6 +143,82 @@ def test_records_by_number_and_lengths(folder, url):
         assert [row["n"] for row in remote[[5, 2000, 6]]] == [row["n"] for row in local[[5, 2000, 6]]]
 
 
+LARGE_ORDERS = {
+    "sequential": lambda ds: ds,
+    "interleave": lambda ds: ds.interleave(cycle=2, block=3),
+    "shuffle": lambda ds: ds.shuffle(seed=3, window=800, lanes=4),
+    "exact shuffle": lambda ds: ds.shuffle(seed=3, window=None),
+    "rank": lambda ds: ds.shuffle(seed=3, window=800, lanes=4).shard(1, 3),
+}
+
+
+@pytest.mark.parametrize("spec", LARGE)
+@pytest.mark.parametrize("order", LARGE_ORDERS)
+def test_large_shards_in_every_order(large, spec, order):
+    """Raw or compressed, in the same order: over a server that fails now and then, too."""
+    def rows(place):
+        chain = LARGE_ORDERS[order](sf.read(place)).parse({"n": sf.int64, "x": sf.bytes}).batch(100)
+        some = itertools.islice(chain, 1 if order == "exact shuffle" else None)
+        return [(int(n), hash(x)) for batch in some for n, x in zip(batch["n"], batch["x"])]
+    expected = rows(str(large / spec))
+    for fault in ((), ("503", 5), ("short", 7)):
+        with served(large, *fault) as place:
+            assert rows(f"{place}/{spec}") == expected
+
+
+@pytest.mark.parametrize("spec", LARGE)
+def test_large_shards_by_number(large, spec):
+    with served(large) as place:
+        remote, local = (sf.read(p).parse() for p in (f"{place}/{spec}", str(large / spec)))
+        for rows in ([0], [RECORDS - 1], [5, 2000, 6, 900, 7], list(range(0, RECORDS, 97))):
+            assert [(row["n"], row["x"]) for row in remote[rows]] == \
+                [(row["n"], row["x"]) for row in local[rows]]
+
+
+@pytest.mark.parametrize("spec", LARGE)
+@pytest.mark.parametrize("order", ORDER_FLAGS)
+def test_the_plan_tells_the_requests(large, spec, order):
+    """What is planned is what is read; in order, it is ranges of 8 MiB."""
+    with served(large) as place:
+        arguments = [f"{place}/{spec}", *ORDER_FLAGS[order], *BUDGET, "--json"]
+        plan = succeed("plan", *arguments, "--price", "2").json["store"]
+        bench = succeed("bench", *arguments).json
+        assert not plan["estimated"]
+        assert (plan["requests"], plan["bytes"]) == (bench["reads"], bench["bytes_read"])
+        assert plan["price"] == pytest.approx(plan["requests"] / 1000 * 2)
+        assert bench["store"]["requests"] >= bench["reads"]
+        assert bench["store"]["bytes_moved"] >= bench["store"]["bytes_wanted"] >= bench["bytes_read"]
+        size = sum(f.stat().st_size for f in large.glob(spec.split("@")[0] + "-*"))
+        if order == "sequential":
+            assert bench["reads"] <= max(1.1 * size / (8 << 20), 8)
+            assert bench["bytes_read"] <= 1.02 * size
+        if order == "interleave":
+            assert bench["bytes_read"] <= 1.02 * size
+
+
+def test_the_plan_tells_of_larger_chunks(large):
+    with served(large) as place:
+        arguments = [f"{place}/raw@2", "--shuffle", "--window", "32MiB", "--lanes", "4", *BUDGET]
+        plan = succeed("plan", *arguments, "--json").json["store"]
+        assert 2 * plan["requests_with_chunks_of_8MiB"] <= plan["requests"]
+        assert plan["lanes_with_chunks_of_8MiB"] == 4
+        out = succeed("plan", *arguments).out.decode()
+        assert "for an epoch of this rank, by $0.0004 for 1,000 requests (--price)" in out
+        assert "note: --chunk 8MiB --lanes 4 takes " in out
+        again = succeed("plan", *arguments, "--chunk", "8MiB", "--json").json["store"]
+        assert "requests_with_chunks_of_8MiB" not in again
+        assert "store" not in succeed("plan", large / "raw@2", "--shuffle", "--json").json
+
+
+def test_chains_tell_what_they_asked_of_the_store(url):
+    it = iter(sf.read(f"{url}/raw@4").parse({"n": sf.int64}).batch(100))
+    for _ in it:
+        pass
+    store = it.stats()["store"]
+    assert store["requests"] >= 4 and store["bytes_moved"] >= store["bytes_wanted"] > 0
+    assert {"retries", "throttled", "hedges", "hedges_won"} < store.keys()
+
+
 def test_states_are_those_of_local_runs(folder, url):
     def chain(place):
         return sf.read(place).shuffle(seed=1).parse({"n": sf.int64}).batch(50)
@@ -138,8 +254,9 @@ def test_the_programs_commands(folder, url):
         assert succeed("verify", there, "--json").json["records"] == RECORDS
         assert succeed("verify", there, "--level", "examples").out.endswith(b"all intact and as in the manifest\n")
         assert succeed("inspect", there, "--json").json["records"] == RECORDS
-        assert succeed("plan", there, "--shuffle", "--json").json == \
-            succeed("plan", here, "--shuffle", "--json").json
+        plan = succeed("plan", there, "--shuffle", *BUDGET, "--json").json
+        assert plan.pop("store")["requests"] > 0
+        assert plan == succeed("plan", here, "--shuffle", *BUDGET, "--json").json
         assert b"in a store" in succeed("bench", there).out
     assert succeed("cat", f"{url}/raw-00001-of-00004").out == \
         succeed("cat", folder / "raw-00001-of-00004").out

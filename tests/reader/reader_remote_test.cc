@@ -1,0 +1,231 @@
+// Shards in a store, raw and compressed in each way, in every order: the same records as of local
+// shards, in no more requests than were planned.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "net/transfers.h"
+#include "reader/epoch_cost.h"
+#include "reader/reader.h"
+#include "shard/index_build.h"
+#include "shardfeed/index.h"
+#include "tests/net/fault_server.h"
+#include "tests/reader/dataset_fixture.h"
+#include "tests/reader/reader_fixture.h"
+#include "tests/testing/deflate.h"
+#include "tests/testing/files.h"
+
+namespace shardfeed {
+namespace {
+
+using testing::Deflate;
+using testing::ExpectAll;
+using testing::Fault;
+using testing::FaultServer;
+using testing::kRecords;
+using testing::kSizes;
+using testing::kSmallBlocks;
+using testing::MakeReader;
+using testing::OpenTable;
+using testing::Orders;
+using testing::ReaderFixture;
+using testing::RecordText;
+using testing::SeenRequest;
+using testing::WriteShards;
+
+enum class Form { kRaw, kOwn, kGzip, kZlib };
+constexpr Form kForms[] = {Form::kRaw, Form::kOwn, Form::kGzip, Form::kZlib};
+
+class ReaderRemoteTest : public ReaderFixture {
+ protected:
+  // Of RecordText(i, 3000).
+  void Write(Form form) {
+    if (form == Form::kRaw || form == Form::kOwn) {
+      WriteShards(folder_, kSizes, 3000, form == Form::kOwn);
+    } else {
+      uint64_t number = 0;
+      for (size_t s = 0; s < kSizes.size(); ++s) {
+        std::string content;
+        for (uint64_t i = 0; i < kSizes[s]; ++i) AppendFrame(RecordText(number++, 3000), &content);
+        folder_.Write(ShardName("d", s, kSizes.size(), ""),
+                      Deflate(content, form == Form::kGzip ? 31 : 15, kSmallBlocks));
+      }
+    }
+    for (size_t s = 0; s < kSizes.size(); ++s) {
+      IndexBuildOptions index;
+      index.restart_interval = 20'000;
+      ASSERT_OK(WriteIndex(folder_ / ShardName("d", s, kSizes.size(), ""), index));
+    }
+    server_.ServeFolder(folder_ / "");
+  }
+
+  std::shared_ptr<const ShardTable> Table() const {
+    return OpenTable(*ResolveSpec(fmt::format("{}/d@{}", server_.url(), kSizes.size())));
+  }
+
+  FaultServer server_;
+};
+
+TEST_F(ReaderRemoteTest, EveryOrderOfEveryForm) {
+  for (const Form form : kForms) {
+    SCOPED_TRACE(static_cast<int>(form));
+    Write(form);
+    const auto table = Table();
+    for (const OrderSpec& order : Orders()) {
+      for (const uint64_t world : {1, 3}) {
+        ReaderOptions options;
+        options.order = order;
+        options.world = world;
+        options.threads = 2;
+        ExpectAll(table, options, 3000);
+      }
+    }
+  }
+}
+
+TEST_F(ReaderRemoteTest, FaultsThatPassChangeNothing) {
+  for (const Form form : kForms) {
+    SCOPED_TRACE(static_cast<int>(form));
+    Write(form);
+    std::atomic<uint64_t> number = 0;
+    server_.SetFaults([&](const SeenRequest&) {
+      const uint64_t n = number++;
+      if (n % 20 == 7) return Fault{.kind = Fault::kStatus};
+      if (n % 20 == 13) return Fault{.kind = Fault::kShort};
+      return Fault();
+    });
+    const auto table = Table();
+    for (const OrderSpec& order : Orders()) {
+      ReaderOptions options;
+      options.order = order;
+      options.threads = 2;
+      ExpectAll(table, options, 3000);
+    }
+    server_.SetFaults(nullptr);
+  }
+}
+
+// What is planned is what is asked for, and nothing else is: compressed shards as well.
+TEST_F(ReaderRemoteTest, NoOtherRequestsThanPlanned) {
+  for (const Form form : kForms) {
+    Write(form);
+    const auto table = Table();
+    for (const OrderSpec& order : Orders()) {
+      for (const uint64_t world : {1, 3}) {
+        ReaderOptions options;
+        options.order = order;
+        options.world = world;
+        options.rank = world - 1;
+        options.threads = 2;
+        const auto reader = MakeReader(table, options);
+        SCOPED_TRACE(
+            fmt::format("{} {} {}", static_cast<int>(form), reader->order().Describe(), world));
+        const auto cost = PlanEpoch(*reader);  // reads indexes
+        ASSERT_OK(cost);
+        EXPECT_FALSE(cost->estimated);
+        server_.ForgetRequests();
+        const TransferStats before = GetTransferStats();
+        ASSERT_OK(testing::Drain(*reader));
+        const TransferStats after = GetTransferStats();
+        EXPECT_EQ(server_.requests().size() + before.hedges + before.retries,
+                  cost->requests + after.hedges + after.retries);
+        EXPECT_EQ(reader->stats().reads, cost->requests);
+        EXPECT_EQ(reader->stats().bytes_read, cost->bytes);
+        if (order.kind != OrderSpec::Kind::kShuffle && order.chunk == 0 && world == 1) {
+          // Seven shards have records, each less than a range.
+          EXPECT_EQ(cost->requests, 7);
+          EXPECT_LE(cost->bytes, table->file_bytes());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ReaderRemoteTest, RecordsByNumber) {
+  for (const Form form : kForms) {
+    SCOPED_TRACE(static_cast<int>(form));
+    Write(form);
+    const RandomAccess access(Table());
+    std::mt19937 random(1);
+    for (const size_t n : {1, 7, 200}) {
+      std::vector<uint64_t> numbers;
+      for (size_t i = 0; i < n; ++i) numbers.push_back(random() % kRecords);
+      server_.ForgetRequests();
+      const auto set = access.Get(numbers);
+      ASSERT_OK(set);
+      for (size_t i = 0; i < n; ++i) EXPECT_EQ(set->records[i], RecordText(numbers[i], 3000));
+      // A range for each shard, or for each record, and indexes.
+      EXPECT_LE(server_.requests().size(), n + 2 * kSizes.size());
+    }
+  }
+}
+
+// Ranges are equal parts of a shard of about 8 MiB, whatever it is inflated to.
+TEST_F(ReaderRemoteTest, RangesAreLarge) {
+  std::mt19937_64 random(1);
+  std::string content;
+  uint64_t records = 0;
+  while (content.size() < 45 << 20) {
+    std::string record(50'000, '\0');
+    for (size_t i = 0; i < record.size(); i += 8) {
+      const uint64_t bits = random();
+      std::copy_n(reinterpret_cast<const char*>(&bits), 8, &record[i]);
+    }
+    record += std::string(50'000, 'x');
+    AppendFrame(record, &content);
+    ++records;
+  }
+  for (const Form form : {Form::kRaw, Form::kGzip, Form::kZlib}) {
+    SCOPED_TRACE(static_cast<int>(form));
+    folder_.Write("d-00000-of-00001", form == Form::kRaw
+                                          ? content
+                                          : Deflate(content, form == Form::kGzip ? 31 : 15, 8));
+    ASSERT_OK(WriteIndex(folder_ / "d-00000-of-00001", {}));
+    server_.ServeFolder(folder_ / "");
+    const auto table = OpenTable(*ResolveSpec(server_.url() + "/d@1"));
+    ReaderOptions options;
+    options.budget_bytes = 512 << 20;
+    const auto reader = MakeReader(table, options);
+    uint64_t delivered = 0;
+    for (ReadBlock block;;) {
+      ASSERT_OK(reader->Next(&block));
+      if (block.records.empty()) break;
+      delivered += block.records.size();
+    }
+    EXPECT_EQ(delivered, records);
+    const double ranges = static_cast<double>(table->file_bytes()) / (8 << 20);
+    EXPECT_LE(reader->stats().reads, ranges * 1.1 + 0.5);
+    EXPECT_LE(reader->stats().peak_buffer_bytes, options.budget_bytes);
+    if (form != Form::kRaw) {
+      EXPECT_LT(ranges, 4);
+    }
+  }
+}
+
+// A budget bounds what an exact permutation of compressed shards reads at once.
+TEST_F(ReaderRemoteTest, ScatteredRecordsStayWithinTheBudget) {
+  for (const Form form : kForms) {
+    SCOPED_TRACE(static_cast<int>(form));
+    Write(form);
+    ReaderOptions options;
+    options.order.kind = OrderSpec::Kind::kShuffle;
+    options.order.window = OrderSpec::kAll;
+    options.budget_bytes = 2 << 20;
+    options.threads = 2;
+    const auto table = Table();
+    ExpectAll(table, options, 3000);
+    const auto reader = MakeReader(table, options);
+    for (ReadBlock block;;) {
+      ASSERT_OK(reader->Next(&block));
+      if (block.records.empty()) break;
+    }
+    EXPECT_LE(reader->stats().peak_buffer_bytes, options.budget_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace shardfeed
