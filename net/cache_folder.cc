@@ -418,7 +418,13 @@ absl::StatusOr<std::optional<int>> CacheFolder::Reserve(const BlockName& name, u
     if (error == ENOENT) {
       ::mkdir(fmt::format("{}/{:016x}", opened_.path, name.dataset).c_str(), 0700);
     } else if (error == EEXIST) {
-      ::unlink(path.c_str());  // of a process that was killed: its lock is this one's now
+      // Of a process that was killed: its lock is this one's now.
+      struct stat info;
+      const bool found = ::lstat(path.c_str(), &info) == 0;
+      if (::unlink(path.c_str()) == 0 && found) {
+        *used -= std::min<uint64_t>(*used, info.st_size);
+        (void)WriteUsed(*used + bytes);
+      }
     } else if (error != EINTR) {
       break;
     }

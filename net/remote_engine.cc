@@ -39,6 +39,7 @@ class RemoteEngine : public Engine {
   void Wait(size_t min_results, std::vector<ReadResult>* results) override {
     min_results = std::min(min_results, outstanding());
     size_t given = 0;
+    bool woken = false;
     while (true) {
       for (ReadResult& result : ready_) {
         results->push_back(std::move(result));
@@ -48,15 +49,14 @@ class RemoteEngine : public Engine {
       ready_.clear();
       std::vector<std::pair<uint64_t, absl::Status>> arrived;
       std::vector<FetchedBlock> fetched;
-      bool woken = false;
       {
         MutexLock lock(shared_->mutex);
-        if (given < min_results && cached_.empty()) {
+        if (given < min_results && cached_.empty() && !woken) {
           shared_->changed.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared_->mutex) {
             return shared_->woken || !shared_->arrived.empty() || !shared_->fetched.empty();
           });
         }
-        woken = std::exchange(shared_->woken, false);
+        woken = std::exchange(shared_->woken, false) || woken;
         arrived.swap(shared_->arrived);
         fetched.swap(shared_->fetched);
       }
@@ -70,7 +70,7 @@ class RemoteEngine : public Engine {
       for (FetchedBlock& block : fetched) TakeFetched(std::move(block));
       StartMore();
       // One at a time, so that what has been read is checked while processors' caches have it.
-      if (given < min_results && ready_.empty() && !cached_.empty()) {
+      if (given < min_results && !woken && ready_.empty() && !cached_.empty()) {
         const uint64_t number = cached_.front();
         cached_.pop_front();
         ReadCached(number);

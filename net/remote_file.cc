@@ -107,6 +107,11 @@ absl::Status RemoteFile::ReadDirectly(uint64_t offset, absl::Span<char> dst) con
   return promise.get_future().get();
 }
 
+// Whoever walks through a file may skip a little, or look back.
+bool RemoteFile::Follows(uint64_t offset) const {
+  return next_ != UINT64_MAX && offset + kSmallBytes >= next_ && offset <= next_ + kBlockBytes;
+}
+
 // Where a stretch ends that is read ahead; with that of the cache, where there is one.
 uint64_t RemoteFile::BlockEnd(uint64_t begin) const {
   const uint64_t into = cached_ != nullptr ? begin % kCacheBlockBytes : 0;
@@ -117,9 +122,7 @@ uint64_t RemoteFile::BlockEnd(uint64_t begin) const {
 std::shared_ptr<RemoteFile::Block> RemoteFile::BlockAt(uint64_t offset, size_t wanted) const {
   MutexLock lock(mutex_);
   const uint64_t forks = ForkCount();
-  // Whoever walks through a file may skip a little, or look back.
-  const bool follows =
-      next_ != UINT64_MAX && offset + kSmallBytes >= next_ && offset <= next_ + kBlockBytes;
+  const bool follows = Follows(offset);
   next_ = std::min(size(), offset + wanted);
   // What lies behind is not read again; what a parent began does not come to its child.
   while (!blocks_.empty() && (blocks_.front()->forks != forks || blocks_.front()->end <= offset)) {
@@ -153,31 +156,38 @@ absl::StatusOr<size_t> RemoteFile::ReadAt(uint64_t offset, absl::Span<char> dst)
 }
 
 // Block by block: what the cache has, what it has once it was fetched, and what it has no room for.
+// A small read that follows no other, such as of a header, fetches no block.
 absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst) const {
   BlockCache& cache = cached_->cache();
+  const uint64_t end = offset + dst.size();
+  bool follows = false;
+  {
+    MutexLock lock(mutex_);
+    follows = Follows(offset);
+  }
   while (!dst.empty()) {
     const uint64_t block = offset / kCacheBlockBytes;
     const uint64_t into = offset % kCacheBlockBytes;
     const absl::Span<char> part = dst.subspan(0, kCacheBlockBytes - into);
     absl::Status status = cache.Read(*cached_, block, into, part);
     const bool there = status.ok();
+    const bool fetches = !there && (follows || part.size() > kSmallBytes);
     std::promise<std::pair<absl::Status, bool>> promise;
-    if (!there) {
+    if (fetches) {
       Fetch(block, [&promise](absl::Status fetched, bool kept) {
         promise.set_value({std::move(fetched), kept});
       });
     }
-    // Whoever begins a block at its beginning may want the next ones.
-    if (into == 0) {
-      const uint64_t end = std::min(BlockKey::NumBlocks(size()), block + 1 + kMaxAhead);
-      for (uint64_t next = there ? block + kMaxAhead : block + 1; next < end; ++next) {
+    if (follows && into == 0) {
+      const uint64_t last = std::min(BlockKey::NumBlocks(size()), block + 1 + kMaxAhead);
+      for (uint64_t next = there ? block + kMaxAhead : block + 1; next < last; ++next) {
         if (!cache.Has(*cached_, next)) Fetch(next, [](const absl::Status&, bool) {});
       }
     }
-    if (!there) {
+    if (fetches) {
       const auto [fetched, kept] = promise.get_future().get();
       if (!fetched.ok()) return fetched;
-      status = kept ? cache.Read(*cached_, block, into, part) : absl::NotFoundError("");
+      if (kept) status = cache.Read(*cached_, block, into, part);
     }
     if (!status.ok()) {
       const absl::StatusOr<size_t> read = ReadFromStore(offset, part);
@@ -186,6 +196,8 @@ absl::Status RemoteFile::ReadThroughCache(uint64_t offset, absl::Span<char> dst)
     offset += part.size();
     dst.remove_prefix(part.size());
   }
+  MutexLock lock(mutex_);
+  next_ = end;
   return absl::OkStatus();
 }
 

@@ -70,6 +70,7 @@ class RemoteFile : public File {
   absl::StatusOr<size_t> ReadFromStore(uint64_t offset, absl::Span<char> dst) const;
   absl::Status ReadThroughCache(uint64_t offset, absl::Span<char> dst) const;
   uint64_t BlockEnd(uint64_t begin) const;
+  bool Follows(uint64_t offset) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<Block> StartBlock(uint64_t begin, uint64_t end) const;
   absl::Status ReadDirectly(uint64_t offset, absl::Span<char> dst) const;
   std::shared_ptr<Block> BlockAt(uint64_t offset, size_t wanted) const;

@@ -186,15 +186,15 @@ TEST_F(BlockCacheTest, ManyThreadsFetchEachBlockOnce) {
 
 TEST_F(BlockCacheTest, AReplacedObjectIsNotServedFromTheOldOne) {
   Cache();
-  EXPECT_EQ(ReadAt(*Open(), 0, 100), bytes_.substr(0, 100));
+  EXPECT_EQ(ReadAt(*Open(), 0, 100'000), bytes_.substr(0, 100'000));
   const std::string other = RandomBytes(20'000'000, 8);
   server_.Put("/object", other);
-  EXPECT_EQ(ReadAt(*Open(), 50, 100), other.substr(50, 100));
+  EXPECT_EQ(ReadAt(*Open(), 50, 100'000), other.substr(50, 100'000));
   // Of one that is open, the cache has what it has, and the store has no more of it.
   const std::shared_ptr<File> file = Open();
   server_.Put("/object", bytes_);
-  EXPECT_EQ(ReadAt(*file, 0, 100), other.substr(0, 100));
-  EXPECT_FAILS(TryRead(*file, 19'000'000, 1000).status(), kAborted, "was replaced");
+  EXPECT_EQ(ReadAt(*file, 0, 100'000), other.substr(0, 100'000));
+  EXPECT_FAILS(TryRead(*file, 19'000'000, 100'000).status(), kAborted, "was replaced");
 }
 
 TEST_F(BlockCacheTest, ObjectsWithoutAVersionAreNotKept) {
@@ -221,6 +221,45 @@ TEST_F(BlockCacheTest, ErrorsOfTheStoreAreThoseOfReading) {
   EXPECT_TRUE(Blocks().empty());
   server_.SetFaults(nullptr);
   EXPECT_EQ(ReadAt(*file, 0, 100), bytes_.substr(0, 100));
+}
+
+TEST_F(BlockCacheTest, ASmallReadFetchesNoBlockUnlessItFollows) {
+  Cache();
+  const std::shared_ptr<File> file = Open();
+  EXPECT_EQ(ReadAt(*file, 12'000'000, 100), bytes_.substr(12'000'000, 100));
+  EXPECT_TRUE(Blocks().empty());
+  EXPECT_EQ(ReadAt(*file, 12'000'100, 100), bytes_.substr(12'000'100, 100));
+  EXPECT_EQ(Blocks().size(), 1);
+  server_.ForgetRequests();
+  EXPECT_EQ(ReadAt(*file, 9'000'000, 100), bytes_.substr(9'000'000, 100));
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(BlockCacheTest, StoresOfOtherEndpointsHaveBlocksOfTheirOwn) {
+  const auto cache = Cache();
+  const auto name = [&](const char* endpoint, const std::string& path, const char* version) {
+    setenv("AWS_ENDPOINT_URL", endpoint, 1);
+    const auto store = Store::Of(path);
+    EXPECT_OK(store);
+    const auto object = cache->Object({.path = path, .size = 10, .version = version}, **store);
+    EXPECT_NE(object, nullptr);
+    return std::pair(object->NameOf(0), object->KeyOf(0).text);
+  };
+  setenv("AWS_NO_SIGN_REQUEST", "1", 1);
+  const auto first = name("http://127.0.0.1:1", "s3://b/train-00000-of-00001", "\"1\"");
+  EXPECT_EQ(name("http://127.0.0.1:1", "s3://b/train-00000-of-00001", "\"1\""), first);
+  const auto other = name("http://127.0.0.1:2", "s3://b/train-00000-of-00001", "\"1\"");
+  EXPECT_NE(other.first.dataset, first.first.dataset);
+  EXPECT_NE(other.first.object, first.first.object);
+  EXPECT_NE(other.second, first.second);
+  const auto newer = name("http://127.0.0.1:1", "s3://b/train-00000-of-00001", "\"2\"");
+  EXPECT_EQ(newer.first.object, first.first.object);
+  EXPECT_NE(newer.first.version, first.first.version);
+  // What a URL's query tells is nobody else's business.
+  const auto secret = name("http://127.0.0.1:1", "http://h/o?token=hush", "\"1\"");
+  EXPECT_EQ(secret.second.find("hush"), std::string::npos);
+  EXPECT_NE(name("http://127.0.0.1:1", "http://h/o?token=other", "\"1\""), secret);
+  unsetenv("AWS_ENDPOINT_URL");
 }
 
 TEST_F(BlockCacheTest, DamagedBlocksAreFetchedAnew) {
@@ -282,7 +321,7 @@ TEST_F(BlockCacheTest, BlocksOfOtherProcessesAreAwaited) {
     while (GetBlockCacheStats().waits == waits) std::this_thread::yield();
     Kill(other);
   });
-  EXPECT_EQ(ReadAt(*file, 0, 1000), bytes_.substr(0, 1000));
+  EXPECT_TRUE(ReadAt(*file, 0, 100'000) == bytes_.substr(0, 100'000));
   killer.join();
   // Which held them to its end; the block is in the cache now.
   server_.ForgetRequests();
