@@ -199,7 +199,8 @@ TEST(ImageHeaderTest, SaysWhatIsWrongWithOtherFormats) {
   ExpectError(Patched(Encode(".png", 5, 5), 25, "\x05"), "unknown colour type 5");
   ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLossyWebp), 23, "abc"),
               "does not start with a key frame");
-  ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"), "unexpected signature");
+  ExpectError(Patched(Encode(".webp", 5, 5, CV_8UC3, kLosslessWebp), 20, "a"),
+              "unexpected signature");
   ExpectError("RIFF\0\0\0\0WEBPEXIF\0\0\0\0"s, "first chunk is not an image");
   ExpectError("MM\0*\0\0\0\x08\0\x01\x01\0\0\x02\0\0\0\x01\0\0\0\x05"s,
               "TIFF is damaged at byte 10: tag 256 has type 2");

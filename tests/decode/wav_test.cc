@@ -108,7 +108,8 @@ TEST(WavTest, BadInput) {
   expect(Riff(format + "data\xff\xff\xff\xff\1\0"s), "its length is unknown");
   expect(Riff(format + Chunk("data", "123")),
          "take 3 bytes, which is not a multiple of the frame size of 2");
-  expect(Riff(Chunk("fmt ", Format(2, 1, 4)) + Chunk("data", "")), "format 2 with 4 bits, expected PCM");
+  expect(Riff(Chunk("fmt ", Format(2, 1, 4)) + Chunk("data", "")),
+         "format 2 with 4 bits, expected PCM");
   expect(Riff(Chunk("fmt ", Format(1, 1, 12))), "format 1 with 12 bits");
   expect(Riff(Chunk("fmt ", Format(1, 0, 16))), "it has 0 channels and 16000 frames per second");
   expect(Riff(Chunk("fmt ", Format(1, 1, 16, 0))), "it has 1 channels and 0 frames");
