@@ -117,12 +117,8 @@ absl::Status PutObject(const std::string& path, std::string_view bytes);
 // Removes an object; OK if there is none.
 absl::Status RemoveObject(const std::string& path);
 
-// An object whose upload was begun and neither published nor removed.
-struct UnfinishedUpload {
-  std::string path;
-  std::string upload;
-  std::time_t begun = 0;
-};
+// Returns the objects in the folder (no deeper) whose upload was begun and neither published nor
+// removed, as far as the store lists them.
 absl::StatusOr<std::vector<UnfinishedUpload>> ListUploads(const std::string& folder);
 
 }  // namespace shardfeed
