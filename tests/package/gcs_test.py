@@ -328,6 +328,24 @@ def test_a_function_is_called_again_when_the_store_refuses(store):
     assert len(calls) == 2
 
 
+def test_a_function_that_fails_later(store):
+    calls = []
+
+    def give():
+        calls.append(0)
+        if len(calls) > 1:
+            raise KeyError("vault")
+        return store.values
+
+    sf.set_credentials(store.url, give)
+    write(f"{store.url}/d@1")
+    store.refused = lambda request: error(400, "ExpiredToken", "old")
+    with pytest.raises(PermissionError, match=f"which could not be replaced: credentials for {store.url}: the function "
+                       r".*give raised KeyError: 'vault'; \(ExpiredToken: old\)"):
+        numbers(f"{store.url}/d@1")
+    assert len(calls) == 2
+
+
 def test_what_functions_do_wrong(store):
     def fail():
         raise KeyError("vault")
