@@ -235,7 +235,7 @@ absl::StatusOr<std::string> ReadObjectStart(const std::string& path, uint64_t by
   absl::StatusOr<HttpResponse> response = CallStore(
       **store, path, {.headers = {fmt::format("Range: bytes=0-{}", bytes - 1)}, .max_body = bytes});
   if (!response.ok()) return response.status();
-  absl::StatusOr<ObjectInfo> found = InfoOf(path, *response);
+  absl::StatusOr<ObjectInfo> found = InfoOf(**store, path, *response);
   if (!found.ok()) return found.status();
   if (response->body.size() != std::min(bytes, found->size)) {
     return absl::UnavailableError(fmt::format("{}: the server sent {} bytes of {} instead of {}",

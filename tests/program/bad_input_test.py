@@ -160,8 +160,8 @@ def test_invalid_json_is_located(tmp_path, out, line, column):
 
 
 @pytest.mark.parametrize("line, said", [
-    ("[1, 2]", "an array where each line must be a JSON object"),
-    ('"x"', "a string where each line must be a JSON object"),
+    ("[1, 2]", "got an array, but each line must be a JSON object"),
+    ('"x"', "got a string, but each line must be a JSON object"),
     ('{"a": "text"}', "a"), ('{"a": [1, null]}', "a"), ('{"a": [[1]]}', "a"),
     ('{"a": 18446744073709551615}', "a"), ('{"a": 1e39}', "a")])
 def test_json_that_cannot_become_a_record_is_located(tmp_path, out, line, said):

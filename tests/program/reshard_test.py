@@ -158,7 +158,7 @@ def test_a_dataset_can_be_resharded_in_its_place(dataset):
     (["split", "IN", "OUT", "--shares", "a=0.5"],
      "a=0.5: the shares add up to 0.5; they must add up to 1"),
     (["reshard", "IN", "OUT@1", "--member-size", "x"],
-     "--member-size x: not a size such as 256KiB")])
+     "--member-size x: expected a size such as 256KiB")])
 def test_wrong_use_is_told(dataset, out, arguments, said):
     arguments = [{"IN": dataset, "OUT": out / "b", "OUT@1": out / "b@1"}.get(a, a)
                  for a in arguments]

@@ -536,7 +536,7 @@ def test_columns_and_schema(out, tmp_path):
     assert values(out / "test@1") == [{"zip": "1", "age": 30.5}]
     assert manifest(out, "train")["features"]["age"]["kind"] == "float"
     message = fail(USAGE, "convert", "csv", tmp_path / "test.csv", out / "x@1", "--columns", "sex")
-    assert message == (f'{tmp_path}/test.csv: there is no column "sex"; there are "zip", "age", '
+    assert message == (f'{tmp_path}/test.csv: column "sex" does not exist; the columns are "zip", "age", '
                        '"name"')
 
 
@@ -552,4 +552,4 @@ def test_huge_records_have_a_limit(kind, out, tmp_path):
     convert(kind, path, out / "x@1")
     assert list(values(out / "x@1")[0].values()) == [text]
     message = fail(USAGE, "convert", kind, path, out / "y@1", "--max-record", "2GiB")
-    assert message == "--max-record 2GiB: not a size of at most 1GiB"
+    assert message == "--max-record 2GiB: expected a size of at most 1GiB"

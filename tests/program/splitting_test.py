@@ -55,7 +55,7 @@ def test_split_by_key_keeps_equal_values_together(table, out, tmp_path):
     assert len(a) + len(b) == 200 and not a & b
     message = fail(USAGE, "convert", "csv", table, out / "u@4", "--split", "a=0.5,b=0.5",
                    "--split-key", "name")
-    assert message == f'{table}: there is no column "name"; there are "id", "patient"'
+    assert message == f'{table}: column "name" does not exist; the columns are "id", "patient"'
 
 
 def test_an_image_keeps_its_split_when_others_come(out, tmp_path):

@@ -11,11 +11,11 @@ import pytest
      "bench: --shuffle 'y': expected an integer of at least 0, as in --shuffle 7; if 'y' is not its value, place it "
      "before --shuffle", "bench"),
     (["bench", "x", "--epochs"], "bench: --epochs: expected an integer", "bench"),
-    (["bench", "x", "--foo"], "bench: there is no --foo", "bench"),
+    (["bench", "x", "--foo"], "bench: there is no option --foo", "bench"),
     (["bench"], "bench: DATASET is required", "bench"),
     (["verify", "x", "-j", "0"], "verify: --jobs: '0' is not an integer of at least 1", "verify"),
     (["verify", "x", "--level", "foo"], "verify: --level: foo not in {headers,", "verify"),
-    (["foo"], "there is no 'foo'; there are: convert, verify,", ""),
+    (["foo"], "there is no command 'foo'; expected one of convert, verify,", ""),
     ([], "expected a command: convert, verify,", ""),
     (["convert", "foo"], "convert: there is no command 'foo'; expected one of imagefolder,", "convert"),
     (["convert", "text", "a", "b@1", "--level"], "text: --level: expected an integer, as in --level 7",
@@ -73,7 +73,7 @@ def test_outputs_that_are_no_folder_are_refused(place, said, tmp_path):
 
 def test_single_files_do_not_go_to_standard_output(tmp_path):
     harness.convert("jsonl", TEXT, tmp_path / "in/d@2")
-    assert "name one" in harness.fail(harness.USAGE, "bench", tmp_path / "in/d@2", "--parse",
+    assert "name a file" in harness.fail(harness.USAGE, "bench", tmp_path / "in/d@2", "--parse",
                                       "--trace", "-", cwd=tmp_path)
     assert os.listdir(tmp_path) == ["in"]
 
