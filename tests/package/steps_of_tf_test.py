@@ -379,7 +379,7 @@ def test_bucket_by_length_tells_what_is_wrong():
         with pytest.raises(ValueError, match="give either the column whose lengths count or a function length="):
             sf.range(3).bucket_by_length(boundaries=[1], sizes=[1, 1], **arguments)
     for gives, error, message in [
-            (-1, ValueError, "the function gave a length of -1"),
+            (-1, ValueError, "the function returned a length of -1"),
             (0.5, TypeError, "must return a length, an integer, not 0.5"),
             (1 << 70, ValueError, "returned a length of 1180591620717411303424")]:
         with pytest.raises(error, match=message):
