@@ -138,6 +138,18 @@ def foreign_shard(with_index):
     return prepare
 
 
+def without_sidecars(folder):
+    must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3")
+    shutil.rmtree(folder / FOLDER / ".shardfeed")
+
+
+def with_old_pack(folder):
+    """One shard was rewritten by hand, and neither its index nor the pack is its own any more."""
+    must(folder, "convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3")
+    shards = sorted((folder / FOLDER).glob("d-*"))
+    shutil.copy(shards[0], shards[1])
+
+
 RESUMED = ["convert", "jsonl", "src/a.jsonl", f"{FOLDER}/d@3", "--resume"]
 
 
@@ -184,6 +196,8 @@ def scenarios(library):
         Scenario("index", shardfeed("index", f"{FOLDER}/x.tfrecord"), [], foreign_shard(False), True),
         Scenario("index_again", shardfeed("index", f"{FOLDER}/x.tfrecord"), [],
                  foreign_shard(True), True),
+        Scenario("index_set", shardfeed("index", f"{FOLDER}/d@3"), [], without_sidecars, True),
+        Scenario("index_set_again", shardfeed("index", f"{FOLDER}/d@3"), [], with_old_pack, True),
         Scenario("cat", shardfeed("cat", f"{FOLDER}/d@8"), [], eight, reads=True),
         Scenario("cat_gzip", shardfeed("cat", f"{FOLDER}/e@*.gz", "--records", "150-170"), [], zipped,
                  reads=True),
