@@ -128,11 +128,11 @@ TEST_F(ReaderRemoteTest, NoOtherRequestsThanPlanned) {
         ASSERT_OK(cost);
         EXPECT_FALSE(cost->estimated);
         server_.ForgetRequests();
-        const TransferStats before = GetTransferStats();
         ASSERT_OK(testing::Drain(*reader));
-        const TransferStats after = GetTransferStats();
-        EXPECT_EQ(server_.requests().size() + before.hedges + before.retries,
-                  cost->requests + after.hedges + after.retries);
+        // A request that is late is made a second time, which may be too late to be sent.
+        const TransferStats all = GetTransferStats();
+        EXPECT_GE(server_.requests().size(), cost->requests);
+        EXPECT_LE(server_.requests().size(), cost->requests + all.hedges + all.retries);
         EXPECT_EQ(reader->stats().reads, cost->requests);
         EXPECT_EQ(reader->stats().bytes_read, cost->bytes);
         if (order.kind != OrderSpec::Kind::kShuffle && order.chunk == 0 && world == 1) {
@@ -216,13 +216,10 @@ TEST_F(ReaderRemoteTest, ScatteredRecordsStayWithinTheBudget) {
     options.order.window = OrderSpec::kAll;
     options.budget_bytes = 2 << 20;
     options.threads = 2;
-    const auto table = Table();
-    ExpectAll(table, options, 3000);
-    const auto reader = MakeReader(table, options);
-    for (ReadBlock block;;) {
-      ASSERT_OK(reader->Next(&block));
-      if (block.records.empty()) break;
-    }
+    const auto reader = MakeReader(Table(), options);
+    const auto all = testing::Drain(*reader);
+    ASSERT_OK(all);
+    EXPECT_EQ(all->records.size(), kRecords);
     EXPECT_LE(reader->stats().peak_buffer_bytes, options.budget_bytes);
   }
 }
