@@ -73,6 +73,7 @@ void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit) {
                    "bytes as they are")
       ->check(CLI::IsMember({"json", "text", "payload"}))
       ->capture_default_str();
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Records are numbered from 0 through all shards. Bytes that are not text are printed as\n"

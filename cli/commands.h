@@ -16,6 +16,7 @@ namespace shardfeed {
 
 // All parameters must outlive the parsing.
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
@@ -32,6 +33,14 @@ void AddShellCommands(CLI::App& app);
 
 // --json, --quiet and --jobs, which all of them have.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
+
+// --cache and --cache-size, of commands that read datasets. All that the process reads from stores
+// then goes through the cache.
+void AddCacheOptions(CLI::App& command, CommandOptions& options);
+// Prints what came from the cache; nothing without one.
+void PrintCacheUse(const CommandOptions& options);
+// The note on standard error that the cache could not keep something; none if it could.
+void NoteCache(const CommandOptions& options);
 
 // Accepts whole numbers from `least` on.
 CLI::Validator WholeNumber(uint64_t least);

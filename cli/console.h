@@ -27,6 +27,8 @@ struct CommandOptions {
   bool json = false;   // one JSON object on standard output
   bool quiet = false;  // no progress, no summary; errors only
   int threads = 0;     // 0: one per processor
+  std::string cache;   // a folder; empty: none
+  std::string cache_size;
 };
 
 // `text` for one line of a terminal: what would begin another, or steer the terminal (names of

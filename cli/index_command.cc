@@ -107,6 +107,7 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(CLI::IsMember({"dali", "tfindex"}));
   command->add_flag("--import", flags->import,
                     "compare each text index (.idx or .tfindex) with its shard");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Indexes go to .shardfeed/ beside the shards. Raw shards: headers only, payloads of large\n"

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/rounding.h"
+#include "cli/commands.h"
 #include "cli/units.h"
 #include "decode/images/codecs.h"
 #include "fmt/format.h"
@@ -172,6 +173,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
     fmt::print("{}\n", json.dump(1));
   } else if (!options.quiet) {
     PrintSummary(ds, stats, bytes);
+    PrintCacheUse(options);
     if (stats.damaged > 0) {
       fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
     }

@@ -217,6 +217,7 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
   AddOrderFlags(*command, flags->order);
   command->add_option("--rate", flags->rate, "records/s that training wants; default 10000")
       ->check(WholeNumber(1));
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Examples:\n"
@@ -237,6 +238,7 @@ void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_option("--find", flags->find, "a record's number: when and where does it come?")
       ->check(WholeNumber(0))
       ->excludes(step);
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Prints a line for each record: its number, its shard, its number there.\n\n"

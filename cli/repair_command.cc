@@ -139,6 +139,7 @@ void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on the disk: faster, and lost if the machine "
                     "stops soon after");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Shard i of OUT gets the sound records of shard i, in their order and with the same\n"

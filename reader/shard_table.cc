@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/parallel.h"
+#include "net/block_cache.h"
 #include "net/open.h"
 #include "net/remote_file.h"
 #include "net/store.h"
@@ -49,6 +50,7 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   }
   table->max_open_ = FileLimit();
   table->version_ = set.version;
+  table->disk_cache_ = options.disk_cache;
   table->remote_ = std::any_of(set.paths.begin(), set.paths.end(), IsRemote);
   std::optional<Manifest> manifest;
   if (table->remote_) manifest = FindManifest(set);
@@ -153,11 +155,12 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
                                     const ShardTableOptions& options) {
   Shard& shard = shards_[i];
   uint64_t size = listed == nullptr ? 0 : listed->bytes;
-  if (listed == nullptr) {
+  // A cache has versions of objects.
+  if (listed == nullptr || BlockCache::For(shard.path) != nullptr) {
     absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
     if (!info.ok()) return info.status();
     shard.version = std::move(info->version);
-    size = info->size;
+    if (listed == nullptr) size = info->size;
   }
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(shard.path));
   if (!index.ok() && !absl::IsNotFound(index.status()) && !absl::IsDataLoss(index.status())) {

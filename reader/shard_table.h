@@ -36,6 +36,9 @@ struct ShardTableOptions {
   std::stop_token stop;
   // Adds up the bytes of shards whose indexes are built: for progress.
   std::atomic<uint64_t>* bytes_indexed = nullptr;
+  // What lets the shards be read through a cache (reader/disk_cache.h), for as long as the table
+  // lives; may be null.
+  std::shared_ptr<const void> disk_cache;
 };
 
 // Records are numbered from 0 through all shards in their order. Thread safe. Shards and indexes
@@ -141,6 +144,7 @@ class ShardTable {
   DatasetVersion version_;
   size_t max_open_ = 0;
   bool remote_ = false;
+  std::shared_ptr<const void> disk_cache_;
 
   mutable Mutex mutex_;
   mutable std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);

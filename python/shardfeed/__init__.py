@@ -26,7 +26,8 @@ from .features import (Feature, bfloat16, fixed, float16, float32, float64, int8
 from .iterator import Iterator, merge_states
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
-from .sources import choose, concatenate, from_arrays, from_generator, interleave, mix, read
+from .sources import (cache_stats, choose, concatenate, from_arrays, from_generator, interleave,
+                      mix, read)
 from .sources import range_ as range
 from .sources import zip_ as zip
 from .writing import Writer, write
@@ -42,8 +43,8 @@ __version__ = _version()
 __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
     "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "Ragged", "Sparse", "Trace",
-    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "choose", "concatenate", "convert",
-    "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
+    "VerifyReport", "Writer", "augment", "bfloat16", "bytes", "cache_stats", "choose", "concatenate",
+    "convert", "fixed", "float16", "float32", "float64", "from_arrays", "from_generator", "index", "inspect",
     "int16", "int32", "int64", "int8", "interleave", "merge_states", "mix", "ragged", "range",
     "rank_and_world", "read", "set_max_record_bytes", "sparse", "uint16", "uint8", "var", "verify", "write", "zip",
 ]
