@@ -5,8 +5,10 @@
 //
 // The server is part of this program and shares its processors. It waits before the first byte of
 // each range (75 ms by default), and in the last case answers 503 to 2 % of them and stalls 1 % for
-// a second. Prints a line of JSON for each case, with the median rate and its ratio to that of the
-// bare loop in the same round. Each round checks that every record is delivered, with its CRCs.
+// a second. Further cases read through a cache on disk: the second epoch with everything in it,
+// beside local reading of the same files, and the requests of a second epoch if the cache holds
+// half. Prints a line of JSON for each case, with the median rate and its ratio to that of the bare
+// loop in the same round. Each round checks that every record is delivered, with its CRCs.
 //
 // If the processors limit both, the ratio of the rates is that of their loads. "in_flight" does not
 // depend on the processors: the mean number of requests in flight in the middle 80 % of a round,
@@ -15,12 +17,15 @@
 
 #include <curl/curl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,6 +33,7 @@
 #include "base/clock.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "net/block_cache.h"
 #include "net/http_client.h"
 #include "net/transfers.h"
 #include "reader/reader.h"
@@ -187,6 +193,61 @@ void Print(const std::string& name, const std::vector<double>& rates,
   std::fflush(stdout);
 }
 
+// A table that is read through a cache in `folder`, whose files have at most so many bytes, and
+// which has been read once.
+struct Cached {
+  std::shared_ptr<const void> serving;
+  std::shared_ptr<const ShardTable> table;
+  uint64_t bytes = 0;  // of the data in it
+};
+Cached FillCache(const ShardSet& set, const std::string& folder, std::optional<uint64_t> max_bytes,
+                 const OrderSpec& order) {
+  Cached cached;
+  cached.serving = BlockCache::Serve(Value(BlockCache::Open(folder, max_bytes)), set.paths);
+  cached.table = Value(ShardTable::Open(set));
+  const uint64_t before = GetBlockCacheStats().stored_bytes;
+  ReadAll(cached.table, order);
+  cached.bytes = GetBlockCacheStats().stored_bytes - before;
+  return cached;
+}
+
+void MeasureCache(const ShardSet& set, const std::string& local, int rounds) {
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / fmt::format("shardfeed-cache-{}", ::getpid()))
+          .string();
+  OrderSpec shuffle;
+  shuffle.kind = OrderSpec::Kind::kShuffle;
+  {
+    const auto beside = Value(ShardTable::Open(Value(ResolveSpec(local))));
+    const Cached cached = FillCache(set, folder, std::nullopt, OrderSpec());
+    for (const bool shuffles : {false, true}) {
+      const OrderSpec order = shuffles ? shuffle : OrderSpec();
+      std::vector<double> rates;
+      std::vector<double> ratios;
+      const uint64_t requests = HttpClient::Get().stats().requests;
+      for (int round = 0; round < rounds; ++round) {
+        const double rate = ReadAll(beside, order).rate;
+        rates.push_back(ReadAll(cached.table, order).rate);
+        ratios.push_back(rates.back() / rate);
+      }
+      Print(fmt::format("{}, all cached", shuffles ? "shuffle" : "sequential"), rates, ratios,
+            fmt::format(", \"requests\": {}", HttpClient::Get().stats().requests - requests));
+    }
+  }
+  std::filesystem::remove_all(folder);
+  const auto all = Value(ShardTable::Open(set))->file_bytes();
+  const Cached half = FillCache(set, folder + "-half", all / 2, shuffle);
+  const HttpStats before = HttpClient::Get().stats();
+  const Read read = ReadAll(half.table, shuffle);
+  const HttpStats after = HttpClient::Get().stats();
+  const double kept = static_cast<double>(half.bytes) / static_cast<double>(all);
+  const double fetched = static_cast<double>(after.bytes - before.bytes) / static_cast<double>(all);
+  Print("shuffle, half cached", {read.rate}, {fetched / (1 - kept)},
+        fmt::format(", \"kept\": {:.3f}, \"fetched\": {:.3f}, \"requests\": {}", kept, fetched,
+                    after.requests - before.requests));
+  std::filesystem::remove_all(folder + "-half");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -269,4 +330,5 @@ int main(int argc, char** argv) {
   const TransferStats transfers = GetTransferStats();
   fmt::print("{{\"retries\": {}, \"hedges\": {}, \"hedges_won\": {}}}\n", transfers.retries,
              transfers.hedges, transfers.hedges_won);
+  MeasureCache(set, local.string(), rounds);
 }

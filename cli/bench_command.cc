@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "io/engine_choice.h"
 #include "io/parallel.h"
+#include "net/block_cache.h"
 #include "nlohmann/json.hpp"
 #include "reader/lazy_shard_table.h"
 #include "reader/reader.h"
@@ -30,7 +31,7 @@ struct BenchFlags {
   uint64_t skip_to = 0;
   std::optional<uint64_t> take;
   std::string io = "auto";
-  CacheUse cache = CacheUse::kAuto;
+  CacheUse page_cache = CacheUse::kAuto;
   bool any_order = false;
   bool skip_damaged = false;
   std::optional<std::string> max_skipped;
@@ -91,7 +92,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   absl::StatusOr<EngineKind> io = ParseEngineKind(flags.io);
   if (!io.ok()) return ReportError(io.status());
   reading->io = *io;
-  reading->cache = flags.cache;
+  reading->cache = flags.page_cache;
   reading->check = flags.check;
   reading->threads = options.threads;
   reading->epochs = flags.epochs;
@@ -204,6 +205,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
   const double amplification =
       stats.bytes > 0 ? static_cast<double>(stats.bytes_read) / static_cast<double>(stats.bytes)
                       : 0.0;
+  const BlockCacheStats cached = GetBlockCacheStats();
   if (options.json) {
     nlohmann::ordered_json json = {
         {"shards", set->paths.size()},
@@ -222,6 +224,12 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
         {"io", stats.io},
         {"io_reason", stats.io_reason},
         {"io_registered", stats.io_registered},
+        {"cache_hits", cached.hits},
+        {"cache_hit_bytes", cached.hit_bytes},
+        {"cache_misses", cached.misses},
+        {"cache_stored_bytes", cached.stored_bytes},
+        {"cache_waits", cached.waits},
+        {"cache_damaged", cached.damaged},
         {"max_queue_depth", stats.max_queue_depth},
         {"stalls", stats.stalls},
         {"stall_seconds", stats.stall_seconds},
@@ -245,6 +253,7 @@ int Read(const BenchFlags& flags, const CommandOptions& options) {
     fmt::print("io: {} ({}); {} read, {:.2f} times what was delivered{}\n", stats.io,
                stats.io_reason, FormatSize(stats.bytes_read), amplification, reads);
     PrintStore();
+    PrintCacheUse(options);
     if (!stats.io_registered.empty()) {
       fmt::print("registered with the ring: {}\n", stats.io_registered);
     }
@@ -343,13 +352,14 @@ void AddBenchCommand(CLI::App& app, CommandOptions& options, int* exit) {
   const std::vector<std::pair<std::string, CacheUse>> caches = {
       {"auto", CacheUse::kAuto}, {"use", CacheUse::kUse}, {"bypass", CacheUse::kBypass}};
   command
-      ->add_option("--cache", flags->cache,
+      ->add_option("--page-cache", flags->page_cache,
                    "the page cache: auto (default), use, or bypass (O_DIRECT)")
       ->transform(OneOf(caches))
       ->type_name("WHICH")
       ->default_str("auto");
   command->add_flag("--any-order", flags->any_order,
                     "deliver records as soon as they are ready, in any order");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "The exit status is 1 if damaged records were skipped.\n\n"

@@ -74,6 +74,7 @@ void AddCatCommand(CLI::App& app, CommandOptions& options, int* exit) {
                    "the unchanged bytes")
       ->check(CLI::IsMember({"json", "text", "payload"}))
       ->capture_default_str();
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Records are numbered from 0 across all shards. Bytes that are not text are printed as\n"

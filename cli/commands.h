@@ -16,6 +16,7 @@ namespace shardfeed {
 
 // All parameters must outlive the parsing.
 void AddConvertCommand(CLI::App& app, CommandOptions& options, int* exit);
+void AddCacheCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddCleanCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit);
 void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit);
@@ -33,6 +34,14 @@ void AddShellCommands(CLI::App& app);
 
 // Adds the options that every command has: --json, --quiet, --jobs and --max-record-bytes.
 void AddCommonOptions(CLI::App& command, CommandOptions& options);
+
+// Adds --cache and --cache-size, the options of commands that read datasets. Everything that the
+// process reads from stores then goes through the cache.
+void AddCacheOptions(CLI::App& command, CommandOptions& options);
+// Prints how much was read from the cache; nothing without one.
+void PrintCacheUse(const CommandOptions& options);
+// Prints a note to standard error if the cache could not store something.
+void NoteCache(const CommandOptions& options);
 
 // Accepts integers that are not less than `least`.
 CLI::Validator WholeNumber(uint64_t least);

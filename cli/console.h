@@ -28,6 +28,8 @@ struct CommandOptions {
   bool json = false;   // one JSON object on standard output
   bool quiet = false;  // no progress, no summary; errors only
   int threads = 0;     // 0: one per processor
+  std::string cache;   // a folder; empty: none
+  std::string cache_size;
 };
 
 // Returns `text` for one line of a terminal: line breaks and control characters, which file names

@@ -113,9 +113,11 @@ void AddIndexCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(CLI::IsMember({"dali", "tfindex"}));
   command->add_flag("--import", flags->import,
                     "compare each text index (.idx or .tfindex) with its shard");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
-      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into one\n"
+      "Indexes go to .shardfeed/ beside the shards, and those of a whole set (stem@N) also into "
+      "one\n"
       "file, from which they are read in stores. Of raw shards, only the headers of large\n"
       "records are read. Indexes of compressed shards hold restart points, from which reading\n"
       "can start.\n\n"

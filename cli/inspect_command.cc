@@ -273,6 +273,7 @@ void AddInspectCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->check(CLI::IsMember({"auto", "kitty", "iterm", "sixel", "off"}))
       ->type_name("HOW")
       ->capture_default_str();
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "The schema comes from the manifest; without one, all records are read.\n\n"

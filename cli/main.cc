@@ -88,6 +88,7 @@ int Run(int argc, char** argv) {
   AddPlanCommand(app, options, &exit);
   AddReplayCommand(app, options, &exit);
   AddCleanCommand(app, options, &exit);
+  AddCacheCommand(app, options, &exit);
   AddShellCommands(app);
   // The previous release called this command `read`.
   std::string bench = "bench";
@@ -108,6 +109,7 @@ int Run(int argc, char** argv) {
     fmt::print(stderr, "shardfeed: unexpected error: {}\n", e.what());
     return kExitIo;
   }
+  NoteCache(options);
   return exit;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/rounding.h"
+#include "cli/commands.h"
 #include "cli/store_report.h"
 #include "cli/units.h"
 #include "decode/images/codecs.h"
@@ -175,6 +176,7 @@ int RunPipeline(const Dataset& ds, const PipelineRun& run, const CommandOptions&
   } else if (!options.quiet) {
     PrintSummary(ds, stats, bytes);
     PrintStore();
+    PrintCacheUse(options);
     if (stats.damaged > 0) {
       fmt::print("{} of the rows stand for damaged records\n", FormatCount(stats.damaged));
     }

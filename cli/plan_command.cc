@@ -314,6 +314,7 @@ void AddPlanCommand(CLI::App& app, CommandOptions& options, int* exit) {
                    "S3")
       ->check(CLI::NonNegativeNumber)
       ->type_name("PRICE");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Examples:\n"
@@ -336,6 +337,7 @@ void AddReplayCommand(CLI::App& app, CommandOptions& options, int* exit) {
                    "find when and where the record with this number is delivered")
       ->check(WholeNumber(0))
       ->excludes(step);
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Prints a line for each record: its number, its shard, and its number in the shard.\n\n"

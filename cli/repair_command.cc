@@ -141,6 +141,7 @@ void AddRepairCommand(CLI::App& app, CommandOptions& options, int* exit) {
   command->add_flag("--no-sync", flags->no_sync,
                     "do not wait until everything is on disk: faster, but the data is lost if the "
                     "machine crashes soon after");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Shard i of OUT gets the intact records of shard i, in the same order and with the same\n"

@@ -326,6 +326,7 @@ void AddReshardCommands(CLI::App& app, CommandOptions& options, int* exit) {
         "--tfds", flags->tfds,
         "describe all datasets of the output folder for TFDS, as convert --tfds does");
     command->add_flag("--no-sync", flags->no_sync, "do not wait until everything is on disk");
+    AddCacheOptions(*command, options);
     AddCommonOptions(*command, options);
     command->footer(one.footer);
     command->callback([one, flags, &options, exit] { *exit = Run(one, *flags, options); });

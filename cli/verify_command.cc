@@ -147,6 +147,7 @@ void AddVerifyCommand(CLI::App& app, CommandOptions& options, int* exit) {
       ->transform(OneOf(levels))
       ->type_name("LEVEL")
       ->default_str("payload");
+  AddCacheOptions(*command, options);
   AddCommonOptions(*command, options);
   command->footer(
       "Continues after damage: a bad payload loses only its record, a bad length the bytes up to\n"

@@ -354,11 +354,11 @@ absl::StatusOr<uint64_t> CacheFolder::MakeRoom(uint64_t bytes, uint64_t limit) {
   const auto remove = [&](const File& file) {
     if (::unlink(file.path.c_str()) == 0 || errno == ENOENT) used -= file.bytes;
   };
-  const auto abandoned = [&](const File& file) {
+  const auto abandoned = [&](const File& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return file.temporary && !reserved_.contains(*file.name) &&
            !IsLocked(opened_.fd, BlockByte(*file.name));
   };
-  const auto replaced = [&](const File& file) {
+  const auto replaced = [&](const File& file) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!file.name || file.temporary) return false;
     const auto it = versions_.lower_bound({file.name->object, 0});
     return it != versions_.end() && it->first.first == file.name->object &&

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "reader/disk_cache.h"
 #include "reader/reader.h"
 #include "reader/shard_table.h"
 #include "shardfeed/reader.h"
@@ -15,8 +16,12 @@ absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(const std::stri
 
 absl::StatusOr<std::unique_ptr<RecordReader>> RecordReader::Open(const ShardSet& set,
                                                                  ReaderOptions options) {
+  absl::StatusOr<std::shared_ptr<const void>> cache = ServeFromDisk(set, options);
+  if (!cache.ok()) return cache.status();
   absl::StatusOr<std::shared_ptr<const ShardTable>> table =
-      ShardTable::Open(set, {.threads = options.threads, .salvage = options.damage.skip});
+      ShardTable::Open(set, {.threads = options.threads,
+                             .salvage = options.damage.skip,
+                             .disk_cache = *std::move(cache)});
   if (!table.ok()) return table.status();
   absl::StatusOr<std::unique_ptr<Reader>> reader =
       Reader::Open(*std::move(table), std::move(options));

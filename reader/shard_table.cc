@@ -11,6 +11,7 @@
 #include "fmt/format.h"
 #include "io/errno_status.h"
 #include "io/parallel.h"
+#include "net/block_cache.h"
 #include "net/open.h"
 #include "net/remote_file.h"
 #include "net/store.h"
@@ -49,16 +50,22 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
   }
   table->max_open_ = FileLimit();
   table->version_ = set.version;
+  table->disk_cache_ = options.disk_cache;
   table->remote_ = std::any_of(set.paths.begin(), set.paths.end(), IsRemote);
   std::shared_ptr<const Manifest> manifest;
-  std::vector<size_t> unknown;  // shards that the manifest and the pack do not describe
+  std::vector<size_t> unknown;      // shards that the manifest and the pack do not describe
+  std::vector<size_t> unversioned;  // other shards in stores that are read through a cache
   if (table->remote_) {
     manifest = FindManifest(set);
     absl::Status status = table->OpenPack(set);
     if (!status.ok()) return set.version.CheckUnchanged(std::move(status));
   }
   for (size_t i = 0; i < set.paths.size(); ++i) {
-    if (!table->TakeFromPack(i, manifest ? &manifest->shards[i] : nullptr)) unknown.push_back(i);
+    if (!table->TakeFromPack(i, manifest ? &manifest->shards[i] : nullptr)) {
+      unknown.push_back(i);
+    } else if (BlockCache::For(set.paths[i]) != nullptr) {
+      unversioned.push_back(i);
+    }
   }
   // Threads mostly wait for stores.
   const int threads = table->remote_ ? kRemoteThreads : ThreadCount(options.threads);
@@ -67,6 +74,10 @@ absl::StatusOr<std::shared_ptr<const ShardTable>> ShardTable::Open(
     if (!IsRemote(table->shards_[shard].path)) return table->Find(shard, options);
     return table->FindRemote(shard, manifest ? &manifest->shards[shard] : nullptr, options);
   });
+  if (status.ok()) {
+    status = ParallelFor(unversioned.size(), threads, options.stop,
+                         [&](size_t i) { return table->FindVersion(unversioned[i]); });
+  }
   // Refuse a mixture of shards of two datasets.
   status = set.version.CheckUnchanged(std::move(status));
   if (!status.ok()) return status;
@@ -186,6 +197,22 @@ bool ShardTable::TakeFromPack(size_t i, const ManifestShard* listed) {
   return true;
 }
 
+// Finds the version of an object that the index pack describes, which its blocks in a cache have.
+absl::Status ShardTable::FindVersion(size_t i) {
+  Shard& shard = shards_[i];
+  ++requests_;
+  absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
+  if (!info.ok()) return info.status();
+  if (info->size != shard.summary.shard_bytes) {
+    return absl::AbortedError(fmt::format(
+        "{}: the object has {} bytes, but the index pack was made for {}; rebuild it with "
+        "'shardfeed index', or open the dataset again if it is being replaced",
+        shard.path, info->size, shard.summary.shard_bytes));
+  }
+  shard.version = std::move(info->version);
+  return absl::OkStatus();
+}
+
 // Finds the size, version and index of an object. If a manifest gives the size, the version is that
 // of the first read, which compares the size. Indexes stay in memory, because fetching them again
 // takes long.
@@ -193,12 +220,13 @@ absl::Status ShardTable::FindRemote(size_t i, const ManifestShard* listed,
                                     const ShardTableOptions& options) {
   Shard& shard = shards_[i];
   uint64_t size = listed == nullptr ? 0 : listed->bytes;
-  if (listed == nullptr) {
+  // A cache needs the versions of objects.
+  if (listed == nullptr || BlockCache::For(shard.path) != nullptr) {
     ++requests_;
     absl::StatusOr<ObjectInfo> info = StatObject(shard.path);
     if (!info.ok()) return info.status();
     shard.version = std::move(info->version);
-    size = info->size;
+    if (listed == nullptr) size = info->size;
   }
   ++requests_;
   absl::StatusOr<std::shared_ptr<const ShardIndex>> index = ShardIndex::Open(IndexPath(shard.path));

@@ -37,6 +37,9 @@ struct ShardTableOptions {
   std::stop_token stop;
   // Counts the bytes of shards whose indexes are being built, for progress.
   std::atomic<uint64_t>* bytes_indexed = nullptr;
+  // What lets the shards be read through a cache (reader/disk_cache.h), for as long as the table
+  // lives; may be null.
+  std::shared_ptr<const void> disk_cache;
 };
 
 // Records are numbered from 0 through all shards in order. Thread safe. Shards and indexes are
@@ -134,6 +137,7 @@ class ShardTable {
   absl::Status Find(size_t shard, const ShardTableOptions& options);
   absl::Status OpenPack(const ShardSet& set);
   bool TakeFromPack(size_t shard, const ManifestShard* listed);
+  absl::Status FindVersion(size_t shard);
   absl::Status FindRemote(size_t shard, const ManifestShard* listed,
                           const ShardTableOptions& options);
   absl::StatusOr<std::shared_ptr<const ShardIndex>> OpenIndex(size_t shard) const;
@@ -152,6 +156,7 @@ class ShardTable {
   DatasetVersion version_;
   size_t max_open_ = 0;
   bool remote_ = false;
+  std::shared_ptr<const void> disk_cache_;
 
   mutable Mutex mutex_;
   mutable std::vector<Opened> opened_ ABSL_GUARDED_BY(mutex_);

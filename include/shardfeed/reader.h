@@ -123,6 +123,11 @@ struct ReaderOptions {
   std::shared_ptr<BufferPool> buffers;
   EngineKind io = EngineKind::kAuto;
   CacheUse cache = CacheUse::kAuto;
+  // A folder of this machine that keeps what is read from stores, for this and other processes; it
+  // is made if there is none. Empty: none. Local data is not kept. See docs/stores.md.
+  std::string disk_cache;
+  // How many bytes the files in it may have; 0: as many as its file system has, but for a reserve.
+  uint64_t disk_cache_bytes = 0;
 };
 
 // Consecutive records of the order. The views are valid as long as `buffers` live.
@@ -174,8 +179,8 @@ class RecordReader {
  public:
   // Opens the dataset that `spec` names (docs/specs.md). Missing indexes are built first.
   //
-  // Errors: those of ResolveSpec, and of opening shards and indexes; InvalidArgument: options that
-  // contradict each other or the dataset.
+  // Errors: those of ResolveSpec, of opening shards and indexes, and of opening `disk_cache`;
+  // InvalidArgument: options that contradict each other or the dataset.
   static absl::StatusOr<std::unique_ptr<RecordReader>> Open(const std::string& spec,
                                                             ReaderOptions options = {});
   static absl::StatusOr<std::unique_ptr<RecordReader>> Open(const ShardSet& set,

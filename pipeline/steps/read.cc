@@ -2,6 +2,7 @@
 
 #include "fmt/format.h"
 #include "pipeline/dataset.h"
+#include "reader/disk_cache.h"
 #include "shard/spec.h"
 
 namespace shardfeed {
@@ -15,6 +16,9 @@ Dataset Dataset::Read(const std::string& spec, ReaderOptions options) {
 Dataset Dataset::Read(const ShardSet& set, ReaderOptions options) {
   ShardTableOptions opening;
   opening.salvage = options.damage.skip && options.check == CrcCheck::kAll;
+  absl::StatusOr<std::shared_ptr<const void>> cache = ServeFromDisk(set, options);
+  if (!cache.ok()) return Dataset(cache.status());
+  opening.disk_cache = *std::move(cache);
   absl::StatusOr<std::shared_ptr<LazyShardTable>> table =
       LazyShardTable::Open(set, std::move(opening));
   if (!table.ok()) return Dataset(table.status());

@@ -85,7 +85,8 @@ Dataset Shards(const std::vector<std::string>& specs,
                std::optional<std::vector<std::pair<uint64_t, uint64_t>>> records, uint64_t batch,
                const std::string& end, bool check_crc, bool skip_damaged,
                const std::optional<std::string>& max_skipped, const std::string& io, int threads,
-               uint64_t budget_bytes, uint64_t block_records) {
+               uint64_t budget_bytes, uint64_t block_records, const std::string& disk_cache,
+               uint64_t disk_cache_bytes) {
   ReaderOptions options;
   if (records) {
     options.records.emplace();
@@ -102,6 +103,8 @@ Dataset Shards(const std::vector<std::string>& specs,
   options.threads = threads;
   options.budget_bytes = budget_bytes;
   options.block_records = block_records;
+  options.disk_cache = disk_cache;
+  options.disk_cache_bytes = disk_cache_bytes;
   absl::Status status;
   std::optional<Dataset> ds;
   {
@@ -295,7 +298,8 @@ void BindDatasets(nb::module_& m) {
   nb::class_<Dataset>(m, "Dataset")
       .def_static("shards", &Shards, arg("specs"), arg("records").none(), arg("batch"), arg("end"),
                   arg("check_crc"), arg("skip_damaged"), arg("max_skipped"), arg("io"),
-                  arg("threads"), arg("budget_bytes"), arg("block_records"))
+                  arg("threads"), arg("budget_bytes"), arg("block_records"), arg("disk_cache"),
+                  arg("disk_cache_bytes"))
       .def_static("range",
                   [](int64_t start, int64_t stop, int64_t step, std::string name) {
                     return Made(Dataset::Range(start, stop, step, std::move(name)));
@@ -575,13 +579,13 @@ void BindDatasets(nb::module_& m) {
       .def("__next__",
            [](PyIterator& it) {
              nb::object element = it.Next(nb::handle());
-             if (!element.is_valid()) throw nb::stop_iteration();
+             if (!element.is_valid()) EndIteration();
              return element;
            })
       .def("next_converted",
            [](PyIterator& it, nb::object convert) {
              nb::object element = it.Next(convert);
-             if (!element.is_valid()) throw nb::stop_iteration();
+             if (!element.is_valid()) EndIteration();
              return element;
            })
       .def("state", &PyIterator::State)

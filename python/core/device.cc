@@ -473,7 +473,7 @@ void BindDevice(nb::module_& m) {
           "next",
           [](PyDeviceIterator& it, const nb::object& stream) {
             nb::object batch = it.Next(StreamFromPython(stream));
-            if (!batch.is_valid()) throw nb::stop_iteration();
+            if (!batch.is_valid()) EndIteration();
             return batch;
           },
           arg("stream").none())

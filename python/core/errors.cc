@@ -1,11 +1,13 @@
 #include "python/core/errors.h"
 
+#include <atomic>
 #include <charconv>
 #include <map>
 #include <string>
 
 #include "fmt/format.h"
 #include "io/remedy.h"
+#include "net/block_cache.h"
 
 namespace shardfeed::python {
 namespace {
@@ -156,6 +158,16 @@ std::optional<std::string> DropException(const absl::Status& status) {
   }
   const nb::object gone = nb::steal(TakeException(&message));
   return message;
+}
+
+void EndIteration() {
+  static std::atomic<bool> told = false;
+  const std::string trouble = told ? "" : GetBlockCacheStats().trouble;
+  if (!trouble.empty() && !told.exchange(true)) {
+    const nb::object text = Text(fmt::format("the cache was not used for everything: {}", trouble));
+    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", text.ptr()) < 0) throw nb::python_error();
+  }
+  throw nb::stop_iteration();
 }
 
 void BindErrors(nb::module_& m) {

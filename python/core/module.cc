@@ -2,6 +2,7 @@
 // interface.
 
 #include "nanobind/nanobind.h"
+#include "net/block_cache.h"
 #include "python/core/arrow.h"
 #include "python/core/batches.h"
 #include "python/core/datasets.h"
@@ -34,6 +35,21 @@ NB_MODULE(_core, m) {
   m.def("version", [] { return SHARDFEED_VERSION; });
   m.def("set_max_record_bytes", &shardfeed::SetMaxRecordBytes);
   m.def("max_record_bytes", &shardfeed::MaxRecordBytes);
+  m.def("cache_stats", [] {
+    const shardfeed::BlockCacheStats stats = shardfeed::GetBlockCacheStats();
+    nanobind::dict all;
+    all["hits"] = stats.hits;
+    all["hit_bytes"] = stats.hit_bytes;
+    all["misses"] = stats.misses;
+    all["stored"] = stats.stored;
+    all["stored_bytes"] = stats.stored_bytes;
+    all["waits"] = stats.waits;
+    all["refused"] = stats.refused;
+    all["damaged"] = stats.damaged;
+    all["trouble"] = nanobind::steal(PyUnicode_DecodeUTF8(
+        stats.trouble.data(), static_cast<Py_ssize_t>(stats.trouble.size()), "backslashreplace"));
+    return all;
+  });
   m.def("close_all", [] {
     CloseAtExit([] {
       PyIterator::CloseAll();

@@ -28,7 +28,8 @@ from .iterator import Iterator, merge_states
 from .jobs import PartWriter, WriteJob, write_job
 from .ragged import Ragged, Sparse
 from .ranks import rank_and_world
-from .sources import choose, concatenate, from_arrays, from_generator, interleave, mix, read
+from .sources import (cache_stats, choose, concatenate, from_arrays, from_generator, interleave,
+                      mix, read)
 from .sources import range_ as range
 from .sources import zip_ as zip
 from .splits import Split, index_shard, merge_reports, splits, verify_split
@@ -46,9 +47,9 @@ __all__ = [
     "BytesArray", "CancelledError", "DataLossError", "Dataset", "Defect", "DeviceArray",
     "DeviceIterator", "Feature", "Inspection", "Iterator", "Normalize", "PartWriter", "Ragged",
     "Sparse", "Split", "Trace", "VerifyReport", "WriteJob", "Writer", "augment", "bfloat16",
-    "bytes", "choose", "concatenate", "convert", "fixed", "float16", "float32", "float64",
-    "from_arrays", "from_generator", "index", "index_shard", "inspect", "int16", "int32", "int64",
-    "int8", "interleave", "merge_reports", "merge_states", "mix", "ragged", "range",
+    "bytes", "cache_stats", "choose", "concatenate", "convert", "fixed", "float16", "float32",
+    "float64", "from_arrays", "from_generator", "index", "index_shard", "inspect", "int16", "int32",
+    "int64", "int8", "interleave", "merge_reports", "merge_states", "mix", "ragged", "range",
     "rank_and_world", "read", "set_credentials", "set_max_record_bytes", "sparse", "splits",
     "uint16", "uint8", "var", "verify", "verify_split", "write", "write_job", "zip",
 ]

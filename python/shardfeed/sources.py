@@ -9,7 +9,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequ
 
 import numpy as np
 
-from . import functions
+from . import _core, functions
 from . import structure as structures
 from .arguments import Count, Size, Threads, checked
 from .choices import End, Exhausted, Io
@@ -36,11 +36,29 @@ def _ranges(records: Records) -> Optional[List[Tuple[int, int]]]:
     return found
 
 
+def _size(argument: str, size: Union[int, str]) -> int:
+    """Bytes of a number or of "200GB", as the command line has it: K, M, G, T and KiB are binary."""
+    if isinstance(size, int):
+        return size
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([kKMGT])(iB|B|)|B)?", size, re.ASCII)
+    bytes_ = 0
+    if match is not None:
+        base = 1000 if match[3] == "B" else 1024
+        power = " KMGT".index(match[2].upper()) if match[2] else 0
+        bytes_ = int(float(match[1]) * base ** power)
+    if not 0 < bytes_ < 1 << 63:
+        raise ValueError(f"{argument} must be a number of bytes or a size such as '200GB', "
+                         f"got {size!r}")
+    return bytes_
+
+
 @checked
 def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
          records: Records = None, batch: Size = 1, end: End = "drop", check_crc: bool = True,
          skip_damaged: bool = False, max_skipped: Union[int, str, None] = None, io: Io = "auto",
-         threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0) -> Dataset:
+         threads: Threads = 0, budget_bytes: Count = 0, block_records: Count = 0,
+         cache: Union[str, os.PathLike, None] = None,
+         cache_size: Union[Size, str, None] = None) -> Dataset:
     """Reads the records of shards, as bytes.
 
     `spec` is "out/train@16", "out/train@*", a folder, a glob, files, or a list of these; or a URL
@@ -58,17 +76,41 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
       number or share ("5%"). The default is 1 %, and at least 10.
     - `io`: "auto", "uring", "threads" or "mmap".
     - `budget_bytes`: limits what is read ahead; 0 is half of the run's (with_options).
+    - `cache`: a folder of this machine that keeps what is read from a store, for all of its
+      processes and for later runs; it is made if there is none. Local shards are not kept.
+    - `cache_size`: how much the folder may hold: bytes, or a text such as "200GB". The default is
+      what its disk has, but for a reserve of 5 % (at most 10 GiB).
 
     FileNotFoundError, ValueError: the spec names no dataset, or several. DataLossError: shards
     are missing."""
     if max_skipped is not None and not skip_damaged:
         raise ValueError("max_skipped: nothing is skipped without skip_damaged=True")
     ceiling = None if max_skipped is None else str(max_skipped)
+    if cache_size is not None and cache is None:
+        raise ValueError("cache_size: of which cache? Name its folder as cache=")
+    if cache is not None and not os.fspath(cache):
+        raise ValueError("cache: expected a folder, got ''")
     specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
     names = [os.fspath(s) for s in specs]
     text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
     return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
-                              io, threads, budget_bytes, block_records), [], text, "record")
+                              io, threads, budget_bytes, block_records,
+                              "" if cache is None else os.path.abspath(os.fspath(cache)),
+                              0 if cache_size is None else _size("cache_size", cache_size)), [],
+                   text, "record")
+
+
+def cache_stats() -> Dict[str, Any]:
+    """Returns what the caches of read(cache=) did in this process so far.
+
+    - "hits", "hit_bytes": reads of blocks (8 MiB of a shard), or of parts of these, from the cache
+    - "misses": blocks that were not there, as often as they were asked for
+    - "stored", "stored_bytes": blocks that this process has fetched into the cache
+    - "waits": blocks that another process was fetching
+    - "refused": how often there was no room for a block
+    - "damaged": blocks that were fetched anew, because they differed from their CRC
+    - "trouble": the first error of a cache, which ends no run; "": none"""
+    return dict(_core.cache_stats())
 
 
 @checked

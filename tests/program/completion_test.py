@@ -8,7 +8,7 @@ import pytest
 from harness import USAGE, run, succeed
 
 COMMANDS = ["convert", "verify", "repair", "index", "inspect", "cat", "reshard", "merge", "split",
-            "sample", "bench", "plan", "replay", "clean"]
+            "sample", "bench", "plan", "replay", "clean", "cache"]
 SHELLS = ["bash", "zsh", "fish"]
 
 

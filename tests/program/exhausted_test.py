@@ -17,7 +17,7 @@ def commands(folder, out):
         "index": ["index", gzip],
         "read": ["bench", raw, gzip],
         "read shuffled": ["bench", gzip, "--shuffle", "1"],
-        "read by threads": ["bench", raw, "--io", "threads", "--cache", "bypass"],
+        "read by threads": ["bench", raw, "--io", "threads", "--page-cache", "bypass"],
         "sample": ["sample", gzip, out / "x@2", "--share", "0.5"],
         "reshard": ["reshard", raw, out / "x@2"],
         "merge": ["merge", raw, gzip, out / "x@2", "--compression", "gzip"],
