@@ -21,27 +21,18 @@ namespace {
 constexpr size_t kMaxBlockListBytes = 32 << 20;
 // Requests at a time.
 constexpr int kRequests = 32;
-// All names of blocks of a blob have one length, and at most 64 bytes.
 constexpr size_t kUploadDigits = 8;
 
-// 32 + 1 + 8 + 1 + 6 = 48 bytes, which are 64 in Base64.
+// All names of blocks of a blob must have one length, and at most 64 bytes before Base64. These
+// have 32 + 1 + 8 + 1 + 6 = 48.
 std::string BlockName(std::string_view upload, uint64_t number) {
   return absl::Base64Escape(fmt::format("{}-{:06}", upload, number));
-}
-
-StoreCall PutBody(UploadProtocol::Body body) {
-  StoreCall call;
-  call.method = "PUT";
-  call.headers = {Md5Header(*body)};
-  call.body = std::move(body);
-  call.patience = kPartPatience;
-  return call;
 }
 
 }  // namespace
 
 StoreCall AzureUploads::Put(Body body, const std::string& writer, bool replace) const {
-  StoreCall call = PutBody(std::move(body));
+  StoreCall call = PutCall(std::move(body));
   call.store_headers = {{"x-ms-blob-type", "BlockBlob"}};
   if (!writer.empty()) call.store_headers[std::string(store_.writer_header())] = writer;
   if (!replace) call.headers.push_back("If-None-Match: *");
@@ -53,10 +44,9 @@ std::string AzureUploads::NewUpload(const std::string& writer) const {
   return fmt::format("{}-{}", writer, RandomDigits(kUploadDigits));
 }
 
-StoreCall AzureUploads::PutPart(const std::string& upload, uint64_t number, Body body) const {
-  StoreCall call = PutBody(std::move(body));
-  call.query = {{"blockid", BlockName(upload, number)}, {"comp", "block"}};
-  return call;
+std::map<std::string, std::string> AzureUploads::PartQuery(const std::string& upload,
+                                                           uint64_t number) const {
+  return {{"blockid", BlockName(upload, number)}, {"comp", "block"}};
 }
 
 absl::StatusOr<std::string> AzureUploads::PartName(const std::string& /*path*/,
@@ -74,7 +64,7 @@ StoreCall AzureUploads::Complete(const PendingObject& object, const std::string&
                         absl::StrReplaceAll(block, {{"&", "&amp;"}, {"<", "&lt;"}}));
   }
   body += "</BlockList>";
-  StoreCall call = PutBody(std::make_shared<const std::string>(std::move(body)));
+  StoreCall call = PutCall(std::make_shared<const std::string>(std::move(body)));
   call.query = {{"comp", "blocklist"}};
   call.store_headers = {{std::string(store_.writer_header()), writer}};
   return call;

@@ -10,6 +10,7 @@
 #define SHARDFEED_NET_AZURE_UPLOADS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ class AzureUploads : public UploadProtocol {
 
   StoreCall Put(Body body, const std::string& writer, bool replace) const override;
   std::string NewUpload(const std::string& writer) const override;
-  StoreCall PutPart(const std::string& upload, uint64_t number, Body body) const override;
+  std::map<std::string, std::string> PartQuery(const std::string& upload,
+                                               uint64_t number) const override;
   absl::StatusOr<std::string> PartName(const std::string& path, const std::string& upload,
                                        uint64_t number,
                                        const HttpResponse& response) const override;

@@ -25,19 +25,10 @@ absl::Status Unexpected(std::string_view path, const pugi::xml_document& xml) {
           : fmt::format("{}: the server answered something that is not S3's protocol", path));
 }
 
-StoreCall PutBody(UploadProtocol::Body body) {
-  StoreCall call;
-  call.method = "PUT";
-  call.headers = {Md5Header(*body)};
-  call.body = std::move(body);
-  call.patience = kPartPatience;
-  return call;
-}
-
 }  // namespace
 
 StoreCall S3Uploads::Put(Body body, const std::string& writer, bool replace) const {
-  StoreCall call = PutBody(std::move(body));
+  StoreCall call = PutCall(std::move(body));
   if (!writer.empty()) call.store_headers[std::string(store_.writer_header())] = writer;
   if (!replace) call.store_headers["if-none-match"] = "*";
   return call;
@@ -60,10 +51,9 @@ absl::StatusOr<std::string> S3Uploads::BegunUpload(const std::string& path,
   return id;
 }
 
-StoreCall S3Uploads::PutPart(const std::string& upload, uint64_t number, Body body) const {
-  StoreCall call = PutBody(std::move(body));
-  call.query = {{"partNumber", fmt::format("{}", number + 1)}, {"uploadId", upload}};
-  return call;
+std::map<std::string, std::string> S3Uploads::PartQuery(const std::string& upload,
+                                                        uint64_t number) const {
+  return {{"partNumber", fmt::format("{}", number + 1)}, {"uploadId", upload}};
 }
 
 absl::StatusOr<std::string> S3Uploads::PartName(const std::string& path,

@@ -4,6 +4,7 @@
 #define SHARDFEED_NET_S3_UPLOADS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ class S3Uploads : public UploadProtocol {
   StoreCall Begin(const std::string& writer) const override;
   absl::StatusOr<std::string> BegunUpload(const std::string& path,
                                           const HttpResponse& response) const override;
-  StoreCall PutPart(const std::string& upload, uint64_t number, Body body) const override;
+  std::map<std::string, std::string> PartQuery(const std::string& upload,
+                                               uint64_t number) const override;
   absl::StatusOr<std::string> PartName(const std::string& path, const std::string& upload,
                                        uint64_t number,
                                        const HttpResponse& response) const override;

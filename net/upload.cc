@@ -74,7 +74,7 @@ const std::string& UploadGroup::id() const { return state_->id; }
 struct Upload::State : std::enable_shared_from_this<Upload::State> {
   struct Part {
     uint64_t number;
-    Body body;
+    StoreCall call;  // without its query
   };
 
   State(std::shared_ptr<UploadGroup::State> of, std::string name)
@@ -153,7 +153,7 @@ void Upload::State::Begun(absl::StatusOr<HttpResponse> response) {
     send = status.ok() && !given_up;
     if (!send) {
       requests -= held.size();
-      for (const Part& part : held) bytes += part.body->size();
+      for (const Part& part : held) bytes += part.call.body->size();
     }
     last = !send && given_up;
   }
@@ -168,9 +168,10 @@ void Upload::State::Begun(absl::StatusOr<HttpResponse> response) {
 
 void Upload::State::Send(Part part, const std::string& id) {
   const uint64_t number = part.number;
-  const uint64_t bytes = part.body->size();
+  const uint64_t bytes = part.call.body->size();
+  part.call.query = protocol.PartQuery(id, number);
   const std::shared_ptr<Transfer> transfer =
-      StartCall(group->store, path, protocol.PutPart(id, number, std::move(part.body)),
+      StartCall(group->store, path, std::move(part.call),
                 [self = shared_from_this(), number, bytes](absl::StatusOr<HttpResponse> response) {
                   self->Sent(number, bytes, std::move(response));
                 });
@@ -354,7 +355,7 @@ absl::Status Upload::SendPart() {
     });
     group.in_flight += bytes;
   }
-  state_->Add({parts_++, std::make_shared<const std::string>(*std::move(part))});
+  state_->Add({parts_++, PutCall(std::make_shared<const std::string>(*std::move(part)))});
   if (parts_ % kPartsOfOneSize == 0) part_bytes_ = std::min(2 * part_bytes_, kMaxPartBytes);
   return absl::OkStatus();
 }

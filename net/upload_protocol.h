@@ -4,13 +4,12 @@
 #ifndef SHARDFEED_NET_UPLOAD_PROTOCOL_H_
 #define SHARDFEED_NET_UPLOAD_PROTOCOL_H_
 
-#include <chrono>
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -56,8 +55,10 @@ class UploadProtocol {
     return "";
   }
 
-  // Sends part `number`, from 0; the answer says its name, which is not empty.
-  virtual StoreCall PutPart(const std::string& upload, uint64_t number, Body body) const = 0;
+  // The query of the PutCall that sends part `number`, from 0, and the part's name, which is not
+  // empty.
+  virtual std::map<std::string, std::string> PartQuery(const std::string& upload,
+                                                       uint64_t number) const = 0;
   virtual absl::StatusOr<std::string> PartName(const std::string& path, const std::string& upload,
                                                uint64_t number,
                                                const HttpResponse& response) const = 0;
@@ -81,11 +82,9 @@ class UploadProtocol {
   virtual absl::StatusOr<std::vector<UnfinishedUpload>> List(const std::string& folder) const = 0;
 };
 
-// "Content-MD5: ...": the store compares a body with it.
-std::string Md5Header(std::string_view body);
-
-// Between the last bytes of a part and the answer.
-inline constexpr std::chrono::seconds kPartPatience(30);
+// A PUT of the body, which the store compares with its Content-MD5. Computing the MD5 takes a
+// while.
+StoreCall PutCall(UploadProtocol::Body body);
 
 }  // namespace shardfeed
 

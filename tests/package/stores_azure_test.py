@@ -12,7 +12,7 @@ import time
 import urllib.parse
 
 import pytest
-from azure_server import WRITER, Azure, Object
+from azure_server import Azure, Object
 from harness import DONE, REPOSITORY, run, succeed
 from servers import answering
 from stores_test import ORDERS, RECORDS, SPECS, folder, numbers, write  # noqa: F401
@@ -31,7 +31,7 @@ def surroundings(monkeypatch):
         if name.startswith(("AZURE_", "IDENTITY_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
-    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "4")
+    monkeypatch.setenv("SHARDFEED_NET_SECONDS", "20")
 
 
 @pytest.fixture
@@ -131,14 +131,12 @@ def test_blobs_of_other_types_are_read(uploaded, folder):  # noqa: F811
 
 
 def test_a_shard_that_is_replaced_is_never_mixed(uploaded):
-    it = iter(sf.read(f"{PLACE}/raw@4").parse({"n": sf.int64}).batch(10))
-    next(it)
+    ds = sf.read(f"{PLACE}/raw@4").parse({"n": sf.int64}).batch(10)
+    next(iter(ds))
     for key, found in uploaded.objects.items():
         uploaded.objects[key] = found._replace(tag='"0xother"')
     with pytest.raises(OSError, match="replaced since|open it again"):
-        list(it)
-        list(sf.read(f"{PLACE}/raw@4", budget_bytes=8 << 20).parse({"n": sf.int64}).batch(10))
-        it.load_state_dict(it.state_dict())
+        list(ds)
 
 
 @pytest.mark.parametrize("fault", ["503", "reset"])
@@ -171,8 +169,6 @@ def test_what_is_not_there(uploaded, monkeypatch):
                                               "signature; set AZURE_STORAGE_SAS_TOKEN to it")]:
         assert message in look(name), look(name)
         assert "secret" not in look(name)
-    uploaded.objects[PREFIX + "raw-00000-of-00004"] = Object(b"", '"0x99"', None)
-    uploaded.fault = lambda number, method, key, query: "refuse" if "Range" in query else None
     for name in ("AZURE_STORAGE_ENDPOINT", "AZURE_STORAGE_ACCOUNT"):
         monkeypatch.delenv(name)
     assert "az://data: the storage account is not known; set AZURE_STORAGE_ACCOUNT or " \
@@ -239,11 +235,9 @@ def test_shared_access_signatures(uploaded, monkeypatch):
 
     uploaded.ways.clear()
     assert by(sas(uploaded)) == "" and by("?" + sas(uploaded)) == "" and uploaded.ways == {"sas"}
-    with open(os.devnull, "w"):
-        state = sf.read(f"{PLACE}/raw@4").shuffle(seed=1)
-        it = iter(state)
-        next(it)
-        assert "sig" not in json.dumps(it.state_dict(), default=str)
+    it = iter(sf.read(f"{PLACE}/raw@4").shuffle(seed=1))
+    next(it)
+    assert "sig" not in json.dumps(it.state_dict(), default=str)
     assert "; it has expired, or is not valid yet; get another one, then go on" in by(sas(uploaded, hours=-1))
     assert "Azure refuses the shared access signature of AZURE_STORAGE_SAS_TOKEN (AuthenticationFailed" in \
         by(sas(uploaded, key=base64.b64encode(b"wrong").decode()))
