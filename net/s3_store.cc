@@ -143,7 +143,9 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
     }
     const std::string source = credentials_->Get().source;
     std::string_view remedy =
-        "; they may not read this object, or it is missing and they may not list";
+        "; they must allow this request; where they may not list, it is also how a missing object "
+        "is "
+        "refused";
     if (error.code == "SignatureDoesNotMatch") remedy = "; the secret key is wrong";
     if (error.code == "InvalidAccessKeyId") remedy = "; the server does not know this key";
     if (error.code == "ExpiredToken" || error.code == "InvalidToken") {
