@@ -112,8 +112,9 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
                       said)));
     }
     std::string_view remedy =
-        "; they do not allow reading this object, or it does not exist and they do not allow "
-        "listing";
+        "; they must allow this request; without permission to list, a missing object is refused "
+        "in "
+        "the same way";
     if (error.code == "SignatureDoesNotMatch") remedy = "; the secret key is wrong";
     if (error.code == "InvalidAccessKeyId") remedy = "; the server does not know this key";
     if (error.code == "ExpiredToken" || error.code == "InvalidToken") {

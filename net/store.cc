@@ -209,6 +209,12 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
   if (absl::IsAborted(response.status()) && (*store)->stat_by_range()) {
     response = CallStore(**store, path, {.max_body = 0});
   }
+  if (absl::IsResourceExhausted(response.status()) && (*store)->stat_by_range()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: the server does not serve parts of objects: it answered 200 to a range; "
+                    "one that honours 'Range' is needed",
+                    path));
+  }
   if (!response.ok()) return response.status();
   return InfoOf(**store, path, *response);
 }

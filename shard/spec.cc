@@ -310,6 +310,22 @@ absl::Status CheckAtForm(const std::string& spec, const AtForm& form) {
   return absl::OkStatus();
 }
 
+// A split of the TFDS dataset in the folder, by its name, or the error that says what there is.
+absl::StatusOr<ShardSet> ResolveSplit(const std::string& spec, const std::string& directory,
+                                      std::string_view name, std::string_view error,
+                                      Versions* seen) {
+  absl::StatusOr<Folder> folder = ListCommitted(directory, seen);
+  if (!folder.ok()) return folder.status();
+  if (folder->HasFile(kTfdsInfo)) {
+    const auto splits = ReadTfdsSplits(JoinPath(directory, kTfdsInfo));
+    if (!splits.ok()) return splits.status();
+    for (const auto& [split_name, split] : *splits) {
+      if (split_name == name) return split.Resolve(directory, *folder);
+    }
+  }
+  return absl::NotFoundError(fmt::format("{}: {}{}", spec, error, Hint(directory, name, *folder)));
+}
+
 absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) {
   // A scheme that is not known, or a bucket without credentials, is told before anything else.
   if (absl::Status status = Store::Of(path).status(); !status.ok()) return status;
@@ -337,7 +353,17 @@ absl::StatusOr<ShardSet> ResolveRemote(const std::string& path, Versions* seen) 
   if (parts.name.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", path, AfterAtError(parts.name)));
   }
-  return absl::NotFoundError(fmt::format("{}: there is no such object or folder", path));
+  constexpr std::string_view kError = "there is no such object or folder";
+  if (listed && in_bucket) {
+    absl::StatusOr<ShardSet> split =
+        ResolveSplit(path, std::string(parts.directory), parts.name, kError, seen);
+    // That the folder is not there, either, would be said of another name.
+    if (split.ok() || !absl::IsNotFound(split.status()) ||
+        split.status().message().substr(0, path.size()) == path) {
+      return split;
+    }
+  }
+  return absl::NotFoundError(fmt::format("{}: {}", path, kError));
 }
 
 // Implements ResolveSpec, but does not notice if the dataset is replaced in the meantime.
@@ -383,17 +409,8 @@ absl::StatusOr<ShardSet> Resolve(const std::string& spec, Versions* seen) {
   if (parts.name.find('@') != std::string_view::npos) {
     return absl::InvalidArgumentError(fmt::format("{}: {}", spec, AfterAtError(parts.name)));
   }
-  absl::StatusOr<Folder> folder = ListCommitted(std::string(parts.directory), seen);
-  if (!folder.ok()) return folder.status();
-  if (folder->HasFile(kTfdsInfo)) {
-    const auto splits = ReadTfdsSplits(JoinPath(parts.directory, kTfdsInfo));
-    if (!splits.ok()) return splits.status();
-    for (const auto& [name, split] : *splits) {
-      if (name == parts.name) return split.Resolve(std::string(parts.directory), *folder);
-    }
-  }
-  return absl::NotFoundError(fmt::format("{}: no such file or folder{}", spec,
-                                         Hint(std::string(parts.directory), parts.name, *folder)));
+  return ResolveSplit(spec, std::string(parts.directory), parts.name, "no such file or folder",
+                      seen);
 }
 
 }  // namespace

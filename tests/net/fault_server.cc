@@ -18,23 +18,10 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "tests/net/folder_bucket.h"
 
 namespace shardfeed::testing {
 namespace {
-
-std::string Unescape(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      out +=
-          static_cast<char>(std::strtol(std::string(text.substr(i + 1, 2)).c_str(), nullptr, 16));
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
 
 // Without copying them, so that a benchmark measures its clients.
 bool SendFile(int fd, const std::string& path, uint64_t first, uint64_t end) {
@@ -104,6 +91,10 @@ void FaultServer::Remove(const std::string& path) {
 void FaultServer::ServeFolder(const std::string& folder) {
   std::lock_guard lock(mutex_);
   folder_ = folder;
+}
+void FaultServer::ServeBucket(const std::string& name, const std::string& folder) {
+  std::lock_guard lock(mutex_);
+  bucket_ = std::make_shared<FolderBucket>(name, folder);
 }
 void FaultServer::SetFaults(Decide decide) {
   std::lock_guard lock(mutex_);
@@ -178,10 +169,22 @@ void FaultServer::Serve(int fd) {
 
 std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) const {
   std::string folder;
+  std::shared_ptr<const FolderBucket> bucket;
   {
     std::lock_guard lock(mutex_);
     if (const auto it = objects_.find(path); it != objects_.end()) return it->second;
     folder = folder_;
+    bucket = bucket_;
+  }
+  if (bucket != nullptr) {
+    std::optional<FolderBucket::Object> found = bucket->Find(path);
+    if (!found) return std::nullopt;
+    return Object{.bytes = "",
+                  .shared = found->bytes,
+                  .tag = found->tag,
+                  .file = "",
+                  .size = found->bytes->size(),
+                  .writer = found->writer};
   }
   if (folder.empty() || path.find("..") != path.npos) return std::nullopt;
   const std::string name = folder + path;
@@ -194,6 +197,7 @@ std::optional<FaultServer::Object> FaultServer::Find(const std::string& path) co
 }
 
 std::string FaultServer::Object::Part(uint64_t first, uint64_t end) const {
+  if (shared != nullptr) return shared->substr(first, end - first);
   if (file.empty()) return bytes.substr(first, end - first);
   std::string part(end - first, '\0');
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -212,12 +216,15 @@ std::string FaultServer::Object::Part(uint64_t first, uint64_t end) const {
 bool FaultServer::Respond(int fd, SeenRequest request) {
   Decide decide;
   Answer answer;
+  std::shared_ptr<FolderBucket> bucket;
   {
     std::lock_guard lock(mutex_);
     request.number = requests_.size();
     requests_.push_back(request);
+    if (bucket_ != nullptr) requests_.back().body.clear();  // may be a lot
     decide = decide_;
     answer = answer_;
+    bucket = bucket_;
   }
   if (answer) {
     if (const std::optional<std::string> text = answer(request)) return Send(fd, *text);
@@ -233,6 +240,9 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
     return Send(fd, fmt::format("HTTP/1.1 {} Fault\r\n{}Content-Length: {}\r\n\r\n{}", fault.status,
                                 fault.headers, fault.body.size(),
                                 request.method == "HEAD" ? "" : fault.body));
+  }
+  if (bucket != nullptr) {
+    if (const std::optional<std::string> text = bucket->Answer(request)) return Send(fd, *text);
   }
   const std::string path = Unescape(request.target.substr(0, request.target.find('?')));
   const std::optional<Object> object = Find(path);
@@ -256,13 +266,16 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
   }
   last = std::min<uint64_t>(last, object->size == 0 ? 0 : object->size - 1);
   const bool empty = object->size == 0 || request.method == "HEAD";
-  const bool cut =
-      fault.kind == Fault::kShort || fault.kind == Fault::kStall || fault.kind == Fault::kLongBody;
+  const bool cut = fault.kind == Fault::kShort || fault.kind == Fault::kStall ||
+                   fault.kind == Fault::kLongBody || fault.kind == Fault::kSlow;
   const bool from_file = !object->file.empty() && !cut;
   const std::string body = empty || from_file ? "" : object->Part(first, last + 1);
   std::string head = fmt::format("HTTP/1.1 {}\r\n", ranged ? "206 Partial Content" : "200 OK");
   if (ranged) {
     head += fmt::format("Content-Range: bytes {}-{}/{}\r\n", first, last, object->size);
+  }
+  if (!object->writer.empty()) {
+    head += fmt::format("x-amz-meta-shardfeed-writer: {}\r\n", object->writer);
   }
   if (fault.kind == Fault::kEncoded) head += "Content-Encoding: gzip\r\n";
   if (fault.kind != Fault::kNoTag) head += fmt::format("ETag: {}\r\n", tag);
@@ -280,6 +293,15 @@ bool FaultServer::Respond(int fd, SeenRequest request) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return false;
+  }
+  if (fault.kind == Fault::kSlow) {
+    constexpr size_t kPieces = 10;
+    const size_t piece = body.size() / kPieces + 1;
+    for (size_t at = 0; at < body.size(); at += piece) {
+      std::this_thread::sleep_for(fault.wait / kPieces);
+      if (!Send(fd, std::string_view(body).substr(at, piece))) return false;
+    }
+    return true;
   }
   if (from_file && !empty) return SendFile(fd, object->file, first, last + 1);
   return Send(fd, body);

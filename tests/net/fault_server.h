@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -17,6 +18,8 @@
 #include <vector>
 
 namespace shardfeed::testing {
+
+class FolderBucket;
 
 // A request that was received.
 struct SeenRequest {
@@ -42,6 +45,7 @@ struct Fault {
     kDelay,        // answers correctly after `wait`
     kEncoded,      // says that the bytes are compressed
     kGarbage,      // not HTTP
+    kSlow,         // sends the body in small pieces, within `wait`
   };
   Kind kind = kNone;
   int status = 503;
@@ -63,6 +67,9 @@ class FaultServer {
   void Put(const std::string& path, std::string bytes);
   void Remove(const std::string& path);
   void ServeFolder(const std::string& folder);
+  // The files of a folder as a bucket of S3 (folder_bucket.h), which is written, too. Faults that
+  // change the body of an answer happen to objects alone, the others to every request.
+  void ServeBucket(const std::string& name, const std::string& folder);
 
   // Decides what happens to a request. Called by the server's threads, possibly concurrently.
   using Decide = std::function<Fault(const SeenRequest&)>;
@@ -77,9 +84,11 @@ class FaultServer {
  private:
   struct Object {
     std::string bytes;
+    std::shared_ptr<const std::string> shared = nullptr;  // if not null, instead of `bytes`
     std::string tag;
     std::string file;  // if not empty, the file that has the bytes
     uint64_t size = 0;
+    std::string writer;
 
     // Bytes [first, end).
     std::string Part(uint64_t first, uint64_t end) const;
@@ -97,6 +106,7 @@ class FaultServer {
   mutable std::mutex mutex_;
   std::map<std::string, Object> objects_;
   std::string folder_;
+  std::shared_ptr<FolderBucket> bucket_;
   Decide decide_;
   Answer answer_;
   std::vector<SeenRequest> requests_;

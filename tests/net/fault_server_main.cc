@@ -2,6 +2,9 @@
 //
 //   fault_server FOLDER [FAULT [EVERY]]
 //
+// With `--bucket NAME` before FOLDER, its files are the objects of a bucket of S3, which is also
+// written (folder_bucket.h), and every request has the fault.
+//
 // Prints its URL. FAULT: 503, retry-after, reset, short, stall, ignore-range, wrong-range,
 // other-tag, delay-MILLISECONDS, status-CODE. EVERY: of so many requests for ranges, one has it
 // (default 1: all).
@@ -11,15 +14,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "fmt/format.h"
 #include "tests/net/fault_server.h"
 
 int main(int argc, char** argv) {
   using shardfeed::testing::Fault;
-  if (argc < 2) return 2;
+  const bool bucket = argc > 3 && std::string_view(argv[1]) == "--bucket";
   shardfeed::testing::FaultServer server;
-  server.ServeFolder(argv[1]);
+  if (bucket) {
+    server.ServeBucket(argv[2], argv[3]);
+    argc -= 2;
+    argv += 2;
+  } else if (argc > 1) {
+    server.ServeFolder(argv[1]);
+  } else {
+    return 2;
+  }
   const std::string name = argc > 2 ? argv[2] : "";
   const uint64_t every = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
   Fault fault;
@@ -47,7 +59,7 @@ int main(int argc, char** argv) {
   }
   std::atomic<uint64_t> ranges = 0;
   server.SetFaults([&](const shardfeed::testing::SeenRequest& request) {
-    if (!request.headers.contains("range")) return Fault();
+    if (!bucket && !request.headers.contains("range")) return Fault();
     return ranges++ % every == every - 1 ? fault : Fault();
   });
   std::printf("%s\n", server.url().c_str());

@@ -22,6 +22,8 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
+
 using ::shardfeed::testing::Collect;
 using ::shardfeed::testing::FirstError;
 using ::shardfeed::testing::Noisy;
@@ -115,7 +117,7 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
     for (size_t i = 0; i < indexed.size(); ++i) {
       const std::vector<std::string> all = Collect(indexed[i]);
       for (const size_t stop : {size_t{0}, size_t{1}, all.size() - 1, all.size()}) {
-        std::filesystem::remove_all(folder_ / ".shardfeed");
+        std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
         auto it = Start(chains(set)[i]);
         std::vector<std::string> some = Collect(*it, stop);
         // Either run can resume from the state.
@@ -124,7 +126,7 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
         for (std::string& element : Collect(*it)) some.push_back(std::move(element));
         ASSERT_EQ(some, all);
         for (const bool again : {false, true}) {
-          if (again) std::filesystem::remove_all(folder_ / ".shardfeed");
+          if (again) std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
           auto other = Start(again ? chains(set)[i] : indexed[i]);
           ASSERT_OK(other->LoadStateDict(*state));
           ASSERT_EQ(Collect(*other), std::vector<std::string>(all.begin() + stop, all.end()));
@@ -133,14 +135,14 @@ TEST_F(ShardsTest, UnindexedShardsAreTheSame) {
       EXPECT_EQ(*chains(set)[i].Fingerprint(), *indexed[i].Fingerprint());
     }
   }
-  std::filesystem::remove_all(folder_ / ".shardfeed");
+  std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
   EXPECT_EQ((*Parsed(Dataset::Read(set)).table())->num_records(), 500);
 }
 
 TEST_F(ShardsTest, UnindexedShardsOfARunThatIsLeft) {
   Examples(2000);
   for (uint64_t elements : {0, 1, 1000}) {
-    std::filesystem::remove_all(folder_ / ".shardfeed");
+    std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
     auto it = Start(Parsed(Dataset::Read(folder_ / "e@3")));
     EXPECT_EQ(Collect(*it, elements).size(), elements);
     it->Cancel();
@@ -221,7 +223,7 @@ TEST_F(ShardsTest, RepeatedStepsKnowTheirEpochs) {
     ASSERT_EQ(Collect(*fresh), std::vector(all.begin() + at, all.end()));
   }
   // Empty shards in place of others would count as truncated.
-  std::filesystem::remove_all(folder_ / ".shardfeed");
+  std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
   EXPECT_THAT(Collect(Noisy(Parsed(Dataset::Read(Examples(0)))).Repeat().Batch(7)), ElementsAre());
 }
 

@@ -10,6 +10,7 @@
 
 #include "fmt/format.h"
 #include "reader/shard_table.h"
+#include "shard/index_build.h"
 #include "shard/spec.h"
 #include "tests/testing/files.h"
 #include "tfrecord/framing.h"
@@ -43,6 +44,12 @@ inline ShardSet WriteShards(const TestFolder& folder, const std::vector<uint64_t
     folder.Write(ShardName("d", s, sizes.size(), ""), shard);
   }
   return *ResolveSpec(folder / fmt::format("d@{}", sizes.size()));
+}
+
+// Writes the indexes beside the shards. A table of shards in a folder would keep those that it
+// builds; one of shards in a store has them in memory alone.
+inline void KeepIndexes(const ShardSet& set) {
+  for (const std::string& path : set.paths) EXPECT_OK(WriteIndex(path, {}));
 }
 
 inline std::shared_ptr<const ShardTable> OpenTable(const ShardSet& set) {

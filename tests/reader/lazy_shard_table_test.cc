@@ -15,6 +15,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::OpenTable;
 using testing::TestFolder;
 using testing::WriteShards;
@@ -31,6 +32,7 @@ class LazyShardTableTest : public ::testing::Test {
 };
 
 TEST_F(LazyShardTableTest, IsThereWhereIndexesAre) {
+  SKIP_OVER_STORE("nothing is asked of a store before it is needed");
   const ShardSet set = WriteShards(folder_, {20, 30});
   EXPECT_FALSE(Open(set)->made());
   const auto table = OpenTable(set);
@@ -67,10 +69,10 @@ TEST_F(LazyShardTableTest, WhatWasStoppedIsBegunAnew) {
 TEST_F(LazyShardTableTest, ErrorsStay) {
   const ShardSet set = WriteShards(folder_, {20, 30});
   // The length of the second shard's first record.
-  std::fstream(folder_ / "d-00001-of-00002", std::ios::in | std::ios::out).put('x');
+  std::fstream(OnDisk(folder_ / "d-00001-of-00002"), std::ios::in | std::ios::out).put('x');
   const auto lazy = Open(set);
   EXPECT_FAILS(lazy->Get(), kDataLoss, "d-00001-of-00002");
-  std::filesystem::remove(folder_ / "d-00001-of-00002");
+  std::filesystem::remove(OnDisk(folder_ / "d-00001-of-00002"));
   EXPECT_FAILS(lazy->Get(), kDataLoss, "d-00001-of-00002");
 }
 

@@ -9,6 +9,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::OpenTable;
 using testing::TestFolder;
 using testing::WriteShards;
@@ -180,7 +181,7 @@ TEST_F(ReadPlanTest, AnIndexThatIsGoneIsAnError) {
   OrderSpec sequential;
   sequential.kind = OrderSpec::Kind::kSequential;
   const Setup setup = Of(sequential);
-  std::filesystem::remove_all(folder_ / ".shardfeed");
+  std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
   ReadPlanner planner = setup.Planner();
   PlannedBlock block;
   EXPECT_FAILS(planner.Next(&block), kNotFound, ".index");

@@ -27,6 +27,7 @@ using testing::ExpectAll;
 using testing::kSizes;
 using testing::kSmallBlocks;
 using testing::MakeReader;
+using testing::OnDisk;
 using testing::OpenTable;
 using testing::Orders;
 using testing::ReaderFixture;
@@ -36,8 +37,9 @@ using testing::WriteShards;
 class ReaderCompressionTest : public ReaderFixture {};
 
 void PutIndex(const std::string& shard, std::string_view bytes) {
-  std::filesystem::create_directories(std::filesystem::path(IndexPath(shard)).parent_path());
-  std::ofstream(IndexPath(shard), std::ios::binary) << bytes;
+  const std::filesystem::path path = OnDisk(IndexPath(shard));
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 TEST_F(ReaderCompressionTest, CompressedShards) {

@@ -18,9 +18,11 @@ namespace shardfeed {
 namespace {
 
 using testing::Drain;
+using testing::KeepIndexes;
 using testing::kRecords;
 using testing::kSizes;
 using testing::MakeReader;
+using testing::OnDisk;
 using testing::OpenTable;
 using testing::Orders;
 using testing::ReaderFixture;
@@ -31,7 +33,7 @@ class ReaderDamageTest : public ReaderFixture {};
 
 TEST_F(ReaderDamageTest, DamageIsAnErrorThatTellsWhere) {
   const ShardSet set = WriteShards(folder_, kSizes);
-  OpenTable(set);
+  KeepIndexes(set);
   std::string shard = testing::ReadBytes(set.paths[2]);
   shard[12] ^= 1;  // the first payload byte of record 37
   folder_.Write("d-00002-of-00008", shard);
@@ -50,7 +52,7 @@ TEST_F(ReaderDamageTest, DamageIsAnErrorThatTellsWhere) {
 
 TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
   const ShardSet set = WriteShards(folder_, kSizes);
-  OpenTable(set);
+  KeepIndexes(set);
   std::string shard = testing::ReadBytes(set.paths[5]);
   shard[0] ^= 1;                 // the length of its first record, number 614
   shard[shard.size() - 1] ^= 1;  // the CRC of its last, 913
@@ -102,7 +104,7 @@ TEST_F(ReaderDamageTest, DamagedRecordsAreSkippedAndMarked) {
 
 TEST_F(ReaderDamageTest, UncheckedPayloadsAreDeliveredAsTheyAre) {
   const ShardSet set = WriteShards(folder_, {20});
-  OpenTable(set);
+  KeepIndexes(set);
   std::string shard = testing::ReadBytes(set.paths[0]);
   shard[12] ^= 1;
   folder_.Write("d-00000-of-00001", shard);
@@ -114,10 +116,11 @@ TEST_F(ReaderDamageTest, UncheckedPayloadsAreDeliveredAsTheyAre) {
 }
 
 TEST_F(ReaderDamageTest, ShardThatIsCutWhileItIsRead) {
+  SKIP_OVER_STORE("an object is replaced as a whole, which tests/net has");
   const ShardSet set = WriteShards(folder_, {20, 400}, 3000);
   const auto table = OpenTable(set);
   ASSERT_OK(table->OpenFile(1));
-  std::filesystem::resize_file(set.paths[1], 10'000);
+  std::filesystem::resize_file(OnDisk(set.paths[1]), 10'000);
   ReaderOptions options;
   options.io = EngineKind::kThreads;
   const auto reader = MakeReader(table, options);
@@ -135,7 +138,7 @@ TEST_F(ReaderDamageTest, ShardThatIsCutWhileItIsRead) {
 
 TEST_F(ReaderDamageTest, CompressedDamage) {
   const ShardSet set = WriteShards(folder_, {1000}, 200, /*gzip=*/true);
-  OpenTable(set);
+  KeepIndexes(set);
   std::string shard = testing::ReadBytes(set.paths[0]);
   shard[shard.size() / 2] ^= 1;
   folder_.Write("d-00000-of-00001", shard);
@@ -172,7 +175,7 @@ TEST_F(ReaderDamageTest, SkippingLosesWhatTheRecoveryEngineLoses) {
   constexpr uint64_t kMany = 300;
   for (const bool gzip : {false, true}) {
     const ShardSet set = WriteShards(folder_, {kMany}, 200, gzip);
-    OpenTable(set);
+    KeepIndexes(set);
     const std::string sound = testing::ReadBytes(set.paths[0]);
     int all_known = 0;
     for (int damage = 0; damage < 40; ++damage) {
@@ -220,7 +223,7 @@ TEST_F(ReaderDamageTest, ShardThatChangedIsRefused) {
   folder_.Write("d-00001-of-00002", "something else");
   EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kFailedPrecondition,
                "has 14 bytes, but had ");
-  std::filesystem::remove(set.paths[1]);
+  std::filesystem::remove(OnDisk(set.paths[1]));
   EXPECT_FAILS(Drain(*MakeReader(table, ReaderOptions())), kNotFound, "d-00001-of-00002");
 }
 

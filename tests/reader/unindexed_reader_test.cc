@@ -12,6 +12,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::OpenTable;
 using testing::TestFolder;
 using testing::WriteShards;
@@ -44,7 +45,7 @@ class UnindexedReaderTest : public ::testing::Test {
   }
   // A reader of the shards, without any index.
   std::unique_ptr<UnindexedReader> Open(const ShardSet& set, const ReaderOptions& options) {
-    std::filesystem::remove_all(folder_ / ".shardfeed");
+    std::filesystem::remove_all(OnDisk(folder_ / ".shardfeed"));
     auto reader = UnindexedReader::Open(Lazy(set), options);
     EXPECT_OK(reader);
     return *std::move(reader);

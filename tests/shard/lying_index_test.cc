@@ -22,6 +22,7 @@ namespace shardfeed {
 namespace {
 
 using testing::LyingIndex;
+using testing::OnDisk;
 using testing::ReadBytes;
 using testing::TestFolder;
 
@@ -71,13 +72,13 @@ class LyingIndexTest : public ::testing::TestWithParam<Kind> {
       const auto index = BuildIndex(path_, building);
       ASSERT_OK(index);
       Put((*index)->bytes());
-      std::filesystem::remove(ManifestPath(folder_.path(), "a"));
+      std::filesystem::remove(OnDisk(ManifestPath(folder_.path(), "a")));
     }
     sound_ = ReadBytes(IndexPath(path_));
   }
 
   void Put(std::string_view index) {
-    std::ofstream(IndexPath(path_), std::ios::binary | std::ios::trunc) << index;
+    std::ofstream(OnDisk(IndexPath(path_)), std::ios::binary | std::ios::trunc) << index;
   }
 
   // The records of `set`, read from beginning to end without an index, are `numbers`.

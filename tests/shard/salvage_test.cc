@@ -16,6 +16,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::ReadBytes;
 using testing::TestFolder;
 
@@ -178,7 +179,7 @@ class SalvageTest : public ::testing::Test {
       if (use_index) {
         folder_.Write("s/.shardfeed/shard.index", index_);
       } else {
-        std::filesystem::remove(IndexPath(path));
+        std::filesystem::remove(OnDisk(IndexPath(path)));
       }
       const Salvaged salvaged = Read(path, true);
       ++cases_;

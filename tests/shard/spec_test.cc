@@ -7,6 +7,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::TestFolder;
 
 TEST(ParseOutputSpec, Forms) {
@@ -81,9 +82,17 @@ class ResolveTest : public ::testing::Test {
     folder_.Write("dataset_info.json", R"({"name": "mnist", "splits": )" + std::string(splits) +
                                            std::string(more) + "}");
   }
-  void Remove(std::string_view name) { std::filesystem::remove(folder_ / name); }
+  void Remove(std::string_view name) { std::filesystem::remove(OnDisk(folder_ / name)); }
   absl::StatusOr<ShardSet> Resolve(std::string_view spec) { return ResolveSpec(folder_ / spec); }
   absl::StatusOr<ShardSet> ResolveFolder() { return ResolveSpec(folder_.path()); }
+
+  // What is said of a name that is not there.
+  static std::string NoFile() {
+    return testing::OverStore() ? "there is no such object or folder" : "no such file or folder";
+  }
+  static std::string NoFolder() {
+    return testing::OverStore() ? "no such folder" : "cannot list the folder";
+  }
 
   static constexpr std::string_view kJob = "01234567-89ab-cdef-0123-456789abcdef";
   static constexpr std::string_view kOtherJob = "11234567-89ab-cdef-0123-456789abcdef";
@@ -126,6 +135,7 @@ TEST_F(ResolveTest, OneFileIsItself) {
 }
 
 TEST_F(ResolveTest, FileWithAnAtOrAWildcardInItsNameIsItself) {
+  SKIP_OVER_STORE("stem@N names no object, so that nothing is listed");
   for (const char* name : {"a@3", "a@x", "a[1]", "a*"}) {
     const std::string path = folder_.Write(name, "");
     const auto set = ResolveSpec(path);
@@ -135,12 +145,14 @@ TEST_F(ResolveTest, FileWithAnAtOrAWildcardInItsNameIsItself) {
 }
 
 TEST_F(ResolveTest, PipeIsRefusedAndNotOpened) {
+  SKIP_OVER_STORE("pipes");
   const std::string path = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   EXPECT_FAILS(ResolveSpec(path), kInvalidArgument, "neither a file nor a folder");
 }
 
 TEST_F(ResolveTest, PipeAtAShardsNameIsOneSoThatOpeningItTells) {
+  SKIP_OVER_STORE("pipes");
   folder_.Write("d-00000-of-00002", "");
   ASSERT_EQ(::mkfifo((folder_ / "d-00001-of-00002").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((folder_ / "other").c_str(), 0600), 0);
@@ -157,6 +169,7 @@ TEST_F(ResolveTest, NulInANameIsRefused) {
 }
 
 TEST_F(ResolveTest, LinkCountsAsAFile) {
+  SKIP_OVER_STORE("links");
   folder_.Write("elsewhere/x", "");
   for (int i : {0, 1}) {
     const std::string link = folder_ / ShardName("train", i, 2, "");
@@ -176,8 +189,8 @@ TEST_F(ResolveTest, SuffixBehindTheNumberOrInTheStem) {
 
 TEST_F(ResolveTest, MissingShardsAreListed) {
   Make("train", 10);
-  std::filesystem::remove(folder_ / "train-00003-of-00010");
-  std::filesystem::remove(folder_ / "train-00007-of-00010");
+  std::filesystem::remove(OnDisk(folder_ / "train-00003-of-00010"));
+  std::filesystem::remove(OnDisk(folder_ / "train-00007-of-00010"));
   for (const char* spec : {"train@10", "train@*", "train-*"}) {
     EXPECT_FAILS(Resolve(spec), kDataLoss,
                  "2 of 10 shards are missing: train-00003-of-00010, train-00007-of-00010");
@@ -243,7 +256,7 @@ TEST_F(ResolveTest, GlobOverFolders) {
   ASSERT_OK(set);
   EXPECT_EQ(set->paths, (std::vector<std::string>{folder_ / "a/s/x", folder_ / "b/s/x"}));
   EXPECT_FAILS(Resolve("d*/s/x*"), kNotFound, "d*/s/x*: no file matches");
-  EXPECT_FAILS(Resolve("nothing/x*"), kNotFound, "nothing: cannot list the folder");
+  EXPECT_FAILS(Resolve("nothing/x*"), kNotFound, "nothing: " + NoFolder());
 }
 
 TEST_F(ResolveTest, GlobTellsWhatItLeftOut) {
@@ -297,10 +310,10 @@ TEST_F(ResolveTest, WrongSuffixOrNumberGetsAHint) {
   EXPECT_FAILS(Resolve("train@x"), kInvalidArgument, "after '@' expected a number");
   EXPECT_FAILS(ResolveSpec(""), kInvalidArgument, "the name of the dataset is empty");
   EXPECT_FAILS(ResolveSpecs({}), kInvalidArgument, "expected the name of at least one dataset");
-  EXPECT_FAILS(Resolve("no/train@3"), kNotFound, "no: cannot list the folder");
+  EXPECT_FAILS(Resolve("no/train@3"), kNotFound, "no: " + NoFolder());
   EXPECT_FAILS(Resolve("nothing@3"), kNotFound,
                "nothing@3: no such shards; the folder has " + folder_ / "train@10.tfrecord");
-  EXPECT_FAILS(Resolve("nothing"), kNotFound, "no such file or folder");
+  EXPECT_FAILS(Resolve("nothing"), kNotFound, NoFile());
   EXPECT_FAILS(Resolve("x*"), kNotFound, "no file matches");
 }
 
@@ -318,6 +331,7 @@ TEST_F(ResolveTest, FileNamedTwiceIsRefused) {
   const std::string path = folder_.Write("a.tfrecord", "");
   EXPECT_FAILS(ResolveSpecs({path, path}), kInvalidArgument, "appears twice");
   EXPECT_FAILS(ResolveSpecs({path, folder_ / "*.tfrecord"}), kInvalidArgument, "appears twice");
+  SKIP_OVER_STORE("an object has one name");
   EXPECT_FAILS(ResolveSpecs({path, folder_ / "./a.tfrecord"}), kInvalidArgument,
                "appears twice, also as " + path);
 }
@@ -447,7 +461,7 @@ TEST_F(ResolveTest, TfdsFolder) {
     ASSERT_OK(Resolve(split));
     EXPECT_EQ(Resolve(split)->paths, Resolve("mnist-" + std::string(split) + ".tfrecord@*")->paths);
   }
-  EXPECT_FAILS(Resolve("dev"), kNotFound, "no such file or folder");
+  EXPECT_FAILS(Resolve("dev"), kNotFound, NoFile());
   Info(R"([{"name": "train", "shardLengths": ["5", "5", "5"]}])");
   EXPECT_FAILS(ResolveFolder(), kNotFound, "did you mean " + folder_ / "mnist-train.tfrecord@2");
 }
@@ -561,7 +575,7 @@ TEST_F(ResolveTest, FolderOfPlainFilesListsThem) {
 }
 
 TEST_F(ResolveTest, EmptyFolder) {
-  EXPECT_FAILS(ResolveFolder(), kNotFound, "holds no shards");
+  EXPECT_FAILS(ResolveFolder(), kNotFound, testing::OverStore() ? NoFile() : "holds no shards");
   folder_.Write("3.0.1/train-00000-of-00001", "");
   EXPECT_FAILS(ResolveFolder(), kNotFound,
                "holds no shards; the folders in it are " + folder_ / "3.0.1");
@@ -573,6 +587,7 @@ TEST_F(ResolveTest, FolderNamedWithASlash) {
 }
 
 TEST_F(ResolveTest, UnfinishedDatasetIsToldAsSuch) {
+  SKIP_OVER_STORE("unfinished datasets are seen in folders alone");
   std::filesystem::create_directories(StagingPath(folder_.path(), "train"));
   EXPECT_FAILS(Resolve("train@2"), kNotFound, "it is being written, or its writer did not finish");
 }

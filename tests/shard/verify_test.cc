@@ -10,6 +10,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::ReadBytes;
 using testing::TestFolder;
 using Json = nlohmann::ordered_json;
@@ -149,7 +150,7 @@ class VerifyDatasetTest : public ::testing::Test {
   void Damage(size_t shard, size_t at) {
     std::string bytes = ReadBytes(set_.paths[shard]);
     bytes[at] ^= 1;
-    std::ofstream(set_.paths[shard], std::ios::binary) << bytes;
+    std::ofstream(OnDisk(set_.paths[shard]), std::ios::binary) << bytes;
   }
   VerifyReport Verify(VerifyLevel level = VerifyLevel::kPayload) {
     // The tests replace the manifest.
@@ -164,7 +165,7 @@ class VerifyDatasetTest : public ::testing::Test {
     Json json = Json::parse(manifest_);
     json.erase("crc32c");
     change(json);
-    std::ofstream(path, std::ios::binary) << SealManifest(json.dump(1));
+    std::ofstream(OnDisk(path), std::ios::binary) << SealManifest(json.dump(1));
   }
 
   TestFolder folder_;
@@ -198,7 +199,7 @@ TEST_F(VerifyDatasetTest, ShardReplacedByAnotherIsToldByIndexAndManifest) {
   Write(Compression::kNone);
   std::string bytes;
   for (int i = 0; i < 7; ++i) AppendFrame(SmallExample(i), &bytes);
-  std::ofstream(set_.paths[0], std::ios::binary) << bytes;
+  std::ofstream(OnDisk(set_.paths[0]), std::ios::binary) << bytes;
   const VerifyReport report = Verify();
   ASSERT_EQ(report.shards[0].num_defects, 1);
   EXPECT_EQ(report.shards[0].defects[0].kind, "index");
@@ -212,7 +213,7 @@ TEST_F(VerifyDatasetTest, DamagedIndexIsADefect) {
   Write(Compression::kNone);
   std::string bytes = ReadBytes(IndexPath(set_.paths[0]));
   bytes[100] ^= 1;
-  std::ofstream(IndexPath(set_.paths[0]), std::ios::binary) << bytes;
+  std::ofstream(OnDisk(IndexPath(set_.paths[0])), std::ios::binary) << bytes;
   const VerifyReport report = Verify();
   ASSERT_EQ(report.num_defects(), 1);
   EXPECT_THAT(report.shards[0].defects[0].detail, ::testing::HasSubstr("rebuild it"));
@@ -220,7 +221,7 @@ TEST_F(VerifyDatasetTest, DamagedIndexIsADefect) {
 
 TEST_F(VerifyDatasetTest, BrokenManifestIsADefect) {
   Write(Compression::kNone);
-  std::ofstream(ManifestPath(folder_.path(), "d"), std::ios::binary) << "{}";
+  std::ofstream(OnDisk(ManifestPath(folder_.path(), "d")), std::ios::binary) << "{}";
   const VerifyReport report = Verify();
   ASSERT_EQ(report.manifest_defects.size(), 1);
   EXPECT_THAT(report.manifest_defects[0].detail, ::testing::HasSubstr("not a shardfeed manifest"));
@@ -294,7 +295,7 @@ TEST_F(VerifyDatasetTest, FlippedBitOfTheManifestIsADefect) {
   for (size_t bit = 0; bit < 8 * sound.size(); bit += 37) {
     std::string bytes = sound;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << (bit % 8));
-    std::ofstream(path, std::ios::binary) << bytes;
+    std::ofstream(OnDisk(path), std::ios::binary) << bytes;
     const VerifyReport report = Verify(VerifyLevel::kHeaders);
     ASSERT_EQ(report.manifest_defects.size(), 1) << bit;
     EXPECT_EQ(report.manifest_defects[0].kind, "manifest");
@@ -303,7 +304,7 @@ TEST_F(VerifyDatasetTest, FlippedBitOfTheManifestIsADefect) {
 
 TEST_F(VerifyDatasetTest, MissingShardIsUnreadableAndTheOthersAreRead) {
   Write(Compression::kNone);
-  std::filesystem::remove(set_.paths[0]);
+  std::filesystem::remove(OnDisk(set_.paths[0]));
   const VerifyReport report = Verify();
   EXPECT_EQ(report.shards[0].defects[0].kind, "unreadable");
   EXPECT_EQ(report.shards[1].records, 1000);

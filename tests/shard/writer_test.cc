@@ -13,6 +13,7 @@
 namespace shardfeed {
 namespace {
 
+using testing::OnDisk;
 using testing::ReadBytes;
 using testing::TestFolder;
 
@@ -36,9 +37,10 @@ class WriterTest : public ::testing::Test {
   // Every file in the folder, sidecars included.
   std::map<std::string, std::string> Files() {
     std::map<std::string, std::string> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(OnDisk(folder_.path()))) {
       if (!entry.is_regular_file()) continue;
-      files[std::filesystem::relative(entry.path(), folder_.path()).string()] =
+      files[std::filesystem::relative(entry.path(), OnDisk(folder_.path())).string()] =
           ReadBytes(entry.path().string());
     }
     return files;
@@ -88,7 +90,7 @@ TEST_P(EveryCompression, AnyRecordIsReadByItsNumber) {
   const auto set = ResolveSpec(folder_ / "d@2");
   for (bool with_index : {true, false}) {
     if (!with_index) {
-      for (const std::string& path : set->paths) std::filesystem::remove(IndexPath(path));
+      for (const std::string& path : set->paths) std::filesystem::remove(OnDisk(IndexPath(path)));
     }
     const auto access = RandomAccess::Open(*set, 1);
     ASSERT_OK(access);
@@ -131,7 +133,7 @@ TEST_F(WriterTest, IndexThatDoesNotFitIsFoundWhenReading) {
   AppendFrame(Payload(1), &frames);
   AppendFrame(Payload(0), &frames);
   frames += bytes.substr(frames.size());
-  std::ofstream(set->paths[0], std::ios::binary) << frames;
+  std::ofstream(OnDisk(set->paths[0]), std::ios::binary) << frames;
   const auto access = RandomAccess::Open(*set, 1);
   EXPECT_FAILS((*access)->Read(1, 3, [](uint64_t, std::string_view) { return absl::OkStatus(); }),
                kDataLoss, "");
@@ -162,6 +164,10 @@ TEST_F(WriterTest, ExistingDatasetIsRefused) {
 TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
   folder_.Write("d-00000-of-00007", "");
   EXPECT_FAILS(Write("d@2", 5), kAlreadyExists, "there are shards of this name");
+}
+
+TEST_F(WriterTest, LinksInPlaceOfShardsAreRefused) {
+  SKIP_OVER_STORE("links");
   // A link counts as a link, even to a folder.
   std::filesystem::create_directory(folder_ / "elsewhere");
   std::filesystem::create_directory_symlink(folder_ / "elsewhere", folder_ / "l-00001-of-00002");
@@ -170,6 +176,7 @@ TEST_F(WriterTest, ShardsWithoutManifestAreRefusedToo) {
 }
 
 TEST_F(WriterTest, LinksInPlaceOfSidecarsAreRefused) {
+  SKIP_OVER_STORE("links");
   namespace fs = std::filesystem;
   fs::create_directories(folder_ / ".shardfeed");
   const std::string manifest = folder_ / ".shardfeed/d.manifest.json";
@@ -210,10 +217,11 @@ TEST_F(WriterTest, UnfinishedWriterLeavesNothing) {
     ASSERT_OK(writer);
     for (int i = 0; i < 10000; ++i) ASSERT_OK((*writer)->Write(Payload(i)));
   }
-  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+  EXPECT_TRUE(std::filesystem::is_empty(OnDisk(folder_.path())));
 }
 
 TEST_F(WriterTest, WhatAKilledProcessLeftIsRemoved) {
+  SKIP_OVER_STORE("what a killed writer leaves is seen in folders alone");
   folder_.Write(".shardfeed/d.incomplete/00000.shard", "half a shard");
   folder_.Write(".shardfeed/d.incomplete/00009.shard", "another");
   EXPECT_FAILS(ResolveSpec(folder_ / "d@2"), kNotFound, "its writer did not finish");
@@ -222,6 +230,7 @@ TEST_F(WriterTest, WhatAKilledProcessLeftIsRemoved) {
 }
 
 TEST_F(WriterTest, TwoWritersOfOneDatasetAreRefused) {
+  SKIP_OVER_STORE("the first of two writers that commits wins (tests/package)");
   auto first = DatasetWriter::Create(Spec("d@2"), {});
   ASSERT_OK(first);
   EXPECT_FAILS(DatasetWriter::Create(Spec("d@2"), {}), kFailedPrecondition,
@@ -283,21 +292,22 @@ class ResumeTest : public WriterTest {
     size_t n = 0;
     for (int shard = 0; shard < 4; ++shard) {
       const std::string name = ".shardfeed/d.incomplete/0000" + std::to_string(shard) + ".done";
-      n += std::filesystem::exists(folder_ / name) ? 1 : 0;
+      n += std::filesystem::exists(OnDisk(folder_ / name)) ? 1 : 0;
     }
     return n;
   }
 };
 
 TEST_F(ResumeTest, FinishedShardsAreTakenOverAndTheResultIsTheSame) {
+  SKIP_OVER_STORE("finished shards are kept in folders alone");
   const auto whole = WriteShards(4);
   ASSERT_OK(whole);
   EXPECT_EQ(whole->skipped.count, 4);
   EXPECT_EQ(whole->skipped.first[2], "record of shard 2");
   const auto expected = Files();
   for (size_t until : {0, 1, 3}) {
-    std::filesystem::remove_all(folder_.path());
-    std::filesystem::create_directories(folder_.path());
+    std::filesystem::remove_all(OnDisk(folder_.path()));
+    std::filesystem::create_directories(OnDisk(folder_.path()));
     EXPECT_FALSE(WriteShards(until).ok());
     std::vector<bool> taken_over;
     ASSERT_OK(WriteShards(4, {}, &taken_over));
@@ -312,6 +322,7 @@ TEST_F(ResumeTest, WithoutFinishedShardsNothingIsLeft) {
 }
 
 TEST_F(ResumeTest, AnotherPlanStartsAnew) {
+  SKIP_OVER_STORE("finished shards are kept in folders alone");
   EXPECT_FALSE(WriteShards(2, {.fingerprint = "one"}).ok());
   std::vector<bool> taken_over;
   ASSERT_OK(WriteShards(4, {.fingerprint = "two"}, &taken_over));
@@ -319,11 +330,12 @@ TEST_F(ResumeTest, AnotherPlanStartsAnew) {
 }
 
 TEST_F(ResumeTest, DamagedShardsAreWrittenAnew) {
+  SKIP_OVER_STORE("finished shards are kept in folders alone");
   ASSERT_OK(WriteShards(4));
   const auto expected = Files();
   for (const std::string file : {"00000.shard", "00001.index", "00002.done"}) {
-    std::filesystem::remove_all(folder_.path());
-    std::filesystem::create_directories(folder_.path());
+    std::filesystem::remove_all(OnDisk(folder_.path()));
+    std::filesystem::create_directories(OnDisk(folder_.path()));
     EXPECT_FALSE(WriteShards(3).ok());
     const std::string path = ".shardfeed/d.incomplete/" + file;
     std::string bytes = ReadBytes(folder_ / path);
@@ -339,6 +351,7 @@ TEST_F(ResumeTest, DamagedShardsAreWrittenAnew) {
 }
 
 TEST_F(ResumeTest, ShardsThatWereCutAreWrittenAnew) {
+  SKIP_OVER_STORE("finished shards are kept in folders alone");
   EXPECT_FALSE(WriteShards(3).ok());
   folder_.Write(".shardfeed/d.incomplete/00000.shard", "");
   std::filesystem::remove(folder_ / ".shardfeed/d.incomplete/00001.shard");
@@ -349,6 +362,7 @@ TEST_F(ResumeTest, ShardsThatWereCutAreWrittenAnew) {
 }
 
 TEST_F(ResumeTest, AWriterThatDoesNotResumeRemovesFinishedShards) {
+  SKIP_OVER_STORE("finished shards are kept in folders alone");
   EXPECT_FALSE(WriteShards(3).ok());
   ASSERT_OK(Write("d@4", 100));
   EXPECT_EQ(Files().size(), 10);

@@ -52,7 +52,26 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 #define SKIP_WHERE_THREADS_HINDER_FORK() static_cast<void>(0)
 #endif
 
-// A folder of the test's own, empty at first, removed with it.
+// What stands before the path of a folder in its name: empty, or, in suites that run over a store
+// (in_store.cc), the bucket of a server that has the files of this machine as its objects.
+inline std::string& FolderPrefix() {
+  static std::string prefix;
+  return prefix;
+}
+
+// The file that a path or a URL of a TestFolder names.
+inline std::string OnDisk(const std::string& name) {
+  return name.substr(name.starts_with(FolderPrefix()) ? FolderPrefix().size() : 0);
+}
+
+inline bool OverStore() { return !FolderPrefix().empty(); }
+
+// For tests of what only folders have.
+#define SKIP_OVER_STORE(reason) \
+  if (::shardfeed::testing::OverStore()) GTEST_SKIP() << "not over a store: " << reason
+
+// A folder of the test's own, empty at first, removed with it. Its names are paths, or URLs where
+// the suite runs over a store.
 class TestFolder {
  public:
   TestFolder() {
@@ -70,14 +89,16 @@ class TestFolder {
     std::filesystem::remove_all(path_, ignored);
   }
 
-  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
+  std::string operator/(std::string_view name) const {
+    return FolderPrefix() + (path_ / name).string();
+  }
+  std::string path() const { return FolderPrefix() + path_.string(); }
 
   std::string Write(std::string_view name, std::string_view bytes) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary).write(bytes.data(), bytes.size());
-    return path.string();
+    return FolderPrefix() + path.string();
   }
 
  private:
@@ -85,7 +106,7 @@ class TestFolder {
 };
 
 inline std::string ReadBytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(OnDisk(path), std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -1,0 +1,86 @@
+// A bucket of S3 whose objects are the files of a folder, so that tests look at them, damage and
+// remove them by the same calls as files.
+
+#ifndef SHARDFEED_TESTS_NET_FOLDER_BUCKET_H_
+#define SHARDFEED_TESTS_NET_FOLDER_BUCKET_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace shardfeed::testing {
+
+struct SeenRequest;
+
+// Answers what S3Store and upload.h ask a bucket for: objects by ranges, PutObject with
+// If-None-Match, multipart uploads, DELETE and paged listings. Thread-safe. Signatures are not
+// looked at; moto and botocore judge those. Parts of uploads are in memory, and folders that an
+// object made are removed with the last object in them, since stores have no folders.
+class FolderBucket {
+ public:
+  FolderBucket(std::string name, std::string folder)
+      : name_(std::move(name)), folder_(std::move(folder)) {}
+
+  struct Object {
+    std::shared_ptr<const std::string> bytes;
+    std::string tag;
+    std::string writer;  // x-amz-meta-shardfeed-writer
+  };
+  // The object that a path without escapes ("/BUCKET/KEY") names.
+  std::optional<Object> Find(const std::string& path) const;
+
+  // The whole response to everything but a GET or HEAD of an object; nullopt for these.
+  std::optional<std::string> Answer(const SeenRequest& request);
+
+ private:
+  struct Upload {
+    std::string key;
+    std::string writer;
+    std::map<uint64_t, std::string> parts;
+  };
+  using Query = std::map<std::string, std::string>;
+
+  std::string File(const std::string& key) const { return folder_ + "/" + key; }
+  struct Content {
+    std::shared_ptr<const std::string> bytes;
+    std::string tag;
+  };
+  std::optional<Content> Read(const std::string& key) const;
+  void Write(const std::string& key, const std::string& bytes, const std::string& writer);
+  void Remove(const std::string& key);
+  std::string Complete(const std::string& key, const std::string& id, const std::string& body);
+  std::string List(const Query& query) const;
+  std::string ListUploads(const Query& query) const;
+
+  const std::string name_;
+  const std::string folder_;
+  mutable std::mutex mutex_;
+  // By key: the tag of the object when it was written, and by whom.
+  std::map<std::string, std::pair<std::string, std::string>> writers_;
+  std::map<std::string, Upload> uploads_;
+  std::set<std::string> made_folders_;
+  // What was read lately, by key: as long as the file has the time and size that it had then.
+  struct Known {
+    std::filesystem::file_time_type time;
+    Content content;
+  };
+  mutable std::map<std::string, Known> known_;
+  uint64_t begun_ = 0;
+};
+
+// A response with its Content-Length. `headers`: "Name: value\r\n".
+std::string HttpAnswer(int status, std::string_view headers, std::string_view body);
+
+// Percent-escapes undone.
+std::string Unescape(std::string_view text);
+
+}  // namespace shardfeed::testing
+
+#endif  // SHARDFEED_TESTS_NET_FOLDER_BUCKET_H_
