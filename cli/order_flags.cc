@@ -69,7 +69,7 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
       ->type_name("WHAT");
   command.add_option("--budget", flags.budget,
                      "memory for reading ahead and the window, as in 256MiB; default: an eighth of "
-                     "what is free, up to 1GiB");
+                     "what is free, up to 1GiB, and in stores at least 512MiB");
 }
 
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,
