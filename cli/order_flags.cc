@@ -71,7 +71,7 @@ void AddOrderFlags(CLI::App& command, OrderFlags& flags) {
       ->type_name("WHAT");
   command.add_option("--budget", flags.budget,
                      "memory for reading ahead and the window, such as 256MiB; default: an eighth "
-                     "of the free memory, up to 1GiB");
+                     "of the free memory, up to 1GiB, and for stores at least 512MiB");
 }
 
 absl::StatusOr<std::shared_ptr<const ShardTable>> OpenTable(const OrderFlags& flags,

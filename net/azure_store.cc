@@ -239,7 +239,7 @@ absl::Status AzureStore::CheckWritable(std::string_view path) const {
   // Listings could not say the name.
   if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{}: names in Azure are UTF-8, which this one is not", path));
+      fmt::format("{}: names in Azure must be UTF-8, but this one is not", path));
 }
 
 absl::StatusOr<ObjectListing> AzureStore::List(const std::string& folder) const {

@@ -30,14 +30,6 @@ std::string S3Error::Text(const HttpResponse& response) const {
   return fmt::format("{}: {}", code, details.empty() ? message : details);
 }
 
-std::optional<std::time_t> ParseHttpDate(std::string_view text) {
-  std::tm time = {};
-  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S", &time) == nullptr) {
-    return std::nullopt;
-  }
-  return ::timegm(&time);
-}
-
 std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response) {
   if (error.code != "RequestTimeTooSkewed") return std::nullopt;
   const std::optional<std::time_t> date = ParseHttpDate(response.Header("date"));
@@ -48,7 +40,7 @@ std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& resp
 absl::Status CheckUtf8(std::string_view path, std::string_view where) {
   if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      fmt::format("{}: names in {} are UTF-8, which this one is not", path, where));
+      fmt::format("{}: names in {} must be UTF-8, but this one is not", path, where));
 }
 
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,

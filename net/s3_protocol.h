@@ -26,9 +26,6 @@ struct S3Error {
   std::string Text(const HttpResponse& response) const;
 };
 
-// The time of an HTTP header: "Mon, 23 Nov 2026 20:43:13 GMT".
-std::optional<std::time_t> ParseHttpDate(std::string_view text);
-
 // By how many seconds the clock of a server that refused a request because of its time differs from
 // this one's; nothing: the response is another one, or tells no time.
 std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response);

@@ -116,7 +116,7 @@ struct ReaderOptions {
   uint64_t block_records = 0;
   int threads = 0;  // 0: one per processor
   // Maximum number of bytes for reading ahead and for the window, including the blocks that the
-  // consumer keeps; 0: an eighth of the free memory, between 64 MiB and 1 GiB.
+  // consumer keeps; 0: an eighth of the free memory, between 64 MiB (in stores 512 MiB) and 1 GiB.
   uint64_t budget_bytes = 0;
   // The pool of that memory, which consecutive readers may share to reuse it; null: a pool of its
   // own.
@@ -151,9 +151,9 @@ struct ReaderStats {
   uint64_t records = 0;          // records delivered
   uint64_t bytes = 0;            // size of their frames
   uint64_t bytes_read = 0;       // bytes read from files
-  uint64_t reads = 0;            // read requests for uncompressed shards
+  uint64_t reads = 0;            // read requests
   uint64_t skipped = 0;          // damaged records
-  std::string io;                // "threads", "uring", "mmap", "http"; "pread": compressed shards
+  std::string io;                // "threads", "uring", "mmap", "http"; "pread": only streams
   std::string io_reason;         // why `io` was chosen
   std::string io_registered;     // buffers registered with the ring, or why none are
   uint64_t max_queue_depth = 0;  // largest number of requests in flight

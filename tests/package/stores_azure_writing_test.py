@@ -228,7 +228,7 @@ def test_what_lies_in_the_way_is_told(azure, what):
 def test_wrong_places(azure):
     for spec, message in [("az://other/d@2", "there is no container 'other' at http://127.0.0.1"),
                           (f"az://{BUCKET}", "the name is missing"),
-                          (f"az://{BUCKET}/d@2.\udcff", "names in Azure are UTF-8, which this one is not"),
+                          (f"az://{BUCKET}/d@2.\udcff", "names in Azure must be UTF-8, but this one is not"),
                           ("az:///d@1", "the name of the container is missing")]:
         result = run("convert", "jsonl", TEXT, spec)
         assert result.status != DONE and message in result.err, result.err

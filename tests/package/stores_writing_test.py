@@ -301,7 +301,7 @@ def test_wrong_places(s3):
     for spec, message in [("other/d@2", "there is no bucket 'other' at http://127.0.0.1"),
                           (BUCKET, "the name is missing"),
                           (f"{BUCKET}/", "the name is missing"),
-                          ("data/d@2.\udcff", " are UTF-8, which this one is not"),
+                          ("data/d@2.\udcff", " must be UTF-8, but this one is not"),
                           ("/d@1", "the name of the bucket is missing")]:
         result = run("convert", "jsonl", TEXT, f"{s3.scheme}://{spec}")
         assert result.status != DONE and message in result.err, result.err
