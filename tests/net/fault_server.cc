@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -117,6 +118,9 @@ void FaultServer::Accept() {
   while (!stopping_) {
     const int fd = ::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
+    // The body of an answer does not wait for the client to confirm its head, which takes 40 ms.
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     std::lock_guard lock(mutex_);
     open_.insert(fd);
     threads_.emplace_back([this, fd] {

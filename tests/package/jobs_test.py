@@ -56,7 +56,7 @@ def test_parts_become_a_dataset(tmp_path, compression):
         (part, row["n"]) for part in range(PARTS) for row in rows_of(part)]
     assert harness.verify(tmp_path / "a@4", "--level", "examples")["manifest"]
     names = sorted(p.name for p in (tmp_path / ".shardfeed").iterdir())
-    assert names == ["a-%05d-of-00004.index" % i for i in range(4)] + ["a.manifest.json"]
+    assert names == ["a-%05d-of-00004.index" % i for i in range(4)] + ["a.indexes", "a.manifest.json"]
 
 
 def test_processes_write_parts_and_the_dataset_is_that_of_one(tmp_path, wanted):
