@@ -167,13 +167,16 @@ absl::StatusOr<WriteJob> WriteJob::Create(const OutputSpec& spec, const WriteJob
   }
   job.options_ = options;
   status = FinishCommit(job.spec_.directory, spec.stem);
+  // The dataset's own folder may be new as well.
+  if (status.ok()) status = CreateFolders(job.Folder());
   if (status.ok() && !options.overwrite) status = DatasetWriter::CheckNameIsFree(job.spec_);
-  if (!status.ok()) return status;
   absl::StatusOr<std::string> before = ManifestIdentity(job.spec_.directory, spec.stem);
-  if (!before.ok()) return before.status();
+  if (status.ok()) status = before.status();
+  if (!status.ok()) {
+    job.Abort().IgnoreError();
+    return status;
+  }
   job.before_ = *std::move(before);
-  status = CreateFolders(job.Folder());
-  if (!status.ok()) return status;
   return job;
 }
 

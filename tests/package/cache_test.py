@@ -68,7 +68,8 @@ class Store:
             return 200, headers, path.read_bytes()
         first, last = int(match[1]), min(int(match[2]), size - 1)
         with self.lock:
-            self.ranges.append((request.path, first, last + 1))
+            if "/.shardfeed/" not in request.path:  # the index pack is not cached
+                self.ranges.append((request.path, first, last + 1))
         time.sleep(self.delay)
         with path.open("rb") as file:
             file.seek(first)
@@ -151,7 +152,7 @@ def test_states_and_fingerprints_do_not_depend_on_it(folder, url, tmp_path):
         return sf.read(place, **options).shuffle(seed=1).parse({"n": sf.int64}).batch(50)
     plain = chain(str(folder / "train@2"))
     cached = chain(url, cache=tmp_path / "c", cache_size="1GiB")
-    assert plain.fingerprint() == cached.fingerprint()
+    assert plain._core.fingerprint() == cached._core.fingerprint()
     whole = [batch["n"].tolist() for batch in plain]
     it = iter(cached)
     for expected in whole[:7]:

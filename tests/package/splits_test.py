@@ -78,7 +78,7 @@ def test_wrong_arguments_of_splits(dataset, tmp_path):
         split.arrow(["m"])
     with pytest.raises(ValueError, match="column 'x': expected int64, float32 or bytes, a list of one"):
         split.arrow({"x": sf.fixed((3, 3))})
-    with pytest.raises(TypeError, match="columns must be names"):
+    with pytest.raises(TypeError, match="columns must be a dict"):
         split.arrow("n")
 
 

@@ -105,7 +105,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
         writer.write({"n": 1})
     with pytest.raises(FileExistsError, match="; pass overwrite=True to replace it$"):
         sf.write(tmp_path / "a@2")
-    with pytest.raises(ValueError, match="how many shards"):
+    with pytest.raises(ValueError, match="the number of shards is missing"):
         sf.write(tmp_path / "b")
 
 

@@ -42,7 +42,7 @@ TEST(ErrorTest, ErrorsComeInTheirPlaceAndNameTheRecord) {
                                                       (void)row.In<float>(0);
                                                       return absl::OkStatus();
                                                     })),
-               kInternal, "column 'value' holds int64, but was read as float32");
+               kInternal, "column 'value' holds int64, but was used as float32");
   EXPECT_FAILS(FirstError(Dataset::Range(0, 9).Batch(3).Map({{"value", DType::kInt64, {}}},
                                                             [](Batch& b) -> absl::Status {
                                                               if (b.Values<int64_t>(0)[0] == 6)
@@ -129,7 +129,7 @@ TEST(ErrorTest, ChainsThatCannotBeSaySo) {
   fails(Dataset::Choose({range}, range.Batch(2)),
         "choose: the choice must have a single int64 column, the number of a dataset, but has "
         "batches of value: int64");
-  fails(Dataset::Choose({range}, Square(range)), "it has value: int64, square: int64");
+  fails(Dataset::Choose({range}, Square(range)), "but has value: int64, square: int64");
   fails(Dataset::Choose({range}, range, {Exhausted::kStop, Exhausted::kStop}), "once for all");
   for (const double weight : {std::nan(""), -1.0, static_cast<double>(INFINITY)}) {
     fails(Dataset::Mix({range, range}, {1, weight}, 0, {Exhausted::kDrop}, true),

@@ -241,7 +241,8 @@ TEST(DecodeImageTest, WrongUseIsNamedBeforeItStarts) {
               HasSubstr("center_fraction must be above 0 and at most 1, got 1.5"));
   options = {};
   options.flip = -1;
-  EXPECT_THAT(message(ds.DecodeImage("encoded", options)), HasSubstr("flip -1"));
+  EXPECT_THAT(message(ds.DecodeImage("encoded", options)),
+              HasSubstr("flip must be from 0 to 1, got -1"));
   options = {};
   options.image.dtype = DType::kInt64;
   EXPECT_THAT(
