@@ -572,11 +572,9 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
     if (!status.ok()) return status;
     for (size_t shard = 0; shard < copied.size(); ++shard) {
-      FinishedShard finished;
-      finished.bytes = copied[shard].bytes;
-      finished.records = copied[shard].records;
-      finished.records_digest = copied[shard].digest;
-      writer.Adopt(shard, finished);
+      writer.Adopt(shard, {.bytes = copied[shard].bytes,
+                           .records = copied[shard].records,
+                           .records_digest = copied[shard].digest});
     }
     if (status = input.CheckUnchanged(); !status.ok()) return status;
     return writer.Finish(std::move(manifest));

@@ -38,8 +38,8 @@ absl::Status KeepException(nanobind::python_error exception, nanobind::handle fu
 // that must not be ignored, such as SystemExit, and returns nullopt. Call without the GIL.
 std::optional<std::string> DropException(const absl::Status& status);
 
-// Raises StopIteration. What a cache on disk could not keep, which ends no run, is told before, once
-// a process, by a RuntimeWarning.
+// Raises StopIteration. What a cache on disk could not keep, which ends no run, is told before,
+// once a process, by a RuntimeWarning.
 [[noreturn]] void EndIteration();
 
 void BindErrors(nanobind::module_& m);
