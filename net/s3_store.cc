@@ -112,9 +112,8 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
                       said)));
     }
     std::string_view remedy =
-        "; they must allow this request; without permission to list, a missing object is refused "
-        "in "
-        "the same way";
+        "; they must allow this request; without permission to list, a missing object is "
+        "refused in the same way";
     if (error.code == "SignatureDoesNotMatch") remedy = "; the secret key is wrong";
     if (error.code == "InvalidAccessKeyId") remedy = "; the server does not know this key";
     if (error.code == "ExpiredToken" || error.code == "InvalidToken") {

@@ -121,7 +121,7 @@ def test_names(uploaded, folder):  # noqa: F811
         assert "holds 2 datasets; name one of them" in run("verify", PLACE).err
     there = f"abfss://data@account.dfs.core.windows.net/{PREFIX}raw@4"
     assert numbers(sf.read(there)) == expected
-    assert succeed("verify", there).out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", there).out.endswith(b"all intact and as in the manifest\n")
     assert len(numbers(sf.read(f"{PLACE}/raw-00001-of-00004"))) == RECORDS // 4
 
 

@@ -185,7 +185,7 @@ def test_readers_wait_for_a_commit(azure, tmp_path):
     azure.fault = hold
     writer = program(*command)
     assert held.wait(20)
-    assert succeed("verify", azure.place / "d@*").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", azure.place / "d@*").out.endswith(b"all intact and as in the manifest\n")
     assert writer.wait(60) == 0
     assert azure.place.files() == new
 

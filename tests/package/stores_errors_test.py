@@ -53,7 +53,7 @@ ANSWERS = {
     "wrong bucket": (error(404, "NoSuchBucket"), "there is no bucket 'bucket' at http://127.0.0.1"),
     "no permission": (error(403, "AccessDenied", "denied"),
                       r"S3 refuses the credentials of the environment \(AccessDenied: denied\); they must "
-                      r"allow this request; where they may not list, it is also how a missing object is refused"),
+                      r"allow this request; without permission to list, a missing object is refused in the same way"),
     "unknown key": (error(403, "InvalidAccessKeyId"), "the server does not know this key"),
     "wrong secret": (error(403, "SignatureDoesNotMatch"), "the secret key is wrong"),
     "expired": (error(400, "ExpiredToken", "old"), "get new ones, then go on from the saved state"),
@@ -76,7 +76,7 @@ def test_no_credentials(answers, monkeypatch):
     answers(error(403, "AccessDenied"))
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    says("S3 does not allow it without credentials .*, and none were found; set AWS_ACCESS_KEY_ID and "
+    says("S3 refuses access without credentials .*, and none were found; set AWS_ACCESS_KEY_ID and "
          "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 
 

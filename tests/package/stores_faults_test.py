@@ -199,8 +199,8 @@ REPLACED = r"was replaced (since the dataset was opened|while it was (read|in us
     "another process has written a dataset of this name in the meantime; it stays, and nothing of this one was kept"
 REFUSED = "SlowDown"
 BROKEN = "127.0.0.1"
-WHOLE = "does not serve parts of objects: it answered 200 to a range; one that honours 'Range' is needed"
-BESIDE = r"asked for bytes \d+-\d+ and got 'bytes \d+-\d+/\d+'"
+WHOLE = "does not serve parts of objects: it answered 200 to a range; use a server that honours 'Range'"
+BESIDE = r"expected bytes \d+-\d+, got 'bytes \d+-\d+/\d+'"
 EXPIRED = r"ExpiredToken: the token is old\); get new ones"
 IN_200 = REPLACED + "|not a shardfeed manifest|not a commit record|what the server lists is no listing|" \
     "(answer|upload).*InternalError|" + WHOLE

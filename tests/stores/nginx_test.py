@@ -62,7 +62,7 @@ def test_what_is_read_is_what_is_read_locally(folder, url, spec, order):
 
 
 def test_verify_and_bench(url):
-    assert succeed("verify", f"{url}/raw@8").out.endswith(b"all sound, as the manifest says\n")
+    assert succeed("verify", f"{url}/raw@8").out.endswith(b"all intact and as in the manifest\n")
     said = succeed("bench", f"{url}/raw@8").out.decode()
     assert re.search(r"store: \d+ ", said), said
     print(said)

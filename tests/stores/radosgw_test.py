@@ -85,7 +85,7 @@ def test_what_is_read_is_what_is_read_locally(place, tmp_path):
         for order in (lambda ds: ds, lambda ds: ds.shuffle(seed=3), lambda ds: ds.interleave(cycle=3, block=5),
                       lambda ds: ds.shuffle(seed=3, window=None)):
             assert numbers(order(sf.read(f"{place}/{spec}"))) == numbers(order(sf.read(f"{tmp_path}/{spec}")))
-        assert succeed("verify", f"{place}/{spec}").out.endswith(b"all sound, as the manifest says\n")
+        assert succeed("verify", f"{place}/{spec}").out.endswith(b"all intact and as in the manifest\n")
     assert numbers(sf.read(f"{place}/raw@*")) == numbers(sf.read(f"{tmp_path}/raw@4"))
     assert "holds 2 datasets" in run("verify", place).err
 
@@ -154,7 +154,7 @@ def test_wrong_credentials_are_named(monkeypatch):
     assert "the server does not know this key" in run("verify", name).err
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "S3 does not allow it without credentials" in run("verify", name).err
+    assert "S3 refuses access without credentials" in run("verify", name).err
     result = run("convert", "jsonl", TEXT, name)
     assert result.status not in (DONE, USAGE) and "without credentials" in result.err
 
