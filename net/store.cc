@@ -212,7 +212,7 @@ absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
   if (absl::IsResourceExhausted(response.status()) && (*store)->stat_by_range()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: the server does not serve parts of objects: it answered 200 to a range; "
-                    "one that honours 'Range' is needed",
+                    "use a server that honours 'Range'",
                     path));
   }
   if (!response.ok()) return response.status();
