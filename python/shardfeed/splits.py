@@ -163,25 +163,24 @@ class Split(NamedTuple):
                                   fields is None, _BATCH_BYTES, place)
 
 
-def _cut(table: Any, path_sizes: List[Tuple[str, int, int, int, int]], ends: List[int]
-         ) -> Iterator[Split]:
-    """Splits at these record numbers."""
+def _cut(shards: List[Tuple[str, int, int, int, int]], ends: List[int]) -> Iterator[Split]:
+    """Splits that end before these record numbers. `shards`: see Records.shards of the core."""
     begins = [0]
-    for shard in path_sizes:
-        begins.append(begins[-1] + shard[1])
+    for _, records, *_ in shards:
+        begins.append(begins[-1] + records)
     begin, shard = 0, 0
     for number, end in enumerate(ends):
-        while shard + 1 < len(path_sizes) and begins[shard + 1] <= begin:
+        while shard + 1 < len(shards) and begins[shard + 1] <= begin:
             shard += 1
         last = shard
-        while last + 1 < len(path_sizes) and begins[last + 1] < end:
+        while last + 1 < len(shards) and begins[last + 1] < end:
             last += 1
-        mine = path_sizes[shard:last + 1]
+        mine = shards[shard:last + 1]
         share = 0
         for i in range(shard, last + 1):
-            records = path_sizes[i][1]
+            records = shards[i][1]
             inside = min(end, begins[i + 1]) - max(begin, begins[i])
-            share += path_sizes[i][2] * inside // records if records else 0
+            share += shards[i][2] * inside // records if records else 0
         yield Split(number, tuple(s[0] for s in mine), tuple(s[2] for s in mine),
                     tuple(s[4] for s in mine), begin - begins[shard], end - begin, share)
         begin = end
@@ -221,7 +220,7 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
         n = max(1, -(-sum(shard[2] for shard in shards) // bytes))
     assert n is not None
     n = max(1, min(n, total))
-    return list(_cut(table, shards, [total * (i + 1) // n for i in range(n)]))
+    return list(_cut(shards, [total * (i + 1) // n for i in range(n)]))
 
 
 @checked
