@@ -57,7 +57,7 @@ ExampleColumn::Type TypeOf(DType dtype) {
 }
 
 // 0: no value tells.
-char KindOf(ExampleColumn::Type type) {
+char KindOfColumn(ExampleColumn::Type type) {
   using Type = ExampleColumn::Type;
   switch (type) {
     case Type::kNull:
@@ -236,7 +236,7 @@ class RecordSink {
   absl::Status WriteRows(std::vector<ExampleColumn> columns, uint64_t rows) {
     for (const ExampleColumn& column : columns) {
       const auto declared = kinds_.find(column.name);
-      const char kind = KindOf(column.type);
+      const char kind = KindOfColumn(column.type);
       if (declared == kinds_.end() || kind == 0 || kind == declared->second) continue;
       return absl::InvalidArgumentError(fmt::format("feature '{}': {}, where {} are declared",
                                                     column.name, NameOf(kind),
