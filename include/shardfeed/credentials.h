@@ -29,9 +29,10 @@ struct Credentials {
 using CredentialsFunction = std::function<absl::StatusOr<Credentials>()>;
 
 // From now on, credentials for a bucket or container ("s3://bucket", "gs://bucket",
-// "az://container"), or for all of a scheme that have none of their own ("s3://"), are those that `function` gives, in this process
-// and its forks, instead of those that the environment names. Null: those of the environment again.
-// Datasets and writers that are open keep what they have. Thread-safe.
+// "az://container"), or for all of a scheme that have none of their own ("s3://"), are those that
+// `function` gives, in this process and its forks, instead of those that the environment names.
+// Null: those of the environment again. Datasets and writers that are open keep what they have.
+// Thread-safe.
 //
 // `function` is called when the bucket is first used, by the thread that uses it, and again five
 // minutes before the credentials expire and where the store refuses them as expired, by a thread of

@@ -434,7 +434,7 @@ def test_damage_is_named(dataset, tmp_path):
     with pytest.raises(sf.DataLossError, match="1 of .* records are damaged.*shardfeed repair"):
         list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=0))
     for wrong in ("few", ""):
-        with pytest.raises(ValueError, match=f"max_skipped is .* a share such as '5%', not '{wrong}'"):
+        with pytest.raises(ValueError, match=f"max_skipped must be a number of records or a share such as '5%', not '{wrong}'"):
             list(sf.read(tmp_path / "train@4", skip_damaged=True, max_skipped=wrong))
     with pytest.raises(sf.DataLossError):
         report.raise_if_damaged()

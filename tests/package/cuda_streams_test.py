@@ -243,7 +243,7 @@ def test_torch_tensors_to_copy_to(driver, stream, ds, torch):
     for wrong, error, message in [
             ({"label": Tensor(np.zeros(8))}, ValueError, "of float64"),
             ({"price": out[0]}, ValueError, "column 'price' of out does not exist; the columns are"),
-            ({"some": out[0]}, TypeError, "the column is Ragged"),
+            ({"some": out[0]}, TypeError, "the column is a Ragged"),
             ([3], TypeError, "not int")]:
         with pytest.raises(error, match=message):
             list(ds.cuda().torch(out=wrong))

@@ -239,7 +239,7 @@ def test_convert_verify_index_inspect(tmp_path):
         sf.convert("imagefolder", TESTDATA / "images", out)
     with pytest.raises(OSError, match="No such file"):
         sf.convert("csv", tmp_path / "nothing.csv", tmp_path / "b@1")
-    assert "sound" in repr(sf.verify(out)) and "<table>" not in sf.verify(out)._repr_html_()
+    assert "intact" in repr(sf.verify(out)) and "<table>" not in sf.verify(out)._repr_html_()
     # The images are gone by the time they are shown.
     for path in tmp_path.glob("images-*"):
         path.unlink()

@@ -110,7 +110,7 @@ def test_exceptions_and_results_that_cannot_be_sent(parsed):
 
 
 def test_functions_that_cannot_be_sent(parsed):
-    with pytest.raises(TypeError, match="no lambda"):
+    with pytest.raises(TypeError, match="cannot be sent to other processes .* use a function"):
         parsed.batch(100).map(lambda b: b, batched=True, processes=1)
 
 

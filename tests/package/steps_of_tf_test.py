@@ -217,7 +217,7 @@ def test_choose_tells_what_is_wrong():
             ([0, 2], "choose: dataset 2 does not exist: there are 2, numbered from"),
             ([-1], "choose: dataset -1 does not exist"), ([], "choose: choice has no numbers"),
             (sf.range(3).batch(2), "the choice must have a single int64 column"),
-            (sf.from_arrays({"x": np.zeros(2)}), "it has x: float64")]:
+            (sf.from_arrays({"x": np.zeros(2)}), "but has x: float64")]:
         with pytest.raises(ValueError, match=message):
             sf.choose(pair, choice)
     with pytest.raises(ValueError, match="element 2 of epoch 0: choose: dataset 2 does not exist"):

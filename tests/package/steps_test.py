@@ -117,7 +117,7 @@ def test_decode_raw():
         v.reshape(3, 2).tolist() for v in values]
     with pytest.raises(ValueError, match=r"column 'x' has 12 bytes; int16 \[5\] takes 10"):
         list(ds.decode_raw("x", sf.int16, 5))
-    with pytest.raises(ValueError, match="no column 'y' of bytes"):
+    with pytest.raises(ValueError, match="no column 'y' with one bytes value per row"):
         ds.decode_raw("y", sf.int16)
     with pytest.raises(ValueError, match="type 'int17' does not exist"):
         ds.decode_raw("x", "int17")

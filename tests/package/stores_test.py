@@ -331,7 +331,7 @@ def test_faults_that_stay_are_named(folder, fault, monkeypatch):
         assert any(f"{place}/{name}" in str(raised.value) for name in ("raw-0000", ".shardfeed/raw.indexes"))
         report = run("verify", f"{place}/raw@4")
         assert report.status in (DEFECTS, IO_FAILED)
-        assert "sound" not in report.out.decode()
+        assert "intact" not in report.out.decode()
 
 
 def test_a_shard_that_is_replaced_is_never_mixed(tmp_path):

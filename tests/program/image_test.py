@@ -198,7 +198,7 @@ def test_accepting_damage(tmp_path):
 
 
 @pytest.mark.parametrize("job, message", [
-    ({"size": (0, 5)}, "size 5 x 0"),
+    ({"size": (0, 5)}, "width and height must be 1 to 65535 pixels, got 5 x 0"),
     ({"size": (5, 5), "channels": 2}, "channels must be 3 (RGB) or 1 (grey), got 2"),
     ({"size": (5, 5), "mean": [0, 0, 0]}, "mean: uint8 pixels cannot be normalised"),
     ({"size": (5, 5), "dtype": "float32", "mean": [0]}, "mean has 1 values, expected one for each of 3 channels"),

@@ -31,7 +31,7 @@ def test_number_of_threads_does_not_show(source, tmp_path, compression, order):
         convert("jsonl", source, folder / "train@3", "--compression", compression, "-j", jobs,
                 *order)
         trees.append(harness.tree(folder))
-    assert len(trees[0]) == 3 + 3 + 1  # shards, indexes, the manifest
+    assert len(trees[0]) == 3 + 3 + 2  # shards, indexes, their pack, the manifest
     assert trees[1] == trees[0]
     assert trees[2] == trees[0]
 
@@ -67,7 +67,7 @@ def test_number_of_threads_does_not_show_in_a_shuffle_beyond_memory(tmp_path):
         convert("text", text, folder / "train@3", "-j", jobs, "--shuffle", "3")
         trees.append(harness.tree(folder))
     assert trees[1] == trees[0]
-    assert len(trees[0]) == 3 + 3 + 1
+    assert len(trees[0]) == 3 + 3 + 2
     order = [int(line["text"][0].split()[0]) for line in harness.payloads(tmp_path / "5/train@3")]
     assert order != sorted(order) and sorted(order) == list(range(100_000))
 
