@@ -16,8 +16,8 @@ import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "python"))
-# Workers are processes of their own.
-os.environ["PYTHONPATH"] = str(REPOSITORY / "python")
+# Workers are processes of their own, which also import this file.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY / "python"), os.path.dirname(__file__)])
 
 import shardfeed as sf  # noqa: E402
 

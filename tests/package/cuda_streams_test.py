@@ -248,7 +248,7 @@ def test_torch_tensors_to_copy_to(driver, stream, ds, torch):
         with pytest.raises(error, match=message):
             list(ds.cuda().torch(out=wrong))
     labels = ds.map(lambda b: b["label"], batched=True)
-    with pytest.raises(TypeError, match="no dicts"):
+    with pytest.raises(TypeError, match="are not dicts"):
         list(labels.cuda().torch(out=out))
     driver.cuStreamSynchronize(stream.stream)
 

@@ -77,7 +77,7 @@ def test_large_shards_are_several_blocks(azure, tmp_path):
                 writer.write(rng.bytes(1 << 20))
     assert azure.place.files() == files(tmp_path / "out")
     blocks = [query["blockid"] for _, _, query in azure.requests if query.get("comp") == "block"]
-    assert len(set(blocks)) == len(blocks) == 2 * 3 + 2 and {len(block) for block in blocks} == {64}
+    assert len(set(blocks)) == len(blocks) == 2 * 3 + 3 and {len(block) for block in blocks} == {64}
     assert azure.uploads == {}
 
 
