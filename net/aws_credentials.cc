@@ -3,13 +3,14 @@
 #include <cstring>
 #include <utility>
 
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "net/credentials.h"
+#include "net/json_text.h"
 #include "net/sigv4.h"
 #include "net/transfers.h"
 #include "net/url.h"
-#include "nlohmann/json.hpp"
 #include "pugixml.hpp"
 
 namespace shardfeed {
@@ -32,17 +33,12 @@ absl::Status Malformed(const std::string& name) {
 // Parses {"AccessKeyId", "SecretAccessKey", "Token", "Expiration"}, the format of containers and
 // EC2.
 absl::StatusOr<Credentials> ParseJson(const std::string& text, const std::string& name) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const auto field = [&](const char* key) -> std::string {
-    return json.is_object() && json.contains(key) && json[key].is_string()
-               ? json[key].get<std::string>()
-               : "";
-  };
+  const nlohmann::json json = ParseJsonText(text);
   Credentials found;
-  found.access_key_id = field("AccessKeyId");
-  found.secret_access_key = field("SecretAccessKey");
-  found.session_token = field("Token");
-  found.expires = ParseTime(field("Expiration"));
+  found.access_key_id = TextMember(json, "AccessKeyId");
+  found.secret_access_key = TextMember(json, "SecretAccessKey");
+  found.session_token = TextMember(json, "Token");
+  found.expires = ParseTime(TextMember(json, "Expiration"));
   found.source = name;
   if (found.access_key_id.empty() || found.secret_access_key.empty()) return Malformed(name);
   return found;
@@ -138,42 +134,35 @@ absl::StatusOr<std::optional<Credentials>> FromEc2() {
   last.headers = {header};
   absl::StatusOr<HttpResponse> response = CallServer(std::move(last), endpoint);
   if (!response.ok()) return response.status();
-  absl::StatusOr<Credentials> found = ParseJson(response->body, endpoint);
-  if (!found.ok()) return found.status();
-  return std::optional(*std::move(found));
+  return ParseJson(response->body, endpoint);
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<Credentials>> FindAwsCredentials(
     const std::map<std::string, std::string>& profile, const std::string& region) {
-  const auto some =
-      [](absl::StatusOr<Credentials> found) -> absl::StatusOr<std::optional<Credentials>> {
-    if (!found.ok()) return found.status();
-    return std::optional(*std::move(found));
-  };
   if (!Env("AWS_ACCESS_KEY_ID").empty() && !Env("AWS_SECRET_ACCESS_KEY").empty()) {
-    return some(Credentials{.access_key_id = Env("AWS_ACCESS_KEY_ID"),
-                            .secret_access_key = Env("AWS_SECRET_ACCESS_KEY"),
-                            .session_token = Env("AWS_SESSION_TOKEN"),
-                            .source = "the environment"});
+    return Credentials{.access_key_id = Env("AWS_ACCESS_KEY_ID"),
+                       .secret_access_key = Env("AWS_SECRET_ACCESS_KEY"),
+                       .session_token = Env("AWS_SESSION_TOKEN"),
+                       .source = "the environment"};
   }
   if (!Env("AWS_WEB_IDENTITY_TOKEN_FILE").empty() && !Env("AWS_ROLE_ARN").empty()) {
-    return some(FromWebIdentity(region));
+    return FromWebIdentity(region);
   }
   const auto setting = [&](const char* name) {
     const auto it = profile.find(name);
     return it == profile.end() ? std::string() : it->second;
   };
   if (!setting("aws_access_key_id").empty() && !setting("aws_secret_access_key").empty()) {
-    return some(Credentials{.access_key_id = setting("aws_access_key_id"),
-                            .secret_access_key = setting("aws_secret_access_key"),
-                            .session_token = setting("aws_session_token"),
-                            .source = "the profile"});
+    return Credentials{.access_key_id = setting("aws_access_key_id"),
+                       .secret_access_key = setting("aws_secret_access_key"),
+                       .session_token = setting("aws_session_token"),
+                       .source = "the profile"};
   }
   if (!Env("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty() ||
       !Env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty()) {
-    return some(FromContainer());
+    return FromContainer();
   }
   if (Env("AWS_EC2_METADATA_DISABLED") == "true") return std::optional<Credentials>();
   return FromEc2();

@@ -1,7 +1,6 @@
 #include "net/aws_profile.h"
 
-#include <cstdlib>
-
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "io/file.h"
 
@@ -18,9 +17,8 @@ std::string_view Trim(std::string_view text) {
 }
 
 std::string PathOf(const char* variable, const char* name) {
-  if (const char* path = std::getenv(variable); path != nullptr && *path != '\0') return path;
-  const char* home = std::getenv("HOME");
-  return fmt::format("{}/.aws/{}", home == nullptr ? "" : home, name);
+  const std::string path = Env(variable);
+  return path.empty() ? fmt::format("{}/.aws/{}", Env("HOME"), name) : path;
 }
 
 }  // namespace
@@ -52,8 +50,8 @@ std::map<std::string, std::string> ParseProfile(std::string_view text, std::stri
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ReadProfile() {
-  const char* named = std::getenv("AWS_PROFILE");
-  const std::string profile = named == nullptr || *named == '\0' ? "default" : named;
+  std::string profile = Env("AWS_PROFILE");
+  if (profile.empty()) profile = "default";
   const std::string credentials = PathOf("AWS_SHARED_CREDENTIALS_FILE", "credentials");
   const std::string config = PathOf("AWS_CONFIG_FILE", "config");
   std::map<std::string, std::string> settings;

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "net/sigv4.h"
 #include "net/url.h"
@@ -17,11 +18,6 @@ namespace shardfeed {
 namespace {
 
 constexpr char kConnectionString[] = "AZURE_STORAGE_CONNECTION_STRING";
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::string Trim(std::string text) {
   absl::StripAsciiWhitespace(&text);

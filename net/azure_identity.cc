@@ -2,18 +2,18 @@
 
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "io/file.h"
+#include "net/json_text.h"
 #include "net/sigv4.h"
 #include "net/transfers.h"
-#include "nlohmann/json.hpp"
 
 namespace shardfeed {
 namespace {
@@ -21,21 +21,11 @@ namespace {
 constexpr uint64_t kMaxTokenBytes = 64 << 10;
 constexpr char kResource[] = "https://storage.azure.com";
 
-nlohmann::json ParseAnswer(const std::string& text) {
-  return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
-
-std::string Text(const nlohmann::json& json, const char* name) {
-  return json.is_object() && json.contains(name) && json[name].is_string()
-             ? json[name].get<std::string>()
-             : "";
-}
-
 // A number, as such or as text, as some services have it.
 std::optional<std::time_t> Number(const nlohmann::json& json, const char* name) {
   if (!json.is_object() || !json.contains(name)) return std::nullopt;
   if (json[name].is_number_integer()) return json[name].get<std::time_t>();
-  const std::string text = Text(json, name);
+  const std::string text = TextMember(json, name);
   std::time_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -44,10 +34,10 @@ std::optional<std::time_t> Number(const nlohmann::json& json, const char* name) 
 
 // {"access_token", "expires_in", "expires_on"}
 absl::StatusOr<Credentials> ParseToken(const HttpResponse& response, std::string_view source) {
-  const nlohmann::json json = ParseAnswer(response.body);
+  const nlohmann::json json = ParseJsonText(response.body);
   Credentials found;
   found.source = source;
-  found.token = Text(json, "access_token");
+  found.token = TextMember(json, "access_token");
   if (const auto on = Number(json, "expires_on")) {
     found.expires = *on;
   } else if (const auto in = Number(json, "expires_in")) {
@@ -63,8 +53,8 @@ absl::StatusOr<Credentials> ParseToken(const HttpResponse& response, std::string
 // The error with what the service says, "AADSTS7000215: Invalid client secret provided. ...".
 absl::Status Refused(const absl::Status& status, const HttpResponse& answer,
                      std::string_view source, std::string_view remedy) {
-  const nlohmann::json json = ParseAnswer(answer.body);
-  std::string said = Text(json, "error_description");
+  const nlohmann::json json = ParseJsonText(answer.body);
+  std::string said = TextMember(json, "error_description");
   said = said.substr(0, said.find_first_of("\r\n"));
   if (said.empty()) said = std::string(status.message());
   return absl::UnavailableError(
@@ -146,19 +136,14 @@ HttpRequest MetadataRequest() {
   return request;
 }
 
-absl::StatusOr<std::optional<Credentials>> Found(absl::StatusOr<Credentials> credentials) {
-  if (!credentials.ok()) return credentials.status();
-  return std::optional(*std::move(credentials));
-}
-
 }  // namespace
 
 absl::StatusOr<std::optional<Credentials>> FindAzureIdentity() {
   const bool application = !Env("AZURE_TENANT_ID").empty() && !Env("AZURE_CLIENT_ID").empty();
-  if (application && !Env("AZURE_CLIENT_SECRET").empty()) return Found(FromSecret());
-  if (application && !Env("AZURE_FEDERATED_TOKEN_FILE").empty()) return Found(FromWorkload());
+  if (application && !Env("AZURE_CLIENT_SECRET").empty()) return FromSecret();
+  if (application && !Env("AZURE_FEDERATED_TOKEN_FILE").empty()) return FromWorkload();
   if (!Env("IDENTITY_ENDPOINT").empty() && !Env("IDENTITY_HEADER").empty()) {
-    return Found(FromAppService());
+    return FromAppService();
   }
   // Outside a virtual machine nothing answers, or another service does; then there is no identity.
   HttpRequest request = MetadataRequest();
@@ -166,7 +151,7 @@ absl::StatusOr<std::optional<Credentials>> FindAzureIdentity() {
   request.connect = std::chrono::seconds(1);
   const HttpResponse response = CallServerOnce(std::move(request));
   if (!response.transport.ok() || response.status != 200) return std::nullopt;
-  return Found(ParseToken(response, "the metadata service"));
+  return ParseToken(response, "the metadata service");
 }
 
 }  // namespace shardfeed

@@ -1,9 +1,10 @@
 #include "net/azure_store.h"
 
-#include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <utility>
 
+#include "base/environment.h"
 #include "fmt/chrono.h"
 #include "fmt/format.h"
 #include "net/azure_identity.h"
@@ -11,7 +12,6 @@
 #include "net/sigv4.h"
 #include "net/url.h"
 #include "pugixml.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -107,13 +107,9 @@ absl::StatusOr<HttpRequest> AzureStore::Request(
   const std::string_view key = SplitUrl(path).key;
   if (!key.empty()) request.url += "/" + UrlEscape(key, /*keep_slashes=*/true);
   if (!query.empty()) request.url += "?" + CanonicalQuery(query);
-  std::time_t now = std::time(nullptr);
-  {
-    MutexLock lock(mutex_);
-    now += skew_;
-  }
-  request.headers = {fmt::format("x-ms-date: {:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(now)),
-                     fmt::format("x-ms-version: {}", kVersion)};
+  request.headers = {
+      fmt::format("x-ms-date: {:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(clock_.Now())),
+      fmt::format("x-ms-version: {}", kVersion)};
   for (const auto& [name, value] : headers) {
     request.headers.push_back(fmt::format("{}: {}", name, value));
   }
@@ -227,19 +223,11 @@ bool AzureStore::Learn(const HttpResponse& response) const {
   if (tokens_ != nullptr) return tokens_->Expired();
   if (account_.key.empty()) return false;
   const std::optional<std::time_t> date = ParseHttpDate(response.Header("date"));
-  if (!date) return false;
-  const std::time_t skew = *date - std::time(nullptr);
-  MutexLock lock(mutex_);
-  if (std::abs(skew - skew_) < kMaxSkew) return false;
-  skew_ = skew;
-  return true;
+  return date && clock_.Set(*date, kMaxSkew);
 }
 
 absl::Status AzureStore::CheckWritable(std::string_view path) const {
-  // Listings could not say the name.
-  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: names in Azure must be UTF-8, but this one is not", path));
+  return CheckUtf8(path, "Azure");
 }
 
 absl::StatusOr<ObjectListing> AzureStore::List(const std::string& folder) const {

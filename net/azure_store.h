@@ -3,7 +3,6 @@
 #ifndef SHARDFEED_NET_AZURE_STORE_H_
 #define SHARDFEED_NET_AZURE_STORE_H_
 
-#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
 #include "net/azure_account.h"
 #include "net/azure_uploads.h"
 #include "net/credentials.h"
+#include "net/server_clock.h"
 #include "net/store.h"
 
 namespace shardfeed {
@@ -54,8 +53,7 @@ class AzureStore : public Store {
   std::unique_ptr<CredentialsCache> tokens_;  // null if the account has a key or a signature
   const AzureUploads uploads_{*this};
 
-  mutable Mutex mutex_;
-  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;  // the server's clock less this one's
+  mutable ServerClock clock_;
 };
 
 }  // namespace shardfeed

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <thread>
 #include <utility>
@@ -89,11 +88,6 @@ absl::StatusOr<std::optional<Credentials>> CallFunction(const CredentialsFunctio
 }
 
 }  // namespace
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 absl::Status SetCredentials(std::string_view prefix, CredentialsFunction function) {
   const std::optional<std::string_view> scheme = SchemeOf(prefix);

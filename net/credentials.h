@@ -52,9 +52,6 @@ struct GivenCredentials {
 };
 GivenCredentials CredentialsGivenFor(std::string_view scheme, std::string_view host);
 
-// The environment's variable; "" where there is none.
-std::string Env(const char* name);
-
 }  // namespace shardfeed
 
 #endif  // SHARDFEED_NET_CREDENTIALS_H_

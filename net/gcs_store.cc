@@ -1,9 +1,10 @@
 #include "net/gcs_store.h"
 
-#include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <utility>
 
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "net/google_credentials.h"
 #include "net/s3_protocol.h"
@@ -68,13 +69,8 @@ absl::StatusOr<HttpRequest> GcsStore::Request(
     if (!credentials.token.empty()) {
       request.headers.push_back("Authorization: Bearer " + credentials.token);
     } else {
-      std::time_t now = std::time(nullptr);
-      {
-        MutexLock lock(mutex_);
-        now += skew_;
-      }
       SignRequest({credentials.access_key_id, credentials.secret_access_key, ""}, "auto", "storage",
-                  origin_, escaped, query, own, now, &request, kGoogleDialect);
+                  origin_, escaped, query, own, clock_.Now(), &request, kGoogleDialect);
     }
   }
   for (const auto& [name, value] : own) {
@@ -140,11 +136,8 @@ absl::Status GcsStore::ErrorOf(std::string_view path, const HttpResponse& respon
 
 bool GcsStore::Learn(const HttpResponse& response) const {
   const S3Error error = S3Error::Of(response);
-  if (const std::optional<std::time_t> skew = SkewOf(error, response)) {
-    MutexLock lock(mutex_);
-    if (std::abs(*skew - skew_) < 60) return false;
-    skew_ = *skew;
-    return true;
+  if (const std::optional<std::time_t> now = TimeOfRefusal(error, response)) {
+    return clock_.Set(*now, kClockTolerance);
   }
   const bool expired =
       response.status == 401 || error.code == "ExpiredToken" || error.code == "InvalidToken";

@@ -3,7 +3,6 @@
 #ifndef SHARDFEED_NET_GCS_STORE_H_
 #define SHARDFEED_NET_GCS_STORE_H_
 
-#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -11,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
 #include "net/credentials.h"
 #include "net/s3_uploads.h"
+#include "net/server_clock.h"
 #include "net/store.h"
 
 namespace shardfeed {
@@ -52,8 +51,7 @@ class GcsStore : public Store {
   const S3Uploads uploads_{*this};
   std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
 
-  mutable Mutex mutex_;
-  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;  // the server's clock less this one's
+  mutable ServerClock clock_;
 };
 
 }  // namespace shardfeed

@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "io/file.h"
 #include "net/credentials.h"
+#include "net/json_text.h"
 #include "net/s3_protocol.h"
 #include "net/sigv4.h"
 #include "net/transfers.h"
-#include "nlohmann/json.hpp"
 
 namespace shardfeed {
 namespace {
@@ -30,24 +31,13 @@ constexpr std::time_t kTolerance = 120;
 constexpr std::string_view kScope = "https://www.googleapis.com/auth/devstorage.read_write";
 constexpr const char* kTokenUri = "https://oauth2.googleapis.com/token";
 
-Json Parse(const std::string& text) {
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
-
-// A member of an object; "" where there is no such text.
-std::string Field(const Json& json, const char* name) {
-  return json.is_object() && json.contains(name) && json[name].is_string()
-             ? json[name].get<std::string>()
-             : "";
-}
-
 // {"access_token", "expires_in"}, as token endpoints and the metadata server answer.
 absl::StatusOr<std::optional<Credentials>> ParseToken(const HttpResponse& response,
                                                       const std::string& name,
                                                       const std::string& source) {
-  const Json json = Parse(response.body);
+  const Json json = ParseJsonText(response.body);
   Credentials found;
-  found.token = Field(json, "access_token");
+  found.token = TextMember(json, "access_token");
   found.source = source;
   const bool sound = !found.token.empty() &&
                      std::all_of(found.token.begin(), found.token.end(),
@@ -75,9 +65,9 @@ absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
   const HttpResponse first = CallServerOnce(request);
   if (first.transport.ok() && first.status == 200) return ParseToken(first, endpoint, path);
   if (first.transport.ok() && first.status >= 400 && first.status < 404) {
-    const Json json = Parse(first.body);
-    std::string reason = Field(json, "error");
-    if (const std::string more = Field(json, "error_description"); !more.empty()) {
+    const Json json = ParseJsonText(first.body);
+    std::string reason = TextMember(json, "error");
+    if (const std::string more = TextMember(json, "error_description"); !more.empty()) {
       reason += (reason.empty() ? "" : ": ") + more;
     }
     if (reason.empty()) reason = fmt::format("answered {}", first.status);
@@ -101,10 +91,10 @@ absl::StatusOr<std::optional<Credentials>> Exchange(const std::string& endpoint,
 
 absl::StatusOr<std::optional<Credentials>> FromServiceAccount(const Json& json,
                                                               const std::string& path) {
-  std::string endpoint = Field(json, "token_uri");
+  std::string endpoint = TextMember(json, "token_uri");
   if (endpoint.empty()) endpoint = kTokenUri;
-  const std::string email = Field(json, "client_email");
-  if (email.empty() || Field(json, "private_key").empty()) {
+  const std::string email = TextMember(json, "client_email");
+  if (email.empty() || TextMember(json, "private_key").empty()) {
     return absl::FailedPreconditionError(fmt::format(
         "{}: a service account's key without client_email or private_key; make another", path));
   }
@@ -115,7 +105,7 @@ absl::StatusOr<std::optional<Credentials>> FromServiceAccount(const Json& json,
                        {"iat", now},
                        {"exp", now + kTokenLifetime}};
   absl::StatusOr<std::string> jwt =
-      SignedJwt(claims.dump(), Field(json, "private_key_id"), Field(json, "private_key"));
+      SignedJwt(claims.dump(), TextMember(json, "private_key_id"), TextMember(json, "private_key"));
   if (!jwt.ok()) {
     return absl::Status(jwt.status().code(),
                         fmt::format("{}: {}", path, std::string(jwt.status().message())));
@@ -127,27 +117,27 @@ absl::StatusOr<std::optional<Credentials>> FromServiceAccount(const Json& json,
 }
 
 absl::StatusOr<std::optional<Credentials>> FromUser(const Json& json, const std::string& path) {
-  std::string endpoint = Field(json, "token_uri");
+  std::string endpoint = TextMember(json, "token_uri");
   if (endpoint.empty()) endpoint = kTokenUri;
-  if (Field(json, "refresh_token").empty() || Field(json, "client_id").empty()) {
+  if (TextMember(json, "refresh_token").empty() || TextMember(json, "client_id").empty()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: a user's credentials without refresh_token or client_id; run 'gcloud auth "
                     "application-default login'",
                     path));
   }
   return Exchange(endpoint,
-                  {{"client_id", Field(json, "client_id")},
-                   {"client_secret", Field(json, "client_secret")},
+                  {{"client_id", TextMember(json, "client_id")},
+                   {"client_secret", TextMember(json, "client_secret")},
                    {"grant_type", "refresh_token"},
-                   {"refresh_token", Field(json, "refresh_token")}},
+                   {"refresh_token", TextMember(json, "refresh_token")}},
                   path, "; run 'gcloud auth application-default login'");
 }
 
 absl::StatusOr<std::optional<Credentials>> FromFile(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
   if (!text.ok()) return text.status();
-  const Json json = Parse(*text);
-  const std::string type = Field(json, "type");
+  const Json json = ParseJsonText(*text);
+  const std::string type = TextMember(json, "type");
   if (type == "service_account") return FromServiceAccount(json, path);
   if (type == "authorized_user") return FromUser(json, path);
   if (type.empty()) {

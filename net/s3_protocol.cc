@@ -8,7 +8,6 @@
 #include "net/transfers.h"
 #include "net/url.h"
 #include "pugixml.hpp"
-#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -30,17 +29,9 @@ std::string S3Error::Text(const HttpResponse& response) const {
   return fmt::format("{}: {}", code, details.empty() ? message : details);
 }
 
-std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response) {
+std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpResponse& response) {
   if (error.code != "RequestTimeTooSkewed") return std::nullopt;
-  const std::optional<std::time_t> date = ParseHttpDate(response.Header("date"));
-  if (!date) return std::nullopt;
-  return *date - std::time(nullptr);
-}
-
-absl::Status CheckUtf8(std::string_view path, std::string_view where) {
-  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: names in {} must be UTF-8, but this one is not", path, where));
+  return ParseHttpDate(response.Header("date"));
 }
 
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,

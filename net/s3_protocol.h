@@ -26,12 +26,11 @@ struct S3Error {
   std::string Text(const HttpResponse& response) const;
 };
 
-// By how many seconds the clock of a server that refused a request because of its time differs from
-// this one's; nothing: the response is another one, or tells no time.
-std::optional<std::time_t> SkewOf(const S3Error& error, const HttpResponse& response);
-
-// InvalidArgument: listings could not say the name, which is not UTF-8. `where`: "S3".
-absl::Status CheckUtf8(std::string_view path, std::string_view where);
+// The time of a server that refused a request because of the request's; nothing: the response is
+// another one, or tells no time. Clocks that differ by less than kClockTolerance are not the
+// reason.
+inline constexpr std::time_t kClockTolerance = 60;
+std::optional<std::time_t> TimeOfRefusal(const S3Error& error, const HttpResponse& response);
 
 // Store::List of a store that knows ListObjectsV2. `bucket`: its URL, without '/' at the end.
 absl::StatusOr<ObjectListing> ListBucket(const Store& store, const std::string& bucket,

@@ -1,9 +1,10 @@
 #include "net/s3_store.h"
 
-#include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <utility>
 
+#include "base/environment.h"
 #include "fmt/format.h"
 #include "net/aws_credentials.h"
 #include "net/aws_profile.h"
@@ -67,11 +68,9 @@ absl::StatusOr<HttpRequest> S3Store::Request(
     std::string_view method, std::string_view path, const std::map<std::string, std::string>& query,
     const std::map<std::string, std::string>& headers) const {
   std::string region;
-  std::time_t now = std::time(nullptr);
   {
     MutexLock lock(mutex_);
     region = region_;
-    now += skew_;
   }
   std::string origin = origin_;
   if (amazon_) {
@@ -87,7 +86,7 @@ absl::StatusOr<HttpRequest> S3Store::Request(
   if (credentials_ != nullptr) {
     const Credentials found = credentials_->Get();
     SignRequest({found.access_key_id, found.secret_access_key, found.session_token}, region, "s3",
-                origin, escaped, query, headers, now, &request);
+                origin, escaped, query, headers, clock_.Now(), &request);
   }
   for (const auto& [name, value] : headers) {
     request.headers.push_back(fmt::format("{}: {}", name, value));
@@ -142,15 +141,15 @@ bool S3Store::Learn(const HttpResponse& response) const {
   const S3Error error = S3Error::Of(response);
   std::string region(response.Header("x-amz-bucket-region"));
   if (region.empty()) region = error.region;
-  MutexLock lock(mutex_);
-  if (amazon_ && !region.empty() && region != region_) {
-    region_ = region;
-    return true;
+  {
+    MutexLock lock(mutex_);
+    if (amazon_ && !region.empty() && region != region_) {
+      region_ = region;
+      return true;
+    }
   }
-  if (const std::optional<std::time_t> skew = SkewOf(error, response)) {
-    if (std::abs(*skew - skew_) < 60) return false;
-    skew_ = *skew;
-    return true;
+  if (const std::optional<std::time_t> now = TimeOfRefusal(error, response)) {
+    return clock_.Set(*now, kClockTolerance);
   }
   const bool expired = error.code == "ExpiredToken" || error.code == "InvalidToken" ||
                        error.code == "TokenRefreshRequired";

@@ -3,7 +3,6 @@
 #ifndef SHARDFEED_NET_S3_STORE_H_
 #define SHARDFEED_NET_S3_STORE_H_
 
-#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "base/mutex.h"
 #include "net/credentials.h"
 #include "net/s3_uploads.h"
+#include "net/server_clock.h"
 #include "net/store.h"
 
 namespace shardfeed {
@@ -52,10 +52,9 @@ class S3Store : public Store {
   const S3Uploads uploads_{*this};
   std::unique_ptr<CredentialsCache> credentials_;  // null: requests are not signed
 
+  mutable ServerClock clock_;
   mutable Mutex mutex_;
   mutable std::string region_ ABSL_GUARDED_BY(mutex_);
-  // The server's clock minus this one's, in seconds.
-  mutable std::time_t skew_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace shardfeed

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <iterator>
 #include <optional>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "net/azure_store.h"
@@ -16,6 +16,7 @@
 #include "net/s3_store.h"
 #include "net/transfers.h"
 #include "net/url.h"
+#include "simdjson.h"
 
 namespace shardfeed {
 namespace {
@@ -123,8 +124,7 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   GivenCredentials given = CredentialsGivenFor(parts.scheme, parts.host);
   std::string key = fmt::format("{}://{}\n{}", parts.scheme, parts.host, given.number);
   for (const char* variable : kVariables) {
-    const char* value = std::getenv(variable);
-    key += fmt::format("\n{}", value == nullptr ? "" : value);
+    key += "\n" + Env(variable);
   }
   {
     MutexLock lock(known->mutex);
@@ -198,6 +198,12 @@ absl::StatusOr<ObjectInfo> InfoOf(const Store& store, const std::string& path,
 }
 
 }  // namespace
+
+absl::Status CheckUtf8(std::string_view path, std::string_view where) {
+  if (simdjson::validate_utf8(path.data(), path.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      fmt::format("{}: names in {} must be UTF-8, but this one is not", path, where));
+}
 
 absl::StatusOr<ObjectInfo> StatObject(const std::string& path) {
   absl::StatusOr<std::shared_ptr<const Store>> store = Store::Of(path);

@@ -90,6 +90,9 @@ class Store {
   virtual absl::StatusOr<ObjectListing> List(const std::string& folder) const;
 };
 
+// InvalidArgument: listings could not give the name, which is not UTF-8. `where`: "S3".
+absl::Status CheckUtf8(std::string_view path, std::string_view where);
+
 // The size, version and writer of an object. Waits for the store. Errors: those of Store::ErrorOf.
 absl::StatusOr<ObjectInfo> StatObject(const std::string& path);
 
