@@ -296,12 +296,34 @@ nb::dict ReportOf(const Manifest& manifest) {
   return report;
 }
 
-class Writer : public RecordSink {
+// A sink into a DatasetWriter or a PartWriter, which is null once it has ended.
+template <typename Target>
+class SinkInto : public RecordSink {
+ public:
+  explicit SinkInto(const Kinds& types) : RecordSink(types) {}
+  ~SinkInto() override { Abort(); }
+
+  void Abort() {
+    const GilRelease release;
+    writer_.reset();
+  }
+
+  uint64_t records() const { return writer_ ? writer_->records_written() : 0; }
+
+ protected:
+  std::unique_ptr<Target> writer_;
+
+ private:
+  bool is_open() const override { return writer_ != nullptr; }
+  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
+};
+
+class Writer : public SinkInto<DatasetWriter> {
  public:
   Writer(const std::string& spec, const std::string& compression, int level, uint64_t member_bytes,
          int threads, bool overwrite, bool sync, std::map<std::string, std::string> made_by,
          const Kinds& types)
-      : RecordSink(types), made_by_(std::move(made_by)) {
+      : SinkInto(types), made_by_(std::move(made_by)) {
     const OutputSpec output = OutputOf(spec);
     DatasetWriterOptions options;
     options.encode = EncodeOptionsOf(compression, level, member_bytes);
@@ -315,7 +337,6 @@ class Writer : public RecordSink {
     }
     writer_ = Check(std::move(writer));
   }
-  ~Writer() override { Abort(); }
 
   nb::dict Finish() {
     CheckOpen();
@@ -330,27 +351,16 @@ class Writer : public RecordSink {
     return ReportOf(Check(std::move(finished)));
   }
 
-  void Abort() {
-    const GilRelease release;
-    writer_.reset();
-  }
-
-  uint64_t records() const { return writer_ ? writer_->records_written() : 0; }
-
  private:
-  bool is_open() const override { return writer_ != nullptr; }
-  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
-
-  std::unique_ptr<DatasetWriter> writer_;
   std::map<std::string, std::string> made_by_;
 };
 
 // One attempt at a part of a job.
-class PartSink : public RecordSink {
+class PartSink : public SinkInto<PartWriter> {
  public:
-  PartSink(std::unique_ptr<PartWriter> writer, const Kinds& types)
-      : RecordSink(types), writer_(std::move(writer)) {}
-  ~PartSink() override { Abort(); }
+  PartSink(std::unique_ptr<PartWriter> writer, const Kinds& types) : SinkInto(types) {
+    writer_ = std::move(writer);
+  }
 
   std::string Close() {
     CheckOpen();
@@ -362,19 +372,6 @@ class PartSink : public RecordSink {
     }
     return Check(std::move(message));
   }
-
-  void Abort() {
-    const GilRelease release;
-    writer_.reset();
-  }
-
-  uint64_t records() const { return writer_ ? writer_->records_written() : 0; }
-
- private:
-  bool is_open() const override { return writer_ != nullptr; }
-  absl::Status Write(std::string_view record) override { return writer_->Write(record); }
-
-  std::unique_ptr<PartWriter> writer_;
 };
 
 WriteJob MakeJob(const std::string& spec, const std::string& compression, int level,
