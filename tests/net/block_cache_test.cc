@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "net/remote_file.h"
 #include "tests/net/fault_server.h"
 #include "tests/testing/files.h"
+#include "tests/testing/waiting_child.h"
 
 namespace shardfeed::testing {
 namespace {
@@ -103,27 +103,14 @@ class BlockCacheTest : public ::testing::Test {
   // A process that has locked all blocks.
   pid_t Hog() {
     const std::string state = CacheStatePath(folder_ / "cache");
-    int done[2];
-    EXPECT_EQ(::pipe(done), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {  // nothing but system calls, for other threads may have locks
+    return StartWaitingChild([&] {  // nothing but system calls, for other threads may have locks
       struct flock lock = {};
       lock.l_type = F_WRLCK;
       lock.l_start = 1;
       lock.l_len = int64_t{1} << 61;
       const int fd = ::open(state.c_str(), O_RDWR);
-      if (::fcntl(fd, F_SETLK, &lock) == 0) (void)!::write(done[1], "x", 1);
-      while (true) ::pause();
-    }
-    char byte;
-    EXPECT_EQ(::read(done[0], &byte, 1), 1);
-    ::close(done[0]);
-    ::close(done[1]);
-    return child;
-  }
-  static void Kill(pid_t child) {
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+      if (::fcntl(fd, F_SETLK, &lock) != 0) ::_exit(1);
+    });
   }
 
   TestFolder folder_;
@@ -319,7 +306,7 @@ TEST_F(BlockCacheTest, BlocksOfOtherProcessesAreAwaited) {
   const uint64_t waits = GetBlockCacheStats().waits;
   std::thread killer([other, waits] {
     while (GetBlockCacheStats().waits == waits) std::this_thread::yield();
-    Kill(other);
+    KillChild(other);
   });
   EXPECT_TRUE(ReadAt(*file, 0, 100'000) == bytes_.substr(0, 100'000));
   killer.join();
@@ -345,7 +332,7 @@ TEST_F(BlockCacheTest, AProcessThatDoesNotComeForwardIsPassedBy) {
   EXPECT_EQ(results[0].data, bytes_.substr(100, 1000));
   EXPECT_EQ(Moved(), 1000);
   EXPECT_TRUE(Blocks().empty());
-  Kill(other);
+  KillChild(other);
 }
 
 // Stands for a full disk. Comes last: the first error is told for the whole process, and the cache

@@ -1,9 +1,7 @@
 #include "net/cache_folder.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <set>
@@ -11,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "net/block_file.h"
 #include "tests/testing/files.h"
+#include "tests/testing/waiting_child.h"
 
 namespace shardfeed::testing {
 namespace {
@@ -149,24 +148,10 @@ class CacheFolderTest : public ::testing::Test {
   // Another process, which does `work` and then waits until it is killed.
   template <typename Work>
   pid_t Other(Work work) {
-    int done[2];
-    EXPECT_EQ(::pipe(done), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      CacheFolder folder(opened_);
-      work(folder);
-      (void)!::write(done[1], "x", 1);
-      while (true) ::pause();
-    }
-    char byte;
-    EXPECT_EQ(::read(done[0], &byte, 1), 1);
-    ::close(done[0]);
-    ::close(done[1]);
-    return child;
-  }
-  static void Kill(pid_t child) {
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+    return StartWaitingChild([&] {
+      auto* const folder = new CacheFolder(opened_);  // which keeps its locks
+      work(*folder);
+    });
   }
 
   TestFolder folder_;
@@ -239,7 +224,7 @@ TEST_F(CacheFolderTest, WhatOtherProcessesReadStaysUntilTheyEnd) {
   ASSERT_OK(listing);
   ASSERT_EQ(listing->entries.size(), 1);
   EXPECT_TRUE(listing->entries[0].in_use);
-  Kill(other);
+  KillChild(other);
   CacheFolder again(opened_);  // one that has not just found no room
   EXPECT_TRUE(Add(again, Name(2, 2), kFile));
 }
@@ -252,7 +237,7 @@ TEST_F(CacheFolderTest, LocksEndWithTheirProcess) {
   });
   EXPECT_FALSE(folder.TryLock(name));
   EXPECT_TRUE(folder.TryLock(Name(1, 2)));
-  Kill(other);
+  KillChild(other);
   EXPECT_TRUE(folder.TryLock(name));
 }
 
@@ -266,7 +251,7 @@ TEST_F(CacheFolderTest, WhatAKilledProcessBeganIsRemoved) {
   folder.Use(2, 2, 1);
   EXPECT_TRUE(Add(folder, Name(2, 2), 2 * kFile));
   EXPECT_FALSE(Add(folder, Name(2, 3), 2 * kFile));  // it lives
-  Kill(other);
+  KillChild(other);
   CacheFolder again(opened_);
   again.Use(2, 2, 1);
   EXPECT_TRUE(Add(again, Name(2, 3), 2 * kFile));
@@ -275,7 +260,7 @@ TEST_F(CacheFolderTest, WhatAKilledProcessBeganIsRemoved) {
   const pid_t third = Other([&](CacheFolder& theirs) {
     if (!theirs.TryLock(name) || !theirs.Reserve(name, kFile, 9 * kFile).ok()) ::_exit(1);
   });
-  Kill(third);
+  KillChild(third);
   EXPECT_TRUE(Add(again, name, 9 * kFile));
 }
 

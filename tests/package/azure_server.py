@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 from email.utils import parsedate_to_datetime
 from xml.sax.saxutils import escape
 
-from servers import Object
+from servers import Object, answer_range
 
 XML = {"Content-Type": "application/xml"}
 WRITER = "x-ms-meta-shardfeed_writer"
@@ -239,14 +239,7 @@ class Azure:
             return error(412, "ConditionNotMet", "The condition specified using HTTP conditional header(s) "
                          "is not met.")
         wanted = request.headers.get("x-ms-range") or request.headers.get("Range")
-        if not wanted:
-            return 200, headers, found.data
-        first, last = (int(n) for n in wanted.split("=")[1].split("-"))
-        if first >= len(found.data):
-            return 416, {"Content-Range": f"bytes */{len(found.data)}"}, error(416, "InvalidRange")[2]
-        last = min(last, len(found.data) - 1)
-        headers["Content-Range"] = f"bytes {first}-{last}/{len(found.data)}"
-        return 206, headers, found.data[first:last + 1]
+        return answer_range(wanted, headers, found.data, error(416, "InvalidRange")[2])
 
     def list(self, query):
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")

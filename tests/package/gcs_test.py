@@ -14,7 +14,7 @@ import time
 import pytest
 from gcs_server import Gcs, Tokens, error
 from harness import DONE, IO_FAILED, REPOSITORY, run, succeed
-from servers import S3, Object, answering
+from servers import S3, Object, answering, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -26,12 +26,7 @@ NAME = f"gs://{BUCKET}/a folder/x+y=z&ä%41~/d@2"
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch, tmp_path):
     """Nothing of this machine's own credentials, and little patience."""
-    for name in list(os.environ):
-        if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCE_", "CLOUDSDK_", "STORAGE_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    forget_credentials(monkeypatch, tmp_path)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "4")

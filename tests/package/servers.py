@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import hashlib
 import http.server
+import os
 import socket
 import socketserver
 import threading
@@ -53,6 +54,27 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def handle_error(self, request, client_address):  # a client that was killed
         pass
+
+
+def forget_credentials(monkeypatch, tmp_path):
+    """Hides this machine's own credentials for S3 and Google Cloud Storage."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCE_", "CLOUDSDK_", "STORAGE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+
+
+def answer_range(wanted, headers, data, unsatisfiable):
+    """The answer to a GET of an object: whole, or the range that its header names."""
+    if not wanted:
+        return 200, headers, data
+    first, last = (int(n) for n in wanted.split("=")[1].split("-"))
+    if first >= len(data):
+        return 416, {"Content-Range": f"bytes */{len(data)}"}, unsatisfiable
+    last = min(last, len(data) - 1)
+    return 206, {**headers, "Content-Range": f"bytes {first}-{last}/{len(data)}"}, data[first:last + 1]
 
 
 @contextlib.contextmanager
@@ -224,15 +246,7 @@ class S3:
             headers[self.writer] = found.writer
         if request.headers.get("If-Match", found.tag) != found.tag:
             return error(412, "PreconditionFailed")
-        wanted = request.headers.get("Range")
-        if not wanted:
-            return 200, headers, found.data
-        first, last = (int(n) for n in wanted.split("=")[1].split("-"))
-        if first >= len(found.data):
-            return 416, {"Content-Range": f"bytes */{len(found.data)}"}, error(416, "InvalidRange")[2]
-        last = min(last, len(found.data) - 1)
-        headers["Content-Range"] = f"bytes {first}-{last}/{len(found.data)}"
-        return 206, headers, found.data[first:last + 1]
+        return answer_range(request.headers.get("Range"), headers, found.data, error(416, "InvalidRange")[2])
 
     def list(self, query):
         prefix = query.get("prefix", "")

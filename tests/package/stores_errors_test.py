@@ -8,7 +8,7 @@ import socket
 import harness
 import pytest
 from harness import DONE, run
-from servers import answering, error
+from servers import answering, error, forget_credentials
 
 TEXT = harness.TESTDATA / "tables/events.jsonl"
 NAME = "s3://bucket/folder/train@2"
@@ -17,11 +17,9 @@ NAME = "s3://bucket/folder/train@2"
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch, tmp_path):
     for name in list(os.environ):
-        if name.startswith("AWS_") or name.lower().endswith("_proxy"):
+        if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    forget_credentials(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "1")

@@ -4,7 +4,6 @@ would be without it, or an error that names the object; never a part of a datase
 import contextlib
 import datetime
 import json
-import os
 import re
 import shutil
 import socket
@@ -14,7 +13,7 @@ import time
 import numpy as np
 import pytest
 from harness import DONE, REPOSITORY, run, succeed
-from servers import S3, Object, answering, error
+from servers import S3, Object, answering, error, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -242,12 +241,7 @@ TABLE = {
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch, tmp_path):
     """Nothing of this machine's own credentials."""
-    for name in list(os.environ):
-        if name.startswith("AWS_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    forget_credentials(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 

@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 import pytest
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
-from servers import Handler, Server, answering, error, signature_error
+from servers import Handler, Server, answering, error, forget_credentials, signature_error
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -32,12 +32,7 @@ RECORDS = 3000
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch, tmp_path):
     """Nothing of this machine's own credentials, and little patience."""
-    for name in list(os.environ):
-        if name.startswith("AWS_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    forget_credentials(monkeypatch, tmp_path)
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "20")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from gcs_server import Gcs
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
-from servers import S3, Object, answering
+from servers import S3, Object, answering, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
@@ -31,12 +31,7 @@ BUCKET = "data"
 def surroundings(monkeypatch, tmp_path):
     """Nothing of this machine's own credentials, little patience, and a folder for temporary files
     of which nothing must remain."""
-    for name in list(os.environ):
-        if name.startswith(("AWS_", "GOOGLE_", "GS_", "GCE_", "CLOUDSDK_", "STORAGE_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    forget_credentials(monkeypatch, tmp_path)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("GS_ACCESS_KEY_ID", "key")
