@@ -31,6 +31,7 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import shardfeed as sf
 from pyspark.sql.datasource import (DataSource, DataSourceArrowWriter, DataSourceReader,
                                     InputPartition, WriterCommitMessage)
+from shardfeed.jobs import with_empty_parts
 from shardfeed.splits import Field, arrow_schema, columns_of, splits
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -103,12 +104,8 @@ class _Writer(DataSourceArrowWriter):
         return _Message(writer.message)
 
     def commit(self, messages: List[Any]) -> None:
-        import json
         texts = [message.text for message in messages if message is not None]
-        there = {json.loads(text)["part"] for text in texts}
-        for part in set(range(len(self._job))) - there:
-            texts.append(self._job.shard(part).close())
-        self._job.commit(texts, made_by={"tool": "shardfeed (Spark)"})
+        self._job.commit(with_empty_parts(self._job, texts), made_by={"tool": "shardfeed (Spark)"})
 
     def abort(self, messages: List[Any]) -> None:
         # Messages of failed tasks are None: what is theirs goes with the job's folder.

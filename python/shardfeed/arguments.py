@@ -12,7 +12,7 @@ import os
 import pathlib
 import types
 import typing
-from typing import Annotated, Any, Callable, Dict, Literal, NamedTuple, Tuple, TypeVar, Union
+from typing import Annotated, Any, Callable, Dict, List, Literal, NamedTuple, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -43,6 +43,11 @@ Level = Annotated[int, Whole(0, 9)]
 
 class _Wrong(Exception):
     """(what is expected, the class of the exception)"""
+
+
+def specs_of(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]) -> List[str]:
+    """One path or several, as texts."""
+    return [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
 
 
 def shown(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Literal, NamedTuple, Optional, Sequence, Uni
 
 from . import _core
 from ._core import DataLossError
-from .arguments import Count, Size, Threads, checked, shown
+from .arguments import Count, Size, Threads, checked, shown, specs_of
 
 PathLike = Union[str, os.PathLike]
 
@@ -32,10 +32,6 @@ def program() -> str:
 def main() -> None:
     """Replaces this process with the command line program."""
     os.execv(program(), ["shardfeed", *sys.argv[1:]])
-
-
-def _specs(spec: Union[PathLike, Sequence[PathLike]]) -> List[str]:
-    return [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
 
 
 def _options(options: Dict[str, Any]) -> List[str]:
@@ -100,7 +96,7 @@ def convert(kind: str, source: Union[PathLike, Sequence[PathLike]], out: PathLik
 
     ValueError: a wrong argument, or the dataset exists. DataLossError: broken input, named with
     its place."""
-    return _run("convert", kind, *_specs(source), os.fspath(out), *_options(options))
+    return _run("convert", kind, *specs_of(source), os.fspath(out), *_options(options))
 
 
 @checked
@@ -108,7 +104,7 @@ def index(spec: Union[PathLike, Sequence[PathLike]], *, export: Optional[Literal
           threads: Optional[Threads] = None) -> Dict[str, Any]:
     """Writes an index beside each shard. export="dali" or "tfindex" also writes the indexes of
     these tools."""
-    return _run("index", *_specs(spec), *_options({"export": export, "threads": threads}))
+    return _run("index", *specs_of(spec), *_options({"export": export, "threads": threads}))
 
 
 def _paragraph(text: str) -> str:
@@ -168,7 +164,7 @@ def verify(spec: Union[PathLike, Sequence[PathLike]], *,
            level: Literal["headers", "payload", "examples", "images"] = "payload",
            threads: Optional[Threads] = None) -> VerifyReport:
     """Checks every byte. `level` is "headers", "payload", "examples" or "images"."""
-    report = _run("verify", *_specs(spec), *_options({"level": level, "threads": threads}),
+    report = _run("verify", *specs_of(spec), *_options({"level": level, "threads": threads}),
                   defects_are_fine=True)
     found = [Defect(d.get("shard", ""), d.get("kind", ""), d.get("record", 0), d.get("offset", 0),
                     d.get("detail", "")) for d in report["defects"]]
@@ -238,5 +234,5 @@ class Inspection:
 @checked
 def inspect(spec: Union[PathLike, Sequence[PathLike]], *, records: Count = 2) -> Inspection:
     """Returns the schema, counts, record sizes and first records of a dataset."""
-    specs = _specs(spec)
+    specs = specs_of(spec)
     return Inspection(specs, _run("inspect", *specs, "--records", str(records)))

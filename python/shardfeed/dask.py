@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Union
 
-from .arguments import Size, checked
-from .features import FeatureLike
+from .arguments import Size, checked, specs_of
 from .jobs import WriteJob, write_job
-from .splits import Split, arrow_schema, columns_of, splits
+from .splits import Columns, Split, arrow_schema, columns_of, splits
 
 PathLike = Union[str, os.PathLike]
-Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
 
 
 def _frame(table: Any) -> Any:
@@ -46,7 +44,7 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
 
     A partition is in a worker's memory as a whole: divide large shards by `bytes`."""
     import dask.dataframe as dd
-    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    specs = specs_of(spec)
     fields = columns_of(specs, columns, record)
     parts = splits(specs, n, bytes=bytes)
     return dd.from_map(_Partition(fields, options), parts,

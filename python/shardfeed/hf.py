@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from .arguments import Size, checked
-from .features import FeatureLike
-from .splits import Split, arrow_schema, columns_of, splits
+from .arguments import Size, checked, specs_of
+from .splits import Columns, Split, arrow_schema, columns_of, splits, tables_of
 
 PathLike = Union[str, os.PathLike]
-Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
 
 
 def _tables(parts: List[Split], fields: Any, options: Dict[str, Any]) -> Iterator[Tuple[int, Any]]:
-    import pyarrow as pa
-    number = 0
-    for split in parts:
-        for batch in pa.RecordBatchReader.from_stream(split.batches(fields, **options)):
-            yield number, pa.Table.from_batches([batch])
-            number += 1
+    yield from enumerate(table for split in parts for table in tables_of(split, fields, options))
 
 
 @checked
@@ -31,7 +24,7 @@ def load(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
     load_state_dict."""
     import datasets
     from datasets.iterable_dataset import ArrowExamplesIterable
-    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    specs = specs_of(spec)
     fields = columns_of(specs, columns, record)
     parts = splits(specs, n)
     features = datasets.Features.from_arrow_schema(arrow_schema(fields))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _core
 from .arguments import Count, Level, Size, Threads, checked, checked_methods
@@ -78,6 +78,15 @@ class WriteJob:
 
     def __repr__(self) -> str:
         return f"<shardfeed.WriteJob {self.id[:8]}: {len(self)} parts of {self.spec}>"
+
+
+def with_empty_parts(job: WriteJob, messages: Iterable[str]) -> List[str]:
+    """The messages, and those of empty shards, which it writes, for parts that have none: for
+    schedulers that run no task for a part without rows."""
+    import json
+    found = list(messages)
+    there = {json.loads(message)["part"] for message in found}
+    return found + [job.shard(part).close() for part in range(len(job)) if part not in there]
 
 
 @checked

@@ -9,21 +9,13 @@ import ray.data
 from ray.data import Datasink, Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
-from .arguments import Size, checked
+from .arguments import Size, checked, specs_of
 from .dataset import Dataset
-from .features import FeatureLike
-from .jobs import WriteJob, write_job
+from .jobs import WriteJob, with_empty_parts, write_job
 from .ranks import rank_and_world
-from .splits import Split, arrow_schema, columns_of, splits
+from .splits import Columns, Split, arrow_schema, columns_of, splits, tables_of
 
 PathLike = Union[str, os.PathLike]
-Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
-
-
-def _tables(split: Split, fields: Any, options: Dict[str, Any]) -> Iterable[Any]:
-    import pyarrow as pa
-    reader = pa.RecordBatchReader.from_stream(split.batches(fields, **options))
-    yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
 class _Source(Datasource):
@@ -46,7 +38,7 @@ class _Source(Datasource):
         for split in self._parts:
             metadata = BlockMetadata(num_rows=split.records, size_bytes=split.bytes,
                                      input_files=list(split.paths), exec_stats=None)
-            tasks.append(ReadTask(lambda split=split: _tables(split, self._fields, self._options),
+            tasks.append(ReadTask(lambda split=split: tables_of(split, self._fields, self._options),
                                   metadata, schema=schema))
         return tasks
 
@@ -61,7 +53,7 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
 
     Rows keep the dataset's order: this sets preserve_order of Ray's current DataContext, as
     datasets that are written again need it."""
-    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    specs = specs_of(spec)
     fields = columns_of(specs, columns, record)
     parts = splits(specs, n, bytes=bytes)
     ray.data.DataContext.get_current().execution_options.preserve_order = True
@@ -89,12 +81,8 @@ class _Sink(Datasink):
         return writer.message
 
     def on_write_complete(self, write_result: Any) -> None:
-        messages = list(write_result.write_returns)
         # A block without rows gets no task.
-        import json
-        there = {json.loads(message)["part"] for message in messages}
-        for part in set(range(len(self._job))) - there:
-            messages.append(self._job.shard(part).close())
+        messages = with_empty_parts(self._job, write_result.write_returns)
         self.report = self._job.commit(messages, made_by=self._made_by)
 
     def on_write_failed(self, error: Exception) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core, functions
 from . import structure as structures
-from .arguments import Count, Size, Threads, checked
+from .arguments import Count, Size, Threads, checked, specs_of
 from .choices import End, Exhausted, Io
 from .dataset import Dataset, _alike, _concatenate, _mix, _zip
 from .features import ColumnSpec, FeatureLike
@@ -90,8 +90,7 @@ def read(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], *,
         raise ValueError("cache_size: of which cache? Name its folder as cache=")
     if cache is not None and not os.fspath(cache):
         raise ValueError("cache: expected a folder, got ''")
-    specs = [spec] if isinstance(spec, (str, os.PathLike)) else list(spec)
-    names = [os.fspath(s) for s in specs]
+    names = specs_of(spec)
     text = f"read({names[0]!r})" if len(names) == 1 else f"read({names!r})"
     return Dataset("shards", (names, _ranges(records), batch, end, check_crc, skip_damaged, ceiling,
                               io, threads, budget_bytes, block_records,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _core
-from .arguments import Size, checked
+from .arguments import Size, checked, specs_of
 from .command import Defect, VerifyReport
 from .dataset import Dataset
 from .features import FeatureLike, as_features
@@ -17,6 +17,7 @@ Level = Literal["headers", "payload", "examples", "images"]
 
 # name, "int64", "float" or "bytes", and the length of lists: 0 for a single value, -1 for any
 Field = Tuple[str, str, int]
+Columns = Union[Mapping[str, FeatureLike], Sequence[str], None]
 _KINDS = {"int64": "int64", "float32": "float", "bytes": "bytes"}
 _BATCH_BYTES = 64 << 20
 _BATCH_ROWS = 8192
@@ -65,8 +66,7 @@ def _fields_from(columns: Union[Mapping[str, FeatureLike], Sequence[str]],
     return tuple(fields)
 
 
-def columns_of(specs: List[str], columns: Union[Mapping[str, FeatureLike], Sequence[str], None],
-               record: bool) -> Optional[Tuple[Field, ...]]:
+def columns_of(specs: List[str], columns: Columns, record: bool) -> Optional[Tuple[Field, ...]]:
     """The columns that are asked for; None: the records themselves."""
     if record and columns is not None:
         raise ValueError("record=True has the one column 'record', and takes no columns")
@@ -128,7 +128,7 @@ class Split(NamedTuple):
         return ds
 
     @checked
-    def arrow(self, columns: Union[Mapping[str, FeatureLike], Sequence[str], None] = None, *,
+    def arrow(self, columns: Columns = None, *,
               record: bool = False, rows: Optional[Size] = None, **options: Any) -> Any:
         """Returns its records as record batches of Arrow: an iterator of batches
         (`__arrow_c_array__`), and a stream (`__arrow_c_stream__`), which pyarrow, polars, duckdb
@@ -161,6 +161,13 @@ class Split(NamedTuple):
 
         return _core.ArrowBatches(iter(ds.batch(size, drop_remainder=False)), list(fields or ()),
                                   fields is None, _BATCH_BYTES, place)
+
+
+def tables_of(split: Split, fields: Optional[Tuple[Field, ...]], options: Dict[str, Any]) -> Iterator[Any]:
+    """The batches of a split as pyarrow's tables."""
+    import pyarrow as pa
+    reader = pa.RecordBatchReader.from_stream(split.batches(fields, **options))
+    yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
 def _cut(shards: List[Tuple[str, int, int, int, int]], ends: List[int]) -> Iterator[Split]:
@@ -200,7 +207,7 @@ def splits(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]], n: 
     Together the splits have every record once, in order."""
     if n is not None and bytes is not None:
         raise ValueError("splits: give n or bytes, not both")
-    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    specs = specs_of(spec)
     if n is None and bytes is None:
         paths = [path if "://" in path else os.path.abspath(path)
                  for path in _core.resolve_shards(specs)]
@@ -238,7 +245,7 @@ def merge_reports(spec: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]
     """Makes of the reports on all shards, in the order of the splits (or the lists that
     verify_split returns), the report that `sf.verify` would have given: the manifest is compared
     with them."""
-    specs = [os.fspath(s) for s in ([spec] if isinstance(spec, (str, os.PathLike)) else spec)]
+    specs = specs_of(spec)
     texts = [text for one in reports for text in ([one] if isinstance(one, str) else one)]
     merged = _core.merge_reports(specs, texts, level)
     return VerifyReport(merged["shards"], merged["records"], merged["bytes"], merged["num_defects"],
