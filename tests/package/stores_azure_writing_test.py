@@ -1,7 +1,7 @@
 """Datasets that are written to Azure Blob Storage, as a stand-in serves it (azure_server.py). Where they
-fit, the tests are those of S3 (stores_writing_test.py), whose fixture `s3` is the stand-in here. What
-differs: nothing removes blocks that are not committed, so these stay where a writer is given up, and
-`clean` says so."""
+fit, the tests are those of S3 (stores_writing_test.py, stores_clean_test.py), whose fixture `s3` is the
+stand-in here. What differs: nothing removes blocks that are not committed, so these stay where a writer
+is given up, and `clean` says so."""
 
 import os
 import shutil
@@ -17,14 +17,17 @@ import pytest
 from azure_server import WRITER, Azure, Object
 from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, run, succeed
 from servers import answering
+from stores_clean_test import (  # noqa: F401
+    test_a_commit_that_came_too_late_is_discarded, test_lying_records,
+    test_something_else_in_the_place_of_the_record)
 from stores_writing_test import (  # noqa: F401
     BUCKET, RECORD, TEXT, Place, files, program, replacing, reset, surroundings,
-    test_a_commit_that_came_too_late_is_discarded, test_a_name_that_is_taken_is_an_error,
+    test_a_name_that_is_taken_is_an_error,
     test_a_store_that_ignores_conditions_is_refused,
     test_a_writer_that_ends_at_any_request_leaves_the_old_dataset_or_the_new_one,
     test_an_index_is_written_beside_others_shards, test_cleaning_that_is_killed_is_done_again,
-    test_faults_that_pass_change_nothing, test_lying_records, test_shards_of_others_are_an_error_too,
-    test_something_else_in_the_place_of_the_record, test_the_old_dataset_is_replaced_as_a_whole,
+    test_faults_that_pass_change_nothing, test_shards_of_others_are_an_error_too,
+    test_the_old_dataset_is_replaced_as_a_whole,
     test_the_package_writes, test_two_writers_of_one_name,
     test_what_is_written_to_a_store_is_what_is_written_to_a_folder, test_writers_at_the_same_moment, write)
 
