@@ -216,7 +216,7 @@ absl::Status AzureStore::ErrorOf(std::string_view path, const HttpResponse& resp
   return absl::UnavailableError(message(said));
 }
 
-bool AzureStore::Learn(const HttpResponse& response) const {
+bool AzureStore::LearnFrom(const HttpResponse& response) const {
   if (response.status != 401 && response.status != 403) return false;
   const std::string code = AzureError::Of(response).code;
   if (code != "AuthenticationFailed" && code != "InvalidAuthenticationInfo") return false;

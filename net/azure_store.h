@@ -34,7 +34,6 @@ class AzureStore : public Store {
       const std::map<std::string, std::string>& headers) const override;
   void Sign(const std::map<std::string, std::string>& query, HttpRequest* request) const override;
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
-  bool Learn(const HttpResponse& response) const override;
   // Azure's 409 is not about requests at the same time.
   bool Stays(const HttpResponse& response) const override { return response.status == 409; }
   // The names of Azure's metadata are those of variables.
@@ -45,6 +44,7 @@ class AzureStore : public Store {
 
  private:
   AzureStore() = default;
+  bool LearnFrom(const HttpResponse& response) const override;
   absl::Status Refused(std::string_view path, const HttpResponse& response) const;
 
   std::string root_;  // "az://container"

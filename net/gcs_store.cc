@@ -134,7 +134,7 @@ absl::Status GcsStore::ErrorOf(std::string_view path, const HttpResponse& respon
   return absl::UnavailableError(fmt::format("{}: {}", path, error.Text(response)));
 }
 
-bool GcsStore::Learn(const HttpResponse& response) const {
+bool GcsStore::LearnFrom(const HttpResponse& response) const {
   const S3Error error = S3Error::Of(response);
   if (const std::optional<std::time_t> now = TimeOfRefusal(error, response)) {
     return clock_.Set(*now, kClockTolerance);

@@ -32,7 +32,6 @@ class GcsStore : public Store {
       const std::map<std::string, std::string>& query,
       const std::map<std::string, std::string>& headers) const override;
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
-  bool Learn(const HttpResponse& response) const override;
   bool stat_by_range() const override { return true; }
   std::string_view writer_header() const override { return "x-goog-meta-shardfeed-writer"; }
   const UploadProtocol* uploads() const override { return &uploads_; }
@@ -41,7 +40,7 @@ class GcsStore : public Store {
 
  private:
   GcsStore() = default;
-
+  bool LearnFrom(const HttpResponse& response) const override;
   absl::Status Refused(std::string_view path, const HttpResponse& response) const;
 
   std::string bucket_;

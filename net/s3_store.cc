@@ -137,7 +137,7 @@ absl::Status S3Store::ErrorOf(std::string_view path, const HttpResponse& respons
   return absl::UnavailableError(message(said));
 }
 
-bool S3Store::Learn(const HttpResponse& response) const {
+bool S3Store::LearnFrom(const HttpResponse& response) const {
   const S3Error error = S3Error::Of(response);
   std::string region(response.Header("x-amz-bucket-region"));
   if (region.empty()) region = error.region;

@@ -35,7 +35,6 @@ class S3Store : public Store {
       const std::map<std::string, std::string>& query,
       const std::map<std::string, std::string>& headers) const override;
   absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const override;
-  bool Learn(const HttpResponse& response) const override;
   bool stat_by_range() const override { return true; }
   std::string_view writer_header() const override { return "x-amz-meta-shardfeed-writer"; }
   const UploadProtocol* uploads() const override { return &uploads_; }
@@ -44,6 +43,7 @@ class S3Store : public Store {
 
  private:
   S3Store() = default;
+  bool LearnFrom(const HttpResponse& response) const override;
 
   std::string bucket_;
   std::string origin_;  // "https://host:port"

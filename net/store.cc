@@ -138,6 +138,16 @@ absl::StatusOr<std::shared_ptr<const Store>> Store::Of(std::string_view url) {
   return known->stores.try_emplace(std::move(key), *std::move(made)).first->second;
 }
 
+bool Store::Learn(const HttpResponse& response, uint64_t before) const {
+  if (LearnFrom(response)) {
+    ++times_learnt_;
+    return true;
+  }
+  const int status = response.status;
+  const bool refused = status < 400 || status == 400 || status == 401 || status == 403;
+  return refused && times_learnt_ != before;
+}
+
 absl::Status Store::ErrorOf(std::string_view path, const HttpResponse& response) const {
   const auto message = [&](std::string_view text) { return fmt::format("{}: {}", path, text); };
   switch (response.status) {

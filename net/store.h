@@ -3,6 +3,7 @@
 #ifndef SHARDFEED_NET_STORE_H_
 #define SHARDFEED_NET_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -62,10 +63,14 @@ class Store {
   // or insufficient. Aborted: the object was replaced. Unavailable: all others.
   virtual absl::Status ErrorOf(std::string_view path, const HttpResponse& response) const;
 
+  // How often the store has learnt from a response; to be read before a request is signed.
+  uint64_t times_learnt() const { return times_learnt_; }
+
   // Called with a response that is an error. Returns whether the store has learnt from it
-  // (credentials have expired, the bucket is in another region), so that the request is worth
-  // repeating.
-  virtual bool Learn(const HttpResponse& /*response*/) const { return false; }
+  // (credentials have expired, the bucket is in another region), or has learnt from the response to
+  // another request since this one was signed, so that the request is worth repeating.
+  // `before`: times_learnt() when it was signed.
+  bool Learn(const HttpResponse& response, uint64_t before) const;
 
   // Whether an error is final although requests with its status are usually repeated.
   virtual bool Stays(const HttpResponse& /*response*/) const { return false; }
@@ -88,6 +93,12 @@ class Store {
   // The objects and folders directly in a folder, whose path must not end with '/'. Waits for the
   // store. Unimplemented: the store cannot list.
   virtual absl::StatusOr<ObjectListing> List(const std::string& folder) const;
+
+ private:
+  // Returns whether the response changes how requests are made.
+  virtual bool LearnFrom(const HttpResponse& /*response*/) const { return false; }
+
+  mutable std::atomic<uint64_t> times_learnt_ = 0;
 };
 
 // InvalidArgument: listings could not give the name, which is not UTF-8. `where`: "S3".

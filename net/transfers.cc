@@ -14,6 +14,8 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "base/environment.h"
 #include "base/mutex.h"
 #include "fmt/format.h"
 #include "io/buffer.h"
@@ -40,8 +42,14 @@ std::atomic<uint64_t> hedges_won = 0;
 std::atomic<uint64_t> range_bytes = 0;    // requested
 std::atomic<uint64_t> hedged_bytes = 0;   // requested a second time
 std::atomic<uint64_t> hedging_bytes = 0;  // memory in use for these
-constexpr double kHedgedShare = 0.05;
 constexpr uint64_t kHedgedAtFirst = 16 << 20;
+
+// How many of the bytes may be requested a second time.
+uint64_t HedgedPercent() {
+  uint64_t percent;
+  const bool given = absl::SimpleAtoi(Env("SHARDFEED_NET_HEDGED_PERCENT"), &percent);
+  return given && percent <= 100 ? percent : 5;
+}
 
 bool IsSuccess(const HttpResponse& response) {
   return response.transport.ok() && response.status >= 200 && response.status < 300;
@@ -108,8 +116,8 @@ class Attempts {
   int all_ = 0;
 };
 
-bool Learns(const Store& store, const HttpResponse& response) {
-  return response.transport.ok() && response.status >= 300 && store.Learn(response);
+bool Learns(const Store& store, const HttpResponse& response, uint64_t before) {
+  return response.transport.ok() && response.status >= 300 && store.Learn(response, before);
 }
 
 absl::Status ErrorOf(const Store& store, const std::string& path, const HttpResponse& response) {
@@ -171,6 +179,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   }
 
   void Start(milliseconds delay) {
+    known_ = store_->times_learnt();
     absl::StatusOr<HttpRequest> request = MakeRequest(read_.into.subspan(received_));
     if (!request.ok()) return End(request.status());
     const uint64_t attempt = ++attempt_;
@@ -193,7 +202,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
           delay);
     }
     const auto late = Durations::Get().Late(size);
-    if (!late || !may_hedge) return;
+    if (!late || !may_hedge || HedgedPercent() == 0) return;
     HttpClient::Get().After(delay + *late, [weak = weak_from_this(), attempt] {
       if (const auto self = weak.lock()) self->Hedge(attempt);
     });
@@ -257,7 +266,9 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
       return End(absl::UnavailableError(
           fmt::format("{}: the server answered {} to a range", read_.path, response.status)));
     }
-    if (learnt_ < kMaxLearnt && Learns(*store_, response)) return Start(kLearningWait * learnt_++);
+    if (learnt_ < kMaxLearnt && Learns(*store_, response, known_)) {
+      return Start(kLearningWait * learnt_++);
+    }
     if (MayPass(store_.get(), response)) {
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
     }
@@ -269,7 +280,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   void Hedge(uint64_t attempt) {
     if (attempt != attempt_ || done_ == nullptr || hedging_) return;
     const size_t size = read_.into.size() - received_;
-    const auto most = static_cast<uint64_t>(kHedgedShare * static_cast<double>(range_bytes.load()));
+    const uint64_t most = range_bytes / 100 * HedgedPercent();
     if (hedged_bytes + size > most + kHedgedAtFirst) return;
     if (hedging_bytes + size > kMostHedgedAtOnce) return;
     const std::shared_ptr<Buffer> memory = Buffer::Allocate(size);
@@ -324,6 +335,7 @@ class Reading : public Transfer, public std::enable_shared_from_this<Reading> {
   std::function<void(absl::Status, std::string)> done_;  // null when it was called
   size_t received_ = 0;
   int learnt_ = 0;
+  uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
   Attempts attempts_;
   uint64_t attempt_ = 0;
   Clock::time_point started_;  // of the attempt
@@ -354,6 +366,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
         done_(std::move(done)) {}
 
   void Start(milliseconds delay) {
+    known_ = store_.times_learnt();
     absl::StatusOr<HttpRequest> request =
         store_.Request(call_.method, path_, call_.query, call_.store_headers);
     if (!request.ok()) return End(request.status());
@@ -383,7 +396,9 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
  private:
   void Finished(HttpResponse response) {
     if (IsSuccess(response)) return End(std::move(response));
-    if (learnt_ < kMaxLearnt && Learns(store_, response)) return Start(kLearningWait * learnt_++);
+    if (learnt_ < kMaxLearnt && Learns(store_, response, known_)) {
+      return Start(kLearningWait * learnt_++);
+    }
     if (MayPass(&store_, response)) {
       if (response.transport.ok()) attempts_.Answered(Clock::now() - started_);
       if (const auto wait = attempts_.Next(response)) return Start(*wait);
@@ -404,6 +419,7 @@ class Calling : public Transfer, public std::enable_shared_from_this<Calling> {
   Attempts attempts_;
   Clock::time_point started_;  // of the attempt
   int learnt_ = 0;
+  uint64_t known_ = 0;  // how often the store had learnt when the attempt was signed
 
   Mutex mutex_;
   uint64_t id_ ABSL_GUARDED_BY(mutex_) = 0;

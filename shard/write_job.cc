@@ -359,6 +359,14 @@ absl::StatusOr<std::vector<Part>> ParseMessages(const WriteJob& job,
                   found.size(), missing, num_missing > 10 ? ", ..." : ""));
 }
 
+// Removes the staging folder, if it is empty, of a process that was killed when its commit was done.
+void RemoveEmptyStaging(const OutputSpec& spec) {
+  std::error_code error;
+  if (!fs::exists(StagingPath(spec.directory, spec.stem), error)) return;
+  const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec.directory, spec.stem);
+  if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
+}
+
 // Whether the dataset is the one that a job made of these parts.
 bool HasParts(const Manifest& manifest, const OutputSpec& spec, const std::vector<Part>& parts) {
   if (manifest.suffix != spec.suffix || manifest.shards.size() != parts.size()) return false;
@@ -390,6 +398,7 @@ absl::StatusOr<Manifest> WriteJob::Commit(absl::Span<const std::string> messages
     absl::StatusOr<Manifest> there = ReadManifest(path);
     if (there.ok() && HasParts(*there, spec_, *parts)) {
       Abort().IgnoreError();  // what may be left of the job does no harm
+      RemoveEmptyStaging(spec_);
       return there;
     }
   }

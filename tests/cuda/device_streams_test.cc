@@ -57,6 +57,9 @@ TEST_F(DeviceStreamsTest, WorkOnAStreamThatWaitsForANamedOneIsSeenToRace) {
   if (!kStandIn) GTEST_SKIP() << "a real driver does not tell";
   Function<void (*)(double, double)>("StandInSetSpeed")(1e7, 1e-4);
   for (const bool named : {false, true}) {
+#ifdef __SANITIZE_THREAD__
+    if (!named) continue;  // ThreadSanitizer sees the race too, and ends the test.
+#endif
     TestStream first(device_);
     TestStream second(device_);
     CuEvent event = nullptr;

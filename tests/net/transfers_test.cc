@@ -1,8 +1,16 @@
 #include "net/transfers.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <future>
+#include <latch>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "fmt/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "net/open.h"
@@ -144,6 +152,54 @@ TEST_F(TransfersTest, WhatStaysIsAnErrorAtOnce) {
          "encodes the object as gzip; store it without Content-Encoding");
   expect({.kind = Fault::kIgnoreRange}, absl::StatusCode::kFailedPrecondition,
          "does not serve parts of objects: it answered 200 to a range");
+}
+
+// Requests that the server refuses until the store has learnt something.
+class LearningStore : public Store {
+ public:
+  explicit LearningStore(std::string url) : url_(std::move(url)) {}
+
+  absl::StatusOr<HttpRequest> Request(
+      std::string_view method, std::string_view /*path*/,
+      const std::map<std::string, std::string>& /*query*/,
+      const std::map<std::string, std::string>& /*headers*/) const override {
+    return HttpRequest{.method = std::string(method),
+                       .url = url_,
+                       .headers = {fmt::format("X-Knows: {}", knows_ ? "yes" : "no")}};
+  }
+
+ private:
+  bool LearnFrom(const HttpResponse& /*response*/) const override {
+    return !knows_.exchange(true);
+  }
+
+  const std::string url_;
+  mutable std::atomic<bool> knows_ = false;
+};
+
+TEST_F(TransfersTest, WhatAnotherResponseTaughtTheStoreCountsToo) {
+  const auto store = std::make_shared<LearningStore>(path());
+  std::latch signed_both(1);
+  server_.SetFaults([&](const SeenRequest& request) {
+    signed_both.wait();
+    return request.headers.at("x-knows") == "no" ? Fault{.kind = Fault::kStatus, .status = 403}
+                                                 : Fault();
+  });
+  std::vector<std::string> into(2, std::string(1000, '\0'));
+  std::vector<std::promise<absl::Status>> done(2);
+  std::vector<std::shared_ptr<Transfer>> transfers;
+  for (int i = 0; i < 2; ++i) {
+    transfers.push_back(StartRead(store, {path(), 0, absl::MakeSpan(into[i])},
+                                  [&done, i](absl::Status status, const std::string&) {
+                                    done[i].set_value(std::move(status));
+                                  }));
+  }
+  signed_both.count_down();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_OK(done[i].get_future().get());
+    EXPECT_EQ(into[i], bytes_.substr(0, 1000));
+  }
+  EXPECT_EQ(server_.requests().size(), 4);
 }
 
 TEST_F(TransfersTest, AnotherRangeThanAskedForIsNeverTaken) {

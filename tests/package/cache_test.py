@@ -27,6 +27,8 @@ RECORD_BYTES = 40_000  # 5 blocks in 2 shards
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     monkeypatch.setenv("SHARDFEED_NET_SECONDS", "30")
+    # The tests count requests.
+    monkeypatch.setenv("SHARDFEED_NET_HEDGED_PERCENT", "0")
 
 
 @pytest.fixture(scope="module")
