@@ -1,10 +1,14 @@
 #include "reader/io_choice.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "base/rounding.h"
 #include "fmt/format.h"
 #include "io/page_cache.h"
+#include "net/block_cache.h"
 #include "net/http_client.h"
+#include "net/remote_file.h"
 #include "net/transfers.h"
 
 namespace shardfeed {
@@ -32,7 +36,34 @@ int RemoteDepth(const ShardTable& table, const OrderSpec& order) {
                                              HttpClient::kMaxConnections));
 }
 
+// The shards that are looked at.
+std::vector<size_t> Samples(const ShardTable& table) {
+  std::vector<size_t> shards(std::min(table.num_shards(), kShardsLookedAt));
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i] = i * table.num_shards() / shards.size();
+  }
+  return shards;
+}
+
 }  // namespace
+
+bool IsFetched(const ShardTable& table) {
+  if (!table.remote()) return false;
+  bool found = false;
+  for (const size_t shard : Samples(table)) {
+    const absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
+    if (!file.ok()) return true;  // reading it will report the error
+    if ((*file)->fd() >= 0 || (*file)->size() == 0) continue;  // a copy of intact records
+    const auto& object = static_cast<const RemoteFile&>(**file).cached();
+    if (object == nullptr) return true;
+    const uint64_t blocks = CeilDivide((*file)->size(), kCacheBlockBytes);
+    for (uint64_t place = 0; place < kPlaces; ++place) {
+      if (!object->cache().Has(*object, (blocks - 1) * place / (kPlaces - 1))) return true;
+      found = true;
+    }
+  }
+  return !found;
+}
 
 uint64_t ClientBytes(const ShardTable& table, const OrderSpec& order, uint64_t budget_bytes) {
   if (!table.remote()) return 0;
@@ -48,8 +79,10 @@ IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind ki
   choice.engine.depth = kDepth;
   if (table.remote()) {
     choice.remote = true;
-    choice.engine.depth = RemoteDepth(table, order);
-    choice.reason = "the data is in a store";
+    choice.fetched = IsFetched(table);
+    choice.engine.depth = choice.fetched ? RemoteDepth(table, order) : kDepth;
+    choice.engine.inline_reads = !choice.fetched;
+    choice.reason = choice.fetched ? "the data is in a store" : "the data is in the cache on disk";
     return choice;
   }
   if (cache == CacheUse::kBypass) {
@@ -59,9 +92,7 @@ IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind ki
   }
   uint64_t bytes = 0;
   uint64_t cached = 0;
-  const size_t looked_at = std::min(table.num_shards(), kShardsLookedAt);
-  for (size_t i = 0; i < looked_at; ++i) {
-    const size_t shard = i * table.num_shards() / looked_at;
+  for (const size_t shard : Samples(table)) {
     absl::StatusOr<std::shared_ptr<const File>> file = table.OpenFile(shard);
     if (!file.ok()) continue;  // reading it will report the error
     const uint64_t size = (*file)->size();

@@ -16,6 +16,7 @@ namespace shardfeed {
 struct IoChoice {
   EngineOptions engine;  // depth: of all threads together
   bool remote = false;   // shards are in a store: see MakeRemoteEngine
+  bool fetched = false;  // see IsFetched
   std::string reason;    // reason for statistics: "97 % of the data is in the page cache"
 };
 
@@ -23,9 +24,13 @@ struct IoChoice {
 // into free memory is read through the cache with many requests in flight. More data than that
 // bypasses the cache, so that the files of others are not evicted. Samples four places of up to 16
 // shards. In stores, as many ranges are in flight as `order`, which must have its defaults filled
-// in, makes small.
+// in, makes small, unless a cache on disk has all samples: such data is read as that in the page
+// cache is.
 IoChoice ChooseIo(const ShardTable& table, const OrderSpec& order, EngineKind kind,
                   CacheUse cache = CacheUse::kAuto);
+
+// Whether shards are in a store, and a cache on disk does not have all samples of them.
+bool IsFetched(const ShardTable& table);
 
 // How much of a budget the client of a store takes for what is on its way, besides the buffers that
 // it is read into: 0 for local data.

@@ -11,6 +11,7 @@
 #include "io/bounded_json.h"
 #include "io/page_cache.h"
 #include "nlohmann/json.hpp"
+#include "reader/io_choice.h"
 #include "reader/leftover.h"
 #include "reader/permutation.h"
 #include "reader/read_plan.h"
@@ -96,9 +97,9 @@ absl::StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<const Shard
             : 1;
     // Streams side by side share the processor's caches: what is read at once, and where it is read
     // from, fits a core's.
-    const uint64_t most = table->remote() ? RangeContent(*table)
-                          : streams > 4   ? kReadBlockBytes / 4
-                                          : kReadBlockBytes;
+    const uint64_t most = IsFetched(*table) ? RangeContent(*table)
+                          : streams > 4     ? kReadBlockBytes / 4
+                                            : kReadBlockBytes;
     const uint64_t bytes =
         std::clamp<uint64_t>(options.budget_bytes / (4 * (streams + 4)), 16 << 10, most);
     options.order.chunk = std::max<uint64_t>(1, bytes / std::max<uint64_t>(1, table->mean_bytes()));

@@ -58,7 +58,7 @@ class ThreadedRun : public ReadRun {
                  {.whole_pieces = whole_chunks,
                   .cached = choice_.engine.inline_reads,
                   .shared_buffers = !choice_.engine.direct,
-                  .remote = choice_.remote,
+                  .remote = choice_.fetched,
                   .make_unit = [] { return std::make_shared<Unit>(); }},
                  place, position),
         skips_(options, order_->size()) {
@@ -66,7 +66,7 @@ class ThreadedRun : public ReadRun {
     // device should be kept busy.
     max_blocks_ = choice_.engine.inline_reads ? 6 * thread_count_ : 4 * choice_.engine.depth;
     // A store occasionally delays a request, so as many others continue as the budget has room for.
-    if (choice_.remote) max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
+    if (choice_.fetched) max_blocks_ = std::max(max_blocks_, options.budget_bytes / kReadBlockBytes);
     stats_.whole_chunks = whole_chunks;
     stats_.threads = thread_count_;
     stats_.io_reason = choice_.reason;

@@ -260,6 +260,12 @@ class Records {
   std::shared_ptr<const RandomAccess> access_;
 };
 
+nb::object NextElement(PyIterator& it, const nb::object& convert) {
+  nb::object element = it.Next(convert);
+  if (!element.is_valid()) EndIteration();
+  return element;
+}
+
 }  // namespace
 
 RunOptions RunOptionsFromPython(nb::dict fields) {
@@ -576,18 +582,8 @@ void BindDatasets(nb::module_& m) {
       .def("__init__", &Start, arg("dataset"), arg("run"), arg("bare"), arg("writable"),
            arg("blocks"))
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
-      .def("__next__",
-           [](PyIterator& it) {
-             nb::object element = it.Next(nb::handle());
-             if (!element.is_valid()) EndIteration();
-             return element;
-           })
-      .def("next_converted",
-           [](PyIterator& it, nb::object convert) {
-             nb::object element = it.Next(convert);
-             if (!element.is_valid()) EndIteration();
-             return element;
-           })
+      .def("__next__", [](PyIterator& it) { return NextElement(it, nb::object()); })
+      .def("next_converted", &NextElement)
       .def("state", &PyIterator::State)
       .def("load", &PyIterator::Load)
       .def("stats", &PyIterator::Stats)

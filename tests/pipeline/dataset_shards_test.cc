@@ -23,7 +23,6 @@ namespace shardfeed {
 namespace {
 
 using testing::OnDisk;
-
 using ::shardfeed::testing::Collect;
 using ::shardfeed::testing::FirstError;
 using ::shardfeed::testing::Noisy;

@@ -146,7 +146,7 @@ def deflated(pieces, bits):
     return b"".join(deflater.compress(piece) for piece in pieces) + deflater.flush()
 
 
-ZEROS = [bytes(1 << 20)] * 1200
+ZEROS = [bytes(1 << 20)] * 640  # more than HOSTILE_LIMIT
 
 
 @pytest.fixture(scope="module")
