@@ -71,6 +71,7 @@ char KindOfColumn(ExampleColumn::Type type) {
     case Type::kString32:
     case Type::kString64:
     case Type::kFixedBytes:
+    case Type::kArrowView:
       return 'b';
     default:
       return 'i';
