@@ -1,5 +1,6 @@
 #include "decode/arrow/import.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -21,12 +22,13 @@ absl::Status Refuse(std::string_view name, std::string_view what) {
 
 std::optional<Type> TypeOf(std::string_view format) {
   static const auto* const types = new std::map<std::string_view, Type>{
-      {"n", Type::kNull},     {"b", Type::kBool},     {"c", Type::kInt8},
-      {"C", Type::kUInt8},    {"s", Type::kInt16},    {"S", Type::kUInt16},
-      {"i", Type::kInt32},    {"I", Type::kUInt32},   {"l", Type::kInt64},
-      {"L", Type::kUInt64},   {"e", Type::kFloat16},  {"f", Type::kFloat32},
-      {"g", Type::kFloat64},  {"z", Type::kString32}, {"u", Type::kString32},
-      {"Z", Type::kString64}, {"U", Type::kString64},
+      {"n", Type::kNull},       {"b", Type::kBool},     {"c", Type::kInt8},
+      {"C", Type::kUInt8},      {"s", Type::kInt16},    {"S", Type::kUInt16},
+      {"i", Type::kInt32},      {"I", Type::kUInt32},   {"l", Type::kInt64},
+      {"L", Type::kUInt64},     {"e", Type::kFloat16},  {"f", Type::kFloat32},
+      {"g", Type::kFloat64},    {"z", Type::kString32}, {"u", Type::kString32},
+      {"Z", Type::kString64},   {"U", Type::kString64}, {"vz", Type::kArrowView},
+      {"vu", Type::kArrowView},
   };
   if (format.starts_with("w:")) return Type::kFixedBytes;
   const auto it = types->find(format);
@@ -70,7 +72,13 @@ absl::Status TakeValues(std::string_view name, std::string_view format, const Ar
   column->type = *type;
   if (*type == Type::kNull) return CheckShape(name, array, 0, 0);
   const bool strings = *type == Type::kString32 || *type == Type::kString64;
-  absl::Status status = CheckShape(name, array, strings ? 3 : 2, 0);
+  // Views have any number of buffers with bytes, and behind them one with the sizes of these.
+  const bool views = *type == Type::kArrowView;
+  absl::Status status = CheckShape(name, array,
+                                   strings ? 3
+                                   : views ? std::max<int64_t>(array.n_buffers, 3)
+                                           : 2,
+                                   0);
   if (!status.ok()) return status;
   column->first = static_cast<uint64_t>(array.offset);
   if (*type == Type::kBool) {
@@ -84,6 +92,7 @@ absl::Status TakeValues(std::string_view name, std::string_view format, const Ar
     column->values = array.buffers[1];
   }
   if (strings) column->bytes = static_cast<const char*>(array.buffers[2]);
+  if (views) column->buffers = array.buffers + 2;
   // An array without elements may have no buffers.
   if (array.length > 0 && array.buffers[1] == nullptr &&
       !(*type == Type::kFixedBytes && column->string_bytes == 0)) {

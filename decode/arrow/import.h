@@ -12,9 +12,9 @@
 namespace shardfeed {
 
 // The columns of a record batch: a struct array whose fields are booleans, integers, half, single
-// or double floats, strings or binaries (of 32- or 64-bit offsets, or of fixed size), or lists of
-// these (of 32- or 64-bit offsets, or of fixed size). A null row is one without the feature. The
-// columns borrow the batch's memory.
+// or double floats, strings or binaries (of 32- or 64-bit offsets, views, or of fixed size), or
+// lists of these (of 32- or 64-bit offsets, or of fixed size). A null row is one without the
+// feature. The columns borrow the batch's memory.
 //
 // InvalidArgument: the batch has another type, or its structures contradict each other; the message
 // names the column, and says what to cast it to. Buffers themselves are the producer's word, as

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -46,6 +47,20 @@ void AppendStrings(const ExampleColumn& column, uint64_t begin, uint64_t end,
     strings->emplace_back(column.bytes + offsets[i],
                           static_cast<size_t>(offsets[i + 1] - offsets[i]));
   }
+}
+
+// A view is {int32 size, char[12]} or {int32 size, char[4] prefix, int32 buffer, int32 offset}.
+std::string_view ViewAt(const ExampleColumn& column, uint64_t i) {
+  constexpr size_t kInside = 12;
+  const char* const view = static_cast<const char*>(column.values) + 16 * i;
+  const auto number = [view](size_t at) {
+    int32_t value;
+    std::memcpy(&value, view + at, sizeof(value));
+    return value;
+  };
+  const auto size = static_cast<size_t>(number(0));
+  if (size <= kInside) return {view + 4, size};
+  return {static_cast<const char*>(column.buffers[number(8)]) + number(12), size};
 }
 
 }  // namespace
@@ -160,11 +175,14 @@ absl::Status ExampleColumns::Add(const ExampleColumn& column, uint64_t row) {
     case Type::kString32:
     case Type::kString64:
     case Type::kFixedBytes:
+    case Type::kArrowView:
       strings_.clear();
       if (column.type == Type::kString32) {
         AppendStrings<int32_t>(column, begin, end, &strings_);
       } else if (column.type == Type::kString64) {
         AppendStrings<int64_t>(column, begin, end, &strings_);
+      } else if (column.type == Type::kArrowView) {
+        for (uint64_t i = begin; i < end; ++i) strings_.push_back(ViewAt(column, i));
       } else {
         for (uint64_t i = begin; i < end; ++i) {
           strings_.emplace_back(column.bytes + i * column.string_bytes, column.string_bytes);

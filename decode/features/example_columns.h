@@ -48,6 +48,7 @@ struct ExampleColumn {
     kString32,    // bytes [values[i], values[i + 1]) of `bytes`; int32 offsets
     kString64,    // the same with int64 offsets
     kFixedBytes,  // `string_bytes` bytes
+    kArrowView,   // Arrow's view of 16 bytes, into one of `buffers` if the string is longer than 12
     kNull,        // no row has a value
   };
 
@@ -56,6 +57,7 @@ struct ExampleColumn {
   const void* values = nullptr;
   BitView truth;
   const char* bytes = nullptr;
+  const void* const* buffers = nullptr;
   size_t string_bytes = 0;
   uint64_t first = 0;  // number of the element that `splits` or row 0 begins with
 

@@ -71,6 +71,7 @@ char KindOfColumn(ExampleColumn::Type type) {
     case Type::kString32:
     case Type::kString64:
     case Type::kFixedBytes:
+    case Type::kArrowView:
       return 'b';
     default:
       return 'i';
@@ -374,6 +375,26 @@ class PartSink : public SinkInto<PartWriter> {
   }
 };
 
+// Makes tf.train.Examples of rows, without a file.
+class ExampleEncoder : public RecordSink {
+ public:
+  using RecordSink::RecordSink;
+
+  nb::bytes Encode(nb::dict features) {
+    WriteExample(std::move(features));
+    return nb::bytes(made_.data(), made_.size());
+  }
+
+ private:
+  bool is_open() const override { return true; }
+  absl::Status Write(std::string_view record) override {
+    made_ = record;
+    return absl::OkStatus();
+  }
+
+  std::string made_;
+};
+
 WriteJob MakeJob(const std::string& spec, const std::string& compression, int level,
                  uint64_t member_bytes, bool overwrite, bool sync) {
   const OutputSpec output = OutputOf(spec);
@@ -408,6 +429,9 @@ void BindWriting(nb::module_& m) {
       .def("close", &PartSink::Close)
       .def("abort", &PartSink::Abort)
       .def_prop_ro("records_written", &PartSink::records);
+  nb::class_<ExampleEncoder>(m, "ExampleEncoder")
+      .def(nb::init<const Kinds&>())
+      .def("encode", &ExampleEncoder::Encode);
   nb::class_<WriteJob>(m, "WriteJob")
       .def_static("create", &MakeJob)
       .def_static("from_text",

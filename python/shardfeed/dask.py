@@ -52,9 +52,8 @@ def read(spec: Union[PathLike, Sequence[PathLike]], columns: Columns = None, *,
 
 
 def _write(job: WriteJob, part: int, frame: Any) -> str:
-    import pyarrow as pa
     with job.shard(part) as writer:
-        writer.write_batch(pa.Table.from_pandas(frame, preserve_index=False))
+        writer.write_batch(frame)
     return writer.message
 
 

@@ -341,22 +341,25 @@ class NumberFunction(RowFunction):
         return number
 
 
+def key_bytes(value: Any, function: str) -> bytes:
+    """Returns bytes that are the same for equal keys. `function` returned the key."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, str):
+        value = value.encode()
+    if isinstance(value, bytes):
+        return b"b" + value
+    if not isinstance(value, int):
+        raise TypeError(f"{function} must return an integer, bytes or str, not {shown(value)}")
+    return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+
+
 class KeyFunction(RowFunction):
     """An adapter for fn(element) that returns a key: an integer, bytes or str."""
 
     def __call__(self, columns: Dict[str, Any]) -> Any:
         """Returns bytes, which are the same for equal keys."""
-        value = self.element(columns)
-        if isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0:
-            value = value.item()
-        if isinstance(value, str):
-            value = value.encode()
-        if isinstance(value, bytes):
-            return b"b" + value
-        if not isinstance(value, int):
-            raise TypeError(f"group_by_window: {self.name} must return an integer, bytes or str, "
-                            f"not {shown(value)}")
-        return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        return key_bytes(self.element(columns), f"group_by_window: {self.name}")
 
 
 class BatchPredicate(RowFunction):

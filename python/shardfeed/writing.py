@@ -76,13 +76,18 @@ class RecordWriter:
 
         `columns` is {name: array [rows, ...] | Ragged | BytesArray | list of bytes or str}, or a
         table, a record batch or a stream of Arrow (anything with `__arrow_c_stream__` or
-        `__arrow_c_array__`: of pyarrow, polars, duckdb, pandas). Integers and booleans become
-        int64, floats float32, strings bytes; rows of arrays lose their shape. A null of Arrow is
-        a record without the feature.
+        `__arrow_c_array__`: of pyarrow, polars, duckdb), or a pandas DataFrame without its index
+        or a datasets.Dataset of Hugging Face, whose values are as sf.from_pandas and sf.from_hf
+        have them. Integers and booleans become int64, floats float32, strings bytes; rows of
+        arrays lose their shape. A null of Arrow is a record without the feature.
 
         ValueError: a value has no counterpart (an integer beyond int64, a double beyond the range
         of float32, a null within a list); the message names the feature and the row, and the rows
         before it are written."""
+        from . import frames
+        tables = frames.tables_of(columns)
+        if tables is not None:
+            return sum(self._writer.write_arrow(table) for table in tables)
         if hasattr(columns, "__arrow_c_stream__") or hasattr(columns, "__arrow_c_array__"):
             return self._writer.write_arrow(columns)
         if not isinstance(columns, Mapping):

@@ -101,6 +101,7 @@ def targets(folder):
     functions = {
         "read": {"spec": folder + "/x@2"}, "range": {"start": 0, "stop": 3},
         "from_arrays": {"columns": {"x": np.arange(3)}},
+        "from_arrow": {"data": sf.splits(folder + "/x@2")[0].arrow(), "defaults": {"n": 0}},
         "from_generator": {"make": generate, "output": out},
         "choose": {"datasets": [sf.range(3), sf.range(3)], "choice": [0, 1]},
         "fixed": {}, "ragged": {}, "var": {}, "sparse": {}, "rank_and_world": {},

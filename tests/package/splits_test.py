@@ -184,6 +184,8 @@ TYPES = [
     (pa.string(), ["é", None, ""]), (pa.large_string(), ["é", None, ""]),
     (pa.binary(), [b"\xff", None]), (pa.large_binary(), [b"\xff", None]), (pa.binary(2), [b"ab", None]),
     (pa.list_(pa.int32()), [[1, 2], None, [], [3]]), (pa.large_list(pa.float32()), [[0.5], None, []]),
+    (pa.string_view(), ["é", None, "", "a" * 12, "b" * 13]), (pa.binary_view(), [b"\xff" * 20, None, b""]),
+    (pa.list_(pa.string_view()), [["a" * 13, "b"], None, [], [""]]),
     (pa.list_(pa.string()), [["a", "b"], None, [""]]), (pa.list_(pa.int64(), 2), [[1, 2], None, [3, 4]]),
     (pa.list_(pa.bool_()), [[True, False], [True]]), (pa.list_(pa.binary(1)), [[b"a", b"b"], None]),
     (pa.null(), [None, None]),

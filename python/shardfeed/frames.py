@@ -1,0 +1,372 @@
+"""Tables of other libraries as sources of chains, and as what writers take: Arrow's, pandas' and polars'
+tables, and Hugging Face's datasets. It takes pyarrow, which is imported by the first call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from .arguments import checked, shown
+from .dataset import Dataset
+from .exact import exact_array
+from .ragged import Ragged
+from .sources import from_arrays
+
+_ROWS = 1000  # of a Hugging Face dataset that are in memory at a time, while it is written
+
+Columns = List[Tuple[str, Any]]  # names, and pyarrow's (chunked) arrays
+
+
+def _pyarrow(function: str) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ImportError as error:
+        raise ModuleNotFoundError(f"{function} takes pyarrow, which cannot be imported ({error}); install it: "
+                                  "pip install pyarrow", name="pyarrow") from None
+    return pyarrow
+
+
+def _is(data: Any, module: str, *names: str) -> bool:
+    """Whether `data` is of one of the classes of a module, which is not imported for that."""
+    found = sys.modules.get(module)
+    classes = [getattr(found, name, None) for name in names]
+    return isinstance(data, tuple(one for one in classes if isinstance(one, type)))
+
+
+# ---- Columns of Arrow
+
+
+def _columns_of_pandas(function: str, frame: Any) -> Columns:
+    """The columns of a frame of pandas, without its index; NaN and None are nulls, as for pandas."""
+    pa = _pyarrow(function)
+    columns: Columns = []
+    for i, name in enumerate(frame.columns):
+        if not isinstance(name, str):
+            raise TypeError(f"{function}: the name of a column must be a str, not {shown(name)}; rename it: "
+                            "frame.rename(columns=str)")
+        try:
+            columns.append((name, _plain(pa, pa.array(frame.iloc[:, i], from_pandas=True))))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"column {name!r}: its objects are not of one type that Arrow has ({error}); make "
+                            f"them so, or leave it out: frame.drop(columns={name!r})") from None
+    return columns
+
+
+def _columns_of_polars(function: str, frame: Any) -> Columns:
+    pa = _pyarrow(function)
+    columns: Columns = []
+    for name in frame.columns:
+        try:
+            if _is_object(frame.schema[name]):  # Arrow would have its pointers
+                raise TypeError("a column of Python's objects")
+            columns.append((name, pa.table(frame.select(name)).column(0)))
+        except BaseException as error:  # polars panics, which is no Exception
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            raise TypeError(f"column {name!r}: Arrow has no counterpart of polars' {frame.schema[name]} "
+                            f"({error}); cast it, or leave it out: frame.drop({name!r})") from None
+    return columns
+
+
+def _is_object(kind: Any) -> bool:
+    import polars
+    return bool(kind == polars.Object)
+
+
+def _columns_of_hf(table: Any) -> Columns:
+    """The columns of a table of Hugging Face's: images and sounds as their encoded bytes, arrays
+    of a shape as such."""
+    import pyarrow as pa
+    from datasets.table import embed_table_storage
+    encoded = {i for i, field in enumerate(table.schema) if pa.types.is_struct(field.type) and
+               {field.type.field(j).name for j in range(field.type.num_fields)} == {"bytes", "path"}}
+    if encoded and table.num_rows > 0:
+        # What has only a path is read from there.
+        table = embed_table_storage(table)
+    columns: Columns = []
+    for i, name in enumerate(table.column_names):
+        column = table.column(i)
+        columns.append((name, pa.compute.struct_field(column, "bytes") if i in encoded else column))
+    return columns
+
+
+def _columns(function: str, data: Any) -> Columns:
+    pa = _pyarrow(function)
+    if _is(data, "pandas", "DataFrame"):
+        return _columns_of_pandas(function, data)
+    if _is(data, "polars", "DataFrame"):
+        return _columns_of_polars(function, data)
+    if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
+        raise TypeError(f"{function}: data must have __arrow_c_stream__, as tables of pyarrow, polars and pandas "
+                        f"have, not be {shown(data)}")
+    try:
+        table = pa.table(data)
+    except (pa.ArrowException, OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{function}: the data cannot be read as a table of Arrow: {error}") from None
+    return list(zip(table.column_names, table.columns))
+
+
+# ---- Arrow's values as NumPy's
+
+
+def _plain(pa: Any, column: Any) -> Any:
+    """The column as one array, of categories as their values. Its strings and lists have 64-bit offsets, since
+    those of 32 bits may not do for all chunks together, and few of Arrow's functions take polars' views."""
+    kind = column.type
+    if not pa.types.is_dictionary(kind):
+        column = column if _large(pa, kind) == kind else column.cast(_large(pa, kind))
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(kind):
+        array = array.dictionary.cast(_large(pa, kind.value_type)).take(array.indices)
+    return array
+
+
+def _large(pa: Any, kind: Any) -> Any:
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.large_list(_large(pa, kind.value_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_large(pa, kind.value_type), kind.list_size)
+    views = [getattr(pa, name)() for name in ("string_view", "binary_view") if hasattr(pa, name)]
+    return pa.large_binary() if kind in (pa.string(), pa.large_string(), pa.binary(), *views) else kind
+
+
+class _Values:
+    """The conversion of one column."""
+
+    def __init__(self, pa: Any, name: str):
+        self.pa = pa
+        self.name = name
+
+    def refuse(self, what: str, kind: Callable[[str], Exception] = ValueError) -> Exception:
+        return kind(f"column {self.name!r}: {what}")
+
+    def filled(self, array: Any, default: Any, given: bool) -> Any:
+        """The array with the default in the place of missing values."""
+        if array.null_count == 0:
+            return array
+        if self.pa.types.is_null(array.type):
+            raise self.refused(array.type)
+        row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
+        if not given:
+            raise self.refuse(f"row {row} has no value (null, None, or NaN in pandas), and a chain has no place "
+                              f"for missing values; name what it gets, defaults={{{self.name!r}: ...}}, or drop "
+                              "such rows")
+        kind = leaf = array.type
+        while hasattr(leaf, "value_type"):
+            leaf = leaf.value_type
+        pa = self.pa
+        try:
+            value = default
+            if default is not None and (pa.types.is_integer(leaf) or pa.types.is_floating(leaf)):
+                # Arrow itself would cut 1.5 to an integer.
+                dtype = "int64" if leaf in (pa.uint32(), pa.uint64()) else np.dtype(leaf.to_pandas_dtype()).name
+                value = exact_array(default, dtype, "").tolist()
+            scalar = pa.scalar(value, kind)
+            if not scalar.is_valid:
+                raise ValueError("it is a missing value itself")
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            why = str(error).removeprefix("column '': ")
+            raise self.refuse(f"the default {shown(default)} is no value of its type {kind}: {why}") from None
+        return pa.compute.coalesce(array, scalar)
+
+    def numbers(self, array: Any) -> np.ndarray:
+        """An array of numbers that has no nulls."""
+        pa, kind = self.pa, array.type
+        if pa.types.is_boolean(kind):
+            return np.asarray(array.cast(pa.uint8()))
+        if pa.types.is_uint32(kind):  # chains have no uint32 and no uint64
+            array = array.cast(pa.int64())
+        elif pa.types.is_uint64(kind):
+            values = array.to_numpy(zero_copy_only=False)
+            beyond = np.flatnonzero(values > np.iinfo(np.int64).max)
+            if beyond.size:
+                raise self.refuse(f"{values[beyond[0]]} is out of the range of int64; cast it to float64, or to "
+                                  "strings")
+            return values.astype(np.int64)
+        return array.to_numpy(zero_copy_only=False)
+
+    def elements(self, array: Any, within: str = "") -> Any:
+        """Numbers as an array, strings as one of bytes, and lists of a fixed length as one of more dimensions."""
+        pa, kind = self.pa, array.type
+        types = pa.types
+        if within and array.null_count:
+            raise self.refuse(f"a value within {within} is missing, and lists have no place for missing values; "
+                              "fill it, or leave out such rows")
+        if types.is_fixed_size_list(kind):
+            # flatten() heeds the offset, and leaves out what is behind nulls, of which there are none.
+            inner = self.elements(array.flatten(), "a list")
+            return inner.reshape(len(array), kind.list_size, *inner.shape[1:])
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+            return self.numbers(array)
+        if types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+            # A list without elements would not tell its type.
+            found = np.empty(len(array), object)
+            found[:] = array.cast(pa.large_binary()).to_pylist()
+            return found
+        raise self.refused(kind)
+
+    def refused(self, kind: Any) -> Exception:
+        types = self.pa.types
+        remedy = "cast it to integers, floats, strings, or lists of one of these, or leave it out"
+        if isinstance(kind, self.pa.BaseExtensionType):
+            remedy = f"cast it to its storage, {kind.storage_type}, if that is what it should be"
+        elif types.is_temporal(kind):
+            remedy = ("cast it to integers of a unit that you choose (int64 of a timestamp[us] are microseconds "
+                      "since 1970), or to strings")
+        elif types.is_decimal(kind):
+            remedy = "cast it to float64 or to strings"
+        elif types.is_struct(kind):
+            remedy = "make its fields columns (flatten in pyarrow and datasets, unnest in polars), or leave it out"
+        elif types.is_null(kind):
+            remedy = "it has no value in any row; cast it to a type, or leave it out"
+        elif types.is_nested(kind):
+            remedy = "make it a list of numbers or strings, or leave it out"
+        return self.refuse(f"chains have no counterpart of Arrow's type {kind}; {remedy}", TypeError)
+
+    def value(self, column: Any, default: Any, given: bool) -> Any:
+        """What from_arrays takes."""
+        pa = self.pa
+        array = _plain(pa, column)
+        shape = None
+        if isinstance(array, pa.ExtensionArray):
+            shape = getattr(array.type, "shape", None)  # of tensors, in pyarrow and in datasets
+            order = getattr(array.type, "permutation", None)
+            if shape is None or None in shape or (order is not None and list(order) != sorted(order)):
+                raise self.refused(array.type)
+            array = _plain(pa, array.storage)
+        array = self.filled(array, default, given)
+        if shape is not None:
+            return self.tensors(array, tuple(shape))
+        kind = array.type
+        if not pa.types.is_large_list(kind):
+            return self.elements(array)
+        if pa.types.is_large_list(kind.value_type):
+            raise self.refused(column.type)
+        splits = np.asarray(array.offsets, np.int64)
+        values = self.elements(array.values.slice(splits[0], splits[-1] - splits[0]), "a list")
+        return Ragged(values, splits - splits[0])
+
+    def tensors(self, array: Any, shape: Tuple[int, ...]) -> np.ndarray:
+        types = self.pa.types
+        rows = len(array)
+        while types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
+            array = array.flatten()
+        return self.elements(array, "an array").reshape(rows, *shape)
+
+
+def _chain(function: str, columns: Columns, defaults: Optional[Mapping[str, Any]]) -> Dataset:
+    pa = _pyarrow(function)
+    names = [name for name, _ in columns]
+    if not names:
+        raise ValueError(f"{function}: there are no columns")
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{function}: column {name!r} appears {names.count(name)} times; rename one")
+    defaults = defaults or {}
+    for name in defaults:
+        if name not in names:
+            raise ValueError(f"{function}: defaults names {name!r}, and the columns are: {', '.join(names)}")
+    return from_arrays({name: _Values(pa, name).value(column, defaults.get(name), name in defaults)
+                        for name, column in columns})
+
+
+# ---- Sources
+
+
+@checked
+def from_arrow(data: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
+    """Delivers the rows of data of Arrow: a table, a record batch or a stream of pyarrow, polars, duckdb,
+    pandas and others (anything with `__arrow_c_stream__` or `__arrow_c_array__`). It is held in memory, and
+    the chain is one of from_arrays: its states, order and pickles are the same.
+
+    | Arrow | column |
+    | --- | --- |
+    | int8 to int64, uint8, uint16, float16 to float64 | the same type |
+    | bool; uint32, uint64 | uint8; int64 |
+    | strings and binaries | bytes (UTF-8) |
+    | dictionaries, which are categories | their values |
+    | lists of a fixed length, and tensors | arrays [rows, length...] |
+    | other lists | Ragged |
+
+    A chain has no place for missing values: `defaults`, {column: value}, says what they get; for a list, a list.
+
+    ValueError: a value is missing and the column has no default, or an integer is out of int64's range.
+    TypeError: a column is of another type (times, decimals, structs, lists of lists), or `data` is no data of
+    Arrow. Messages name the column and the remedy. ModuleNotFoundError: pyarrow is not installed."""
+    return _chain("from_arrow", _columns("from_arrow", data), defaults)
+
+
+@checked
+def from_pandas(frame: Any, *, index: bool = False, defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
+    """Delivers the rows of a pandas DataFrame, as from_arrow does. NaN, None and NA are missing values, so a
+    column with one needs a default; defaults={"x": math.nan} keeps NaN. Columns of objects are of str or bytes,
+    of numbers, or of lists of these. Categories become their values; use frame["c"].cat.codes for numbers.
+
+    - `index`: makes columns of the index, under its names, as frame.reset_index() does; otherwise it is
+      left out.
+
+    TypeError: the objects of a column are not of one type, or a name is no str; others as for from_arrow."""
+    if not _is(frame, "pandas", "DataFrame"):
+        raise TypeError(f"from_pandas: frame must be a pandas DataFrame, not {shown(frame)}")
+    return _chain("from_pandas", _columns_of_pandas("from_pandas", frame.reset_index() if index else frame), defaults)
+
+
+@checked
+def from_polars(frame: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
+    """Delivers the rows of a polars DataFrame, as from_arrow does. A null is a missing value, and NaN is a number,
+    as in polars. Categorical and Enum become strings, Array becomes an array [rows, length...]."""
+    if _is(frame, "polars", "LazyFrame"):
+        raise TypeError("from_polars: a LazyFrame has no rows yet; give frame.collect()")
+    if not _is(frame, "polars", "DataFrame"):
+        raise TypeError(f"from_polars: frame must be a polars DataFrame, not {shown(frame)}")
+    return _chain("from_polars", _columns_of_polars("from_polars", frame), defaults)
+
+
+@checked
+def from_hf(dataset: Any, *, defaults: Optional[Mapping[str, Any]] = None) -> Dataset:
+    """Delivers the rows of a datasets.Dataset of Hugging Face's, as from_arrow does; its order is that of
+    the dataset, shuffled or selected as it is. Images and sounds are their encoded bytes, for decode_image
+    and others (those that have only a path are read from there), class labels are int64, and Array2D
+    and so on are arrays. A format that was set does not matter.
+
+    All of it is in memory. Write larger ones, `writer.write_batch(dataset)`, and read what was written."""
+    if _is(dataset, "datasets", "DatasetDict", "IterableDatasetDict"):
+        raise TypeError(f"from_hf: this is a dict of datasets; choose one: dataset[{next(iter(dataset), 'train')!r}]")
+    if _is(dataset, "datasets", "IterableDataset"):
+        raise TypeError("from_hf: an IterableDataset has no rows by number; give sf.from_generator(lambda: dataset), "
+                        "or load it without streaming")
+    if not _is(dataset, "datasets", "Dataset"):
+        raise TypeError(f"from_hf: dataset must be a datasets.Dataset of Hugging Face, not {shown(dataset)}")
+    return _chain("from_hf", _columns_of_hf(dataset.with_format("arrow")[:]), defaults)
+
+
+# ---- Writers
+
+
+def tables_of(data: Any) -> Optional[Iterator[Any]]:
+    """Tables of Arrow for a writer, of what is not data of Arrow itself or says more than its columns:
+    frames of pandas without their index, and datasets of Hugging Face. None: it is neither."""
+    if _is(data, "pandas", "DataFrame"):
+        return iter([_table(_columns_of_pandas("write_batch", data))])
+    if _is(data, "datasets", "Dataset"):
+        batches = data.with_format("arrow").iter(_ROWS)
+        return (_table(_columns_of_hf(batch)) for batch in batches)
+    return None
+
+
+def _table(columns: Columns) -> Any:
+    """A table for a writer, which takes the values of tensors as lists."""
+    import pyarrow as pa
+    arrays = []
+    for name, column in columns:
+        array = _plain(pa, column)
+        if isinstance(array, pa.ExtensionArray):
+            values = _Values(pa, name).value(array, None, False)
+            values = values.reshape(len(values), -1)
+            array = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, [name for name, _ in columns])
