@@ -1,6 +1,7 @@
-"""Helpers of the tests: run the program, parse TFRecord bytes, compare folders."""
+"""Helpers of the tests: run the program, parse TFRecord bytes, compare folders, serve a folder over HTTP."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -8,11 +9,15 @@ import struct
 import subprocess
 from dataclasses import dataclass
 
+import pytest
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TESTDATA = REPOSITORY / "testdata"
 BINARY = pathlib.Path(os.environ.get("SHARDFEED_BIN", REPOSITORY / "bazel-bin/cli/shardfeed"))
 # bazel-bin is a link that the next build may redirect.
 BINARY = BINARY.resolve()
+FAULT_SERVER = pathlib.Path(os.environ.get(
+    "SHARDFEED_FAULT_SERVER", REPOSITORY / "bazel-bin/tests/net/fault_server")).resolve()
 
 DONE, DEFECTS, USAGE, IO_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -234,3 +239,17 @@ def members(data):
         found.append((offset, gzip.decompress(data[offset:offset + size])))
         offset += size
     return found
+
+
+@contextlib.contextmanager
+def served(folder, *fault):
+    """The URL of a server of the folder."""
+    if not FAULT_SERVER.exists():
+        pytest.skip(f"{FAULT_SERVER} is missing: bazel build --config=opt //tests/net:fault_server")
+    process = subprocess.Popen([FAULT_SERVER, folder, *map(str, fault)], stdout=subprocess.PIPE,
+                               text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()

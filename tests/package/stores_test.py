@@ -15,14 +15,12 @@ import zlib
 
 import numpy as np
 import pytest
-from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, succeed
+from harness import DEFECTS, DONE, IO_FAILED, REPOSITORY, USAGE, run, served, succeed
 from servers import Handler, Server, forget_credentials
 
 sys.path.insert(0, str(REPOSITORY / "python"))
 sf = pytest.importorskip("shardfeed", reason="the package is not built: python/build_package.py")
 
-FAULT_SERVER = pathlib.Path(os.environ.get(
-    "SHARDFEED_FAULT_SERVER", REPOSITORY / "bazel-bin/tests/net/fault_server")).resolve()
 RECORDS = 3000
 
 
@@ -83,20 +81,6 @@ ORDER_FLAGS = {
     "exact": ["--shuffle", "3", "--window", "all", "--records", "100-299"],
     "rank": ["--shuffle", "3", "--window", "16MiB", "--lanes", "4", "--rank", "1", "--world", "3"],
 }
-
-
-@contextlib.contextmanager
-def served(folder, *fault):
-    """The URL of a server of the folder."""
-    if not FAULT_SERVER.exists():
-        pytest.skip(f"{FAULT_SERVER} is missing: bazel build --config=opt //tests/net:fault_server")
-    process = subprocess.Popen([FAULT_SERVER, folder, *map(str, fault)], stdout=subprocess.PIPE,
-                               text=True)
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="module")

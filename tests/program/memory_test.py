@@ -63,6 +63,16 @@ def test_reading_stays_below_the_limit(dataset, command):
     assert used < LIMIT
 
 
+@pytest.mark.parametrize("order, mebibytes", [([], 256), (["--shuffle", "1"], 512)],
+                         ids=["in order", "shuffled"])
+def test_reading_from_a_store_stays_in_the_budget(dataset, order, mebibytes):
+    folder, _, converted = dataset
+    with harness.served(folder, "delay-30") as url:
+        used, report = peak("bench", f"{url}/x@2", "--budget", f"{mebibytes}MiB", *order)
+    assert report["records"] == converted["records"]
+    assert used < 1.05 * (mebibytes << 20) + (24 << 20)  # and the program itself
+
+
 @pytest.mark.parametrize("arguments", [["reshard"], ["sample", "--share", "0.9"]],
                          ids=["copied", "read"])
 def test_resharding_stays_below_the_limit(dataset, tmp_path, arguments):
