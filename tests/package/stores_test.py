@@ -1,11 +1,9 @@
 """Datasets in stores, over HTTP from a server that fails on demand (tests/net)."""
 
-import contextlib
 import datetime
 import gzip
 import itertools
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
