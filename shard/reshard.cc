@@ -571,11 +571,12 @@ absl::StatusOr<Manifest> Reshard(const ReshardInput& input, const RecordSelectio
     if (status.ok()) status = digests.Compare();
     if (absl::IsCancelled(status)) return absl::CancelledError("interrupted; nothing was kept");
     if (!status.ok()) return status;
-    for (size_t shard = 0; shard < copied.size(); ++shard) {
-      writer.Adopt(shard, {.bytes = copied[shard].bytes,
-                           .records = copied[shard].records,
-                           .records_digest = copied[shard].digest});
+    for (size_t shard = 0; status.ok() && shard < copied.size(); ++shard) {
+      status = writer.Adopt(shard, {.bytes = copied[shard].bytes,
+                                    .records = copied[shard].records,
+                                    .records_digest = copied[shard].digest});
     }
+    if (!status.ok()) return status;
     if (status = input.CheckUnchanged(); !status.ok()) return status;
     return writer.Finish(std::move(manifest));
   }
