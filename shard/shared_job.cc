@@ -180,45 +180,55 @@ absl::Status SharedJob::Publish() const {
   return status;
 }
 
-absl::StatusOr<SharedJob> SharedJob::Join(const OutputSpec& spec, const WriteJobOptions& options,
-                                          std::string id,
-                                          std::map<std::string, std::string> made_by) {
+absl::StatusOr<bool> SharedJob::TakeOver() {
+  const absl::StatusOr<std::optional<SharedJob>> there = Read(job_);
+  if (!there.ok()) return there.status();
+  if (!there->has_value()) return false;
+  if (const std::string wrong = DifferenceOf(**there); !wrong.empty()) {
+    return absl::FailedPreconditionError(
+        fmt::format("{}: the job's {}; all tasks of a job need the same options, and another job "
+                    "another name",
+                    job_.Folder(), wrong));
+  }
+  job_.before_ = (*there)->job_.before_;
+  return true;
+}
+
+absl::StatusOr<SharedJob> SharedJob::Prepare(const OutputSpec& spec, const WriteJobOptions& options,
+                                             std::string id,
+                                             std::map<std::string, std::string> made_by) {
   if (absl::Status status = CheckId(id); !status.ok()) return status;
   absl::StatusOr<WriteJob> job = WriteJob::Prepare(spec, options, std::move(id));
   if (!job.ok()) return job.status();
-  SharedJob mine(*std::move(job), std::move(made_by));
   // As others will read it: names may have bytes that are no UTF-8.
-  for (auto& [key, value] : mine.made_by_) {
+  for (auto& [key, value] : made_by) {
     value = nlohmann::json::parse(
         nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
-  absl::Status status = mine.CheckNotCommitted();
-  if (status.ok()) status = mine.job_.CheckName();
+  SharedJob shared(*std::move(job), std::move(made_by));
+  absl::Status status = shared.CheckNotCommitted();
+  if (status.ok()) status = shared.job_.CheckName();
+  if (status.ok()) status = shared.TakeOver().status();
   if (!status.ok()) return status;
+  return shared;
+}
+
+absl::Status SharedJob::Join() {
   for (const bool again : {false, true}) {
-    const absl::StatusOr<std::optional<SharedJob>> there = Read(mine.job_);
-    if (!there.ok()) return there.status();
-    if (there->has_value()) {
-      if (const std::string wrong = mine.DifferenceOf(**there); !wrong.empty()) {
-        return absl::FailedPreconditionError(
-            fmt::format("{}: the job's {}; all tasks of a job need the same options, and another "
-                        "job another name",
-                        mine.job_.Folder(), wrong));
-      }
-      mine.job_.before_ = (*there)->job_.before_;
-      return mine;
-    }
+    absl::Status status = CheckNotCommitted();
+    if (!status.ok()) return status;
+    const absl::StatusOr<bool> there = TakeOver();
+    if (!there.ok() || *there) return there.status();
     if (again) break;
-    status = mine.job_.NoteManifest();
-    if (status.ok()) status = mine.Publish();
-    if (status.ok()) return mine;
+    status = job_.NoteManifest();
+    if (status.ok()) status = Publish();
+    // Another task may have been quicker.
     if (!absl::IsAlreadyExists(status)) return status;
-    // Another task was quicker.
   }
   return absl::FailedPreconditionError(
       fmt::format("{}: the folder has no description of a job that tasks share; choose another "
                   "name for the job, or remove the folder",
-                  mine.job_.Folder()));
+                  job_.Folder()));
 }
 
 absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite, std::string id) {
@@ -369,8 +379,6 @@ absl::StatusOr<std::optional<Manifest>> SharedJob::Committed() const {
         fmt::format("{}: the job has been committed, but its dataset has been {} since", path,
                     now->empty() ? "removed" : "replaced"));
   }
-  // The earlier call may have been killed before it removed them.
-  RemoveTaskFolders();
   absl::StatusOr<Manifest> manifest = ReadManifest(ManifestPath(spec.directory, spec.stem));
   if (!manifest.ok()) return manifest.status();
   return *std::move(manifest);

@@ -44,16 +44,20 @@ struct FinishedParts {
 // A value: copies are the same job. Thread-safe.
 class SharedJob {
  public:
-  // The job called `id` of the dataset of this name, which must have a number of shards. Creates
-  // the job if there is none. `made_by` has the options that shards depend on, as the manifest
-  // names them. All tasks must have the same of these and the same `options`, except `overwrite`.
+  // The job called `id` of the dataset of this name, which must have a number of shards. `made_by`
+  // has the options that shards depend on, as the manifest names them. All tasks must have the same
+  // of these and the same `options`, except `overwrite`. Creates nothing, so that a task that finds
+  // no input leaves no job behind.
   //
   // AlreadyExists: there is a dataset of that name, and `overwrite` is not set.
   // FailedPrecondition: the job has been committed, or has other options. InvalidArgument: `id` is
   // no WriteJob::IsId, an option is invalid, or the dataset is to be in a store. Others: as
   // ErrnoStatus.
-  static absl::StatusOr<SharedJob> Join(const OutputSpec& spec, const WriteJobOptions& options,
-                                        std::string id, std::map<std::string, std::string> made_by);
+  static absl::StatusOr<SharedJob> Prepare(const OutputSpec& spec, const WriteJobOptions& options,
+                                           std::string id,
+                                           std::map<std::string, std::string> made_by);
+  // Creates the job of Prepare unless another task has done so. Errors: as Prepare.
+  absl::Status Join();
   // The job that Join created. `spec` may lack the number of shards. The job's `overwrite` is that
   // of the caller.
   //
@@ -81,6 +85,9 @@ class SharedJob {
   // been replaced or removed since.
   absl::StatusOr<std::optional<Manifest>> Committed() const;
 
+  // Removes the folders of tasks, of which a commit that was killed may have left some.
+  void RemoveTaskFolders() const;
+
   // Checks that parts may become a dataset together, and returns all but their shards.
   // FailedPrecondition: tasks disagree about the input. DataLoss: more records were left out than
   // may be, or a description is damaged.
@@ -96,6 +103,8 @@ class SharedJob {
   std::string Text() const;
   // The job that is there, of the same name and id as `like`. Nullopt: there is none.
   static absl::StatusOr<std::optional<SharedJob>> Read(const WriteJob& like);
+  // Takes over what the creator of the job found, and returns whether the job is there.
+  absl::StatusOr<bool> TakeOver();
   absl::Status Publish() const;
   absl::Status CheckNotCommitted() const;
   std::string DifferenceOf(const SharedJob& other) const;
@@ -104,7 +113,6 @@ class SharedJob {
                           const std::string& other, const std::string& other_text) const;
   absl::StatusOr<std::vector<std::string>> TaskFolders() const;
   std::string InputPath(const std::string& folder) const;
-  void RemoveTaskFolders() const;
 
   WriteJob job_;
   std::map<std::string, std::string> made_by_;

@@ -108,7 +108,8 @@ absl::StatusOr<WriteJob> WriteJob::Prepare(const OutputSpec& spec, const WriteJo
 absl::Status WriteJob::CheckName() const {
   absl::Status status = FinishCommit(spec_.directory, spec_.stem);
   if (!status.ok() || options_.overwrite) return status;
-  return DatasetWriter::CheckNameIsFree(spec_);
+  status = DatasetWriter::CheckNameIsFree(spec_);
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;  // a folder that is still to be made
 }
 
 absl::StatusOr<std::string> WriteJob::ManifestIdentity() const {

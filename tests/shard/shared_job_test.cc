@@ -56,7 +56,10 @@ class SharedJobTest : public ::testing::Test {
 
   absl::StatusOr<SharedJob> Join(const std::string& name = "d@4", WriteJobOptions options = {},
                                  const std::string& id = "7") const {
-    return SharedJob::Join(Spec(name), options, id, kMadeBy);
+    absl::StatusOr<SharedJob> job = SharedJob::Prepare(Spec(name), options, id, kMadeBy);
+    if (!job.ok()) return job;
+    if (absl::Status status = job->Join(); !status.ok()) return status;
+    return job;
   }
   // Commits what is finished.
   absl::StatusOr<Manifest> Commit(bool overwrite = false) const {
@@ -261,11 +264,21 @@ TEST_F(SharedJobTest, TasksWithOtherOptionsAreRefused) {
                "member_bytes is");
   EXPECT_FAILS(Join("d@4", {.sync = false}), kFailedPrecondition,
                "sync is 'yes', but this task has 'no'");
-  EXPECT_FAILS(SharedJob::Join(Spec(), {}, "7", {{"tool", "a test"}, {"seed", "2"}}),
+  EXPECT_FAILS(SharedJob::Prepare(Spec(), {}, "7", {{"tool", "a test"}, {"seed", "2"}}),
                kFailedPrecondition, "seed is '1', but this task has '2'");
-  EXPECT_FAILS(SharedJob::Join(Spec(), {}, "7", {{"tool", "a test"}}), kFailedPrecondition,
+  EXPECT_FAILS(SharedJob::Prepare(Spec(), {}, "7", {{"tool", "a test"}}), kFailedPrecondition,
                "seed is '1', but this task has none");
   EXPECT_OK(Join("d@5", {}, "8"));
+}
+
+TEST_F(SharedJobTest, PreparingCreatesNothing) {
+  absl::StatusOr<SharedJob> first = SharedJob::Prepare(Spec(), {}, "7", kMadeBy);
+  absl::StatusOr<SharedJob> other = SharedJob::Prepare(Spec(), {}, "7", {});
+  ASSERT_OK(first);
+  ASSERT_OK(other);
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  ASSERT_OK(first->Join());
+  EXPECT_FAILS(other->Join(), kFailedPrecondition, "seed is '1', but this task has none");
 }
 
 TEST_F(SharedJobTest, JobsAreFoundByNameAlone) {
@@ -283,8 +296,8 @@ TEST_F(SharedJobTest, JobsAreFoundByNameAlone) {
                  "expected the name of a job");
   }
   EXPECT_FAILS(Join("d"), kInvalidArgument, "a job needs the number of shards");
-  EXPECT_FAILS(SharedJob::Join(*ParseOutputSpec("s3://bucket/d@4"), {}, "7", {}), kInvalidArgument,
-               "not to a store");
+  EXPECT_FAILS(SharedJob::Prepare(*ParseOutputSpec("s3://bucket/d@4"), {}, "7", {}),
+               kInvalidArgument, "not to a store");
 }
 
 TEST_F(SharedJobTest, TasksThatDisagreeAboutTheInputAreRefused) {
