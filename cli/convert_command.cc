@@ -70,7 +70,7 @@ absl::StatusOr<std::optional<SharedJob>> PrepareJob(const ConvertFlags& flags,
     others.emplace_back("--split", "a job writes one dataset; convert tfrecord --split divides it");
   }
   if (flags.tfds) {
-    others.emplace_back("--tfds", "reshard --tfds describes the dataset once it is committed");
+    others.emplace_back("--tfds", "it describes datasets that are there, and this one is not yet");
   }
   if (!flags.shard_size.empty()) {
     others.emplace_back("--shard-size", "all tasks need one number of shards, OUT@N");

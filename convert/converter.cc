@@ -109,7 +109,6 @@ class Output {
   absl::Status LookForComplete();
   absl::Status StartParts(const std::string& fingerprint, uint64_t max_skipped,
                           const Manifest& shared);
-  absl::StatusOr<Manifest> FinishParts(Manifest manifest);
   absl::Status Write(const Item& item);
   absl::Status HandOver();
   void CountWritten() {
@@ -289,28 +288,16 @@ absl::Status Output::HandOver() {
 
 absl::StatusOr<Manifest> Output::Finish(Manifest manifest) {
   if (is_complete()) return *complete_;
-  absl::StatusOr<Manifest> finished = options_.job != nullptr
-                                          ? FinishParts(std::move(manifest))
-                                          : writer_->Finish(std::move(manifest));
-  if (writer_ != nullptr) CountWritten();
-  return finished;
-}
-
-absl::StatusOr<Manifest> Output::FinishParts(Manifest manifest) {
-  manifest.stem = spec_.stem;
-  manifest.suffix = spec_.suffix;
-  manifest.compression = options_.encode.compression;
-  if (writer_ == nullptr) return manifest;
-  const absl::StatusOr<std::vector<FinishedShard>> finished = writer_->FinishShards();
-  if (!finished.ok()) return finished.status();
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    const FinishedShard& shard = (*finished)[i];
-    manifest.shards.push_back({ShardName(spec_.stem, parts_[i], *spec_.count, spec_.suffix),
-                               shard.bytes, shard.records, shard.records_digest});
-    manifest.schema.Merge(shard.schema);
-    manifest.skipped.Append(shard.skipped);
+  if (writer_ == nullptr) {  // all parts were finished
+    manifest.stem = spec_.stem;
+    manifest.suffix = spec_.suffix;
+    return manifest;
   }
-  return manifest;
+  absl::StatusOr<Manifest> finished = options_.job != nullptr
+                                          ? writer_->FinishShards(std::move(manifest))
+                                          : writer_->Finish(std::move(manifest));
+  CountWritten();
+  return finished;
 }
 
 absl::Status Output::Write(const Item& item) {

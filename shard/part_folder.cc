@@ -111,14 +111,16 @@ bool IsNewJobName(std::string_view name) {
 
 std::string CommittedPath(std::string_view job_folder) { return JoinPath(job_folder, "committed"); }
 
-PartFolder::PartFolder(std::string path, std::string job, bool leaves_messages)
-    : Staging(std::move(path)), job_(std::move(job)), leaves_messages_(leaves_messages) {}
+PartFolder::PartFolder(std::string path, std::string job, bool leaves_messages,
+                       std::function<absl::Status()> check)
+    : Staging(std::move(path)),
+      job_(std::move(job)),
+      leaves_messages_(leaves_messages),
+      check_(std::move(check)) {}
 
-absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(const std::string& job_folder,
-                                                               const std::string& job,
-                                                               uint64_t first,
-                                                               std::string_view attempt,
-                                                               bool leaves_messages) {
+absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(
+    const std::string& job_folder, const std::string& job, uint64_t first, std::string_view attempt,
+    bool leaves_messages, std::function<absl::Status()> check) {
   if (!IsPlainName(attempt)) {
     return absl::InvalidArgumentError(fmt::format(
         "expected an attempt of at most {} letters, digits, '.', '_' and '-', got '{}'",
@@ -137,7 +139,7 @@ absl::StatusOr<std::unique_ptr<PartFolder>> PartFolder::Create(const std::string
                     "created the job",
                     job_folder));
   }
-  return std::unique_ptr<PartFolder>(new PartFolder(path, job, leaves_messages));
+  return std::unique_ptr<PartFolder>(new PartFolder(path, job, leaves_messages, std::move(check)));
 }
 
 PartFolder::~PartFolder() {
@@ -151,6 +153,9 @@ absl::StatusOr<std::unique_ptr<StagedShard>> PartFolder::Create(size_t number,
 }
 
 absl::Status PartFolder::ShardFinished(size_t number, const FinishedShard& shard, bool sync) {
+  if (check_) {
+    if (absl::Status status = check_(); !status.ok()) return status;
+  }
   const std::string base = PartBase(path_, number);
   const std::string index = base + ".index";
   struct stat info;

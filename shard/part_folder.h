@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -58,14 +59,16 @@ std::string CommittedPath(std::string_view job_folder);
 class PartFolder : public Staging {
  public:
   // Creates the folder in that of the job, whose name is `job`. If `leaves_messages`, the message
-  // for each part is also written to NNNNN.message beside the part's shard.
+  // for each part is also written to NNNNN.message beside the part's shard. `check`, if any, is
+  // called before a part counts as finished, and an error of it is one of the part.
   //
   // InvalidArgument: `attempt` is no IsPlainName. FailedPrecondition: the job's folder does not
   // exist. Others: as ErrnoStatus.
   static absl::StatusOr<std::unique_ptr<PartFolder>> Create(const std::string& job_folder,
                                                             const std::string& job, uint64_t first,
                                                             std::string_view attempt,
-                                                            bool leaves_messages);
+                                                            bool leaves_messages,
+                                                            std::function<absl::Status()> check);
   ~PartFolder() override;
 
   void Keep(bool keep) override { keep_ = keep; }
@@ -80,10 +83,12 @@ class PartFolder : public Staging {
   std::string MessageOf(uint64_t part) const;
 
  private:
-  PartFolder(std::string path, std::string job, bool leaves_messages);
+  PartFolder(std::string path, std::string job, bool leaves_messages,
+             std::function<absl::Status()> check);
 
   const std::string job_;
   const bool leaves_messages_;
+  const std::function<absl::Status()> check_;
   bool keep_ = false;
   mutable Mutex mutex_;
   std::map<uint64_t, std::string> messages_ ABSL_GUARDED_BY(mutex_);

@@ -257,11 +257,11 @@ absl::StatusOr<SharedJob> SharedJob::Find(const OutputSpec& spec, bool overwrite
 }
 
 absl::StatusOr<std::unique_ptr<Staging>> SharedJob::Stage(
-    const std::vector<uint64_t>& parts) const {
+    const std::vector<uint64_t>& parts, std::function<absl::Status()> check) const {
   if (absl::Status status = CheckNotCommitted(); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<PartFolder>> folder =
       PartFolder::Create(job_.Folder(), job_.id_, parts.empty() ? 0 : parts.front(),
-                         NameOfProcess(), /*leaves_messages=*/true);
+                         NameOfProcess(), /*leaves_messages=*/true, std::move(check));
   if (!folder.ok()) return folder.status();
   return *std::move(folder);
 }

@@ -14,6 +14,7 @@
 #define SHARDFEED_SHARD_SHARED_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,8 +69,9 @@ class SharedJob {
   const WriteJob& job() const { return job_; }
 
   // Begins attempts at these parts, which ascend: DatasetWriter::Create takes the result for a
-  // writer of only_shards. Errors: those of PartFolder::Create.
-  absl::StatusOr<std::unique_ptr<Staging>> Stage(const std::vector<uint64_t>& parts) const;
+  // writer of only_shards. `check` is as that of PartFolder::Create, like the errors.
+  absl::StatusOr<std::unique_ptr<Staging>> Stage(const std::vector<uint64_t>& parts,
+                                                 std::function<absl::Status()> check = {}) const;
 
   // States what the dataset is made of, before any part is finished in this folder.
   // FailedPrecondition: a task has finished parts of a dataset that is made of something else.

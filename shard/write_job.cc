@@ -209,7 +209,8 @@ absl::StatusOr<std::unique_ptr<PartWriter>> WriteJob::Open(uint64_t part, std::s
         fmt::format("part {} does not exist: the job has {} parts", part, num_parts()));
   }
   absl::StatusOr<std::unique_ptr<PartFolder>> folder =
-      PartFolder::Create(Folder(), id_, part, attempt, /*leaves_messages=*/false);
+      PartFolder::Create(Folder(), id_, part, attempt, /*leaves_messages=*/false,
+                         /*check=*/nullptr);
   if (!folder.ok()) return folder.status();
   const PartFolder* const seen = folder->get();
   DatasetWriterOptions options;
@@ -231,7 +232,7 @@ absl::StatusOr<std::string> PartWriter::Close() {
   if (std::exchange(closed_, true)) {
     return absl::FailedPreconditionError("the part is closed already");
   }
-  const absl::Status finished = writer_->FinishShards().status();
+  const absl::Status finished = writer_->FinishShards({}).status();
   if (!finished.ok()) return finished;
   return folder_->MessageOf(part_);
 }

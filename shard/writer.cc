@@ -540,27 +540,30 @@ absl::Status DatasetWriter::CloseAll() {
   return WaitForAll();
 }
 
-absl::StatusOr<std::vector<FinishedShard>> DatasetWriter::FinishShards() {
+void DatasetWriter::AddShards(Manifest* manifest) const {
+  manifest->stem = spec_.stem;
+  manifest->suffix = spec_.suffix;
+  manifest->compression = options_.encode.compression;
+  manifest->shards.clear();
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    manifest->shards.push_back({ShardName(spec_.stem, shard->number, *spec_.count, spec_.suffix),
+                                shard->bytes, shard->records, shard->records_digest});
+    manifest->schema.Merge(shard->schema);
+    manifest->skipped.Append(shard->skipped);
+  }
+}
+
+absl::StatusOr<Manifest> DatasetWriter::FinishShards(Manifest manifest) {
   absl::Status status = CloseAll();
   if (!status.ok()) return status;
-  std::vector<FinishedShard> finished;
-  for (const std::unique_ptr<Shard>& shard : shards_) finished.push_back(*shard);
-  return finished;
+  AddShards(&manifest);
+  return manifest;
 }
 
 absl::StatusOr<Manifest> DatasetWriter::Finish(Manifest manifest) {
   absl::Status status = CloseAll();
   if (!status.ok()) return status;
-  manifest.stem = spec_.stem;
-  manifest.suffix = spec_.suffix;
-  manifest.compression = options_.encode.compression;
-  manifest.shards.clear();
-  for (const std::unique_ptr<Shard>& shard : shards_) {
-    manifest.shards.push_back({ShardName(spec_.stem, shard->number, shards_.size(), spec_.suffix),
-                               shard->bytes, shard->records, shard->records_digest});
-    manifest.schema.Merge(shard->schema);
-    manifest.skipped.Append(shard->skipped);
-  }
+  AddShards(&manifest);
   status = Commit(manifest);
   if (!status.ok()) return status;
   finished_ = true;

@@ -102,8 +102,8 @@ class DatasetWriter {
   absl::StatusOr<Manifest> Finish(Manifest manifest);
 
   // With `only_shards`: completes these shards and their indexes, which stay staged, and returns
-  // them in their order.
-  absl::StatusOr<std::vector<FinishedShard>> FinishShards();
+  // what Finish would, with these shards alone.
+  absl::StatusOr<Manifest> FinishShards(Manifest manifest);
 
   // A folder for temporary files of the caller; removed with the writer.
   const std::string& staging_directory() const { return staging_->path(); }
@@ -135,6 +135,7 @@ class DatasetWriter {
   absl::Status MarkFinished(Shard& shard);
   absl::Status FlushPending(size_t place);
   absl::Status CloseAll();
+  void AddShards(Manifest* manifest) const;
   std::string TakeSpare();
   void Recycle(std::string memory);
   absl::Status RemoveLeftovers(const std::vector<std::string>& kept);

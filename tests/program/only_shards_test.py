@@ -1,4 +1,5 @@
-"""Many processes write one dataset: convert --only-shards, then commit."""
+"""Many processes write one dataset: convert --only-shards, then commit. For reshard --only-shards, see
+only_shards_reshard_test.py."""
 
 import json
 import os
@@ -11,6 +12,7 @@ import time
 import harness
 import pytest
 from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, succeed
+from harness import tree_without_jobs as dataset
 
 SHARDS = 7
 
@@ -61,11 +63,6 @@ def sources(lines, tmp_path_factory):
 NAMES = ["jsonl", "jsonl shuffled", "jsonl gzip", "jsonl zlib shuffled", "jsonl without duplicates",
          "jsonl limited", "jsonl few", "jsonl none", "jsonl broken", "csv", "csv shuffled", "imagefolder",
          "imagefolder in order", "tfrecord", "tfrecord shuffled"]
-
-
-def dataset(folder):
-    """The dataset's files, without those of jobs."""
-    return {name: data for name, data in harness.tree(folder).items() if ".jobs/" not in name}
 
 
 def arguments(source, out, shards, job="7", name=f"d@{SHARDS}"):
@@ -392,7 +389,7 @@ def test_wrong_use(sources, tmp_path):
         ([*base, "--job", "7"], "--job: a task of a job needs the numbers of the shards that it writes"),
         ([*base, *both, "--resume"], "--resume cannot be combined with --only-shards: a task that runs again"),
         ([*base, *both, "--split", "a=0.5,b=0.5"], "--split cannot be combined with --only-shards: a job"),
-        ([*base, *both, "--tfds"], "--tfds cannot be combined with --only-shards: reshard --tfds"),
+        ([*base, *both, "--tfds"], "--tfds cannot be combined with --only-shards: it describes"),
         (["convert", kind, path, out / "d", *both, "--shard-size", "1M"],
          "--shard-size cannot be combined with --only-shards: all tasks need one number of shards"),
         (["convert", kind, "-", out / "d@7", *both],

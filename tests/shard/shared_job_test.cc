@@ -99,7 +99,7 @@ class SharedJobTest : public ::testing::Test {
     for (const uint64_t part : parts) {
       if (absl::Status status = Fill(**writer, part); !status.ok()) return status;
     }
-    return (*writer)->FinishShards().status();
+    return (*writer)->FinishShards({}).status();
   }
   // What a single process writes.
   absl::StatusOr<Manifest> WriteAlone(const std::string& name, bool overwrite = false) const {
@@ -310,7 +310,7 @@ TEST_F(SharedJobTest, TasksThatDisagreeAboutTheInputAreRefused) {
   ASSERT_OK(Write(*Join(), {2}));
   // Those that began before any part was finished are found by the commit.
   ASSERT_OK(Fill(**early, 3));
-  ASSERT_OK((*early)->FinishShards());
+  ASSERT_OK((*early)->FinishShards({}));
   const absl::Status status = Commit().status();
   EXPECT_FAILS(status, kFailedPrecondition, "the tasks disagree about the names, sizes or times");
   EXPECT_THAT(std::string(status.message()), HasSubstr("/00000-"));
