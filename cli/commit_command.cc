@@ -69,7 +69,7 @@ int RunCommit(const CommitFlags& flags, const CommandOptions& options) {
   absl::StatusOr<std::optional<Manifest>> committed = job->Committed();
   if (!committed.ok()) return ReportError(committed.status());
   const bool already = committed->has_value();
-  if (already && !flags.dry_run) job->RemoveTaskFolders();
+  if (already && !flags.dry_run) job->RemoveLeftovers();
   absl::StatusOr<Manifest> manifest =
       already ? **std::move(committed) : Finish(*job, flags.dry_run);
   if (!manifest.ok()) return ReportError(manifest.status());

@@ -316,6 +316,21 @@ absl::Status SharedJob::Describe(const Staging& staging, const JobInput& input) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<PartMessage> SharedJob::ReadMessage(const std::string& folder,
+                                                   const std::string& name, uint64_t part) const {
+  const std::string path = JoinPath(JoinPath(job_.Folder(), folder), name);
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxFileBytes);
+  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  absl::StatusOr<PartMessage> message = ParseMessage(text.value_or(""));
+  if (!message.ok() || message->job != job_.id_ || message->part != part ||
+      message->folder != folder) {
+    return absl::DataLossError(fmt::format("{}: not the message of this part", path));
+  }
+  absl::Status status = CheckPartFiles(job_.Folder(), *message);
+  if (!status.ok()) return status;
+  return message;
+}
+
 absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& parts) const {
   std::vector<std::optional<PartMessage>> found(parts.size());
   FinishedParts result;
@@ -334,18 +349,13 @@ absl::StatusOr<FinishedParts> SharedJob::Finished(const std::vector<uint64_t>& p
       if (!part) continue;
       const auto at = std::lower_bound(parts.begin(), parts.end(), *part);
       if (at == parts.end() || *at != *part || found[at - parts.begin()]) continue;
-      const absl::StatusOr<std::string> text = ReadFile(JoinPath(path, name), kMaxFileBytes);
-      absl::StatusOr<PartMessage> message =
-          text.ok() ? ParseMessage(*text) : absl::StatusOr<PartMessage>(text.status());
-      absl::Status status = message.status();
-      if (!status.ok() || message->job != job_.id_ || message->part != *part ||
-          message->folder != folder) {
-        result.unsound.push_back(
-            fmt::format("{}: not the message of this part", path + "/" + name));
-      } else if (status = CheckPartFiles(job_.Folder(), *message); !status.ok()) {
-        result.unsound.emplace_back(status.message());
-      } else {
+      absl::StatusOr<PartMessage> message = ReadMessage(folder, name, *part);
+      if (message.ok()) {
         found[at - parts.begin()] = *std::move(message);
+      } else if (absl::IsDataLoss(message.status())) {
+        result.unsound.emplace_back(message.status().message());
+      } else {
+        return message.status();
       }
     }
   }
@@ -393,7 +403,8 @@ absl::StatusOr<Manifest> SharedJob::Check(const FinishedParts& finished) const {
     skipped.Append(part.shard.skipped);
     if (std::exchange(last, part.folder) == part.folder) continue;
     const absl::StatusOr<std::string> one = ReadFile(InputPath(part.folder), kMaxFileBytes);
-    if (!one.ok()) return NoInput(InputPath(part.folder), one.status());
+    if (absl::IsNotFound(one.status())) return NoInput(InputPath(part.folder), one.status());
+    if (!one.ok()) return one.status();
     if (text) {
       absl::Status status = CheckAgree(part.folder, *one, of, *text);
       if (!status.ok()) return status;
@@ -432,11 +443,12 @@ absl::StatusOr<Manifest> SharedJob::Commit(const FinishedParts& finished,
     status = WriteAtomically(CommittedPath(job_.Folder()), *identity, job_.options_.sync);
   }
   if (!status.ok()) return status;  // the next call finds the dataset in place
-  RemoveTaskFolders();
+  RemoveLeftovers();
   return manifest;
 }
 
-void SharedJob::RemoveTaskFolders() const {
+void SharedJob::RemoveLeftovers() const {
+  job_.RemoveEmptyStaging();
   const absl::StatusOr<std::vector<std::string>> folders = TaskFolders();
   if (!folders.ok()) return;
   std::error_code ignored;  // what is left does no harm

@@ -77,8 +77,8 @@ class SharedJob {
   // FailedPrecondition: a task has finished parts of a dataset that is made of something else.
   absl::Status Describe(const Staging& staging, const JobInput& input) const;
 
-  // Looks for finished attempts at these parts, which ascend. An attempt whose files are not there
-  // does not count. Errors: as ErrnoStatus.
+  // Looks for finished attempts at these parts, which ascend. An attempt does not count if its
+  // files are gone or cut. Errors: as ErrnoStatus.
   absl::StatusOr<FinishedParts> Finished(const std::vector<uint64_t>& parts) const;
   // The same for all parts.
   absl::StatusOr<FinishedParts> AllFinished() const;
@@ -87,8 +87,8 @@ class SharedJob {
   // been replaced or removed since.
   absl::StatusOr<std::optional<Manifest>> Committed() const;
 
-  // Removes the folders of tasks, of which a commit that was killed may have left some.
-  void RemoveTaskFolders() const;
+  // For a job that has been committed: removes what a commit that was killed may have left.
+  void RemoveLeftovers() const;
 
   // Checks that parts may become a dataset together, and returns all but their shards.
   // FailedPrecondition: tasks disagree about the input. DataLoss: more records were left out than
@@ -114,6 +114,9 @@ class SharedJob {
   absl::Status CheckAgree(const std::string& folder, const std::string& text,
                           const std::string& other, const std::string& other_text) const;
   absl::StatusOr<std::vector<std::string>> TaskFolders() const;
+  // The message of a part whose file `name` is in this task's folder. DataLoss: it is not sound.
+  absl::StatusOr<PartMessage> ReadMessage(const std::string& folder, const std::string& name,
+                                          uint64_t part) const;
   std::string InputPath(const std::string& folder) const;
 
   WriteJob job_;

@@ -273,15 +273,6 @@ absl::StatusOr<std::vector<PartMessage>> ParseMessages(const WriteJob& job,
                   found.size(), missing, num_missing > 10 ? ", ..." : ""));
 }
 
-// Removes the staging folder, if it is empty, of a process that was killed when its commit was
-// done.
-void RemoveEmptyStaging(const OutputSpec& spec) {
-  std::error_code error;
-  if (!fs::exists(StagingPath(spec.directory, spec.stem), error)) return;
-  const absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Open(spec.directory, spec.stem);
-  if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
-}
-
 // Whether the dataset is the one that a job made of these parts.
 bool HasParts(const Manifest& manifest, const OutputSpec& spec,
               const std::vector<PartMessage>& parts) {
@@ -321,7 +312,7 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
   if (*now != before_ || !fs::exists(Folder(), error)) {
     absl::StatusOr<Manifest> there = ReadManifest(path);
     if (there.ok() && HasParts(*there, spec_, parts)) {
-      RemoveEmptyStaging(spec_);
+      RemoveEmptyStaging();
       return there;
     }
   }
@@ -349,6 +340,14 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
     if (!status.ok()) return status;
   }
   return (*writer)->Finish(std::move(manifest));
+}
+
+void WriteJob::RemoveEmptyStaging() const {
+  std::error_code error;
+  if (!fs::exists(StagingPath(spec_.directory, spec_.stem), error)) return;
+  const absl::StatusOr<std::unique_ptr<Staging>> staging =
+      Staging::Open(spec_.directory, spec_.stem);
+  if (staging.ok()) (*staging)->Keep(true);  // what another writer may resume
 }
 
 absl::Status WriteJob::Abort() const {

@@ -97,6 +97,9 @@ class WriteJob {
   // As Commit, with one message for each part, in their order; the folder of the job stays.
   absl::StatusOr<Manifest> CommitParts(const std::vector<PartMessage>& parts, Manifest manifest,
                                        const std::stop_token& stop) const;
+  // Removes the staging folder, if it is empty, of a process that was killed when its commit was
+  // done.
+  void RemoveEmptyStaging() const;
   std::string Folder() const;
 
   std::string id_;

@@ -1,6 +1,7 @@
 """Many processes write one dataset: convert --only-shards, then commit. For reshard --only-shards, see
 only_shards_reshard_test.py."""
 
+import errno
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import fault_points
 import harness
 import pytest
 from harness import DEFECTS, IO_FAILED, TESTDATA, USAGE, convert, fail, succeed
@@ -342,6 +344,37 @@ def test_tasks_that_are_killed_run_again(lines, tmp_path, name):
     commit(out)
     assert dataset(out) == wanted
     assert sorted(os.listdir(job_of(out))) == ["committed", "job"]
+
+
+def test_tasks_that_are_killed_anywhere_run_again(faults, sources, tmp_path):
+    """At some of the calls on files, or with an error at them."""
+    kind, path, *options = sources["csv"]
+    wanted = alone(sources["csv"], tmp_path / "alone")
+    line = harness.command("convert", kind, path, "o/d@7", *options, "-q", "-j", "1", "--only-shards", "2-4",
+                           "--job", "7")
+
+    def run(folder, **fault):
+        return fault_points.run_in(folder, line, LD_PRELOAD=str(faults), FAULTS_CALLS="all",
+                                   FAULTS_UNDER=fault_points.under(folder), **fault)
+
+    (tmp_path / "whole").mkdir()
+    done = run(tmp_path / "whole", COUNT_TO=str(tmp_path / "calls"))
+    assert done.returncode == harness.DONE
+    calls = (tmp_path / "calls").read_text().split()
+    assert len(calls) > 50
+    for number, call in list(enumerate(calls, 1))[::7]:
+        for fault in ({"KILL_AT": str(number)},
+                      {"FAIL_AT": str(number), "FAIL_WITH": str(errno.EIO), "FAIL_CALL": call}):
+            folder = tmp_path / f"{number}{len(fault)}"
+            folder.mkdir()
+            done = run(folder, **fault)
+            assert done.returncode in (harness.DONE, harness.IO_FAILED, -signal.SIGKILL), done.stderr
+            done = fault_points.run_in(folder, line)
+            assert done.returncode == harness.DONE, (number, call, fault, done.stderr)
+            task(sources["csv"], folder / "o", "0-1,5-6", "-q")
+            commit(folder / "o", "-q")
+            assert dataset(folder / "o") == wanted
+            assert sorted(os.listdir(job_of(folder / "o"))) == ["committed", "job"]
 
 
 def test_commits_that_are_killed_are_finished_by_the_next(sources, tmp_path):
