@@ -316,7 +316,8 @@ absl::StatusOr<Manifest> WriteJob::CommitParts(const std::vector<PartMessage>& p
       return there;
     }
   }
-  if (*now != before_) {
+  // Where nothing is any more, nothing can be lost.
+  if (*now != before_ && !now->empty()) {
     return absl::FailedPreconditionError(
         fmt::format("{}: another dataset of this name has been written since the job was created; "
                     "it stays. Abort the job, or move that dataset away",

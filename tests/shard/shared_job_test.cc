@@ -362,6 +362,15 @@ TEST_F(SharedJobTest, NothingIsReplacedByMistake) {
   EXPECT_EQ(Files(), alone);
 }
 
+TEST_F(SharedJobTest, ADatasetThatWasMovedAwayDoesNotHinderACommit) {
+  const std::map<std::string, std::string> alone = Alone();
+  ASSERT_OK(WriteAlone("d@5"));
+  ASSERT_OK(Write(*Join("d@4", {.overwrite = true}), {0, 1, 2, 3}));
+  for (const auto& [name, bytes] : Files()) fs::remove(folder_ / name);
+  ASSERT_OK(Commit());
+  EXPECT_EQ(Files(), alone);
+}
+
 TEST_F(SharedJobTest, BrokenDescriptionsAreTold) {
   ASSERT_OK(Write(*Join(), {0, 1, 2, 3}));
   for (const auto& entry : fs::directory_iterator(JobFolder())) {
